@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from benchmarks.processes import cpu_s, running_gateway
+from benchmarks.common import cpu_s, running_gateway
 from trimodal.bench.common.serving import serving
 from trimodal.bench.load.arrivals import Closed
 from trimodal.bench.load.generator import Send, run

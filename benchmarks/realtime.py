@@ -19,8 +19,7 @@ import typer
 from rich.console import Console
 from websockets.asyncio.client import ClientConnection, connect
 
-from benchmarks.processes import running_gateway
-from benchmarks.recordings import speech
+from benchmarks.common import running_gateway, speech
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.bench.common.serving import serving
 from trimodal.bench.load.generator import Send, run

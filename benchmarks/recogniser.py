@@ -24,8 +24,8 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from benchmarks.common import speech
 from benchmarks.gpu_check.measure import timed
-from benchmarks.recordings import speech
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.bench.common.serving import settings_of
 from trimodal.bench.load.arrivals import Closed

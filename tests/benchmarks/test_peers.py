@@ -13,10 +13,8 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from benchmarks.peers import fit, llm_app, vision_app
+from benchmarks.peers import fit, llm_app
 from tests.project.pages import ROOT
-from tests.vision.pictures import artefact, encode
-from trimodal.manifest import read_manifest, write_manifest
 from trimodal.vision.artefact import InputSpec
 from trimodal.vision.image import Picture
 from trimodal.vision.preprocess import Preprocessor
@@ -60,23 +58,3 @@ def test_answers_have_as_many_tokens_as_were_asked_for(tmp_path: Path) -> None:
         *_, usage, done, _ = client.post("/v1/chat/completions", json=asked).text.split("\n\n")
         assert json.loads(usage.removeprefix("data: "))["usage"]["completion_tokens"] == tokens
         assert done == "data: [DONE]"
-
-
-@pytest.mark.slow
-@pytest.mark.build
-@pytest.mark.filterwarnings("default")
-def test_the_weights_of_the_checkpoint_classify(tmp_path: Path) -> None:
-    demo = ROOT / "build" / "demo" / "vision"
-    spec = json.loads((demo / "config.json").read_text())["input"]
-    directory = artefact(tmp_path / "digits", classes=10, **spec)
-    manifest = read_manifest(directory, task="vision", runtime=None)
-    manifest.extra["architecture"] = "digits-resnet"
-    write_manifest(directory, manifest)
-    with np.load(demo / "evaluation.npz") as arrays:
-        digits = list(zip(arrays["images"][:20], arrays["labels"][:20].tolist(), strict=True))
-    client = TestClient(vision_app(directory, demo))
-    right = 0
-    for pixels, label in digits:
-        found = client.post("/classify", content=encode(Image.fromarray(pixels), "PNG")).json()
-        right += max(found, key=found.get) == f"class {label}"
-    assert right >= 18

@@ -2,6 +2,6 @@
 
 served            one `trimodal serve --gateway` and its processes
 operations, load  what clients ask all the time, and what became of each request
-judge, table      how a fault is judged, as one row of the table
+judge             how a fault is judged, as one row of the table
 faults/           the faults: under load (base.Fault), or with servers of their own
 """

@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +70,10 @@ class Served:
         self.http_port, self.grpc_port, self.metrics_port, self.health_port, self.gateway_port = (
             chosen.values()
         )
-        settings = {} if real else _fakes(directory)
+        settings: fakes.Changes = {}
+        if not real:
+            place = Path(tempfile.mkdtemp(dir=directory))
+            settings = {**fakes.changes(place), "llm": LLM, "assistant": {}}
         for model, parameters in (changes or {}).items():
             settings[model] = {**settings.get(model, {}), **parameters}
         command = [
@@ -259,20 +263,3 @@ def _line(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""
-
-
-def _fakes(directory: Path) -> dict[str, dict[str, str]]:
-    place = directory / "artefacts"
-    if not place.exists():
-        place.mkdir(parents=True)
-        return {**fakes.changes(place), "llm": LLM, "assistant": {}}
-    artefact = {"artefact": str(place / "classifier"), "engine": "fake"}  # it was started here before
-    return {
-        "llm": LLM,
-        "embedding": {"engine": "fake"},
-        "judge": {"engine": "fake"},
-        "speech": {"vad": "energy"},
-        "speech_recognize": {"engine": "fake"},
-        "vision": artefact,
-        "assistant": {},
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos import judge, table
+from tests.chaos import judge
 from tests.chaos.judge import Row
 from tests.chaos.load import Outcome
 
@@ -68,12 +68,3 @@ def test_what_was_seen_and_lost_is_counted() -> None:
 )
 def test_what_falls_short_is_said(row: Row, outcomes: list[Outcome], said: list[str]) -> None:
     assert judge.missed(row, outcomes, {"text"}) == said
-
-
-def test_a_row_is_a_line_of_a_table() -> None:
-    row = Row("kill-llm", "2 Unavailable", 0.4, (0.01, 0.02), 1.2, "2 of 6: 2 text", 2.9, ["a | b\nc"], "so")
-    assert table.line(row) == (
-        "| kill-llm | 2 Unavailable | 0.4 s | 10 → 20 ms | 1.2 s | 2 of 6: 2 text | 2.9 s "
-        "| known: so; a / b c |"
-    )
-    assert table.HEAD.splitlines()[0].count("|") == table.line(row).count("|")

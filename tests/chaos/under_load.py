@@ -16,9 +16,9 @@ from tests.chaos.served import Gone, Served
 BEFORE_S, PATIENCE_S = 2.0, 30.0
 
 
-async def under_load(fault: Fault, directory: Path, *, real: bool = False) -> Row:
+async def under_load(fault: Fault, directory: Path) -> Row:
     """One fault, in a server of its own. Raises: CannotBeMade, Gone (the server did not start)."""
-    served = await asyncio.to_thread(lambda: fault.needs(directory).serve(directory, real=real))
+    served = await asyncio.to_thread(lambda: fault.needs(directory).serve(directory))
     try:
         row = await in_served(fault, served)
         if served.alive():
@@ -29,7 +29,7 @@ async def under_load(fault: Fault, directory: Path, *, real: bool = False) -> Ro
             if row.stop_s > judge.STOP_S:
                 row.missed.append(f"SIGTERM took {row.stop_s:.1f} s")
         else:
-            await _started_again(fault, served, row, real)
+            await _started_again(fault, served, row)
         return row
     finally:
         fault.close()
@@ -76,7 +76,7 @@ async def in_served(fault: Fault, served: Served, *, before_s: float = BEFORE_S)
     return row
 
 
-async def _started_again(fault: Fault, served: Served, row: Row, real: bool) -> None:
+async def _started_again(fault: Fault, served: Served, row: Row) -> None:
     """What a server that ended leaves, and how long it takes to start another one."""
     said = served.output.strip().splitlines()[-2:]
     row.limit = fault.limit
@@ -84,7 +84,7 @@ async def _started_again(fault: Fault, served: Served, row: Row, real: bool) -> 
         row.missed.append(f"the server ended: {' '.join(said)}")
     row.saw += "; the server ended"
     began = time.monotonic()
-    again = await asyncio.to_thread(lambda: Served(served.directory, real=real))
+    again = await asyncio.to_thread(lambda: Served(served.directory))
     row.recovery_s = time.monotonic() - began
     try:
         async with clients(again.url, again.gateway) as asked:

@@ -16,6 +16,8 @@ import yaml
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "helm" / "trimodal"
+_OLDEST = yaml.safe_load((CHART / "Chart.yaml").read_text())["kubeVersion"].removeprefix(">=")
+RELEASES = (_OLDEST.rsplit(".", 1)[0], "1.37")  # the oldest that is promised, and the newest
 PROFILES = ("cpu", "cuda", "tensorrt")
 FOLDERS = ("kserve", "keda", "inference-extension", "multi-gpu")
 RENDER = (
@@ -91,6 +93,19 @@ def containers(given: list[Object]) -> list[Object]:
 def environment(one: Object) -> dict[str, str]:
     """Variable → value; of those that come from a Secret, empty."""
     return {variable["name"]: variable.get("value", "") for variable in one.get("env", [])}
+
+
+def problems(given: list[Object]) -> list[str]:
+    """What is wrong with objects; strict: unknown names are. Skips the test without the schemas."""
+    schemas = pytest.importorskip("kubernetes_validate", reason="pip install '.[kubernetes]' brings them")
+    found = []
+    for one in given:
+        for release in RELEASES:
+            try:
+                schemas.validate(one, release, strict=True)
+            except schemas.ValidationError as error:
+                found.append(f"{one['kind']} {one['metadata']['name']}, {release}: {error}")
+    return found
 
 
 def queries() -> dict[str, dict[str, str]]:

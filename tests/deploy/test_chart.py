@@ -12,17 +12,24 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy import published
-from tests.deploy.objects import CHART, DEPLOY, PROFILES, Object, Refused, containers, of_kind, pods, rendered
+from tests.deploy.objects import (
+    CHART,
+    DEPLOY,
+    PROFILES,
+    RELEASES,
+    Object,
+    Refused,
+    containers,
+    of_kind,
+    pods,
+    problems,
+    rendered,
+)  # fmt: skip
 from tests.project.pages import section, tables
 from tests.project.test_docs import refusal
 from trimodal.gateway.upstreams.file import read_upstreams
 
 PAGE = DEPLOY.parent / "docs" / "kubernetes.md"
-OLDEST = (
-    yaml.safe_load((CHART / "Chart.yaml").read_text())["kubeVersion"].removeprefix(">=").rsplit(".", 1)[0]
-)
-RELEASES = (OLDEST, "1.37")
 CLAIM = {"volume": "claim", "claim": "models", "build": "job"}
 VARIANTS: dict[str, dict[str, Any]] = {
     **{profile: {"profile": profile} for profile in PROFILES},
@@ -70,19 +77,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
 }
 by_variant = pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS.keys())
-
-
-def problems(given: list[Object], releases: tuple[str, ...] = RELEASES) -> list[str]:
-    """What is wrong with objects; strict: unknown names are. Skips the test without the schemas."""
-    schemas = pytest.importorskip("kubernetes_validate", reason="pip install '.[kubernetes]' brings them")
-    found = []
-    for one in given:
-        for release in releases:
-            try:
-                schemas.validate(one, release, strict=True)
-            except schemas.ValidationError as error:
-                found.append(f"{one['kind']} {one['metadata']['name']}, {release}: {error}")
-    return found
 
 
 def test_helm_finds_nothing_wrong() -> None:
@@ -232,14 +226,6 @@ def test_the_gateway_reads_the_file_that_names_its_servers(values: dict[str, Any
     count = values.get("maxReplicas", 1)
     wanted = [f"trimodal-{number}.trimodal-pods:8001:8003" for number in range(count)]
     assert list(read_upstreams(tmp_path / "upstreams.toml")) == wanted
-
-
-@pytest.mark.slow
-def test_monitors_keep_the_operator_s_schemas() -> None:
-    monitors = of_kind("PodMonitor", rendered(**VARIANTS["scaled"]))
-    assert not published.problems([(one["metadata"]["name"], one) for one in monitors])
-    wrong: Object = monitors[0] | {"spec": monitors[0]["spec"] | {"podMetricsEndpoint": []}}
-    assert published.problems([("wrong", wrong)])
 
 
 def test_the_page_names_values_that_there_are() -> None:

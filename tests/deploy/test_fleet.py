@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.e2e.conftest import wait_until
 from tests.e2e.fleet.proxy import KEY, NoHaproxy, Proxy, running
 
 BOUND = 30.0
@@ -24,14 +25,24 @@ SPEECH = "/v2/models/speech/infer"
 CLIENT = httpx.Client(timeout=BOUND)  # one for all: to make one takes longer than a test
 
 
-class Quiet(ThreadingHTTPServer):
-    """A server that says nothing of clients that left, and whose end is that of its connections."""
+class Server(ThreadingHTTPServer):
+    """Stands for a Triton and its health page, or for a gateway; its end is that of its connections.
 
-    daemon_threads = True
+    Attributes:
+        ready: status of /ready.
+        status: of all else; 0 ends the connection without a byte, 1 within the body.
+        hold: answers wait until it is set.
+    """
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
-        super().__init__(("127.0.0.1", 0), handler)
+    def __init__(self, name: str) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.name, self.ready, self.status, self.answered = name, 200, 200, 0
+        self.hold = threading.Event()
+        self.hold.set()
         self.connections: list[socket.socket] = []
+        self.address = f"127.0.0.1:{self.server_address[1]}"
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
 
     def get_request(self) -> tuple[socket.socket, object]:
         connection, address = super().get_request()
@@ -39,64 +50,42 @@ class Quiet(ThreadingHTTPServer):
         return connection, address
 
     def handle_error(self, *_: object) -> None:
-        pass
-
-    def server_close(self) -> None:
-        super().server_close()
-        for connection in self.connections:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-
-class Server:
-    """Stands for a Triton and its health page, or for a gateway."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.ready, self.status = name, 200, 200
-        self.hold = threading.Event()
-        self.hold.set()
-        self.answered = 0
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                self.say(server.ready if self.path == "/ready" else 200, server.name)
-
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
-                server.hold.wait(BOUND)
-                server.answered += 1
-                if server.status == 0:
-                    self.close_connection = True  # ends it without a byte
-                    return
-                if server.status == 1:  # ends it within the body
-                    self.say(200, server.name, missing=10)
-                    self.close_connection = True
-                    return
-                self.say(server.status, server.name)
-
-            def say(self, status: int, text: str, missing: int = 0) -> None:
-                body = text.encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body) + missing))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._http = Quiet(Handler)
-        self.address = f"127.0.0.1:{self._http.server_address[1]}"
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
+        """Says nothing of clients that left."""
 
     def close(self) -> None:
         self.hold.set()
-        self._http.shutdown()
-        self._http.server_close()
+        self.shutdown()
+        self.server_close()
+        for connection in self.connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         self._thread.join(BOUND)
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.say(self.server.ready if self.path == "/ready" else 200)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.hold.wait(BOUND)
+        self.server.answered += 1
+        self.close_connection = self.server.status < 2
+        if self.server.status:
+            self.say(max(self.server.status, 200), missing=10 * (self.server.status == 1))
+
+    def say(self, status: int, missing: int = 0) -> None:
+        body = self.server.name.encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body) + missing))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 @pytest.fixture
@@ -128,11 +117,16 @@ def ask(fleet: Proxy, path: str = TEXT, **headers: str) -> tuple[int, str]:
     return answer.status_code, answer.text
 
 
-def until(holds: object, what: str) -> None:
-    deadline = time.monotonic() + BOUND
-    while not holds():  # type: ignore[operator]
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
+@contextlib.contextmanager
+def asking(fleet: Proxy, count: int, pause_s: float = 0.0, **headers: str) -> Iterator[None]:
+    """So many requests wait for their answers, which servers hold back; they have them at the block's end."""
+    threads = [threading.Thread(target=ask, args=(fleet,), kwargs=headers) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+        time.sleep(pause_s)
+    yield
+    for thread in threads:
+        thread.join(BOUND)
 
 
 def status(fleet: Proxy, server: str, backend: str = "http_least") -> str:
@@ -182,14 +176,9 @@ def test_without_a_header_all_servers_get_requests(fleet: Proxy, servers: dict[s
 
 def test_who_has_least_gets_the_next_one(fleet: Proxy, servers: dict[str, Server]) -> None:
     servers["serve-2"].hold.clear()
-    waiting = [threading.Thread(target=ask, args=(fleet,), daemon=True) for _ in range(6)]
-    for thread in waiting:
-        thread.start()
-        time.sleep(0.05)
-    assert Counter(ask(fleet)[1] for _ in range(10)).keys() == {"serve-1", "serve-3"}
-    servers["serve-2"].hold.set()
-    for thread in waiting:
-        thread.join(BOUND)
+    with asking(fleet, 6, 0.05):
+        assert Counter(ask(fleet)[1] for _ in range(10)).keys() == {"serve-1", "serve-3"}
+        servers["serve-2"].hold.set()
 
 
 def test_one_prefix_goes_to_one_server_until_that_has_too_much(
@@ -201,23 +190,17 @@ def test_one_prefix_goes_to_one_server_until_that_has_too_much(
         assert ask(fleet, x_trimodal_prefix=talk) == (200, home)
     home = homes["talk-0"]
     servers[home].hold.clear()
-    waiting = [
-        threading.Thread(target=ask, args=(fleet,), kwargs={"x_trimodal_prefix": "talk-0"}, daemon=True)
-        for _ in range(4)
-    ]
-    for thread in waiting:
-        thread.start()
-    until(lambda: sum(server.answered for name, server in servers.items() if name != home) > 0, "another one")
-    servers[home].hold.set()
-    for thread in waiting:
-        thread.join(BOUND)
+    before = sum(server.answered for server in servers.values())
+    with asking(fleet, 4, x_trimodal_prefix="talk-0"):
+        wait_until(lambda: sum(server.answered for server in servers.values()) > before, "another one")
+        servers[home].hold.set()
 
 
 def test_a_live_stream_keeps_its_server_also_in_its_drain(fleet: Proxy, servers: dict[str, Server]) -> None:
     homes = {f"stream-{n}": ask(fleet, SPEECH, x_trimodal_session=f"stream-{n}")[1] for n in range(9)}
     assert Counter(homes.values()) == {"serve-1": 3, "serve-2": 3, "serve-3": 3}
     assert fleet.drain("serve-1") == (0, "")
-    until(lambda: status(fleet, "serve-1") == "DRAIN", "the drain in all backends")
+    wait_until(lambda: status(fleet, "serve-1") == "DRAIN", "the drain in all backends")
     for stream, home in homes.items():
         assert ask(fleet, SPEECH, x_trimodal_session=stream) == (200, home)
     assert {ask(fleet, SPEECH, x_trimodal_session=f"new-{n}")[1] for n in range(9)} == {"serve-2", "serve-3"}
@@ -232,7 +215,7 @@ def test_a_stream_whose_server_is_gone_gets_503_and_no_other_server(
     home = ask(fleet, SPEECH, x_trimodal_session="a")[1]
     servers[home].close()
     assert ask(fleet, SPEECH, x_trimodal_session="a")[0] == 503
-    until(lambda: status(fleet, home) == "DOWN", "the probe")
+    wait_until(lambda: status(fleet, home) == "DOWN", "the probe")
     assert ask(fleet, SPEECH, x_trimodal_session="a")[0] == 503
     assert ask(fleet, SPEECH, x_trimodal_session="b")[0] == 200
 
@@ -261,10 +244,10 @@ def test_what_had_a_byte_of_its_answer_is_not_asked_again(fleet: Proxy, servers:
 
 def test_a_server_that_is_not_ready_gets_nothing(fleet: Proxy, servers: dict[str, Server]) -> None:
     servers["serve-3"].ready = 503
-    until(lambda: status(fleet, "serve-3") == "DOWN", "the probe")
+    wait_until(lambda: status(fleet, "serve-3") == "DOWN", "the probe")
     assert {ask(fleet)[1] for _ in range(12)} == {"serve-1", "serve-2"}
     servers["serve-3"].ready = 200
-    until(lambda: status(fleet, "serve-3") == "UP", "the probe")
+    wait_until(lambda: status(fleet, "serve-3") == "UP", "the probe")
 
 
 def test_a_dead_server_costs_no_request(fleet: Proxy, servers: dict[str, Server]) -> None:
@@ -278,24 +261,15 @@ def test_the_drain_waits_for_what_runs_and_says_what_is_left(
 ) -> None:
     for server in servers.values():
         server.hold.clear()
-    with contextlib.ExitStack() as stack:
-        for _ in range(3):
-            thread = threading.Thread(target=ask, args=(fleet,), daemon=True)
-            thread.start()
-            stack.callback(thread.join, BOUND)
-        until(
-            lambda: 'haproxy_server_current_sessions{proxy="http_least",server="serve-1"} 1' in fleet.page(),
-            "it",
-        )
-        assert fleet.drain("serve-1", "--timeout", "1") == (
-            1,
-            "drain: after 1 s 1 still run on serve-1\n",
-        )
+    running = 'haproxy_server_current_sessions{proxy="http_least",server="serve-1"} 1'
+    with asking(fleet, 3):
+        wait_until(lambda: running in fleet.page(), "it")
+        told = "drain: after 1 s 1 still run on serve-1\n"
+        assert fleet.drain("serve-1", "--timeout", "1") == (1, told)
         for server in servers.values():
             server.hold.set()
         assert fleet.drain("serve-1") == (0, "")
-    code, told = fleet.drain("serve-9")
-    assert (code, told) == (1, "drain: No such server.\n")
+    assert fleet.drain("serve-9") == (1, "drain: No such server.\n")
 
 
 def test_the_gateways_share_requests_and_a_session_stays(fleet: Proxy, servers: dict[str, Server]) -> None:

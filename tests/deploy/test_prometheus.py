@@ -35,17 +35,9 @@ def base(name: str) -> str:
     return re.sub(r"_(?:bucket|sum|count)$", "", name)
 
 
-def test_expressions_and_their_metrics_are_found() -> None:
-    """Or the tests below could not fail."""
-    assert len(expressions()) > 100
-    assert metrics('rate(nv_x{model="nv_y"}[5m]) > on (a) trimodal:z:ratio') == {"nv_x", "trimodal:z:ratio"}
-    assert len(scraped()) > 40
-    assert len(scaling()) == 10
-    assert len(scaled_by()) >= 8
-
-
 def test_every_metric_exists() -> None:
     asked = scraped() | scaled_by()
+    assert len(asked) > 40
     known = {*families(), *gateway_families(), *TRITONS}
     assert not {name for name in asked if name not in known and base(name) not in known}
     histograms = {name for name, kind in families().items() if kind == "histogram"}
@@ -55,22 +47,6 @@ def test_every_metric_exists() -> None:
 def test_every_recorded_metric_that_is_read_is_recorded() -> None:
     recorded = {rule["record"] for rule in rules() if "record" in rule}
     assert {name for each in expressions() for name in metrics(each) if ":" in name} == recorded
-
-
-def test_every_family_of_a_model_is_on_a_dashboard_or_in_a_rule() -> None:
-    """But for those that only tune the scheduler, and those that another one tells."""
-    left_out = {
-        "trimodal_llm_token_seconds",
-        "trimodal_llm_prefill_token_seconds",
-        "trimodal_llm_prefix_cache_hits_total",
-        "trimodal_llm_cache_skipped_total",
-        "trimodal_cache_lookup_seconds",
-        "trimodal_cache_stored_total",
-        "trimodal_cache_entries",
-        "trimodal_assistant_active_requests",
-        "trimodal_assistant_e2e_seconds",
-    }
-    assert set(families()) - {base(name) for name in scraped()} - scraped() == left_out
 
 
 def test_limits_are_bounds_of_their_histograms() -> None:

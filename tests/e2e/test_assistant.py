@@ -36,7 +36,7 @@ CLIENTS = Path(__file__).parents[2] / "clients"
 STAGES = ("heard", "saw", "answer")
 QUESTION = ["what", "is", "a", "lambda"]
 WINDOW_MS, IMAGE_MS, STEP_MS = 400, 1_500, 20
-GENEROUS = 5.0  # seconds: this machine may be busy with other things
+HANGS = 30.0  # seconds
 ACTIVE = {
     "assistant": "trimodal_assistant_active_requests",
     "llm": "trimodal_llm_active_requests",
@@ -95,15 +95,15 @@ def asked(files: Path, stage: str) -> dict[str, object]:
     }[stage]
 
 
-async def until(server: TritonServer, **wanted: float) -> float:
-    """Seconds until these are under way."""
+async def until(server: TritonServer, **wanted: float) -> None:
+    """Until these are under way."""
     began = time.perf_counter()
     while True:
         now = await asyncio.to_thread(active, server)
         waited = time.perf_counter() - began
         if all(now[name] == count for name, count in wanted.items()):
-            return waited
-        assert waited < GENEROUS, f"{now} instead of {wanted}"
+            return
+        assert waited < HANGS, f"{now} instead of {wanted}"
         await asyncio.sleep(0.01)
 
 
@@ -158,13 +158,8 @@ async def test_cancelled(server: TritonServer, client: Client, files: Path, stag
     stream = client.ask(**asked(files, stage))
     reading = asyncio.create_task(read(stream))
     await under_way(server, stage)
-    began = time.perf_counter()
     stream.cancel()
-    waits = {}
-    for name in ACTIVE:
-        await until(server, **{name: 0})
-        waits[name] = round((time.perf_counter() - began) * 1e3)
-    print(f"\n{stage}: cancelled; nothing under way after {waits} ms")
+    await until(server, **IDLE)
     await reading
     assert stream.finish_reason == "cancelled"
     wait_until(lambda: outcome(server, "cancelled") == before + 1, "one more cancelled request", 10)
@@ -227,10 +222,10 @@ async def test_more_that_wait_than_the_backend_has_threads_for(server: TritonSer
     reading = [asyncio.create_task(read(stream)) for stream in streams]
     await until(server, assistant=60, llm=4)
     with pytest.raises(InvalidArgument, match="at least one of them is needed"):
-        await asyncio.wait_for(client.ask("").answer(), GENEROUS)
+        await asyncio.wait_for(client.ask("").answer(), HANGS)
     for stream in streams:
         stream.cancel()
-    print(f"\n60 cancelled: nothing under way after {await until(server, **IDLE) * 1e3:.0f} ms")
+    await until(server, **IDLE)
     await asyncio.gather(*reading)
     assert (await client.ask("once more", max_tokens=3).answer()).finish_reason == "length"
 

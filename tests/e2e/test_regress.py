@@ -15,8 +15,6 @@ from typer.testing import CliRunner, Result
 from tests.e2e.conftest import wait_until
 from tests.e2e.fakes import LLM, png
 from trimodal.cli.app import app
-from trimodal.client.errors import ConnectError
-from trimodal.regress.identity import identify
 from trimodal.server.process import TritonServer
 
 pytestmark = pytest.mark.e2e
@@ -161,11 +159,3 @@ def test_nobody_there(golden: Path, baseline: Path) -> None:
     assert done.returncode == 2
     assert done.stderr == "trimodal: no server at 127.0.0.1:1: start one with `trimodal serve`\n"
     assert done.stdout == ""
-
-
-async def test_identify(server: TritonServer) -> None:
-    found = await identify(server.grpc_url, [("llm", "1")], 20.0)
-    assert (found.name, found.version[0]) == ("triton", "2")
-    assert found.models["llm"].parameters["fake_step_ms"] == "2"
-    with pytest.raises(ConnectError):
-        await identify("grpcs://127.0.0.1:1", [], 5.0)

@@ -1,7 +1,7 @@
 """Reads choices (numbers, texts, JSON) out of bytes: a fuzzer that changes the bytes changes the choices.
 
-The same generator then serves three: atheris, which looks for bytes that reach new lines; hypothesis, which
-shrinks them; and a seeded random generator, whose request number N can be made again.
+The same generator then serves two: hypothesis, which shrinks the bytes, and a seeded random generator, whose
+request number N can be made again.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 PROGRAM = re.compile(
     r"(?P<script>\b(?:build|clients|scripts|tests)/[\w/]+(?:\.py)?|\bdeploy/[\w/-]+\.py)(?![\w./])"
-    r"|-m (?P<module>(?:trimodal|tests)(?:\.\w+)+)"
+    r"|-m (?P<module>(?:trimodal|tests|benchmarks)(?:\.\w+)+)"
     r"|(?<![\w/])(?P<command>trimodal) "
 )
 

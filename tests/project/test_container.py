@@ -16,22 +16,14 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "docker-compose.yml").read_text()
-SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["services"]
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 DOCKERFILE = (ROOT / "deploy" / "docker" / "Dockerfile").read_text()
 
 
-@pytest.mark.parametrize(
-    ("key", "told"), [("shm_size", ""), ("shmsize", "shmsize")], ids=["as it is", "misspelt"]
-)
-def test_the_compose_file_keeps_the_compose_specification(key: str, told: str, tmp_path: Path) -> None:
-    (tmp_path / "docker-compose.yml").write_text(TEXT.replace("shm_size", key))
+def test_the_compose_file_keeps_the_compose_specification() -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
-    done = subprocess.run(
-        [*command, tmp_path / "docker-compose.yml"], capture_output=True, text=True, timeout=60
-    )
-    assert bool(done.returncode) == bool(told), done.stdout
-    assert told in done.stdout
+    done = subprocess.run([*command, ROOT / "docker-compose.yml"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -78,13 +70,6 @@ def test_what_is_copied_exists_and_is_not_ignored() -> None:
                 if fnmatch.fnmatch(source, rule.removeprefix("!")):
                     ignored = not rule.startswith("!")
             assert not ignored, source
-
-
-def test_the_installed_extras_exist() -> None:
-    project = (ROOT / "pyproject.toml").read_text()
-    for extras in re.findall(r"'\.\[([\w,-]+)\]'", DOCKERFILE):
-        for extra in extras.split(","):
-            assert f"\n{extra} = [" in project, extra
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -15,27 +14,13 @@ from trimodal.server.options import PROFILES
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 NAMES = model_names(REPOSITORY)
 # What runs a model; a plan is run by Triton's own backend.
+EVERYWHERE = {"embedding": "onnxruntime", "judge": "onnxruntime"}
 ENGINES = {
-    "cpu": {
-        "embedding": "onnxruntime",
-        "judge": "onnxruntime",
-        "llm": "openvino",
-        "speech_recognize": "ctranslate2",
-        "vision": "onnxruntime",
-    },
-    "cuda": {
-        "embedding": "onnxruntime",
-        "judge": "onnxruntime",
-        "llm": "vllm",
-        "speech_recognize": "ctranslate2",
-        "vision": "onnxruntime",
-    },
+    "cpu": {**EVERYWHERE, "llm": "openvino", "speech_recognize": "ctranslate2", "vision": "onnxruntime"},
+    "cuda": {**EVERYWHERE, "llm": "vllm", "speech_recognize": "ctranslate2", "vision": "onnxruntime"},
     "tensorrt": {
-        "embedding": "onnxruntime",
-        "judge": "onnxruntime",
-        "llm": "tensorrt_llm_pytorch",
-        "speech_recognize": "tensorrt",
-        "vision_classify": "tensorrt",
+        **EVERYWHERE,
+        **{"llm": "tensorrt_llm_pytorch", "speech_recognize": "tensorrt", "vision_classify": "tensorrt"},
     },
 }
 ON_THE_PROCESSOR = "judge"  # in all profiles: its engine comes along, and a pair takes it milliseconds
@@ -124,21 +109,6 @@ def test_no_size_that_batches_are_made_for_exceeds_the_largest(name: str, profil
     sizes += [int(size) for size in warm_up.split(",") if size]
     windows = model(name, profile).parameters.get("max_batch_windows", "0")
     assert max([0, int(windows), *sizes]) <= config.max_batch_size
-
-
-def test_line_1_of_a_config_says_which_profile_it_is_and_for_which_model() -> None:
-    readers: dict[Path, list[str]] = {}
-    for profile, names in SERVED.items():
-        for name in names:
-            readers.setdefault(model(name, profile).config_file, []).append(profile)
-    assert set(readers) == {*REPOSITORY.glob("*/config.pbtxt"), *REPOSITORY.glob("*/configs/*.pbtxt")}
-    for file, read_by in readers.items():
-        if len(read_by) == len(PROFILES):
-            who = "Every profile"
-        else:
-            who = f"Profile{'s' * (len(read_by) > 1)} {' and '.join(read_by)}"
-        name = file.relative_to(REPOSITORY).parts[0]
-        assert re.match(rf"# {who}: {name}(:| on ) ?\w", file.read_text()), file
 
 
 @profiles

@@ -43,8 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         findings = asyncio.run(_run(server, gateway, chosen))
     if chosen.json:
         write_json(chosen.json, findings.plain())
-    for table in (findings.table(), findings.requests(), findings.meanwhile()):
-        print_table(table, console)
+    print_table(findings.table(), console)
     for fault in findings.faults:
         console.print(f"✗ {fault}", markup=False, soft_wrap=True)
     return 1 if findings.faults else 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.e2e.gateway.calls.chat import HANDBOOK
+from tests.e2e.gateway.calls.demo import HANDBOOK
 from tests.vision.pictures import encode, noise, png_claiming
 from trimodal.audio.values import Samples
 from trimodal.bench.common.samples import jpegs, spoken_streams

@@ -1,29 +1,17 @@
-"""Looks at the processes of one server: memory, threads, descriptors, shared memory, processor time."""
+"""Looks at the processes of one server: memory, threads, descriptors, shared memory."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from trimodal.errors import ServerError
 from trimodal.server.supervision.stubs import children, model_of
 
 _MIB = 2.0**20
 _PREFIX = re.compile(rb"shm-region-prefix-name=([^\0]+)")
-_TICKS = os.sysconf("SC_CLK_TCK")
 Figures = dict[str, float]  # kind of a series → value
-
-
-def cpu_s(pid: int) -> float:
-    """Processor seconds that a process has used. Raises: ServerError where it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        raise ServerError(f"process {pid} is gone") from None
-    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def tree(launcher: int) -> Iterator[tuple[int, str]]:
@@ -57,9 +45,8 @@ def figures(pid: int) -> Figures:
             "pss": _field(rollup, "Pss") / 1024,
             "threads": _field(status, "Threads"),
             "descriptors": descriptors,
-            "cpu_s": cpu_s(pid),
         }
-    except (OSError, ServerError, AttributeError):  # a process that is ending has empty pages
+    except (OSError, TypeError):  # a process that is ending has empty pages
         return {}
 
 
@@ -73,12 +60,6 @@ def shared_memory(pids: Iterable[int]) -> tuple[float, float]:
         with contextlib.suppress(FileNotFoundError):  # its model was unloaded meanwhile
             regions.append(region.stat().st_blocks * 512)
     return sum(regions) / _MIB, len(regions)
-
-
-def machine_busy() -> tuple[float, float]:
-    """Processor seconds of everything on this machine: busy ones, and all."""
-    ticks = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
-    return (sum(ticks) - ticks[3] - ticks[4]) / _TICKS, sum(ticks) / _TICKS  # idle, and waiting for a disk
 
 
 def _field(text: str, name: str) -> int:

@@ -176,30 +176,21 @@ async def soak(server: Server, kinds: Sequence[Kind], live: Kind, minutes: float
 async def _look(soaked: Soak, server: Server) -> None:
     """Takes a sample of everything every 5 s."""
     names: dict[int, str] = {}
-    used: dict[int, float] = {}  # process → processor seconds
-    before = processes.machine_busy()
     while True:
         found = await asyncio.to_thread(lambda: list(processes.tree(server.launcher)))
-        total, spent = 0.0, 0.0
+        total = 0.0
         for pid, name in found:
             if pid not in names:
                 names[pid] = f"{name} #{1 + sum(one.rpartition(' #')[0] == name for one in names.values())}"
             one = await asyncio.to_thread(processes.figures, pid)
             if one:
-                total, cpu = total + one.pop("pss"), one.pop("cpu_s")
-                spent, used[pid] = spent + cpu - used.get(pid, 0.0), cpu
+                total += one.pop("pss")
                 for kind, value in one.items():
                     soaked.add(kind, names[pid], value)
         soaked.add("pss", "all processes", total)
         shared, regions = await asyncio.to_thread(processes.shared_memory, [pid for pid, _ in found])
         soaked.add("shared memory", "/dev/shm", shared)
         soaked.add("regions", "/dev/shm", regions)
-        now = processes.machine_busy()
-        if len(soaked.points["pss", "all processes"]) > 1:
-            every = now[1] - before[1]
-            soaked.add("processor", "machine", (now[0] - before[0]) / every)
-            soaked.add("processor", "server", spent / every)
-        before = now
         try:
             page = await _metrics(server)
             soaked.add("KV blocks", "held by requests", page.total(KV) or 0.0)

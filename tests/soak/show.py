@@ -1,4 +1,4 @@
-"""Shows what a soak came to: tables, and JSON with every series."""
+"""Shows what a soak came to: a table of slopes, and JSON with every series and how all requests ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.soak.slopes import LIMITS, Verdict, judge, loads
 from trimodal.bench.report.tables import number
 from trimodal.report.values import Table
 
-_COLUMNS = ("series", "kind", "first", "last", "slope/h", "95 % interval", "limit/h", "limit/24 h", "verdict")
+_COLUMNS = ("series", "kind", "first", "last", "slope/h", "95 % interval", "limit/h", "verdict")
 
 
 class Findings:
@@ -68,14 +68,6 @@ class Findings:
         )
         return Table("Slopes after the warm-up", _COLUMNS, [_row(one) for one in shown], note, names=2)
 
-    def requests(self) -> Table:
-        rows = [[kind.name, *_counts(self._ends(kind), kind)] for kind in self.kinds]
-        return Table("Requests", ("kind", "sent", "as they should end", "otherwise"), rows)
-
-    def meanwhile(self) -> Table:
-        rows = [[what, str(count)] for what, count in self.reloading.most_common()]
-        return Table("Refused while a model was reloaded", ("what the client saw", "requests"), rows)
-
     def _ends(self, kind: Kind) -> dict[str, int]:
         outcomes = [record.outcome for record in self.soaked.records[kind.name]]
         return {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))}
@@ -90,14 +82,7 @@ def _row(one: Verdict) -> list[str]:
     def told(slope: float) -> str:
         return f"{100 * slope / middle:+.1f} %" if share else f"{slope:+.2f}"
 
-    a_day = "" if share else f"{24 * one.limit:g}"
     return [
         one.name, one.kind, number(one.first), number(one.last), told(one.slope),
-        f"{told(one.low)} to {told(one.high)}", limit, a_day, f"{one.word} {mark}",
+        f"{told(one.low)} to {told(one.high)}", limit, f"{one.word} {mark}",
     ]  # fmt: skip
-
-
-def _counts(ends: dict[str, int], kind: Kind) -> list[str]:
-    right = sum(count for outcome, count in ends.items() if outcome in kind.ends)
-    others = ", ".join(f"{count} {outcome}" for outcome, count in ends.items() if outcome not in kind.ends)
-    return [str(sum(ends.values())), str(right), others or "-"]

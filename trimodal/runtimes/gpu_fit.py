@@ -49,7 +49,7 @@ def check_shapes(directory: Path, manifest: Manifest, wanted: Mapping[str, Shape
         misfits = [
             f"{name} takes {_shape(profile[name].min)} to {_shape(profile[name].max)}, not {_shape(shape)}"
             for name, shape in wanted.items()
-            if name in profile and not _within(shape, profile[name].min, profile[name].max)
+            if name in profile and not within(shape, profile[name].min, profile[name].max)
         ]
         if not misfits:
             return
@@ -80,7 +80,7 @@ def check_limit(directory: Path, manifest: Manifest, limit: str, parameter: str,
         )
 
 
-def _within(shape: Shape, low: Shape, high: Shape) -> bool:
+def within(shape: Shape, low: Shape, high: Shape) -> bool:
     """Whether each dimension lies within its bounds, both included, and there are as many as these have."""
     return len(shape) == len(low) == len(high) and all(
         least <= size <= most for size, least, most in zip(shape, low, high, strict=True)

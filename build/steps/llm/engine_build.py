@@ -126,7 +126,7 @@ def built_engine(
             build_config=build_config(plan, sm),
             quant_config=quant_config(plan),
             calib_config=calib_config(plan, dataset),
-            speculative_config=plan.speculation.config(),
+            speculative_config=plan.lookahead.config() if plan.lookahead else None,
             kv_cache_config=KvCacheConfig(enable_block_reuse=True),
             workspace=str(workspace),
         )

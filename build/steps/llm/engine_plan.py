@@ -6,11 +6,11 @@ Nothing here imports TensorRT-LLM; engine_build.py does.
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from steps.llm.calibration import Calibration
-from steps.llm.speculation import Speculation, check_speculation
+from steps.llm.speculation import Lookahead
 
 from trimodal.errors import ArtefactError, OperatorError
 from trimodal.manifest import GpuTarget
@@ -49,7 +49,7 @@ class EnginePlan:
     max_num_tokens: int = 8192
     max_seq_len: int = 8192
     multiple_profiles: bool = False
-    speculation: Speculation = field(default_factory=Speculation)
+    lookahead: Lookahead | None = None
     calibration: Calibration | None = None
 
     @property
@@ -83,7 +83,6 @@ def check_plan(plan: EnginePlan) -> None:
             f"--max-num-tokens {plan.max_num_tokens} is below --max-batch-size {plan.max_batch_size}: "
             "a step of decoding takes a token of each sequence"
         )
-    check_speculation(plan.speculation, plan.precision, plan.max_batch_size, plan.pp)
 
 
 def check_runtime() -> None:

@@ -97,7 +97,7 @@ def build_plan(
     # Else FP32 layers may round to 10 bits of mantissa.
     config.clear_flag(trt.BuilderFlag.TF32)
     if cache:
-        load_timing_cache(config, cache, version, target)
+        load_timing_cache(config, cache)
     started = time.monotonic()
     with shown_phases() as phases:
         config.progress_monitor = make_monitor(phases)
@@ -109,7 +109,7 @@ def build_plan(
         )
     _write(plan, serialized)
     if cache:
-        store_timing_cache(config, cache, version, target)
+        store_timing_cache(config, cache)
     ranges = [dict(profile) for profile in profiles]
     return PlanFigures(version, target, ranges, network.num_layers, plan.stat().st_size, seconds)
 

@@ -50,7 +50,7 @@ class Messages:
 
 
 class Phases:
-    """The builder's phases as nested bars; `cancelled`, once set, ends the build at its next step.
+    """The builder's outermost phases as bars; `cancelled`, once set, ends the build at its next step.
 
     The builder calls from threads of its own, and an exception there would end the process: none is raised.
     """
@@ -58,34 +58,18 @@ class Phases:
     def __init__(self, display: Progress) -> None:
         self.cancelled = threading.Event()
         self._display = display
-        self._lock = threading.Lock()
-        self._active: dict[str, tuple[TaskID, int]] = {}
+        self._bars: dict[str, TaskID] = {}
 
     def start(self, name: str, parent: str | None, steps: int) -> None:
-        """`name` begins inside `parent` (None or "": a phase of the outermost level) with `steps` to do."""
-        with self._lock:
-            depth = self._active[parent][1] + 1 if parent in self._active else 0
-            task = self._display.add_task("  " * depth + name, total=max(steps, 1))
-            self._active[name] = task, depth
+        """`name` begins, with `steps` to do; of those inside a `parent` there are hundreds."""
+        if not parent:
+            self._bars[name] = self._display.add_task(name, total=max(steps, 1))
 
     def step(self, name: str, step: int) -> bool:
         """Step number `step`, from 0, is done; False asks the builder to stop."""
-        with self._lock:
-            if name in self._active:
-                self._display.update(self._active[name][0], completed=step + 1)
+        if name in self._bars:
+            self._display.update(self._bars[name], completed=step + 1)
         return not self.cancelled.is_set()
-
-    def finish(self, name: str) -> None:
-        """Inner phases vanish, there are hundreds; outermost ones stay on the screen."""
-        with self._lock:
-            task, depth = self._active.pop(name, (None, 0))
-            if task is None:
-                return
-            if depth:
-                self._display.remove_task(task)
-            elif not self.cancelled.is_set():
-                total = next((one.total for one in self._display.tasks if one.id == task), None)
-                self._display.update(task, completed=total)
 
 
 _hearing = Messages()  # of the last call of make_logger
@@ -125,7 +109,7 @@ def make_monitor(phases: Phases) -> tensorrt.IProgressMonitor:
             return phases.step(phase_name, int(step))
 
         def phase_finish(self, phase_name: str) -> None:
-            phases.finish(phase_name)
+            """Its last step was told."""
 
     return Monitor()
 

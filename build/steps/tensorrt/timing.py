@@ -1,13 +1,12 @@
 """Keeps the builder's timing cache on disk: how long each kernel took on this GPU.
 
-Timings of another TensorRT version or SM are refused, never mixed in: a note beside the cache says
-whose they are. A cache without a note (trtexec writes such) is left to TensorRT's own check.
+A directory has a file for each TensorRT version and GPU; a file of another one is refused by TensorRT itself.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -21,32 +20,14 @@ if TYPE_CHECKING:
 
 
 def timing_cache_file(path: Path | None, version: str, target: GpuTarget) -> Path | None:
-    """`path` itself, or in a directory the file of this version and GPU; None for None.
-
-    Raises:
-        ArtefactError: a file whose note names another version, SM or GPU.
-    """
-    if path is None:
-        return None
-    if path.is_dir() or not path.suffix:
-        return path / f"tensorrt-{version}-sm{target.sm}-{_word(target.name)}.timing"
-    note_file = _note_file(path)
-    if path.is_file() and note_file.is_file():
-        try:
-            note = json.loads(note_file.read_bytes())
-            whose = f"TensorRT {note['tensorrt']} on SM {note['sm']} ({note['gpu']})"
-        except (OSError, ValueError, KeyError, TypeError):
-            raise ArtefactError(f"{note_file} is damaged: delete it and {path.name}") from None
-        if note != _note(version, target):
-            raise ArtefactError(
-                f"the timing cache {path} is of {whose}, "
-                f"here is {version} on {target.sm} ({target.name}): name another --timing-cache "
-                "(a directory keeps one for each)"
-            )
-    return path
+    """`path` itself, or in a directory the file of this version and GPU; None for None."""
+    if path is None or (path.suffix and not path.is_dir()):
+        return path
+    gpu = "-".join(re.findall(r"[a-z0-9]+", target.name.lower()))
+    return path / f"tensorrt-{version}-sm{target.sm}-{gpu}.timing"
 
 
-def load_timing_cache(config: tensorrt.IBuilderConfig, path: Path, version: str, target: GpuTarget) -> None:
+def load_timing_cache(config: tensorrt.IBuilderConfig, path: Path) -> None:
     """Gives the builder the timings of `path`, or an empty cache. Raises: ArtefactError: it is not taken."""
     try:
         timings = path.read_bytes() if path.is_file() else b""
@@ -56,40 +37,22 @@ def load_timing_cache(config: tensorrt.IBuilderConfig, path: Path, version: str,
     cache: tensorrt.ITimingCache | None = config.create_timing_cache(timings)
     if cache is None or not config.set_timing_cache(cache, ignore_mismatch=False):
         raise ArtefactError(
-            f"TensorRT {version} does not take the timing cache {path} on {target.name}: delete it, "
-            "or name another --timing-cache"
+            f"TensorRT does not take the timing cache {path}, of another version or GPU: delete it, or name "
+            "another --timing-cache (a directory keeps one for each)"
         )
 
 
-def store_timing_cache(config: tensorrt.IBuilderConfig, path: Path, version: str, target: GpuTarget) -> None:
+def store_timing_cache(config: tensorrt.IBuilderConfig, path: Path) -> None:
     """Writes what the builder has learnt. The plan is built by then: a failure here is told, not raised."""
     cache: tensorrt.ITimingCache | None = config.get_timing_cache()
     if cache is None:
         return
+    partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # The note first: a cache that is newer than its note would be refused for nothing, or worse.
-        _replace(_note_file(path), json.dumps(_note(version, target), indent=2).encode() + b"\n")
-        _replace(path, bytes(cast("Buffer", cache.serialize())))
+        partial.write_bytes(bytes(cast("Buffer", cache.serialize())))
+        os.replace(partial, path)
     except OSError as error:
         console.print(
             f"timing cache {path} not written: {error.strerror or error}", markup=False, emoji=False
         )
-
-
-def _replace(path: Path, data: bytes) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(data)
-    os.replace(partial, path)
-
-
-def _note(version: str, target: GpuTarget) -> dict[str, str]:
-    return {"tensorrt": version, "sm": target.sm, "gpu": target.name}
-
-
-def _note_file(path: Path) -> Path:
-    return path.with_name(path.name + ".json")
-
-
-def _word(name: str) -> str:
-    return "-".join("".join(letter if letter.isalnum() else " " for letter in name.lower()).split())

@@ -9,17 +9,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu_check import __main__, artefacts, report
-from benchmarks.gpu_check.artefacts import Artefact, provide
-from benchmarks.gpu_check.report import text
 from benchmarks.gpu_check.steps import PARTS, Options
 from tests.project.pages import ROOT
-from trimodal.errors import ArtefactError, ServerError
+from trimodal.errors import ServerError
 
 SCRIPT = ROOT / "scripts" / "ci" / "gpu_check"
-MANIFEST = {
-    "task": "vision", "runtime": "onnxruntime", "runtime_version": "1", "precision": "fp16",
-    "source": "resnet50", "source_sha256": "none", "command": "python build/x.py",
-}  # fmt: skip
 
 
 def outcomes(out):
@@ -197,58 +191,6 @@ def test_arguments_that_measure_nothing_or_never_end(tmp_path, capsys, given):
     assert given[0] in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_report_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(__main__, "measure_part", lambda *_: pytest.fail("it measures"))
-    out = tmp_path / "out"
-    out.write_text("a file")
-    assert __main__.main(["--device", "cpu", "--out", str(out)]) == 1
-    assert "File exists" in capsys.readouterr().err
-
-
-@pytest.fixture
-def source(tmp_path, monkeypatch):
-    """A repository beside which a build script lies, whose code the test writes; where it puts artefacts."""
-    (tmp_path / "build").mkdir()
-    monkeypatch.setattr(artefacts, "default_repository", lambda: tmp_path / "model_repository")
-    made = {"vision": Artefact("vision_classify", "vision_onnx", "fp16")}
-    monkeypatch.setattr(artefacts, "artefacts", lambda options: made)
-    return tmp_path / "build" / "vision_onnx.py"
-
-
-def test_an_artefact_is_built_once_where_the_build_scripts_put_it(tmp_path, source):
-    source.write_text(f"""
-import json, os, pathlib
-made = pathlib.Path(os.environ["TRIMODAL_ENGINES"], "vision_classify/onnx-fp16")
-made.mkdir(parents=True)
-(made / "manifest.json").write_text({json.dumps(json.dumps(MANIFEST))})
-""")
-    options = Options("cuda", 1.0, 1, str(tmp_path / "engines"))
-    for _ in range(2):  # the second finds it: mkdir would fail
-        assert provide(options, "vision") == tmp_path / "engines" / "vision_classify" / "onnx-fp16"
-
-
-@pytest.mark.parametrize(
-    ("code", "sentence"),
-    [("raise SystemExit(3)", r"failed \(exit code 3\)"), ("pass", r"left no .*onnx-fp16")],
-)
-def test_a_build_that_fails_is_told(tmp_path, source, code, sentence):
-    source.write_text(code)
-    with pytest.raises(ArtefactError, match=sentence):
-        provide(Options("cuda", 1.0, 1, str(tmp_path)), "vision")
-
-
-def test_artefacts_of_the_gpu_are_built_in_fp16_of_real_shapes(monkeypatch):
-    monkeypatch.setattr(artefacts, "find_spec", lambda name: None)
-    known = artefacts.artefacts(Options("cuda", 1.0, 1, ""))
-    assert {name: (one.name, one.random) for name, one in known.items()} == {
-        "vision": ("onnx-fp16", ""),
-        "vision-plan": ("tensorrt-fp16", ""),
-        "embedding": ("onnx-fp16", "minilm"),
-        "speech": ("ctranslate2-float16", "whisper-small"),
-        "speech-plan": ("tensorrt-fp16", "whisper-small"),
-    }
-
-
 @pytest.mark.build
 @pytest.mark.parametrize("name", ["vision", "embedding", pytest.param("speech", marks=pytest.mark.slow)])
 def test_the_build_scripts_know_the_options_that_they_are_given(name):
@@ -260,14 +202,6 @@ def test_the_build_scripts_know_the_options_that_they_are_given(name):
     assert one.precision in known.stdout
 
 
-def test_the_report_names_the_machine():
-    about = {"date": "2026-11-12", "rehearsal": False, "gpu": "NVIDIA H200, 140 GiB, SM 9.0", "driver": "580"}
-    written = text(about, {"vision": {"steps": {"torch": {"layers": 3, "seconds": 4.2}}, "seconds": 5}})
-    assert "gpu: NVIDIA H200" in written
-    assert "vision torch (4.2 s)\n  layers: 3" in written
-    assert "A rehearsal" not in written
-
-
 def test_the_script_refuses_an_interpreter_that_does_not_fit():
     environment = {**os.environ, "PYTHON": "/bin/false"}
     for name in ("TRIMODAL_NO_VENV", "TRIMODAL_SITE"):
@@ -275,14 +209,3 @@ def test_the_script_refuses_an_interpreter_that_does_not_fit():
     ended = subprocess.run([SCRIPT], env=environment, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
     assert ended.stderr.startswith("gpu_check: Python 3.11 or 3.12 with venv is needed")
-
-
-def test_folders_of_wheels_come_first_on_the_path(tmp_path):
-    """And the interpreter that is named runs it, with no environment made."""
-    python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho "$PYTHONPATH" "$@"\n')
-    python.chmod(0o755)
-    environment = {"PATH": os.environ["PATH"], "PYTHON": str(python), "TRIMODAL_SITE": "/a:/b"}
-    command = [SCRIPT, "--parts", "facts"]
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60).stdout
-    assert said == f"/a:/b:{ROOT} -m benchmarks.gpu_check --parts facts\n"

@@ -1,17 +1,12 @@
 """What the parts of gpu_check measure, and what they refuse."""
 
-import itertools
-
 import numpy as np
 import pytest
 
-from benchmarks.gpu_check.measure import percentiles, timed
-from benchmarks.gpu_check.parts import embedding, llm, vision
+from benchmarks.gpu_check.parts import llm, vision
 from benchmarks.gpu_check.steps import Options
 from tests.doubles import onnx_runtime
 from tests.vision.pictures import artefact
-from trimodal.embedding.engines import protocol as embedding_engine
-from trimodal.embedding.engines.protocol import Embedded
 from trimodal.errors import ArtefactError, ServerError
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import Output
@@ -19,14 +14,6 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.vision.engines.onnxruntime import OnnxRuntimeClassifier
 
 GPU = Options("cuda", 0.001, 1, "nowhere")
-
-
-def test_times_are_of_calls_after_the_warm_up():
-    calls = []
-    found = timed(lambda: calls.append(1), items=4, seconds=0.01, rounds=3)
-    assert found["calls"] == len(calls) - 2
-    assert found["rate"] > 0
-    assert percentiles([0.003, 0.001, 0.002]) == {"p50": 2.0, "p95": 3.0, "p99": 3.0}
 
 
 @pytest.fixture
@@ -95,30 +82,3 @@ def test_logits_unlike_the_processor_s_are_refused(classifier, monkeypatch, chan
             vision.onnxruntime_steps(GPU)
     else:
         assert vision.onnxruntime_steps(GPU)["relative_error"] == 0.0
-
-
-@pytest.mark.parametrize(("angle", "passes"), [(0.02, True), (0.1, False)])
-def test_vectors_may_turn_a_little(tmp_path, monkeypatch, angle, passes):
-    class Turned:
-        def __init__(self, by):
-            self.by = by
-
-        def embed(self, texts):
-            vector = np.array([[np.cos(self.by), np.sin(self.by)]], np.float32)
-            return Embedded(np.repeat(vector, len(texts), 0), (1,) * len(texts))
-
-    opened = {"cuda": Turned(angle), "cpu": Turned(0.0)}
-    monkeypatch.setattr(embedding, "require_onnxruntime", lambda options: None)
-    monkeypatch.setattr(embedding, "provide", lambda options, name: tmp_path)
-    monkeypatch.setattr(embedding_engine, "open_engine", lambda directory, settings: opened[settings.device])
-    if passes:
-        found = embedding.onnxruntime_steps(GPU)
-        assert found["lowest_cosine"] == pytest.approx(np.cos(angle), abs=1e-6)
-    else:
-        with pytest.raises(ArtefactError, match="a text's vectors have a cosine of 0.995"):
-            embedding.onnxruntime_steps(GPU)
-
-
-def test_prompts_share_no_beginning():
-    prompts = [tuple(stream.prompt[:4]) for stream in llm.begin(20, 1)]
-    assert all(one != other for one, other in itertools.combinations(prompts, 2))

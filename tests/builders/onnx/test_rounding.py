@@ -49,16 +49,6 @@ def test_an_overflow_that_fp32_hides_is_seen():
     assert run(rounded(halves), {"x": x})[0].tolist() == [np.inf]
 
 
-def test_fp16_borders_become_fp32_and_an_fp32_graph_stays_as_it_is():
-    made = rounded(to_fp16(layer(), keep=[]))
-    assert [value.type.tensor_type.elem_type for value in (*made.graph.input, *made.graph.output)] == [
-        FLOAT,
-        FLOAT,
-    ]
-    same = rounded(layer())
-    assert [each.op_type for each in same.graph.node] == ["MatMul", "Relu", "MatMul", "Relu"]
-
-
 def test_graphs_in_nodes_are_refused():
     branch = graph(
         [node("Constant", [], "c", value=helper.make_tensor("v", HALF, [], [1.0]))],

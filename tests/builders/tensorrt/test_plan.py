@@ -79,11 +79,6 @@ def test_a_build_that_gives_nothing_says_what_the_log_said(plans, trt, graph):
     assert "warning" not in sentence
 
 
-def test_a_silent_failure_is_told_too(plans, trt, graph):
-    trt.recorder.returns("build_serialized_network", lambda builder, network, config: None)
-    assert refused(plans, graph).endswith("built no plan from model.onnx: it did not say why")
-
-
 def test_out_of_memory_says_what_to_do(plans, trt, graph):
     def fail(builder: object, network: object, config: object) -> None:
         says(
@@ -111,22 +106,12 @@ def test_phases_are_shown_and_ctrl_c_ends_the_build_at_its_next_step(trt):
     assert "1 passed" in ended.stdout
 
 
-def test_timings_are_used_again_and_those_of_another_machine_end_the_build_before_it_begins(
-    plans, trt, graph, monkeypatch
-):
-    caches = graph.parent / "caches"
+def test_timings_are_used_again(plans, trt, graph):
     trt.recorder.returns("ITimingCache.serialize", b"timings")
-    build(plans, graph, timing_cache=caches)
-    build(plans, graph, timing_cache=caches)
+    for _ in range(2):
+        build(plans, graph, timing_cache=graph.parent / "caches")
     given = [call.arguments["serialized_timing_cache"] for call in trt.recorder.named("create_timing_cache")]
     assert given == [b"", b"timings"]
-    (cache,) = caches.glob("*.timing")
-    trt.recorder.calls.clear()
-    other = Gpu(0, "NVIDIA L4", "8.9", 24 << 30, 23 << 30, "580.1")
-    monkeypatch.setattr(plans, "visible_gpus", lambda: [other])
-    assert "is of TensorRT" in refused(plans, graph, timing_cache=cache)
-    assert trt.recorder.calls == []
-    assert cache.read_bytes() == b"timings"
 
 
 def test_warnings_are_shown_once(plans, trt, graph, capsys):

@@ -123,18 +123,8 @@ def test_any_classifier_comes_as_a_graph_and_torchs_own_answers_judge_it(exporte
         node.name = ""
     onnx.save(unnamed, directory / "model.onnx")
     (directory / "reference.npz").unlink()
-    run(
-        SCRIPT,
-        directory,
-        "--precision",
-        "fp32",
-        "--precision",
-        "fp8",
-        "--max-batch",
-        4,
-        "--out-dir",
-        tmp_path,
-    )
+    precisions = ("--precision", "fp32", "--precision", "fp8")
+    run(SCRIPT, directory, *precisions, "--max-batch", 4, "--out-dir", tmp_path)
     after = built(tmp_path, "fp32")
     assert built(tmp_path, "fp8").check["relative_error_rounded"] < 0.1
     assert after.check["against"] == "ONNX Runtime"

@@ -12,56 +12,16 @@ pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 torch, models, networks = Later("torch"), Later("steps.vision.models"), Later("steps.vision.networks")
 
 # torchvision.models: `num_params` of the published weights (vision_transformer.py, convnext.py, …), the
-# number of tensors in their state dicts, and some of their names and shapes.
-PUBLISHED = {
-    "resnet50": (
-        25_557_032,
-        320,
-        {
-            "layer3.0.downsample.1.running_var": (1024,),
-            "layer4.2.conv3.weight": (2048, 512, 1, 1),
-            "fc.bias": (1000,),
-        },
-    ),
-    "vit_b_16": (
-        86_567_656,
-        152,
-        {
-            "class_token": (1, 1, 768),
-            "conv_proj.weight": (768, 3, 16, 16),
-            "encoder.pos_embedding": (1, 197, 768),
-            "encoder.layers.encoder_layer_11.ln_1.weight": (768,),
-            "encoder.layers.encoder_layer_11.self_attention.in_proj_weight": (2304, 768),
-            "encoder.layers.encoder_layer_11.self_attention.out_proj.bias": (768,),
-            "encoder.layers.encoder_layer_0.mlp.0.weight": (3072, 768),
-            "encoder.layers.encoder_layer_0.mlp.3.weight": (768, 3072),
-            "encoder.ln.bias": (768,),
-            "heads.head.weight": (1000, 768),
-        },
-    ),
-    "convnext_tiny": (
-        28_589_128,
-        182,
-        {
-            "features.0.0.weight": (96, 3, 4, 4),
-            "features.0.1.bias": (96,),
-            "features.1.2.layer_scale": (96, 1, 1),
-            "features.2.0.weight": (96,),
-            "features.2.1.weight": (192, 96, 2, 2),
-            "features.5.8.block.0.weight": (384, 1, 7, 7),
-            "features.7.0.block.2.weight": (768,),
-            "features.7.2.block.3.weight": (3072, 768),
-            "features.7.2.block.5.weight": (768, 3072),
-            "classifier.0.weight": (768,),
-            "classifier.2.weight": (1000, 768),
-        },
-    ),
-}
+# number of tensors in their state dicts, and some of their names with shapes.
+PUBLISHED = [
+    ("resnet50", 25_557_032, 320, {"layer4.2.conv3.weight": (2048, 512, 1, 1), "fc.bias": (1000,)}),
+    ("vit_b_16", 86_567_656, 152, {"encoder.layers.encoder_layer_0.mlp.3.weight": (768, 3072)}),
+    ("convnext_tiny", 28_589_128, 182, {"features.7.2.block.5.weight": (768, 3072)}),
+]
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_parameters_are_torchvisions(name):
-    parameters, tensors, shapes = PUBLISHED[name]
+@pytest.mark.parametrize(("name", "parameters", "tensors", "shapes"), PUBLISHED)
+def test_parameters_are_torchvisions(name, parameters, tensors, shapes):
     with torch.device("meta"):
         model = models.ARCHITECTURES[name](num_classes=1000)
     state = model.state_dict()

@@ -69,16 +69,6 @@ def test_the_check_and_the_calibration_are_in_the_manifest(built):
     )
 
 
-def test_int8_really_is_int8(built):
-    import onnx
-
-    nodes = {node.op_type for node in onnx.load(built / "onnx-int8" / "model.onnx").graph.node}
-    assert {"QuantizeLinear", "DequantizeLinear"} <= nodes
-    assert "QuantizeLinear" not in {
-        node.op_type for node in onnx.load(built / "onnx-fp32" / "model.onnx").graph.node
-    }
-
-
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_bytes_are_normalised_in_floats_before_the_first_layer(built, precision):
     import onnx
@@ -209,15 +199,3 @@ def test_an_npz_of_another_kind_is_refused(checkpoint, tmp_path, capsys, arrays)
     np.savez(tmp_path / "c.npz", **arrays)
     sentence = refusal(capsys, SCRIPT, checkpoint, "--precision", "int8", "--calibration", tmp_path / "c.npz")
     assert "images" in sentence
-
-
-def test_the_demos_builder_sees_an_artefact_of_the_older_form(built, tmp_path):
-    builder = importlib.import_module("demo.build_all")
-    old = tmp_path / "onnx-fp32"
-    shutil.copytree(built / "onnx-fp32", old)
-    build = builder.Build("classifier", "vision", "onnxruntime", (str(old),), DEMO, ())
-    assert build.is_current(None)
-    manifest = json.loads((old / "manifest.json").read_text())
-    del manifest["extra"]["pixels"]
-    (old / "manifest.json").write_text(json.dumps(manifest))
-    assert not build.is_current(None)

@@ -31,11 +31,9 @@ class Needs:
         }
         return Needs(changes, {**self.environment, **other.environment}, self.prefix + other.prefix)
 
-    def serve(self, directory: Path, *, real: bool = False) -> Served:
+    def serve(self, directory: Path) -> Served:
         """Raises: Gone."""
-        return Served(
-            directory, changes=self.changes, environment=self.environment, prefix=self.prefix, real=real
-        )
+        return Served(directory, changes=self.changes, environment=self.environment, prefix=self.prefix)
 
 
 class Fault:

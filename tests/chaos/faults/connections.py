@@ -50,16 +50,12 @@ class IdleConnections(Fault):
 
 
 class SlowReaders(Fault):
-    """Streams over the gateway and over Triton's HTTP whose clients read a byte a second.
+    """Streams over the gateway and over Triton's HTTP whose clients read a byte a second."""
 
-    Or all that comes, to tell what slowness does from what so many streams do.
-    """
+    name, holds_s = "slow-readers", 10.0
 
-    holds_s = 10.0
-
-    def __init__(self, *, slow: bool = True, count: int = 10) -> None:
-        self.name = "slow-readers" if slow else "as-many-fast-readers"
-        self._count, self._slow = count, slow
+    def __init__(self, count: int = 10) -> None:
+        self._count = count
         self._open: list[socket.socket] = []
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -90,8 +86,7 @@ class SlowReaders(Fault):
     def _ask(self, port: int, path: str, body: object) -> None:
         data = json.dumps(body).encode()
         one = socket.socket()
-        if self._slow:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         one.settimeout(10)
         one.connect(("127.0.0.1", port))
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -99,6 +94,6 @@ class SlowReaders(Fault):
         self._open.append(one)
 
     def _read(self) -> None:
-        while not self._over.wait(1.0 if self._slow else 0.02):
+        while not self._over.wait(1.0):
             for one in select.select(self._open, [], [], 0)[0]:
-                one.recv(1 if self._slow else 1 << 20)
+                one.recv(1)

@@ -60,7 +60,7 @@ def _damages(artefact: Path) -> Iterator[tuple[str, str, Callable[[bytes], bytes
     yield MANIFEST, "of another task", lambda data: data.replace(b'"task": "', b'"task": "x')
 
 
-async def corrupt(artefact: str, directory: Path, *, real: bool = True) -> Row:
+async def corrupt(artefact: str, directory: Path) -> Row:
     """Each file of a built artefact damaged in turn: the server must refuse to start, and name it."""
     row = Row(f"corrupt-{artefact.partition('/')[0]}", lost="–")
     place = REPOSITORY / artefact
@@ -118,7 +118,7 @@ def _config(model: Path) -> Path:
     return own if own.is_file() else model / "config.pbtxt"
 
 
-async def changes_while_loading(directory: Path, *, real: bool = False) -> Row:
+async def changes_while_loading(directory: Path) -> Row:
     """Each change at several moments of a start: served as it was, or refused in a sentence."""
     row = Row("repository-changed-while-loading", lost="–")
     served = refused = 0

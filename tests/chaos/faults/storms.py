@@ -17,15 +17,16 @@ from tests.chaos.served import Served, running
 SIGNALS, WITHIN_S, BOUND_S = 10, 1.5, 40.0
 
 
-async def storm(moment: str, directory: Path, *, real: bool = False, seed: int = 15) -> Row:
+async def storm(moment: str, directory: Path, *, seed: int = 15) -> Row:
     """One storm. `moment`: loading, serving or draining."""
     row = Row(f"sigterm-storm-{moment}")
-    served = Served(directory, real=real, wait=False)
+    served = Served(directory, wait=False)
     try:
         if moment == "loading":
-            await asyncio.sleep(random.Random(seed).uniform(0.5, 2.0))
+            while served.alive() and not served.folders():
+                await asyncio.sleep(0.02)  # a signal before it has read its modules ends it without a word
+            await asyncio.sleep(random.Random(seed).uniform(0, 1.5))
             await _storm(served, row, seed)
-            # A signal that comes before the program has read its modules ends it without a word.
             row.saw = (served.output.strip().splitlines() or ["no output"])[-1]
         else:
             await asyncio.to_thread(served.wait_ready)

@@ -150,11 +150,11 @@ def descriptors(served: Served) -> dict[str, int]:
     return {part: len(os.listdir(f"/proc/{served.pid(part)}/fd")) for part in parts}
 
 
-async def vanish(count: int, directory: Path, *, real: bool = False, seed: int = 15) -> Row:
+async def vanish(count: int, directory: Path) -> Row:
     """`count` clients in all, in a server of its own."""
-    served = await asyncio.to_thread(lambda: Served(directory, real=real))
+    served = await asyncio.to_thread(Served, directory)
     try:
-        row = await vanish_in(served, count, seed)
+        row = await vanish_in(served, count)
         row.stop_s = await asyncio.to_thread(served.stop)
         return row
     finally:

@@ -32,58 +32,30 @@ def floats(name: str, *values: float) -> Tensor:
 
 # Name, the tensors, and the sentence of ours that they must get.
 REFUSED: list[tuple[str, list[Tensor], str]] = [
-    ("nothing", [], "exactly one of text_input and messages is needed: neither"),
-    ("empty prompt", [prompt("")], "text_input is empty: at least one character"),
     ("1 MB prompt", [prompt("x" * 1_000_000)], "text_input has 1000000 bytes: at most 262144"),
-    ("100 kB of blanks in a line", [prompt(" " * 100_000)], "tokens: max_prompt_tokens is 500"),
     ("prompt beyond the budget", [prompt("x" * 501)], "tokens: max_prompt_tokens is 500"),
     ("beyond the KV pool", [prompt("x" * 400), ints("max_tokens", 1000)], "the KV pool holds 1024"),
     ("invalid UTF-8", [prompt(b"ab\xff\xfe")], "text_input is not valid UTF-8: byte 2"),
     ("surrogates in UTF-8", [prompt(b"\xed\xa0\x80")], "text_input is not valid UTF-8: byte 0"),
     ("max_tokens 0", [PROMPT, ints("max_tokens", 0)], "max_tokens is 0: .* between 1 and 1024"),
-    ("max_tokens −1", [PROMPT, ints("max_tokens", -1)], "max_tokens is -1: .* between 1 and 1024"),
-    ("max_tokens 2³¹ − 1", [PROMPT, ints("max_tokens", 2**31 - 1)], "is 2147483647: .* between 1 and 1024"),
     ("temperature NaN", [PROMPT, floats("temperature", float("nan"))], "temperature is nan: .* 0 and 10"),
-    (
-        "temperature infinite",
-        [PROMPT, floats("temperature", float("inf"))],
-        "temperature is inf: .* 0 and 10",
-    ),
-    ("temperature −1", [PROMPT, floats("temperature", -1)], "temperature is -1: .* between 0 and 10"),
-    ("top_p 0", [PROMPT, floats("top_p", 0)], "top_p is 0: .* above 0 and at most 1"),
-    ("top_p 2", [PROMPT, floats("top_p", 2)], "top_p is 2: .* above 0 and at most 1"),
-    ("top_p NaN", [PROMPT, floats("top_p", float("nan"))], "top_p is nan: .* above 0 and at most 1"),
-    ("top_k −1", [PROMPT, ints("top_k", -1)], "top_k is -1: .* between 0 and 1048576"),
-    ("21 log probabilities", [PROMPT, ints("top_logprobs", 21)], "top_logprobs is 21: .* between 0 and 20"),
-    ("9 stop strings", [PROMPT, texts("stop", *"abcdefghi")], "stop holds 9 strings: at most 8"),
-    ("empty stop string", [PROMPT, texts("stop", "")], "stop holds a string of 0 bytes: 1 to 256"),
-    ("stop of 257 bytes", [PROMPT, texts("stop", "x" * 257)], "stop holds a string of 257 bytes: 1 to 256"),
-    ("stop in invalid UTF-8", [PROMPT, texts("stop", b"\xc3")], "stop is not valid UTF-8: byte 0"),
     ("prompt and messages", [PROMPT, message("user", "x")], "exactly one of text_input and messages.* both"),
-    ("messages: broken JSON", [chat('[{"role": ')], "messages is not valid JSON"),
-    ("messages: empty", [chat("")], "messages is not valid JSON"),
     ("messages: 100,000 brackets", [chat("[" * 100_000)], "messages is nested too deeply"),
-    ("messages: a number", [chat("17")], "messages must be a non-empty JSON list"),
     (
         "messages: 5,000 digits",
         [chat("9" * 5_000)],
         "messages holds a number of more digits than can be read",
     ),
-    ("messages: no entry", [chat("[]")], "messages must be a non-empty JSON list"),
     (
         "messages: 1,025 entries",
         [chat(json.dumps([{"role": "user", "content": "x"}] * 1025))],
         "messages holds 1025 entries: at most 1024",
     ),
-    ("messages: unknown role", [message("king", "x")], r"messages\[0\].role is 'king': one of system"),
-    ("messages: a list as role", [message([], "x")], r"messages\[0\].role is \[\]: one of system"),
     (
         "messages: 100 kB as role",
         [message("x" * 99_999, "x")],
         r"messages\[0\].role is 'x{59}…: one of system",
     ),
-    ("messages: content 7", [message("user", 7)], r"messages\[0\].content must be a string"),
-    ("messages: unknown key", [message("user", "x", name="y")], r"messages\[0\] has an unknown key 'name'"),
     (
         "messages: lone surrogate",
         [message("user", "\ud800")],
@@ -94,7 +66,6 @@ REFUSED: list[tuple[str, list[Tensor], str]] = [
         [message("user", "x", **{"\ud800": "y"})],
         r"messages\[0\] has an unknown key '\\ud800'",
     ),
-    ("messages: surrogate as role", [message("\udfff", "x")], r"messages\[0\].role is '\\udfff': one of"),
     ("messages: invalid UTF-8", [chat(b"[\xff]")], "messages is not valid UTF-8: byte 1"),
 ]
 
@@ -102,7 +73,6 @@ REFUSED: list[tuple[str, list[Tensor], str]] = [
 STOPPED: list[tuple[str, list[Tensor], str]] = [
     ("wrong dtype", [Tensor("text_input", "INT32", [1], bytes(4))], "text_input"),
     ("wrong shape", [prompt("a", "b")], "text_input"),
-    ("two dimensions", [prompt("a", shape=[1, 1])], "text_input"),
     ("shape says 2, one is sent", [prompt("a", shape=[2])], "text_input"),
     ("negative dimension", [prompt("a", shape=[-1])], "text_input"),
     ("shape that overflows", [prompt("a", shape=[2**62, 2**62])], "text_input"),
@@ -111,8 +81,6 @@ STOPPED: list[tuple[str, list[Tensor], str]] = [
     ("the same input twice", [PROMPT, PROMPT], "text_input"),
     ("unknown input", [PROMPT, texts("colour", "red")], "colour"),
     ("max_tokens as INT64", [PROMPT, Tensor("max_tokens", "INT64", [1], bytes(8))], "max_tokens"),
-    ("max_tokens as FP32", [PROMPT, floats("max_tokens", 5.5)], "max_tokens"),
-    ("two max_tokens", [PROMPT, ints("max_tokens", 1, 2)], "max_tokens"),
     ("max_tokens without a value", [PROMPT, ints("max_tokens")], "max_tokens"),
 ]
 

@@ -18,15 +18,11 @@ def raw(body: bytes) -> Send:
 # Name, the request, and the sentence of ours that it must get.
 REFUSED = [
     ("max_tokens 0", sse(max_tokens=0), "max_tokens is 0: .* between 1 and 1024"),
-    ("temperature −1", sse(temperature=-1), "temperature is -1: .* between 0 and 10"),
     # A number beyond INT32 wraps around in Triton's reader; what is left of it is refused.
     ("max_tokens 10¹²", sse(max_tokens=10**12), "max_tokens is -727379968: .* between 1 and 1024"),
     ("temperature NaN", raw(b'{"text_input": "x", "temperature": NaN}'), "temperature is nan: .* 0 and 10"),
     ("invalid UTF-8", raw(b'{"text_input": "\xff"}'), "text_input is not valid UTF-8: byte 0"),
     ("unknown parameter", sse(max_token=5), "unknown parameter 'max_token'"),
-    ("stream=false", sse(stream=False), "unknown parameter 'stream'"),
-    ("no prompt", by_json(STREAM, {"max_tokens": 5}), "text_input and messages is needed: neither"),
-    ("9 stop strings", sse(stop=list("abcdefghi")), "stop holds 9 strings: at most 8"),
     ("1 MB prompt", sse(text_input="x" * 1_000_000), "text_input has 1000000 bytes: at most 262144"),
 ]
 
@@ -35,16 +31,12 @@ NUMBER = "JSON non-(un)?signed-integer"
 STOPPED = [
     ("max_tokens 1.5", sse(max_tokens=1.5), "500", NUMBER),
     ("max_tokens as text", sse(max_tokens="many"), "500", NUMBER),
-    ("max_tokens null", sse(max_tokens=None), "500", NUMBER),
-    ("seed −1", sse(seed=-1), "500", NUMBER),
     ("seed 2⁶⁴", sse(seed=2**64), "500", NUMBER),
-    ("text_input 5", sse(text_input=5), "500", "JSON non-string as string"),
     ("text_input is an object", sse(text_input={"a": 1}), "500", "JSON non-string as string"),
     ("two prompts", sse(text_input=["a", "b"]), "400", "can not convert input 'text_input'"),
     ("messages not as text", by_json(STREAM, {"messages": [{}]}), "500", "JSON non-string as string"),
     ("lone surrogate", raw(b'{"text_input": "\\ud800"}'), "500", "surrogate pair in string is invalid"),
     ("malformed JSON", raw(b'{"text_input": hello}'), "500", "failed to parse the request JSON"),
-    ("truncated JSON", raw(b'{"text_input": "hel'), "500", "Missing a closing quotation mark"),
     ("empty body", raw(b""), "500", "The document is empty"),
     ("a list", raw(b"[]"), "500", "non-object"),
     # Not more: Triton 2.51 reads nested JSON by recursion, and 150,000 levels overflow a stack of 8 MB.

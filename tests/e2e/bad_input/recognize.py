@@ -39,24 +39,19 @@ def language(text: str | bytes) -> list[Tensor]:
 REFUSED = [
     ("no window", [texts("language", "en", shape=[1, 1])], "window: missing"),
     ("NaN", [spoilt(np.nan)], "window: sample 7 is nan"),
-    ("∞", [spoilt(np.inf)], "window: sample 7 is inf"),
     ("integers as FP32", [window(np.round(NOISE * 32767))], r"window: a sample of .* lie within \[-1, 1\]"),
-    ("0 samples", [window(NOISE[:0])], "window: 0 samples; 1 to 480000 are accepted"),
     (
         "30 s and a sample",
         [window(np.zeros(480_001, np.float32))],
         r"window: 480001 samples; .*\(30 s at 16000 Hz\)",
     ),
-    ("prompt of 1,001 characters", prompt("x" * 1001), "prompt: 1001 characters; at most 1000"),
     ("prompt that is not UTF-8", prompt(b"Z\xfcrich"), "prompt is not valid UTF-8: byte 1"),
     ("unknown language", language("xx"), r"language: 'xx' is not known \(known: en\)"),
-    ("language of 1 MB", language("x" * 1_000_000), "language: 'x{16}' is not known"),
     ("one bad language of two", of_two("language", "en", "klingon"), r"language\[1\]: 'klingon'"),
     ("one bad prompt of two", of_two("prompt", b"\xff", ""), r"prompt\[0\] is not valid UTF-8"),
 ]
 STOPPED = [
     ("INT16", [window(np.zeros(400, np.int16))], "'window' data-type is 'INT16'"),
-    ("three dimensions", [window(NOISE, [1, 2, SECOND // 2])], "shape for input 'window'"),
     ("33 rows", [window(NOISE[:13_200], [33, 400])], r"batch-size must be <= \d+ "),
     (
         "prompts for another batch",
@@ -66,8 +61,6 @@ STOPPED = [
     ("a batch of 0", [window(NOISE[:0], [0, SECOND])], "'window'.* got 0"),
 ]
 LEGAL = [
-    ("one sample", [window(NOISE[:1])]),
-    ("30 s of silence", [window(np.zeros(480_000, np.float32))]),
     ("30 s of noise", [window(np.tile(NOISE, 30))]),
     ("two rows, one silent", [window(np.concatenate([NOISE, NOISE * 0]), [2, SECOND])]),
     ("an empty prompt and language", [*prompt(""), texts("language", "", shape=[1, 1])]),

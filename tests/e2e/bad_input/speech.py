@@ -111,10 +111,7 @@ NOISE = RNG.uniform(-0.3, 0.3, SECOND).astype(np.float32)
 CHUNKS: list[tuple[str, list[Tensor], str]] = [
     ("NaN", [spoilt(np.nan)], FINITE),
     ("+∞", [spoilt(np.inf)], FINITE),
-    ("−∞", [spoilt(-np.inf)], FINITE),
     ("integers as FP32", [audio(np.round(NOISE * 32767))], INTEGERS),
-    ("10³⁰", [spoilt(1e30)], f"audio: a sample of 1e\\+30; {INTEGERS}"),
-    ("0 samples", [audio(NOISE[:0])], f"audio: 0 samples; {LENGTHS}"),
     ("19 ms", [audio(NOISE[:319])], f"audio: 319 samples; {LENGTHS}"),
     ("30.001 s", [audio(np.zeros(480_001, np.float32))], f"audio: 480001 samples; {LENGTHS}"),
     (
@@ -128,32 +125,20 @@ CHUNKS: list[tuple[str, list[Tensor], str]] = [
 # What Triton itself refuses before the model sees it.
 TENSORS: list[tuple[str, list[Tensor], str]] = [
     ("INT32", [audio(np.zeros(400, np.int32))], "'audio' data-type is 'INT32'"),
-    ("FP64", [audio(np.zeros(400))], "'audio' data-type is 'FP64'"),
-    ("INT16 in audio", [audio(np.zeros(400, np.int16))], "'audio' data-type is 'INT16'"),
     ("FP32 in audio_int16", [audio(NOISE, "audio_int16")], "'audio_int16' data-type is 'FP32'"),
     ("interleaved channels", [audio(NOISE, shape=[1, 8_000, 2])], "shape for input 'audio'"),
-    ("channels as rows", [audio(NOISE, shape=[2, 8_000])], "shape for input 'audio'"),
     ("no batch dimension", [audio(NOISE[:400], shape=[400])], "shape for input 'audio'"),
     ("fewer bytes than samples", [audio(NOISE, shape=[1, 2 * SECOND])], "audio"),
     ("unknown input", [audio(NOISE, "sound")], "'sound'"),
 ]
 START: list[tuple[str, dict[str, Any], str]] = [
     ("sample_rate 8000", {"sample_rate": 8000}, "sample_rate: 8000; only 16000 Hz is taken"),
-    ("sample_rate a text", {"sample_rate": "48 kHz"}, "sample_rate"),
     ("two channels declared", {"channels": 2}, "channels: 2; one channel is taken"),
-    ("channels a truth", {"channels": True}, "channels"),
     ("unknown policy", {"policy": "fast"}, "policy: 'fast'; known are live, agreement, vad, window"),
-    ("policy a number", {"policy": 7}, "policy: 7; known are"),
     ("unknown language", {"language": "xx"}, r"language: 'xx' is not known \(known: en\)"),
-    ("language of 17 characters", {"language": "x" * 17}, "language.* 16"),
-    ("language a number", {"language": 5}, "language"),
-    ("prompt of 1,001 characters", {"prompt": "x" * 1001}, "prompt.* 1000"),
     ("prompt of 1 MB", {"prompt": "x" * 1_000_000}, "prompt.* 1000"),
-    ("prompt a truth", {"prompt": False}, "prompt"),
     ("step_s 0", {"step_s": 0}, r"step_s.* 0\.1"),
-    ("step_s 10⁹", {"step_s": 10**9}, "step_s.* 30"),
     ("step_s a word", {"step_s": "often"}, "step_s: 'often' is not a number of seconds"),
-    ("step_s NaN", {"step_s": "nan"}, "step_s"),
     ("unknown parameter", {"colour": "red"}, "colour"),
 ]
 FLOWS = [
@@ -169,18 +154,12 @@ IDS: list[tuple[str, object, str, str, str]] = [
     ("id 2⁶³", 1 << 63, "INVALID_ARGUMENT", "200", ""),
     ("id 2⁶⁴−1", (1 << 64) - 1, "INVALID_ARGUMENT", "200", ""),
     ("id a text", "seven", "INVALID_ARGUMENT", "400", "sequence_id: 'seven' is a text; .* is a number"),
-    ("id a text of digits", "12", "INVALID_ARGUMENT", "400", "sequence_id: '12' is a text; .* is a number"),
     ("id a long text", "7" * 100, "INVALID_ARGUMENT", "400", "sequence_id: '777"),
 ]
-TIME = np.arange(2 * SECOND) / SECOND
 LEGAL: list[tuple[str, NDArray[Any]]] = [
     ("silence", np.zeros(30 * SECOND, np.float32)),
     ("white noise", RNG.normal(0, 0.2, 2 * SECOND).astype(np.float32)),
-    ("a chord", (0.2 * sum(np.sin(2 * np.pi * f * TIME) for f in (262, 330, 392))).astype(np.float32)),
-    ("clipping", np.clip(UTTERANCE * 20, -1, 1)),
-    ("a DC offset of 0.5", UTTERANCE + np.float32(0.5)),
     ("30 s of a constant", np.full(30 * SECOND, 0.7, np.float32)),
-    ("a full-scale square wave", np.sign(np.sin(2 * np.pi * 440 * TIME)).astype(np.float32)),
     ("INT16 from −32768 to 32767", RNG.integers(-32768, 32768, SECOND).astype(np.int16)),
     ("a denormal", np.full(SECOND, 1e-42, np.float32)),
     ("one sample", NOISE[:1]),

@@ -80,14 +80,6 @@ def judged(row: Row, answer: Answer) -> str:
     return f"wanted: {', '.join(wanted)}; got {answer}" if wanted else ""
 
 
-def test_a_wrong_answer_is_told() -> None:
-    row = Row("llm", "x", "gRPC", lambda wire: Answer("OK"), "INVALID_ARGUMENT", "max_tokens")
-    assert judged(row, Answer("INVALID_ARGUMENT", "max_tokens is 0")) == ""
-    assert "status INVALID_ARGUMENT, 'max_tokens' in the sentence" in judged(row, Answer("OK"))
-    assert "of the machine" in judged(row, Answer("INVALID_ARGUMENT", "max_tokens: /usr/lib/x"))
-    assert "200 characters" in judged(row, Answer("INVALID_ARGUMENT", "max_tokens " + 200 * "x"))
-
-
 def test_the_server_is_idle_and_made_of_the_same_processes(server: TritonServer, before: set[int]) -> None:
     wait_until(lambda: not any(counts(server.metrics_url).values()), "an idle server", 10)
     assert {name.partition("{")[0] for name in counts(server.metrics_url)} == set(COUNTS)

@@ -1,4 +1,4 @@
-"""Bad requests to the batching models, `vision` and ` gRPC and HTTP."""
+"""Bad requests to `vision`, over gRPC and HTTP."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from tests.vision.pictures import (
     quarters,
     webp_claiming,
 )
-from trimodal.vision.header import PNG_SIGNATURE
 
-SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
 GREY16 = encode(Image.fromarray(np.full((16, 16), 257 * 6, np.uint16)), "PNG")
 NOISE = noise(64, 64)
 FRAMES = {"save_all": True, "append_images": [NOISE]}
@@ -28,13 +26,8 @@ FRAMES = {"save_all": True, "append_images": [NOISE]}
 IMAGES = [
     ("no bytes", b"", ": empty; JPEG, PNG or WebP bytes"),
     ("a text", b"not a picture", ": not a JPEG, PNG or WebP"),
-    ("SVG", SVG, ": not a JPEG, PNG or WebP"),
     ("animated GIF", encode(quarters(), "GIF", **FRAMES), ": not a JPEG, PNG or WebP"),
-    ("BMP", encode(NOISE, "BMP"), ": not a JPEG, PNG or WebP"),
     ("truncated JPEG", encode(NOISE, "JPEG")[:900], ": a truncated JPEG"),
-    ("truncated PNG", encode(NOISE, "PNG")[:900], ": a truncated PNG"),
-    ("truncated WebP", encode(NOISE, "WEBP")[:90], ": a truncated WebP"),
-    ("PNG without a header", PNG_SIGNATURE + png_chunk(b"IEND", b""), ": a PNG without a header"),
     (
         "PNG bomb 60,000 × 60,000",
         png_claiming(60_000, 60_000),
@@ -45,9 +38,6 @@ IMAGES = [
         webp_claiming(16_000, 16_000),
         ": 16000 × 16000 pixels; at most 40000000 in all",
     ),
-    ("PNG of 0 × 9", png_claiming(0, 9), ": 0 × 9 pixels; at least 1 a side"),
-    ("PNG, hardly any pixel data", png_claiming(64, 64), ": a truncated PNG"),
-    ("animated PNG", encode(quarters(), "PNG", **FRAMES), r": animated \(2 frames\); a single"),
     ("animated WebP", encode(quarters(), "WEBP", **FRAMES), r": animated \(2 frames\); a single"),
     ("APNG of 0 frames", png_with(png_chunk(b"acTL", bytes(8)), NOISE), ": a PNG whose animation header"),
     ("50 MB of zeros", bytes(50_000_000), ": 50000000 bytes; at most 16777216"),

@@ -104,24 +104,8 @@ def test_whoever_asks_anything_else_gets_an_answer_of_their_own(
 
 
 def test_tenants_whose_names_look_alike_share_nothing(asking: Asking) -> None:
-    names = [
-        "",
-        " ",
-        "a",
-        "A",
-        "а",
-        "ａ",
-        "a ",
-        "a\u200b",
-        "\u202ea",
-        "é",
-        "e\u0301",
-        "*",
-        "%",
-        "a' OR '1'='1",
-        "null",
-    ]
-    for name in names:
+    names = ("", " ", "a", "A", "а", "ａ", "a ", "a\u200b", "\u202ea", "é", "e\u0301", "*", "%", "null")
+    for name in (*names, "a' OR '1'='1"):
         assert asking("who am I", tenant=name, cache_control="no-store")[0].note.cache == "", name
         asking.until_kept("who am I", tenant=name)
 

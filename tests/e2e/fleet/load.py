@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import secrets
 import time
 from collections import Counter
@@ -12,8 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
-from PIL import Image
 
+from tests.e2e.fakes import png
 from tests.e2e.fleet.proxy import KEY, SERVERS, Proxy
 from tests.e2e.fleet.servers import Fleet
 from trimodal.audio.values import SAMPLE_RATE, Samples, Word
@@ -42,9 +41,7 @@ class Clients:
     def __init__(self, address: str) -> None:
         self._transport = GrpcTransport(address, _TIMEOUTS, connections=4)
         self._client = Client(transport=self._transport, timeouts=_TIMEOUTS)
-        file = io.BytesIO()
-        Image.new("RGB", (32, 32), (1, 0, 0)).save(file, "PNG")
-        self._picture = strings([file.getvalue()]).reshape(1, 1)
+        self._picture = strings([png(1)]).reshape(1, 1)
 
     def marked(self, **headers: str) -> Client:
         """A client whose requests carry the key, and `headers` with x-trimodal- in front."""
@@ -60,7 +57,7 @@ class Clients:
         """One picture. Raises: TrimodalError, AssertionError."""
         request = Request("vision", {"image": self._picture}, metadata=BEARER)
         outputs = await self._transport.infer(request, _TIMEOUTS)
-        assert outputs["labels"].reshape(-1)[0] == b"one", outputs
+        assert outputs["labels"].reshape(-1)[0] == b"class 1", outputs
         tell(1)
 
     async def aclose(self) -> None:

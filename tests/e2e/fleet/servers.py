@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,14 +10,13 @@ from pathlib import Path
 
 from google.protobuf import text_format  # type: ignore[import-untyped]
 
+from tests.e2e.fakes import vision
 from tests.e2e.fleet.proxy import SERVERS
-from trimodal.manifest import Manifest, write_manifest
 from trimodal.paths import default_engines, default_repository
 from trimodal.repository import read_model
 from trimodal.server.options import ServerOptions
 from trimodal.server.overlay import Changes, overlay
 from trimodal.server.process import TritonServer
-from trimodal.vision.artefact import LABELS
 
 MODELS = ("llm", "vision", "speech", "speech_recognize")
 SEQUENCES = 4  # of one step of the llm
@@ -42,39 +40,19 @@ def changes(folder: Path) -> dict[str, dict[str, str]]:
             "max_prompt_tokens": "16000",
             "num_kv_blocks": str(BLOCKS),
         },
-        "vision": {"engine": "fake", "fake_delay_ms": str(RUN_MS), "artefact": str(_classifier(folder))},
+        **vision(folder, fake_delay_ms=str(RUN_MS)),
         "speech": {"vad": "energy", "max_streams": str(STREAMS)},
         "speech_recognize": {"engine": "fake"},
     }
 
 
-def _classifier(folder: Path) -> Path:
-    target = folder / "classifier"
-    target.mkdir(parents=True, exist_ok=True)
-    size = {"height": 8, "width": 8, "resize": "exact", "mean": (0, 0, 0), "std": (1 / 255,) * 3}
-    manifest = Manifest(
-        task="vision",
-        runtime="onnxruntime",
-        runtime_version="0",
-        precision="fp32",
-        source="bench",
-        source_sha256="none",
-        command="tests/e2e/fleet",
-        shapes={"classes": 3},
-        extra={"pixels": "uint8", "input": size},
-    )
-    write_manifest(target, manifest)
-    (target / LABELS).write_text(json.dumps(["zero", "one", "two"]))
-    return target
-
-
 def _repository(folder: Path, parameters: Changes) -> Path:
     """With these parameters, and a Triton that gathers no more images than one run takes."""
     repository = overlay(default_repository(), folder / "repository", parameters, engines=default_engines())
-    vision = read_model(repository, "vision", "cpu")
-    vision.config.max_batch_size = IMAGES
-    del vision.config.dynamic_batching.preferred_batch_size[:]
-    vision.config_file.write_text(text_format.MessageToString(vision.config))
+    model = read_model(repository, "vision", "cpu")
+    model.config.max_batch_size = IMAGES
+    del model.config.dynamic_batching.preferred_batch_size[:]
+    model.config_file.write_text(text_format.MessageToString(model.config))
     return repository
 
 

@@ -1,29 +1,22 @@
-"""Three real servers behind HAProxy: who gets what, restarts under load, a kill, the gateway's stream."""
+"""Three real servers behind HAProxy: who gets what, restarts under load, a kill."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import grpc
-import httpx
 import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
-from tritonclient.grpc import service_pb2 as pb
-from tritonclient.grpc import service_pb2_grpc
 
-from tests.e2e.conftest import BOUND, wait_until
-from tests.e2e.fleet.load import BEARER, Clients, clients, kill_one, listen, restart_all, speech
+from tests.e2e.conftest import wait_until
+from tests.e2e.fleet.load import BEARER, clients, kill_one, listen, restart_all, speech
 from tests.e2e.fleet.proxy import SERVERS, NoHaproxy, Proxy, running
 from tests.e2e.fleet.servers import Fleet, fleet
 from trimodal.client.decoding import read
 from trimodal.errors import TrimodalError, Unavailable
-from trimodal.gateway.server import GatewayServer
-from trimodal.gateway.settings import GatewaySettings
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -43,18 +36,6 @@ def proxy(started: Fleet, tmp_path: Path) -> Iterator[Proxy]:
             pytest.skip(f"no haproxy here: {error}")
         balancer.settle(len(SERVERS))
         yield balancer
-
-
-async def spread(at: Clients, count: int) -> None:
-    await asyncio.gather(*(at.write() for _ in range(count)), *(at.look() for _ in range(count)))
-
-
-async def test_texts_and_pictures_are_spread_evenly(proxy: Proxy) -> None:
-    async with clients(proxy.grpc) as at:
-        await spread(at, 15)
-    share = proxy.counted("stot", "grpc_least")
-    assert sum(share.values()) == 30
-    assert min(share.values()) >= 8, share
 
 
 async def test_one_prefix_is_one_server_whose_cache_has_it(proxy: Proxy) -> None:
@@ -128,19 +109,6 @@ async def test_where_no_server_is_left_the_error_is_typed(proxy: Proxy) -> None:
         await at.look()
 
 
-def test_what_steers_a_server_is_not_there(proxy: Proxy) -> None:
-    with grpc.insecure_channel(proxy.grpc) as channel:
-        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
-        with pytest.raises(grpc.RpcError) as refused:
-            stub.RepositoryModelUnload(
-                pb.RepositoryModelUnloadRequest(model_name="llm"), metadata=[*BEARER.items()], timeout=BOUND
-            )
-        assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
-        with pytest.raises(grpc.RpcError) as refused:
-            stub.ServerReady(pb.ServerReadyRequest(), timeout=BOUND)
-        assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
-
-
 async def test_each_server_is_restarted_under_load_and_nothing_is_lost(started: Fleet, proxy: Proxy) -> None:
     before = [server.pid for server in started.servers]
     async with clients(proxy.grpc) as at:
@@ -199,45 +167,3 @@ async def test_a_lost_stream_s_error_says_begin_another(started: Fleet, proxy: P
                 await speaking
         finally:
             await asyncio.to_thread(started.again, number)
-
-
-@contextlib.contextmanager
-def gateway(started: Fleet) -> Iterator[str]:
-    """host:port of one that knows all three servers."""
-    upstream = tuple(server.url for server in started.servers)
-    server = GatewayServer(GatewaySettings(upstream=upstream, port=0, drain_timeout_s=1.0))
-    url = server.listen()
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        yield url.removeprefix("http://")
-    finally:
-        server.stop()
-        thread.join(BOUND)
-
-
-def test_two_gateways_behind_the_balancer_stream_and_one_may_go(started: Fleet, tmp_path: Path) -> None:
-    with contextlib.ExitStack() as stack:
-        first = contextlib.ExitStack()
-        stack.enter_context(first)
-        one, two = first.enter_context(gateway(started)), stack.enter_context(gateway(started))
-        addresses = {"TRIMODAL_FLEET_GATEWAY_1": one, "TRIMODAL_FLEET_GATEWAY_2": two}
-        try:
-            proxy = stack.enter_context(running(tmp_path, addresses))
-        except NoHaproxy as error:
-            pytest.skip(f"no haproxy here: {error}")
-        client = stack.enter_context(httpx.Client(base_url=f"http://{proxy.gateway}", timeout=BOUND))
-        assert streamed(client) > 5, "what is written is sent on at once"
-        first.close()
-        for _ in range(4):
-            assert streamed(client) > 5
-
-
-def streamed(client: httpx.Client) -> int:
-    """Parts of an answer that came apart from each other."""
-    chat = [{"role": "user", "content": "hi"}]
-    body = {"model": "llm", "messages": chat, "max_tokens": 20, "stream": True}
-    with client.stream("POST", "/v1/chat/completions", json=body) as answer:
-        assert answer.status_code == 200
-        parts = [part for part in answer.iter_raw() if b'"content"' in part]
-    return len(parts)

@@ -45,17 +45,6 @@ def test_they_are_those_of_the_answer_every_time(client: openai.OpenAI, options:
     assert streamed_logprobs(client, model="llm", messages=CHAT, logprobs=True, **options) == content
 
 
-def test_a_sure_answer_is_likelier_than_one_at_a_high_temperature(client: openai.OpenAI) -> None:
-    def mean(**options: object) -> float:
-        (choice,) = client.chat.completions.create(
-            model="llm", messages=[{"role": "user", "content": "qq zz"}], logprobs=True, **options
-        ).choices
-        return sum(one.logprob for one in choice.logprobs.content) / len(choice.logprobs.content)
-
-    assert -1 < mean(max_tokens=40) <= 0
-    assert mean(temperature=2, seed=1, max_tokens=40, extra_body={"min_p": 0}) < -1
-
-
 def test_a_text_completion_and_a_form(client: openai.OpenAI) -> None:
     (choice,) = client.completions.create(
         model="llm", prompt="what is a set?", logprobs=0, max_tokens=30

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import random
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import openai
 import pytest
 import soundfile
 from websockets.sync.client import ClientConnection, connect
@@ -209,55 +207,6 @@ def said(recording: str) -> bytes:
 def picture(name: str) -> str:
     data = (DEMO / "vision/samples" / name).read_bytes()
     return f"data:image/png;base64,{base64.b64encode(data).decode()}"
-
-
-async def answer(
-    client: openai.AsyncOpenAI, recording: str, image: str | None, model: str
-) -> tuple[str, Any]:
-    """What is answered to a spoken question by a live talk, and its findings."""
-    text = ""
-    async with client.realtime.connect(model=model) as connection:
-        if image:
-            content = [{"type": "input_image", "image_url": picture(image)}]
-            item = {"type": "message", "role": "user", "content": content}
-            await connection.conversation.item.create(item=item)  # type: ignore[arg-type]
-        await connection.input_audio_buffer.append(audio=base64.b64encode(said(recording)).decode())
-        async for event in connection:
-            assert event.type != "error", event
-            if event.type == "response.output_text.delta":
-                text += event.delta
-            elif event.type == "response.done":
-                assert event.response.status == "completed", event.response
-                return text, event.response.trimodal  # type: ignore[union-attr]
-    raise AssertionError("no end")
-
-
-async def chat(client: openai.AsyncOpenAI, recording: str, image: str | None) -> str:
-    """The same over /v1/chat/completions."""
-    data = base64.b64encode((DEMO / "speech" / recording).read_bytes()).decode()
-    content: list[Any] = [{"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}]
-    if image:
-        content.append({"type": "image_url", "image_url": {"url": picture(image)}})
-    messages: Any = [{"role": "user", "content": content}]
-    whole = await client.chat.completions.create(model="llm", messages=messages)
-    return whole.choices[0].message.content or ""
-
-
-@pytest.mark.slow
-@pytest.mark.build
-async def test_a_spoken_question_has_the_answer_that_chat_gives(serve: Callable[..., TritonServer]) -> None:
-    server = serve(("assistant",))
-    with gateway(server.grpc_url) as url:
-        async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", timeout=BOUND) as client:
-            question = ("questions/01-what-digit.wav", "digit-7-a.png")
-            text, found = await asyncio.wait_for(answer(client, *question, "llm"), BOUND)
-            assert text == "The picture shows the digit 7." == await chat(client, *question)
-            assert (found["heard"], found["labels"][0]["label"]) == ("what digit is this", "7")
-            topic = ("samples/01-lambda.wav", None)
-            for model in ("llm", "assistant"):
-                text, _ = await asyncio.wait_for(answer(client, *topic, model), BOUND)
-                assert text.startswith("Lambda expressions")
-                assert text == await chat(client, *topic)
 
 
 @pytest.mark.slow

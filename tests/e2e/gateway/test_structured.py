@@ -1,6 +1,6 @@
 """Answers of the demo's language model that are held to a form, on a real Triton, by OpenAI's own package.
 
-What an answer in a form needs of Triton; the table of calls (calls/forms.py) has the other forms.
+What an answer in a form needs of Triton; calls/test_forms.py has the forms.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import jsonschema
 import openai
 import pytest
 
 from tests.e2e.conftest import wait_until
-from tests.e2e.gateway.calls.forms import CLOCK, WEATHER, Topic
+from tests.e2e.gateway.calls.test_forms import WEATHER
 from tests.e2e.gateway.test_openai import gateway, opened
 from tests.e2e.metrics import total
 from trimodal.client import Client
@@ -35,29 +34,6 @@ def server(serve: Callable[..., TritonServer]) -> TritonServer:
 def client(server: TritonServer) -> Iterator[openai.OpenAI]:
     with gateway(server.grpc_url) as url, opened(url) as client:
         yield client
-
-
-def test_openais_parse_gives_an_object(client: openai.OpenAI) -> None:
-    parse = client.chat.completions.parse
-    answer = parse(model="llm", messages=CHAT, response_format=Topic, max_tokens=100)
-    assert isinstance(answer.choices[0].message.parsed, Topic)
-    assert answer.choices[0].finish_reason == "stop"
-    with client.chat.completions.stream(model="llm", messages=CHAT, response_format=Topic) as stream:
-        final = stream.get_final_completion()
-    assert isinstance(final.choices[0].message.parsed, Topic)
-
-
-def test_a_call_that_must_be(client: openai.OpenAI) -> None:
-    asked = {
-        "model": "llm", "messages": CHAT, "tools": [CLOCK, WEATHER], "max_tokens": 120,
-        "tool_choice": {"type": "function", "function": {"name": "weather"}}, "temperature": 1, "seed": 3,
-    }  # fmt: skip
-    with client.chat.completions.stream(**asked) as events:
-        (chosen,) = events.get_final_completion().choices
-    (call,) = chosen.message.tool_calls
-    assert (chosen.finish_reason, chosen.message.content or None) == ("tool_calls", None)
-    assert call.function.name == "weather"
-    jsonschema.validate(json.loads(call.function.arguments), WEATHER["function"]["parameters"])
 
 
 def test_a_schema_that_cannot_be_kept_fails_alone(server: TritonServer, client: openai.OpenAI) -> None:

@@ -39,7 +39,7 @@ STATE = ("active_requests", "queued_requests", "kv_usage_ratio")
 STAYING = [f"stays {index}" for index in range(8)]
 PROMISED = 0.1 + STEP_MS / 1000
 REQUESTS = "trimodal_llm_requests_total"
-GENEROUS = 2.0  # seconds: this machine may be busy with other things
+HANGS = 30.0  # seconds
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ async def until(server: TritonServer, wanted: tuple[float, ...], names: tuple[st
         waited = time.perf_counter() - began
         if state == wanted:
             return waited
-        assert waited < GENEROUS, f"{dict(zip(names, state, strict=True))} instead of {wanted}"
+        assert waited < HANGS, f"{dict(zip(names, state, strict=True))} instead of {wanted}"
 
 
 @dataclass

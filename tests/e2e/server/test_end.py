@@ -73,9 +73,7 @@ def test_sigterm_in_the_middle_of_a_stream(no_leftovers, command, ticks):
     assert stream.numbers == list(range(20))
     assert len(events) >= 20
     # The stream is still open on the client's side, and the drain ends all the same.
-    start = time.monotonic()
     assert run.finish() == 0, run.output
-    assert time.monotonic() - start < 10
     assert "cut" not in run.output
 
 

@@ -7,7 +7,6 @@ import http.client
 import signal
 import socket
 import threading
-import time
 import urllib.error
 import urllib.request
 from datetime import timedelta
@@ -16,7 +15,7 @@ import pytest
 import tritonclient.grpc as grpcclient
 
 from tests.e2e.conftest import BOUND, options
-from tests.e2e.trivial import echo, status, text
+from tests.e2e.trivial import echo, status
 from tests.server.artefacts import H200
 from trimodal.errors import ServerError
 from trimodal.server import preflight
@@ -59,19 +58,6 @@ def test_operator_apis_need_the_key(serve):
         key = {f"triton-grpc-protocol-{OPERATOR_HEADER}": server.operator_key}
         assert client.get_model_repository_index(headers=key).models
         assert echo(client, "still here") == "still here"
-
-
-@pytest.mark.slow
-def test_dynamic_batching_does_not_stall(serve):
-    server = serve(("echo", "ticker"))
-    tensor = text("text_input", [1, 1], "x")
-    seconds = []
-    with grpcclient.InferenceServerClient(server.grpc_url) as client:
-        for _ in range(3000):
-            start = time.perf_counter()
-            client.infer("echo", [tensor])
-            seconds.append(time.perf_counter() - start)
-    assert not [second for second in seconds if 0.45 <= second <= 0.55]
 
 
 def test_two_servers_start_at_once(no_leftovers, own_server):

@@ -5,12 +5,16 @@ The fake reads words out of tones, so every test knows which words must come, an
 
 from __future__ import annotations
 
+import contextlib
+import os
 import queue
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +23,7 @@ import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
 from tritonclient.utils import InferenceServerException
 
-from tests.e2e.conftest import BOUND
+from tests.e2e.conftest import BOUND, processes
 from tests.e2e.metrics import total
 from trimodal.audio.values import SAMPLE_RATE, Samples, Word
 from trimodal.client.decoding import read
@@ -187,6 +191,20 @@ def settled(server: TritonServer, name: str, labels: str = "") -> float:
 def batches(server: TritonServer) -> tuple[float, float]:
     """Runs of the recogniser, and windows in them, so far."""
     return settled(server, "speech_batch_size_count"), total(server, "trimodal_speech_batch_size_sum")
+
+
+def memory(server: TritonServer) -> dict[str, float]:
+    """Resident MiB of tritonserver and of each model's stub."""
+    found = {}
+    for pid, line, _ in processes():
+        stub = re.search(r"python_backend_stub \S*/(\w+)/\d+/model\.py", line)
+        with contextlib.suppress(OSError):
+            if os.getpgid(pid) == server.pid and (stub or pid == server.pid):
+                # Shared memory is counted once, as tritonserver's.
+                pages = Path(f"/proc/{pid}/statm").read_text().split()
+                own = int(pages[1]) - (int(pages[2]) if stub else 0)
+                found[stub[1] if stub else "tritonserver"] = own * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return found
 
 
 def empty(server: TritonServer) -> bool:

@@ -15,7 +15,6 @@ import pytest
 
 from tests.e2e.conftest import BOUND, own_processes, wait_until
 from tests.e2e.metrics import total
-from tests.e2e.speech.hour import memory
 from tests.e2e.speech.streams import (
     MODELS,
     Stream,
@@ -23,6 +22,7 @@ from tests.e2e.speech.streams import (
     cut,
     empty,
     heard,
+    memory,
     over_grpc,
     refused,
     sentences,

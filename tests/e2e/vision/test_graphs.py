@@ -43,29 +43,6 @@ def images(count: int) -> list[Array]:
     return list(made)
 
 
-class Backend:
-    """Answers with the image's mean position; with two sets of buffers as the backend did."""
-
-    def __init__(self, buffers: int) -> None:
-        self._buffers, self._turn = buffers, 0
-        self._inputs: list[Array | None] = [None] * buffers
-        self._outputs: list[Array] = [np.zeros(2)] * buffers
-
-    def __call__(self, image: Array) -> Array:
-        buffer, graph = self._turn % self._buffers, self._turn % 3
-        self._turn += 1
-        self._inputs[buffer] = image
-        captured = graph % self._buffers  # whose addresses the graph has
-        if (read := self._inputs[captured]) is not None:
-            self._outputs[captured] = np.argwhere(read[0]).mean(axis=0)
-        return self._outputs[buffer]
-
-
-def test_the_check_finds_answers_of_another_batch() -> None:
-    assert strays(Backend(1), images(REQUESTS)) == []
-    assert len(strays(Backend(2), images(REQUESTS))) >= 3
-
-
 @pytest.fixture(scope="module")
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plan of random weights for this very GPU."""

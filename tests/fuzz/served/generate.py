@@ -54,23 +54,8 @@ def request(number: int) -> Request:
     """The request with this number."""
     choices = Choices.seeded(number, 2048)
     kinds = (
-        _body,
-        _body,
-        _body,
-        _framed,
-        _session,
-        _unary,
-        _unary,
-        _unary,
-        _stream,
-        _raw,
-        _json,
-        _json,
-        _binary,
-        _generate,
-        _live,
-        _live,
-        _triton_framed,
+        *(_body, _body, _body, _framed, _session, _unary, _unary, _unary, _stream, _raw, _json, _json),
+        *(_binary, _generate, _live, _live, _triton_framed),
     )
     return choices.pick(kinds)(choices)
 
@@ -331,22 +316,9 @@ def _spoil_message(choices: Choices, message: Any) -> None:
 
 
 def _spoil_parameter(choices: Choices, message: Any) -> None:
-    name = choices.pick(
-        (
-            "sequence_id",
-            *_FLAGS,
-            "priority",
-            "timeout",
-            "tenant",
-            "tier",
-            "policy",
-            "step_s",
-            "probe",
-            "language",
-            "trace",
-            text(choices).encode("utf-8", "replace").decode()[:100],
-        )
-    )
+    other = text(choices).encode("utf-8", "replace").decode()[:100]
+    known = ("priority", "timeout", "tenant", "tier", "policy", "step_s", "probe", "language", "trace")
+    name = choices.pick(("sequence_id", *_FLAGS, *known, other))
     kind = choices.integer(0, 3)
     if name == "sequence_id" and kind == 1:
         kind = 2

@@ -16,65 +16,19 @@ _LEAK = re.compile(
 _OURS_FAILED = re.compile(r"the model failed on this request|the gateway failed on this request")
 # What each surface may answer with. Triton 2.51 says 500 to JSON that it cannot parse, and to no length.
 _ALLOWED = {
-    "gateway": {"200", "400", "401", "403", "404", "405", "408", "413", "415", "429", "431", "503"},
-    "gateway framing": {
-        "200",
-        "400",
-        "404",
-        "405",
-        "408",
-        "413",
-        "415",
-        "429",
-        "431",
-        "503",
-        "closed",
-        "501",
-        "505",
-    },
-    "realtime": {
-        "1000",
-        "1002",
-        "1003",
-        "1006",
-        "1007",
-        "1008",
-        "1009",
-        "400",
-        "403",
-        "404",
-        "429",
-        "closed",
-    },
-    "grpc": {
-        "OK",
-        "stream",
-        "INVALID_ARGUMENT",
-        "NOT_FOUND",
-        "UNAVAILABLE",
-        "UNIMPLEMENTED",
-        "INTERNAL",
-        "CANCELLED",
-        "RESOURCE_EXHAUSTED",
-        "OUT_OF_RANGE",
-        "FAILED_PRECONDITION",
-    },
-    "http": {"200", "400", "404", "405", "413", "500", "501", "503", "closed"},
-    "http framing": {
-        "200",
-        "400",
-        "403",
-        "404",
-        "405",
-        "413",
-        "414",
-        "417",
-        "500",
-        "501",
-        "503",
-        "505",
-        "closed",
-    },
+    surface: frozenset(statuses.split())
+    for surface, statuses in (
+        ("gateway", "200 400 401 403 404 405 408 413 415 429 431 503"),
+        ("gateway framing", "200 400 404 405 408 413 415 429 431 501 503 505 closed"),
+        ("realtime", "1000 1002 1003 1006 1007 1008 1009 400 403 404 429 closed"),
+        (
+            "grpc",
+            "OK stream INVALID_ARGUMENT NOT_FOUND UNAVAILABLE UNIMPLEMENTED INTERNAL CANCELLED "
+            "RESOURCE_EXHAUSTED OUT_OF_RANGE FAILED_PRECONDITION",
+        ),
+        ("http", "200 400 404 405 413 500 501 503 closed"),
+        ("http framing", "200 400 403 404 405 413 414 417 500 501 503 505 closed"),
+    )
 }
 # Sentences of Triton's own, with INTERNAL or 500, about what it cannot read.
 _UNREADABLE = re.compile(

@@ -22,13 +22,6 @@ from trimodal.client.transports.tensors import decode, strings
 from trimodal.client.transports.watchdog import HealthPage
 from trimodal.errors import TrimodalError
 
-MODULES = (
-    "trimodal.client.errors",
-    "trimodal.client.decoding",
-    "trimodal.client.transports.tensors",
-    "trimodal.client.transports.watchdog",
-    "trimodal.client.streams.answer",
-)
 _DATATYPES = ("BYTES", "FP32", "INT32", "BOOL", "INT64", "FP16", "BF16", "", "STRING", "FP65")
 _MESSAGES = (
     "INVALID_ARG: max_tokens is 0",

@@ -18,12 +18,6 @@ from trimodal.gateway.media import decode_data_url, recording
 from trimodal.gateway.openai.audio import segments
 from trimodal.gateway.realtime.hearing.decoder import PCM, PCMA, PCMU, Decoder, audio_bytes
 
-MODULES = (
-    "trimodal.audio.files",
-    "trimodal.audio.captions",
-    "trimodal.gateway.media",
-    "trimodal.gateway.realtime.hearing.decoder",
-)
 MOST_S = 600.0  # of audio that an input of a few kilobytes may stand for
 
 

@@ -14,21 +14,6 @@ from tests.fuzz.targets.forms import FORMAT, TOOLS
 from tests.fuzz.targets.pictures import FILES as PICTURES
 from tests.fuzz.targets.promise import Broken
 
-MODULES = (
-    "trimodal.gateway.app",
-    "trimodal.gateway.errors",
-    "trimodal.gateway.limits",
-    "trimodal.gateway.access",
-    "trimodal.gateway.answering",
-    "trimodal.gateway.openai.schemas",
-    "trimodal.gateway.openai.chat",
-    "trimodal.gateway.openai.conversation",
-    "trimodal.gateway.openai.generation",
-    "trimodal.gateway.openai.responses",
-    "trimodal.gateway.openai.rows",
-    "trimodal.gateway.openai.audio",
-    "trimodal.client.options",
-)
 # Ours alone: 502 to 504 would be of the server behind, and the fakes always answer.
 ALLOWED = {200, 400, 401, 403, 404, 405, 408, 413, 415, 429}
 _URL = "data:image/png;base64," + base64.b64encode(PICTURES["png"]).decode()

@@ -19,20 +19,6 @@ from trimodal.gateway.keys import ANYBODY
 from trimodal.gateway.realtime.openai.config import first_config
 from trimodal.gateway.realtime.session import Session
 
-MODULES = (
-    "trimodal.gateway.realtime.session",
-    "trimodal.gateway.realtime.events",
-    "trimodal.gateway.realtime.vllm",
-    "trimodal.gateway.realtime.outbox",
-    "trimodal.gateway.realtime.openai.request",
-    "trimodal.gateway.realtime.openai.buffer",
-    "trimodal.gateway.realtime.openai.config",
-    "trimodal.gateway.realtime.openai.conversation",
-    "trimodal.gateway.realtime.openai.dialect",
-    "trimodal.gateway.realtime.openai.items",
-    "trimodal.gateway.realtime.openai.responses",
-    "trimodal.gateway.realtime.hearing.turn",
-)
 _AUDIO = base64.b64encode(b"\0\10" * 2400).decode()
 _URL = "data:image/png;base64," + base64.b64encode(FILES["png"]).decode()
 _HEARING = {

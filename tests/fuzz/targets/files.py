@@ -30,24 +30,6 @@ from trimodal.repository import read_model, select_models
 from trimodal.tune.fields import put_text
 from trimodal.vision.artefact import read_classifier
 
-MODULES = (
-    "trimodal.check.source",
-    "trimodal.check.repository",
-    "trimodal.check.checks.batching",
-    "trimodal.check.checks.ensemble",
-    "trimodal.check.checks.knobs",
-    "trimodal.check.checks.model",
-    "trimodal.check.checks.syntax",
-    "trimodal.repository",
-    "trimodal.tune.fields",
-    "trimodal.manifest",
-    "trimodal.vision.artefact",
-    "trimodal.llm.tiers",
-    "trimodal.gateway.tables",
-    "trimodal.gateway.keys",
-    "trimodal.gateway.upstreams.file",
-    "trimodal.cache.stores.codec",
-)
 _REPOSITORY = Path(__file__).parents[3] / "model_repository"
 CONFIGS = tuple(file.read_bytes() for file in sorted(_REPOSITORY.glob("**/*.pbtxt")))
 REPOSITORIES = tuple(case.broken for case in (*REFUSED, *HURTING))

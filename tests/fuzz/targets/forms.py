@@ -14,16 +14,6 @@ from trimodal.llm.structured.constraint import constraint
 from trimodal.llm.structured.tools import read_tools
 from trimodal.llm.tokenizer import ByteTokenizer
 
-MODULES = (
-    "trimodal.llm.structured.json_schema",
-    "trimodal.llm.structured.numbers",
-    "trimodal.llm.structured.grammar",
-    "trimodal.llm.structured.tools",
-    "trimodal.llm.structured.reading",
-    "trimodal.llm.structured.constraint",
-    "trimodal.llm.structured.call_text",
-    "trimodal.llm.request.messages",
-)
 MOST_BYTES = 65_536
 SCHEMA = {
     "type": "object",

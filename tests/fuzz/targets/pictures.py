@@ -17,7 +17,6 @@ from trimodal.vision.image import decode
 from trimodal.vision.preprocess import Preprocessor
 from trimodal.vision.settings import Limits
 
-MODULES = ("trimodal.vision.header", "trimodal.vision.image", "trimodal.vision.preprocess")
 LIMITS = Limits(max_bytes=1 << 20, max_pixels=1 << 18, max_side=2048)
 _FIT = Preprocessor(InputSpec(height=24, width=16, resize_to=24), LIMITS)
 _GREY16 = Image.fromarray(np.arange(400, dtype=np.uint16).reshape(20, 20) * 100)

@@ -30,15 +30,6 @@ from trimodal.repository import read_model
 from trimodal.speech.live.request import MAX_CHUNK, read_chunk
 from trimodal.speech.recognise.request import RecogniseRequest
 
-MODULES = (
-    "trimodal.triton.fields",
-    "trimodal.llm.request.request",
-    "trimodal.llm.request.terms",
-    "trimodal.speech.live.request",
-    "trimodal.speech.recognise.request",
-    "trimodal.audio.samples",
-    "trimodal.assistant.request",
-)
 REPOSITORY = Path(__file__).parents[3] / "model_repository"
 LLM = LlmSettings(engine="fake")
 ASSISTANT = AssistantSettings()

@@ -1,1 +1,0 @@
-"""Calls of OpenAI's package to the demo server: one function each, which returns what came."""

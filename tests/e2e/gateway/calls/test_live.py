@@ -6,9 +6,12 @@ import base64
 import wave
 from typing import Any
 
-from tests.e2e.gateway.calls.chat import TRUTH
-from tests.e2e.gateway.calls.media import SAID, SAMPLES
-from tests.e2e.gateway.calls.table import TOPICS, Demo, call
+import pytest
+
+from tests.e2e.gateway.calls.demo import TOPICS, TRUTH, Demo
+from tests.e2e.gateway.calls.test_media import SAID, SAMPLES
+
+pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
 DELTA = "conversation.item.input_audio_transcription.delta"
 COMPLETED = "conversation.item.input_audio_transcription.completed"
@@ -37,27 +40,7 @@ def item(text: str) -> Any:
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 
 
-@call
-async def a_transcription_session_async(demo: Demo) -> str:
-    heard = ""
-    async with (
-        demo.asynchronous() as client,
-        client.realtime.connect(extra_query=TRANSCRIPTION) as connection,
-    ):
-        await connection.session.update(session=session("transcription"))
-        for piece in pieces("01-lambda.wav"):
-            await connection.input_audio_buffer.append(audio=piece)
-        await connection.input_audio_buffer.commit()
-        async for event in connection:
-            heard += event.delta if checked(event).type == DELTA else ""
-            if event.type == COMPLETED:
-                break
-    assert heard.strip() == event.transcript.strip() == SAID
-    return heard
-
-
-@call
-def a_transcription_session(demo: Demo) -> str:
+def test_a_transcription_session(demo: Demo) -> None:
     with demo.client.realtime.connect(extra_query=TRANSCRIPTION) as connection:
         connection.session.update(session=session("transcription"))
         for piece in pieces("02-while.wav"):
@@ -66,11 +49,9 @@ def a_transcription_session(demo: Demo) -> str:
         while checked(event := connection.recv()).type != COMPLETED:
             pass
     assert event.transcript.strip() == "explain the while statement"
-    return event.transcript
 
 
-@call
-def turns_that_the_server_detects(demo: Demo) -> str:
+def test_turns_that_the_server_detects(demo: Demo) -> None:
     """Two turns; a short one may be done before the one that came first: OpenAI orders them by item, too."""
     items: list[str] = []
     heard: dict[str, str] = {}
@@ -86,11 +67,9 @@ def turns_that_the_server_detects(demo: Demo) -> str:
             if event.type == COMPLETED:
                 heard[event.item_id] = event.transcript.strip()
     assert [heard[item] for item in items] == [SAID, "explain the while statement"]
-    return " | ".join(heard.values())
 
 
-@call
-async def a_conversation_in_text(demo: Demo) -> str:
+async def test_a_conversation_in_text(demo: Demo) -> None:
     async with demo.asynchronous() as client, client.realtime.connect(model="llm") as connection:
         answers = []
         for question in ("what is a lambda?", "explain the while statement"):
@@ -104,11 +83,9 @@ async def a_conversation_in_text(demo: Demo) -> str:
             assert event.response.status == "completed"
             answers.append(text)
     assert answers == [TRUTH, TOPICS["while"]]
-    return f"{len(answers)} right answers"
 
 
-@call
-def a_spoken_question_is_answered(demo: Demo) -> str:
+def test_a_spoken_question_is_answered(demo: Demo) -> None:
     text = ""
     with demo.client.realtime.connect(model="llm") as connection:
         connection.session.update(session=session("realtime", max_output_tokens=120))
@@ -120,11 +97,9 @@ def a_spoken_question_is_answered(demo: Demo) -> str:
             text += event.delta if event.type == "response.output_text.delta" else ""
     assert text == TRUTH
     assert event.response.usage.output_tokens > 5
-    return text
 
 
-@call
-def a_spoken_question_that_needs_no_commit(demo: Demo) -> str:
+def test_a_spoken_question_that_needs_no_commit(demo: Demo) -> None:
     with demo.client.realtime.connect(model="llm") as connection:
         connection.session.update(session=session("realtime", {"type": "server_vad"}))
         for piece in pieces("02-while.wav", silence_s=1.5):
@@ -132,11 +107,9 @@ def a_spoken_question_that_needs_no_commit(demo: Demo) -> str:
         while checked(event := connection.recv()).type != "response.output_text.done":
             pass
     assert event.text == TOPICS["while"]
-    return event.text
 
 
-@call
-def an_answer_that_is_cancelled(demo: Demo) -> str:
+def test_an_answer_that_is_cancelled(demo: Demo) -> None:
     # The model ends by itself after a sentence: what is cancelled is asked for in one go with its beginning.
     with demo.client.realtime.connect(model="llm") as connection:
         connection.conversation.item.create(item=item("what is a lambda?"))
@@ -149,11 +122,9 @@ def an_answer_that_is_cancelled(demo: Demo) -> str:
         while checked(event := connection.recv()).type != "response.done":
             pass
     assert event.response.status == "completed"
-    return "cancelled, then completed"
 
 
-@call
-def an_event_that_is_wrong(demo: Demo) -> str:
+def test_an_event_that_is_wrong(demo: Demo) -> None:
     with demo.client.realtime.connect(model="llm") as connection:
         connection.session.update(session={"type": "realtime", "tools": [{"type": "function", "name": "f"}]})
         while (event := connection.recv()).type != "error":
@@ -165,4 +136,3 @@ def an_event_that_is_wrong(demo: Demo) -> str:
             pass
     assert "tools" in told
     assert event.response.status == "completed", "the session goes on"
-    return told

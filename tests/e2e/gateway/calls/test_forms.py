@@ -10,8 +10,9 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from tests.e2e.gateway.calls.chat import TRUTH
-from tests.e2e.gateway.calls.table import LAMBDA, Demo, call
+from tests.e2e.gateway.calls.demo import LAMBDA, TRUTH, Demo
+
+pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
 
 class Topic(BaseModel):
@@ -56,42 +57,27 @@ def calls_of(answer: openai.types.chat.ChatCompletion) -> list[tuple[str, Any]]:
     return found
 
 
-@call
-def pydantic_whole(demo: Demo) -> str:
+def test_pydantic_whole(demo: Demo) -> None:
     answer = demo.client.chat.completions.parse(
         model="llm", messages=LAMBDA, response_format=Topic, max_tokens=100
     )
     assert isinstance(answer.choices[0].message.parsed, Topic)
     assert answer.choices[0].finish_reason == "stop"
-    return repr(answer.choices[0].message.parsed)
 
 
-@call
-def pydantic_streamed(demo: Demo) -> str:
+def test_pydantic_streamed(demo: Demo) -> None:
     asked = {"model": "llm", "messages": LAMBDA, "response_format": Topic}
     with demo.client.chat.completions.stream(**asked) as stream:
         parsed = stream.get_final_completion().choices[0].message.parsed
     assert isinstance(parsed, Topic)
-    return repr(parsed)
 
 
-@call
-async def pydantic_async(demo: Demo) -> str:
-    async with demo.asynchronous() as client:
-        answer = await client.chat.completions.parse(model="llm", messages=LAMBDA, response_format=Topic)
-    assert isinstance(answer.choices[0].message.parsed, Topic)
-    return repr(answer.choices[0].message.parsed)
-
-
-@call
-def pydantic_that_is_cut(demo: Demo) -> str:
-    with pytest.raises(openai.LengthFinishReasonError) as caught:
+def test_pydantic_that_is_cut(demo: Demo) -> None:
+    with pytest.raises(openai.LengthFinishReasonError):
         demo.client.chat.completions.parse(model="llm", messages=LAMBDA, response_format=Topic, max_tokens=3)
-    return str(caught.value)
 
 
-@call
-def any_json_object(demo: Demo) -> str:
+def test_any_json_object(demo: Demo) -> None:
     """The demo's model seldom ends such an object by itself: one that is cut only begins right; {} is one."""
     for seed in range(4):
         asked = {**ASKED, "seed": seed, "response_format": {"type": "json_object"}}
@@ -99,20 +85,16 @@ def any_json_object(demo: Demo) -> str:
         assert choice.message.content.startswith("{")
         if choice.finish_reason == "stop":
             assert isinstance(json.loads(choice.message.content), dict)
-    return choice.message.content
 
 
-@call
-def a_schema_streamed(demo: Demo) -> str:
+def test_a_schema_streamed(demo: Demo) -> None:
     asked = {**ASKED, "response_format": form(PLACE, strict=True)}
     chunks = demo.client.chat.completions.create(**asked, stream=True)
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     jsonschema.validate(json.loads(text), PLACE)
-    return text
 
 
-@call
-def a_schema_with_lists_and_choices(demo: Demo) -> str:
+def test_a_schema_with_lists_and_choices(demo: Demo) -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -127,35 +109,27 @@ def a_schema_with_lists_and_choices(demo: Demo) -> str:
     assert choice.finish_reason == "stop"
     checker = jsonschema.FormatChecker()
     jsonschema.validate(json.loads(choice.message.content), schema, format_checker=checker)
-    return choice.message.content
 
 
-@call
-def a_schema_that_cannot_be_kept(demo: Demo) -> str:
+def test_a_schema_that_cannot_be_kept(demo: Demo) -> None:
     with pytest.raises(openai.BadRequestError, match="pattern is not supported") as caught:
         demo.client.chat.completions.create(**ASKED, response_format=form({"pattern": "a+"}))
     assert caught.value.param == "response_format"
-    return caught.value.message
 
 
-@call
-def a_call_is_required(demo: Demo) -> str:
+def test_a_call_is_required(demo: Demo) -> None:
     answer = demo.client.chat.completions.create(**ASKED, tools=[CLOCK, WEATHER], tool_choice="required")
-    found = calls_of(answer)
+    calls_of(answer)
     assert answer.choices[0].message.content is None
-    return repr(found)
 
 
-@call
-def a_named_call(demo: Demo) -> str:
+def test_a_named_call(demo: Demo) -> None:
     answer = demo.client.chat.completions.create(**ASKED, tools=[CLOCK, WEATHER], tool_choice=NAMED)
     ((name, arguments),) = calls_of(answer)
     assert name == "weather"
-    return repr(arguments)
 
 
-@call
-def a_named_call_streamed(demo: Demo) -> str:
+def test_a_named_call_streamed(demo: Demo) -> None:
     asked = {**ASKED, "tools": [CLOCK, WEATHER], "tool_choice": NAMED}
     with demo.client.chat.completions.stream(**asked) as stream:
         kinds = {event.type for event in stream}
@@ -163,45 +137,35 @@ def a_named_call_streamed(demo: Demo) -> str:
     assert "tool_calls.function.arguments.delta" in kinds
     ((name, arguments),) = calls_of(answer)
     assert name == "weather"
-    return repr(arguments)
 
 
-@call
-def one_call_and_no_other(demo: Demo) -> str:
+def test_one_call_and_no_other(demo: Demo) -> None:
     asked = {**ASKED, "tools": [CLOCK], "tool_choice": "required", "parallel_tool_calls": False}
     for seed in range(4):
         assert calls_of(demo.client.chat.completions.create(**{**asked, "seed": seed})) == [("clock", {})]
-    return "one call, four times"
 
 
-@call
-def calls_side_by_side(demo: Demo) -> str:
+def test_calls_side_by_side(demo: Demo) -> None:
     asked = {**ASKED, "tools": [CLOCK], "tool_choice": "required", "temperature": 2, "max_tokens": 400}
     counts = [len(calls_of(demo.client.chat.completions.create(**{**asked, "seed": n}))) for n in range(8)]
     assert 1 < max(counts) <= 8
-    return f"{counts} calls"
 
 
-@call
-def tools_that_may_be_called(demo: Demo) -> str:
+def test_tools_that_may_be_called(demo: Demo) -> None:
     answer = demo.client.chat.completions.create(**ASKED, tools=[CLOCK, WEATHER], tool_choice="auto")
     (choice,) = answer.choices
     assert choice.message.content or choice.message.tool_calls
-    return choice.message.content or repr(choice.message.tool_calls)
 
 
-@call
-def tools_that_may_not_be_called(demo: Demo) -> str:
+def test_tools_that_may_not_be_called(demo: Demo) -> None:
     answer = demo.client.chat.completions.create(
         model="llm", messages=LAMBDA, tools=[WEATHER], tool_choice="none"
     )
     assert answer.choices[0].message.content == TRUTH
     assert answer.choices[0].message.tool_calls is None
-    return TRUTH
 
 
-@call
-def a_talk_with_a_tools_result(demo: Demo) -> str:
+def test_a_talk_with_a_tools_result(demo: Demo) -> None:
     create = demo.client.chat.completions.create
     named = {"type": "function", "function": {"name": "clock"}}
     called = create(model="llm", messages=LAMBDA, tools=[CLOCK], tool_choice=named).choices[0].message
@@ -209,13 +173,10 @@ def a_talk_with_a_tools_result(demo: Demo) -> str:
     answer = create(model="llm", messages=[*LAMBDA, called, result], tools=[CLOCK], max_tokens=60)
     assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
     assert answer.usage.prompt_tokens > 40, "the functions are told to the model"
-    return answer.choices[0].message.content or repr(answer.choices[0].message.tool_calls)
 
 
-@call
-def arguments_as_an_object(demo: Demo) -> str:
+def test_arguments_as_an_object(demo: Demo) -> None:
     tool = openai.pydantic_function_tool(Topic, name="note")
     answer = demo.client.chat.completions.parse(**ASKED, tools=[tool], tool_choice="required")
     (first, *_) = answer.choices[0].message.tool_calls
     assert isinstance(first.function.parsed_arguments, Topic)
-    return repr(first.function.parsed_arguments)

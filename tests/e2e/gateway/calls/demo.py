@@ -1,8 +1,8 @@
-"""Holds the table of calls, and what each of them gets."""
+"""What each call gets: the demo server's gateways, and clients of OpenAI's package."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,15 @@ from trimodal.demo.assistant import topics
 DEMO = Path(__file__).parents[4] / "build" / "demo"
 TOPICS = topics(DEMO)  # what the demo's language model was trained to recite
 LAMBDA = [{"role": "user", "content": "what is a lambda?"}]
+TRUTH = TOPICS["lambda"]
+# Long on purpose: its KV blocks are what a second question finds in the prefix cache.
+HANDBOOK = (
+    "You are a pocket reference of the Python language. Answer with the first sentences of the "
+    "documentation and nothing else. The language reference describes the syntax and the core semantics. "
+    "It is terse, but attempts to be exact and complete. The semantics of non-essential built-in object "
+    "types and of the built-in functions and modules are described in the library reference. For an informal "
+    "introduction to the language, see the tutorial. "
+)
 # Equal prompts shall be computed, but for the row that asks for the cache.
 FRESH = {"cache-control": "no-cache, no-store"}
 
@@ -80,19 +89,9 @@ def counted(url: str, **options: Any) -> Iterator[tuple[openai.OpenAI, list[str]
         yield stack.enter_context(opened(url, http_client=http, **options)), sent
 
 
-@dataclass(frozen=True)
-class Call:
-    """One row: `make` asserts, and returns what came; it may be a coroutine function."""
-
-    name: str
-    make: Callable[[Demo], Any]
+def user(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
 
 
-TABLE: list[Call] = []
-
-
-def call(make: Callable[[Demo], Any]) -> Callable[[Demo], Any]:
-    """Puts a function into the table, named by its module and itself."""
-    module = make.__module__.rpartition(".")[2]
-    TABLE.append(Call(f"{module}: {make.__name__.replace('_', ' ')}", make))
-    return make
+def said(answer: openai.types.chat.ChatCompletion) -> str:
+    return answer.choices[0].message.content or ""

@@ -1,6 +1,6 @@
 """Makes the table "The fleet simulator" of docs/benchmarks.md: `trimodal plan fleet` beside real servers.
 
-    python -m tests.e2e.fleet.simulator
+    python -m benchmarks.simulator
 
 One server with the fake engine is measured alone: closed loops give its step times, prompts of two lengths
 what a prompt token and a request cost. From this description, not from the engine's settings, the simulator
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +55,7 @@ ENGINE = {
     "tiers": "",
     "scheduler": "fifo",
 }
-LOADS = [0.3, 0.5, 0.7, 0.8, 0.9]
+SERVERS, LOADS = (1, 2, 3), (0.3, 0.5, 0.7, 0.8, 0.9)
 TTFT_S, TPOT_S = 0.5, 0.08  # what a good request keeps
 DOCUMENTS, DOCUMENT_CHARS = 24, 320  # a document takes more than a step: chunked prefill is compared, too
 QUESTION_CHARS = (20, 200)
@@ -98,10 +98,9 @@ def _text(rng: random.Random, chars: int) -> str:
     return "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=chars))
 
 
-async def started(stack: AsyncExitStack, count: int, changes: Mapping[str, str]) -> tuple[Client, list[str]]:
+async def started(stack: AsyncExitStack, count: int) -> tuple[Client, list[str]]:
     """A client of so many new servers behind the gateway's balancer, and their addresses."""
-    llm = {**ENGINE, **changes}
-    options = [ServerOptions.on_free_ports("llm", changes={"llm": llm}) for _ in range(count)]
+    options = [ServerOptions.on_free_ports("llm", changes={"llm": ENGINE}) for _ in range(count)]
     servers = [await stack.enter_async_context(serving(one)) for one in options]
     addresses = [server.grpc_url for server, _ in servers]
     pool = Upstreams(addresses, lambda url: GrpcTransport(url, Timeouts()))
@@ -190,47 +189,36 @@ async def compare(
     return dict(zip(FIGURES, pairs, strict=True))
 
 
-async def compare_loads(
-    servers: list[int], loads: list[float], seconds: float, changes: Mapping[str, str]
-) -> AsyncIterator[tuple[int, float, dict[str, tuple[float, float]]]]:
-    """Measures one server, then plays every load on real and on simulated servers."""
-    async with AsyncExitStack() as stack:
-        client, _ = await started(stack, 1, changes)
-        figures, most, document = await calibrate(client, min(6.0, seconds))
-    for count in servers:
-        async with AsyncExitStack() as stack:
-            client, addresses = await started(stack, count, changes)
-            for load in loads:
-                asked = requests_of(load * most * count, seconds, f"{count} {load}")
-                yield count, load, await compare(client, addresses, figures, asked, document)
-
-
-async def show(servers: list[int], loads: list[float], seconds: float) -> None:
-    """Prints a row for each load, and the errors."""
+async def show(seconds: float) -> None:
+    """Measures one server, then plays every load on real and on simulated servers; prints rows and errors."""
     console = Console(highlight=False, width=140)
     columns = "|".join(("servers", "load", *FIGURES))
     table = make_table("simulator against servers: real, simulated, error", columns)
     errors: dict[str, list[float]] = {name: [] for name in FIGURES}
-    async for count, load, found in compare_loads(servers, loads, seconds, {}):
-        cells = []
-        for name, (real, played) in found.items():
-            error = (played - real) / real if real else math.nan
-            errors[name].append(abs(error))
-            cells.append(f"{real:.4g}, {played:.4g}, {error:+.1%}")
-        table.add_row(str(count), f"{load:.0%}", *cells)
+    async with AsyncExitStack() as stack:
+        client, _ = await started(stack, 1)
+        figures, most, document = await calibrate(client, min(6.0, seconds))
+    for count in SERVERS:
+        async with AsyncExitStack() as stack:
+            client, addresses = await started(stack, count)
+            for load in LOADS:
+                asked = requests_of(load * most * count, seconds, f"{count} {load}")
+                cells = []
+                found = await compare(client, addresses, figures, asked, document)
+                for name, (real, played) in found.items():
+                    error = (played - real) / real if real else math.nan
+                    errors[name].append(abs(error))
+                    cells.append(f"{real:.4g}, {played:.4g}, {error:+.1%}")
+                table.add_row(str(count), f"{load:.0%}", *cells)
     console.print(table)
     for name, values in errors.items():
         console.print(f"{name}: error {sum(values) / len(values):.1%} in the mean, {max(values):.1%} at most")
 
 
-def main(
-    servers: Annotated[list[int], typer.Option(min=1, max=8, help="so many; repeatable")] = [1, 2, 3],  # noqa: B006
-    load: Annotated[list[float], typer.Option(min=0.05, max=2, help="of what they answer")] = LOADS,
-    seconds: Annotated[float, typer.Option(min=2, max=3600, help="of each load")] = 40.0,
-) -> None:
+def main(seconds: Annotated[float, typer.Option(min=1, max=3600, help="of each load")] = 40.0) -> None:
     """Checks the simulator against real servers."""
     try:
-        asyncio.run(show(servers, load, seconds))
+        asyncio.run(show(seconds))
     except OperatorError as error:
         raise SystemExit(str(error)) from None
 

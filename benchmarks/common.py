@@ -1,19 +1,27 @@
-"""Runs a gateway in a process of its own, and reads the processor time of a process."""
+"""What several experiments share: a gateway of its own, processor time, long streams of speech."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import numpy as np
+import soundfile
+
+from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import ServerError
 from trimodal.server import ports
 
 TICKS = os.sysconf("SC_CLK_TCK")
+SAMPLES = Path("build/demo/speech/samples")
+PAUSE_S = 0.6
 
 
 @asynccontextmanager
@@ -49,3 +57,14 @@ def cpu_s(pid: int) -> float:
     except OSError:
         raise ServerError(f"process {pid} is gone") from None
     return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def speech(seconds: float, seed: int) -> Samples:
+    """The demo's recordings in an order of the seed, with pauses between them: float32 at 16 kHz."""
+    files = [SAMPLES / entry["file"] for entry in json.loads((SAMPLES / "samples.json").read_text())]
+    rng, pause = random.Random(seed), np.zeros(round(PAUSE_S * SAMPLE_RATE), np.float32)
+    parts: list[Samples] = []
+    while sum(map(len, parts)) < seconds * SAMPLE_RATE:
+        for file in rng.sample(files, len(files)):
+            parts += [soundfile.read(file, dtype="float32")[0], pause]
+    return np.concatenate(parts)[: round(seconds * SAMPLE_RATE)]

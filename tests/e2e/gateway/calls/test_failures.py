@@ -11,17 +11,17 @@ import openai
 import pytest
 
 from tests.e2e.conftest import wait_until
-from tests.e2e.gateway.calls.chat import TRUTH, said, user
-from tests.e2e.gateway.calls.table import LAMBDA, Demo, call, counted, opened
+from tests.e2e.gateway.calls.demo import LAMBDA, TRUTH, Demo, counted, opened, said, user
 from trimodal.gateway.keys import Key, add_key, revoke_key
+
+pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
 PATH = "/v1/chat/completions"
 # Thousands of tokens: a client that leaves is what ends them.
 LONG = {"model": "llm", "messages": LAMBDA, "n": 16, "temperature": 2, "seed": 1, "max_tokens": 900}
 
 
-@call
-def headers_of_a_whole_answer(demo: Demo) -> str:
+def test_headers_of_a_whole_answer(demo: Demo) -> None:
     create = demo.client.chat.completions.with_raw_response.create
     raw = create(model="llm", messages=LAMBDA, extra_headers={"x-request-id": "mine-1"})
     assert raw.headers["x-request-id"] == raw.request_id == "mine-1"
@@ -30,51 +30,32 @@ def headers_of_a_whole_answer(demo: Demo) -> str:
     ]  # fmt: skip
     assert raw.headers["x-trimodal-cache"] == "miss"
     assert said(raw.parse()) == TRUTH
-    return raw.headers["server-timing"]
 
 
-@call
-def a_request_id_is_made(demo: Demo) -> str:
+def test_a_request_id_is_made(demo: Demo) -> None:
     create = demo.client.chat.completions.create
     answers = [create(model="llm", messages=LAMBDA, max_tokens=2) for _ in range(2)]
     identities = {answer._request_id for answer in answers}
     assert len(identities) == 2
     assert all(identity.startswith("req_") for identity in identities)
-    return answers[0]._request_id
 
 
-@call
-def headers_before_a_streams_end(demo: Demo) -> str:
+def test_headers_before_a_streams_end(demo: Demo) -> None:
     create = demo.client.chat.completions.with_streaming_response.create
     with create(model="llm", messages=LAMBDA, stream=True) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["x-request-id"].startswith("req_")
         text = "".join(chunk.choices[0].delta.content or "" for chunk in answer.parse())
     assert text == TRUTH
-    return text
 
 
-@call
-async def raw_lines_async(demo: Demo) -> str:
-    async with demo.asynchronous() as client:
-        create = client.chat.completions.with_streaming_response.create
-        async with create(model="llm", messages=LAMBDA, stream=True) as answer:
-            lines = [line async for line in answer.iter_lines() if line]
-    assert lines[-1] == "data: [DONE]"
-    assert all(line.startswith("data: {") for line in lines[:-1])
-    return f"{len(lines)} lines"
-
-
-@call
-def how_a_stream_came_about(demo: Demo) -> str:
+def test_how_a_stream_came_about(demo: Demo) -> None:
     *_, last = demo.client.chat.completions.create(model="llm", messages=LAMBDA, stream=True)
     note = last.trimodal
     assert 0 < note["ttft_ms"] < note["total_ms"]
-    return f"first text after {note['ttft_ms']:.0f} ms"
 
 
-@call
-def the_cache_answers_again(demo: Demo) -> str:
+def test_the_cache_answers_again(demo: Demo) -> None:
     def source() -> str:
         create = demo.client.chat.completions.with_raw_response.create
         raw = create(model="llm", messages=user("what is a tuple?"), extra_headers={"cache-control": ""})
@@ -82,11 +63,9 @@ def the_cache_answers_again(demo: Demo) -> str:
 
     assert source() == "miss"
     wait_until(lambda: source() == "exact", "the answer to be stored")
-    return "exact"
 
 
-@call
-def what_a_key_has_left(demo: Demo) -> str:
+def test_what_a_key_has_left(demo: Demo) -> None:
     with demo.known("metered") as client:
         create = client.chat.completions.with_raw_response.create
         first, second = (create(model="llm", messages=LAMBDA, max_tokens=9).headers for _ in range(2))
@@ -94,63 +73,42 @@ def what_a_key_has_left(demo: Demo) -> str:
     left = [int(one["x-ratelimit-remaining-requests"]) for one in (first, second)]
     assert left[0] - left[1] in (0, 1), "100 a second come back"
     assert int(second["x-ratelimit-remaining-tokens"]) < int(first["x-ratelimit-remaining-tokens"])
-    return f"{second['x-ratelimit-remaining-tokens']} tokens"
 
 
-@call
-def bad_request(demo: Demo) -> str:
+def test_bad_request(demo: Demo) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         demo.client.chat.completions.create(model="llm", messages=LAMBDA, temperature=3)
     error = caught.value
     assert (error.status_code, error.param, error.type) == (400, "temperature", "invalid_request_error")
     assert error.request_id.startswith("req_")
-    return error.message
 
 
-@call
-def bad_request_of_a_stream(demo: Demo) -> str:
+def test_bad_request_of_a_stream(demo: Demo) -> None:
     with pytest.raises(openai.BadRequestError, match="max_tokens is 1000000") as caught:
         demo.client.chat.completions.create(model="llm", messages=LAMBDA, max_tokens=1_000_000, stream=True)
     assert caught.value.param == "max_tokens"
-    return caught.value.message
 
 
-@call
-def bad_request_with_an_unknown_field(demo: Demo) -> str:
+def test_bad_request_with_an_unknown_field(demo: Demo) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         demo.client.chat.completions.create(model="llm", messages=LAMBDA, extra_body={"max_token": 3})
     assert (caught.value.param, caught.value.code) == ("max_token", "unknown_parameter")
-    return caught.value.message
 
 
-@call
-async def bad_request_async(demo: Demo) -> str:
-    async with demo.asynchronous() as client:
-        with pytest.raises(openai.BadRequestError) as caught:
-            await client.embeddings.create(model="embedding", input="")
-    assert caught.value.param == "input"
-    return caught.value.message
-
-
-@call
-def a_prompt_that_is_too_long(demo: Demo) -> str:
-    with pytest.raises(openai.BadRequestError, match="tokens") as caught:
+def test_a_prompt_that_is_too_long(demo: Demo) -> None:
+    with pytest.raises(openai.BadRequestError, match="tokens"):
         demo.client.chat.completions.create(model="llm", messages=user("what is a lambda? " * 2000))
-    return caught.value.message
 
 
-@call
-def authentication(demo: Demo) -> str:
+def test_authentication(demo: Demo) -> None:
     with opened(demo.keyed, api_key="tm-unknown") as client:
         for ask in (client.models.list, lambda: client.embeddings.create(model="embedding", input="a")):
             with pytest.raises(openai.AuthenticationError) as caught:
                 ask()
     assert (caught.value.code, caught.value.type) == ("invalid_api_key", "authentication_error")
-    return caught.value.message
 
 
-@call
-def authentication_of_a_revoked_key(demo: Demo) -> str:
+def test_authentication_of_a_revoked_key(demo: Demo) -> None:
     key = add_key(demo.file, Key(name="leaving"))
     with opened(demo.keyed, api_key=key) as client:
 
@@ -164,57 +122,45 @@ def authentication_of_a_revoked_key(demo: Demo) -> str:
         wait_until(known, "the new key")
         revoke_key(demo.file, "leaving")
         wait_until(lambda: not known(), "its end")
-    return "known, then not"
 
 
-@call
-def permission(demo: Demo) -> str:
+def test_permission(demo: Demo) -> None:
     with demo.known("narrow") as client:
         assert [model.id for model in client.models.list()] == ["vision"]
         with pytest.raises(openai.PermissionDeniedError) as caught:
             client.chat.completions.create(model="llm", messages=LAMBDA)
     assert caught.value.code == "model_not_allowed"
-    return caught.value.message
 
 
-@call
-def no_such_model(demo: Demo) -> str:
+def test_no_such_model(demo: Demo) -> None:
     with pytest.raises(openai.NotFoundError):
         demo.client.models.retrieve("gpt-9")
     with pytest.raises(openai.NotFoundError) as caught:
         demo.client.chat.completions.create(model="gpt-9", messages=LAMBDA)
     assert (caught.value.param, caught.value.code) == ("model", "model_not_found")
-    return caught.value.message
 
 
-@call
-def no_such_endpoint(demo: Demo) -> str:
-    with pytest.raises(openai.NotFoundError) as caught:
+def test_no_such_endpoint(demo: Demo) -> None:
+    with pytest.raises(openai.NotFoundError):
         demo.client.images.generate(model="vision", prompt="a seven")
-    return caught.value.message
 
 
-@call
-def a_body_that_is_too_large(demo: Demo) -> str:
+def test_a_body_that_is_too_large(demo: Demo) -> None:
     with pytest.raises(openai.APIStatusError) as caught:
         demo.client.embeddings.create(model="embedding", input="a" * (33 << 20))
     assert (caught.value.status_code, caught.value.code) == (413, "body_too_large")
-    return caught.value.message
 
 
-@call
-def rate_limit_of_tokens(demo: Demo) -> str:
+def test_rate_limit_of_tokens(demo: Demo) -> None:
     with demo.known("poor") as client:
         assert said(client.chat.completions.create(model="llm", messages=LAMBDA)) == TRUTH
         with pytest.raises(openai.RateLimitError) as caught:
             client.chat.completions.create(model="llm", messages=LAMBDA)
     assert caught.value.code == "rate_limit_exceeded"
     assert 0 < int(caught.value.response.headers["retry-after"]) <= 120
-    return caught.value.message
 
 
-@call
-def rate_limit_that_a_retry_outlives(demo: Demo) -> str:
+def test_rate_limit_that_a_retry_outlives(demo: Demo) -> None:
     """The key has one stream: the second request waits as long as it is told, and finds the first gone."""
     with (
         demo.known("single") as client,
@@ -231,11 +177,9 @@ def rate_limit_that_a_retry_outlives(demo: Demo) -> str:
         assert time.monotonic() - began >= wait_s > 0.5
     assert said(raw.parse()) == TRUTH
     assert (raw.retries_taken, sent) == (1, [PATH] * 2)
-    return f"after {wait_s:g} s"
 
 
-@call
-def unavailable(demo: Demo) -> str:
+def test_unavailable(demo: Demo) -> None:
     with (
         counted(demo.down, max_retries=1) as (client, sent),
         pytest.raises(openai.InternalServerError) as caught,
@@ -244,30 +188,24 @@ def unavailable(demo: Demo) -> str:
     assert caught.value.status_code == 503
     assert int(caught.value.response.headers["retry-after-ms"]) > 0
     assert sent == [PATH] * 2
-    return caught.value.message
 
 
-@call
-def a_deadline_that_cannot_be_met(demo: Demo) -> str:
+def test_a_deadline_that_cannot_be_met(demo: Demo) -> None:
     with pytest.raises(openai.InternalServerError) as caught:
         demo.client.chat.completions.create(
             model="llm", messages=user("what is a lambda? " * 150), extra_headers={"x-slo-ttft-ms": "1"}
         )
     assert (caught.value.status_code, caught.value.code) == (503, "overloaded")
-    return caught.value.message
 
 
-@call
-def a_time_limit_of_the_clients(demo: Demo) -> str:
+def test_a_time_limit_of_the_clients(demo: Demo) -> None:
     limits = counted(demo.url, max_retries=1, timeout=0.02)
     with limits as (client, sent), pytest.raises(openai.APITimeoutError):
         client.chat.completions.create(**LONG)
     assert sent == [PATH] * 2
-    return f"{len(sent)} requests"
 
 
-@call
-def nobody_listens(demo: Demo) -> str:
+def test_nobody_listens(demo: Demo) -> None:
     with socket.socket() as unused:  # bound and not listening: refused
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -278,15 +216,12 @@ def nobody_listens(demo: Demo) -> str:
             client.models.list()
     assert not isinstance(caught.value, openai.APITimeoutError)
     assert sent == ["/v1/models"] * 3
-    return f"{len(sent)} requests"
 
 
-@call
-def a_bad_request_is_not_sent_again(demo: Demo) -> str:
+def test_a_bad_request_is_not_sent_again(demo: Demo) -> None:
     with counted(demo.url, max_retries=2) as (client, sent), pytest.raises(openai.BadRequestError):
         client.chat.completions.create(model="llm", messages=LAMBDA, temperature=3)
     assert sent == [PATH]
-    return f"{len(sent)} request"
 
 
 def left(demo: Demo) -> float:
@@ -300,17 +235,14 @@ def gone(demo: Demo, before: float) -> None:
     wait_until(lambda: left(demo) == before + 1, "the client to be missed")
 
 
-@call
-def a_stream_that_is_closed(demo: Demo) -> str:
+def test_a_stream_that_is_closed(demo: Demo) -> None:
     before = left(demo)
     with demo.client.chat.completions.create(**LONG, stream=True) as stream:
-        first = next(stream)
+        next(stream)
     gone(demo, before)
-    return f"{first.id}: ended"
 
 
-@call
-async def a_task_that_is_cancelled(demo: Demo) -> str:
+async def test_a_task_that_is_cancelled(demo: Demo) -> None:
     before = left(demo)
     async with demo.asynchronous() as client:
         task = asyncio.ensure_future(client.chat.completions.create(**LONG))
@@ -319,14 +251,11 @@ async def a_task_that_is_cancelled(demo: Demo) -> str:
         with pytest.raises(asyncio.CancelledError):
             await task
     await asyncio.to_thread(gone, demo, before)
-    return "ended"
 
 
-@call
-def a_response_that_is_closed(demo: Demo) -> str:
+def test_a_response_that_is_closed(demo: Demo) -> None:
     before = left(demo)
     create = demo.client.chat.completions.with_streaming_response.create
     with create(**LONG, stream=True) as answer:
         next(answer.iter_lines())
     gone(demo, before)
-    return "ended"

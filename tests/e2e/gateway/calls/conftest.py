@@ -1,28 +1,18 @@
-"""A table of calls of OpenAI's package to the demo server as `trimodal serve --gateway` starts it.
-
-    pytest -m slow -s tests/e2e/gateway/test_openai_calls.py
-
-prints it: name, milliseconds, what came.
-"""
+"""The demo server as `trimodal serve --gateway` starts it, for all calls."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from tests.e2e.conftest import BOUND, MODEL_REPOSITORY, Command
-from tests.e2e.gateway.calls import chat, failures, forms, live, media, texts  # noqa: F401  they fill TABLE
-from tests.e2e.gateway.calls.table import TABLE, Call, Demo, opened
+from tests.e2e.conftest import MODEL_REPOSITORY, Command
+from tests.e2e.gateway.calls.demo import Demo, opened
 from tests.e2e.gateway.test_openai import gateway
 from trimodal.gateway.keys import Key, add_key
 from trimodal.server import ports
-
-pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
 KEYS = (
     Key(name="metered", requests_per_minute=6000, tokens_per_minute=100_000),
@@ -32,7 +22,7 @@ KEYS = (
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def demo(_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     folder = tmp_path_factory.mktemp("demo")
     file = folder / "keys.toml"
@@ -50,26 +40,3 @@ def demo(_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         down = stack.enter_context(gateway(f"127.0.0.1:{nothing}"))
         strict = stack.enter_context(opened(url, _strict_response_validation=True))
         yield Demo(url, keyed, file, keys, down, strict, stack.enter_context(opened(url)))
-
-
-@pytest.fixture(scope="module")
-def lines() -> Iterator[list[str]]:
-    """Gets a line from each call; they are printed after the last."""
-    lines: list[str] = []
-    yield lines
-    print(f"\n\n{'call':<49}     ms  what came", *lines, sep="\n")
-
-
-def test_the_table_is_long() -> None:
-    assert len({one.name for one in TABLE}) == len(TABLE) >= 60
-
-
-@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # openai 3.54: translations
-@pytest.mark.parametrize("one", TABLE, ids=lambda one: one.name)
-def test_a_call(demo: Demo, lines: list[str], one: Call) -> None:
-    began = time.perf_counter()
-    came = one.make(demo)
-    if asyncio.iscoroutine(came):
-        came = asyncio.run(asyncio.wait_for(came, BOUND))
-    milliseconds = (time.perf_counter() - began) * 1e3
-    lines.append(f"{one.name:<49}{milliseconds:7.0f}  {' '.join(came.split())[:90]}")

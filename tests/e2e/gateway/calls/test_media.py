@@ -16,8 +16,9 @@ import pytest
 import soundfile
 import soxr
 
-from tests.e2e.gateway.calls.chat import TRUTH, said, user
-from tests.e2e.gateway.calls.table import DEMO, Demo, call
+from tests.e2e.gateway.calls.demo import DEMO, TRUTH, Demo, said, user
+
+pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
 SAMPLES = DEMO / "speech" / "samples"
 QUESTIONS = DEMO / "speech" / "questions"
@@ -26,6 +27,7 @@ SAID = "what is a lambda"
 NUMBERS = "14-numbers.wav"
 PAUSE_S = 2
 TALK = ("02-while.wav", "05-json.wav", "10-pickle.wav")
+deprecated = pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # openai 3.54: translations
 
 
 def picture(name: str) -> dict[str, Any]:
@@ -88,134 +90,108 @@ def talks_text() -> str:
     return " ".join(spoken(name)["text"] for name in TALK)
 
 
-@call
-def a_picture(demo: Demo) -> str:
+def test_a_picture(demo: Demo) -> None:
     messages = shown(text("What digit is this?"), picture("digit-7-a.png"))
     answer = demo.client.chat.completions.create(model="llm", messages=messages)
     assert said(answer) == "The picture shows the digit 7."
-    return said(answer)
 
 
-@call
-def a_picture_streamed_with_its_labels(demo: Demo) -> str:
+def test_a_picture_streamed_with_its_labels(demo: Demo) -> None:
     messages = shown(text("Is it a two?"), picture("digit-2-a.jpg"))
     chunks = list(demo.client.chat.completions.create(model="assistant", messages=messages, stream=True))
     labels = chunks[0].trimodal["labels"]
     assert labels[0]["label"] == "2"
     answer = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     assert answer == "A 2? The picture shows the digit 2, so yes."
-    return answer
 
 
-@call
-async def a_picture_async(demo: Demo) -> str:
-    messages = shown(text("What's in the picture?"), picture("digit-4-a.jpg"))
-    async with demo.asynchronous() as client:
-        answer = await client.chat.completions.create(model="assistant", messages=messages)
-    assert said(answer) == "The picture shows the digit 4."
-    return said(answer)
-
-
-@call
-def a_spoken_question(demo: Demo) -> str:
+def test_a_spoken_question(demo: Demo) -> None:
     messages = shown(sound((SAMPLES / "01-lambda.wav").read_bytes()))
     answer = demo.client.chat.completions.create(model="llm", messages=messages)
     assert (answer.trimodal["heard"], said(answer)) == (SAID, TRUTH)
-    return said(answer)
 
 
-@call
-def a_spoken_question_of_other_formats(demo: Demo) -> str:
+def test_a_spoken_question_of_other_formats(demo: Demo) -> None:
     for kind in ("mp3", "flac", "ogg"):
         messages = shown(sound(recording(kind)[1], kind))
         answer = demo.client.chat.completions.create(model="llm", messages=messages)
         assert (answer.trimodal["heard"], said(answer)) == (SAID, TRUTH), kind
-    return said(answer)
 
 
-@call
-def a_picture_and_a_voice(demo: Demo) -> str:
+def test_a_picture_and_a_voice(demo: Demo) -> None:
     voice = sound((QUESTIONS / "03-is-it-seven.wav").read_bytes())
     messages = shown(picture("digit-7-b.jpg"), voice)
     answer = demo.client.chat.completions.create(model="llm", messages=messages)
     assert said(answer) == "A 7? The picture shows the digit 7, so yes."
-    return said(answer)
 
 
-@call
-async def a_picture_and_a_voice_streamed_async(demo: Demo) -> str:
+async def test_a_picture_and_a_voice_streamed_async(demo: Demo) -> None:
     voice = sound((QUESTIONS / "04-how-sure.wav").read_bytes())
     messages = shown(picture("digit-3-a.png"), voice)
     async with demo.asynchronous() as client:
         chunks = await client.chat.completions.create(model="llm", messages=messages, stream=True)
         answer = "".join([chunk.choices[0].delta.content or "" async for chunk in chunks])
     assert re.fullmatch(r"The picture shows the digit 3, and I am \d+ % sure\.", answer)
-    return answer
 
 
-@call
-def a_talk_about_a_picture(demo: Demo) -> str:
+def test_a_talk_about_a_picture(demo: Demo) -> None:
     messages = shown(text("What digit is this?"), picture("digit-5-a.png"))
     first = demo.client.chat.completions.create(model="llm", messages=messages)
     messages += [first.choices[0].message, *user("are you sure?")]
     second = demo.client.chat.completions.create(model="llm", messages=messages)
     assert re.fullmatch(r"The picture shows the digit 5, and I am \d+ % sure\.", said(second))
-    return said(second)
 
 
-@call
-def a_picture_that_is_none(demo: Demo) -> str:
+def test_a_picture_that_is_none(demo: Demo) -> None:
     data = base64.b64encode(b"no picture").decode()
     url = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
     with pytest.raises(openai.BadRequestError) as caught:
         demo.client.chat.completions.create(model="llm", messages=shown(text("What is this?"), url))
     assert caught.value.param == "messages"
-    return caught.value.message
 
 
-def told(demo: Demo, kind: str, **options: int) -> str:
-    """What is heard in a file of this kind."""
-    return demo.client.audio.transcriptions.create(model="speech", file=recording(kind, **options)).text
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        *(("flac", {}), ("ogg", {}), ("mp3", {})),
+        *(("m4a", {"rate": 48_000}), ("mp4", {"rate": 44_100}), ("webm", {"rate": 48_000})),
+        ("wav", {"rate": 44_100, "channels": 2}),
+    ],
+)
+def test_a_file_of_each_kind(demo: Demo, kind: str, more: dict[str, int]) -> None:
+    file = recording(kind, **more)
+    assert demo.client.audio.transcriptions.create(model="speech", file=file).text == SAID
 
 
-@call
-def a_transcription(demo: Demo) -> str:
+def test_a_transcription(demo: Demo) -> None:
     one = spoken(NUMBERS)
     answer = demo.client.audio.transcriptions.create(model="speech", file=SAMPLES / NUMBERS)
     assert answer.text == one["text"]
     assert answer.usage.seconds == round(one["seconds"])
-    return answer.text
 
 
-@call
-def a_transcription_as_text(demo: Demo) -> str:
+def test_a_transcription_as_text(demo: Demo) -> None:
     answer = demo.client.audio.transcriptions.create(
         model="speech", file=recording("wav"), response_format="text"
     )
     assert answer == f"{SAID}\n"
-    return answer
 
 
-@call
-def a_transcription_as_srt(demo: Demo) -> str:
+def test_a_transcription_as_srt(demo: Demo) -> None:
     answer = demo.client.audio.transcriptions.create(model="speech", file=talk(), response_format="srt")
     times = r"00:00:\d\d,\d{3} --> 00:00:\d\d,\d{3}"
     assert re.match(rf"1\n{times}\nexplain the while statement\n\n2\n{times}\ntell me about", answer)
     words = [line for line in answer.splitlines() if line and not re.match(r"\d", line)]
     assert " ".join(words) == talks_text()
-    return answer
 
 
-@call
-def a_transcription_as_vtt(demo: Demo) -> str:
+def test_a_transcription_as_vtt(demo: Demo) -> None:
     answer = demo.client.audio.transcriptions.create(model="speech", file=talk(), response_format="vtt")
     times = r"00:00:\d\d\.\d{3} --> 00:00:\d\d\.\d{3}"
     assert re.match(rf"WEBVTT\n\n{times}\nexplain the while statement\n\n{times}\n", answer)
-    return answer
 
 
-@call
-def times_of_words(demo: Demo) -> str:
+def test_times_of_words(demo: Demo) -> None:
     one = spoken(NUMBERS)
     answer = demo.client.audio.transcriptions.create(
         model="speech", file=SAMPLES / NUMBERS, response_format="verbose_json",
@@ -225,11 +201,9 @@ def times_of_words(demo: Demo) -> str:
     late = [abs(word.start - start) for word, (_, start, _) in zip(answer.words, one["words"], strict=True)]
     assert np.median(late) < 0.1
     assert answer.segments is None
-    return f"starts {np.median(late) * 1e3:.0f} ms off in the median"
 
 
-@call
-def times_of_segments(demo: Demo) -> str:
+def test_times_of_segments(demo: Demo) -> None:
     answer = demo.client.audio.transcriptions.create(
         model="speech", file=talk(), response_format="verbose_json"
     )
@@ -239,101 +213,41 @@ def times_of_segments(demo: Demo) -> str:
     ends = [time for segment in answer.segments for time in (segment.start, segment.end)]
     assert ends == sorted(ends)
     assert answer.segments[1].start == pytest.approx(spoken(TALK[0])["seconds"] + PAUSE_S, abs=0.6)
-    return f"{len(answer.segments)} segments"
 
 
-@call
-def a_transcription_streamed(demo: Demo) -> str:
+def test_a_transcription_streamed(demo: Demo) -> None:
     *deltas, done = demo.client.audio.transcriptions.create(model="speech", file=talk(), stream=True)
     assert {event.type for event in deltas} == {"transcript.text.delta"}
     assert "".join(event.delta for event in deltas).strip() == done.text == talks_text()
-    return f"{len(deltas)} deltas"
 
 
-@call
-async def a_transcription_async(demo: Demo) -> str:
-    async with demo.asynchronous() as client:
-        answer = await client.audio.transcriptions.create(model="speech", file=recording("wav"))
-    assert answer.text == SAID
-    return answer.text
-
-
-@call
-def flac(demo: Demo) -> str:
-    assert told(demo, "flac") == SAID
-    return SAID
-
-
-@call
-def ogg(demo: Demo) -> str:
-    assert told(demo, "ogg") == SAID
-    return SAID
-
-
-@call
-def mp3(demo: Demo) -> str:
-    assert told(demo, "mp3") == SAID
-    return SAID
-
-
-@call
-def m4a(demo: Demo) -> str:
-    assert told(demo, "m4a", rate=48_000) == SAID
-    return SAID
-
-
-@call
-def mp4(demo: Demo) -> str:
-    assert told(demo, "mp4", rate=44_100) == SAID
-    return SAID
-
-
-@call
-def webm(demo: Demo) -> str:
-    assert told(demo, "webm", rate=48_000) == SAID
-    return SAID
-
-
-@call
-def two_channels_at_another_rate(demo: Demo) -> str:
-    assert told(demo, "wav", rate=44_100, channels=2) == SAID
-    return SAID
-
-
-@call
-def a_language_and_a_prompt(demo: Demo) -> str:
+def test_a_language_and_a_prompt(demo: Demo) -> None:
     answer = demo.client.audio.transcriptions.create(
         model="speech", file=recording("wav"), language="en", prompt="python", temperature=0
     )
     assert answer.text == SAID
-    return answer.text
 
 
-@call
-def a_language_that_is_not_known(demo: Demo) -> str:
+def test_a_language_that_is_not_known(demo: Demo) -> None:
     with pytest.raises(openai.BadRequestError, match="language") as caught:
         demo.client.audio.transcriptions.create(model="speech", file=recording("wav"), language="xx")
     assert caught.value.param == "language"
-    return caught.value.message
 
 
-@call
-def a_file_that_is_no_recording(demo: Demo) -> str:
+def test_a_file_that_is_no_recording(demo: Demo) -> None:
     with pytest.raises(openai.BadRequestError, match="file") as caught:
         demo.client.audio.transcriptions.create(model="speech", file=("said.wav", b"no recording"))
     assert (caught.value.param, caught.value.code) == ("file", "invalid_audio")
-    return caught.value.message
 
 
-@call
-def a_translation(demo: Demo) -> str:
+@deprecated
+def test_a_translation(demo: Demo) -> None:
     answer = demo.client.audio.translations.create(model="speech", file=recording("wav"))
     assert answer.text == SAID
-    return answer.text
 
 
-@call
-def a_translation_in_all_formats(demo: Demo) -> str:
+@deprecated
+def test_a_translation_in_all_formats(demo: Demo) -> None:
     create = demo.client.audio.translations.create
     file = recording("wav")
     verbose = create(model="speech", file=file, response_format="verbose_json")
@@ -341,4 +255,3 @@ def a_translation_in_all_formats(demo: Demo) -> str:
     assert create(model="speech", file=file, response_format="text") == f"{SAID}\n"
     assert SAID in create(model="speech", file=file, response_format="srt")
     assert create(model="speech", file=file, response_format="vtt").startswith("WEBVTT")
-    return verbose.text
