@@ -61,7 +61,7 @@ def open_faster_whisper(directory: Path, threads: int) -> tuple[Any, Any]:
     from faster_whisper.tokenizer import Tokenizer
 
     from trimodal.manifest import read_manifest
-    from trimodal.speech.engines.ctranslate2_model import compute_type
+    from trimodal.speech.engines.ctranslate2 import compute_type
 
     kind = compute_type(directory, read_manifest(directory, task="speech", runtime="ctranslate2"), "cpu")
     model = WhisperModel(str(directory), device="cpu", compute_type=kind, cpu_threads=threads)
@@ -80,7 +80,7 @@ def time_theirs(kind: str, directory: str, windows: list[Samples], batch: int, s
     from faster_whisper.audio import pad_or_trim
 
     from trimodal.manifest import read_manifest
-    from trimodal.speech.engines.ctranslate2_model import threads
+    from trimodal.speech.engines.ctranslate2 import threads
     from trimodal.speech.whisper.artefact import read_shapes
     from trimodal.speech.whisper.features import smallest_context
     from trimodal.speech.whisper.tokens import WhisperTokens

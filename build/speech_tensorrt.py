@@ -29,7 +29,7 @@ from trimodal.build_support import operator_errors, progress, report
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
 from trimodal.paths import artefact_root
-from trimodal.speech.engines.tensorrt.engine import BUILT_FOR, open_graphs, open_plans
+from trimodal.speech.engines.tensorrt.engine import BUILT_FOR, open_plans
 from trimodal.speech.engines.tensorrt.rows import bucket_sizes
 from trimodal.speech.whisper.artefact import SpeechShapes
 
@@ -153,9 +153,8 @@ def compare(
     """Figures of the plans on this GPU: numbers, then words. Raises ArtefactError: they differ."""
     from steps.speech.graph_check import check_plans
 
-    graphs = open_graphs(work, manifest, shapes, max_batch, device=run.DEVICE)
-    numbers = check_plans(made.checkpoint, graphs, manifest.precision, shapes, bucket_sizes(max_batch))
     engine = open_plans(work, manifest, shapes, max_batch, device=run.DEVICE)
+    numbers = check_plans(made.checkpoint, engine.graphs, manifest.precision, shapes, bucket_sizes(max_batch))
     words = compare_words(made.heard, engine, random_weights=made.checkpoint.random_weights)
     return numbers | words | {"windows": len(made.heard.windows)}
 

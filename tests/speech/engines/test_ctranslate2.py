@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,9 @@ import pytest
 from tests.speech.whisper.checkpoints import LANGUAGES, convert, edit_manifest, sound, write_checkpoint
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import ArtefactError
+from trimodal.manifest import Manifest
+from trimodal.speech.engines import ctranslate2
+from trimodal.speech.engines.ctranslate2 import TINY_BYTES, compute_type, open_model, preload_cublas, threads
 from trimodal.speech.engines.protocol import open_engine
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
@@ -242,12 +247,6 @@ def test_a_temperature_is_deterministic_and_breaks_loops(engine):
         assert heard.compression_ratio < greedy[index].compression_ratio
 
 
-def test_an_english_only_model_takes_english_alone(engine, multilingual):
-    assert engine.languages == ("en",)
-    assert engine.recognise(WINDOWS[:1])[0].language == "en"
-    assert multilingual.languages == LANGUAGES
-
-
 def test_translating_is_another_task_for_a_multilingual_model_alone(engine, multilingual):
     windows = [replace(window, language=LANGUAGES[1]) for window in WINDOWS]
     translating = [replace(window, translate=True) for window in windows]
@@ -285,10 +284,6 @@ def test_a_window_without_a_token_has_finite_figures(tmp_path):
     engine.close()
 
 
-def test_nothing_in_is_nothing_out(engine):
-    assert engine.recognise([]) == []
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -320,3 +315,55 @@ def test_a_damaged_file_is_refused_with_the_remedy(artefact, tmp_path, name):
     (directory / name).unlink()
     with pytest.raises(ArtefactError, match=f"lacks {name}"):
         opened(directory)
+
+
+UNREAD = Manifest(
+    task="speech", runtime="ctranslate2", runtime_version="4", precision="int8", source="x",
+    source_sha256="0", command="make it again",
+)  # fmt: skip
+
+
+def settings(**changes):
+    return RecogniseSettings.model_validate({"artefact": "x", **changes})
+
+
+@pytest.mark.parametrize(
+    ("precision", "cpu", "cuda"),
+    [("int8", "int8", "int8_float16"), ("float16", "float32", "float16"), ("float32", "float32", "float32")],
+)
+def test_the_precision_decides_how_each_device_computes(precision, cpu, cuda):
+    assert compute_type(Path("a"), UNREAD.model_copy(update={"precision": precision}), "cpu") == cpu
+    assert compute_type(Path("a"), UNREAD.model_copy(update={"precision": precision}), "cuda") == cuda
+
+
+def test_a_tiny_model_gets_one_thread_unless_told_otherwise(tmp_path):
+    weights = tmp_path / "model.bin"
+    weights.write_bytes(b"x")
+    assert threads(tmp_path, settings()) == 1
+    assert threads(tmp_path, settings(intra_op_threads=3)) == 3
+    with weights.open("wb") as file:
+        file.truncate(TINY_BYTES)
+    assert threads(tmp_path, settings()) == settings().threads
+
+
+def test_cublas_comes_out_of_its_wheel_in_the_order_of_its_needs(tmp_path, monkeypatch):
+    (tmp_path / "nvidia").mkdir()  # a namespace package, as NVIDIA's wheels share it
+    monkeypatch.syspath_prepend(tmp_path)
+    loaded = []
+    monkeypatch.setattr(ctranslate2.ctypes, "CDLL", lambda path, mode: loaded.append((path, mode)))
+    preload_cublas()
+    folder = tmp_path / "nvidia" / "cublas" / "lib"
+    ours = [(path, mode) for path, mode in loaded if path.startswith(str(tmp_path))]
+    assert ours == [
+        (str(folder / "libcublasLt.so.12"), ctypes.RTLD_GLOBAL),
+        (str(folder / "libcublas.so.12"), ctypes.RTLD_GLOBAL),
+    ]
+
+
+def test_only_a_gpu_needs_cublas(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(ctranslate2, "preload_cublas", lambda: asked.append("cublas"))
+    for device in ("cpu", "cuda"):
+        with pytest.raises(ArtefactError):
+            open_model(tmp_path, UNREAD, settings(device=device))
+    assert asked == ["cublas"]

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from trimodal.audio.values import Word
-from trimodal.speech.recognise.hallucinations import GUARDS, is_repetition, loops, rejected_by
+from trimodal.speech.recognise.hallucinations import GUARDS, is_repetition, rejected_by
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition
 from trimodal.speech.whisper.word_timestamps import compression_ratio
@@ -55,22 +55,15 @@ def test_each_guard_and_its_threshold(one, guard):
 @pytest.mark.parametrize(
     ("change", "guard"),
     [
+        ({}, "silence"),
         ({"no_speech_threshold": 0.95}, "probability"),
         ({"log_prob_threshold": -2.0}, ""),
-        ({"log_prob_threshold": -2.0, "compression_ratio_threshold": 1.0}, ""),
+        ({"log_prob_threshold": -2.0, "compression_ratio_threshold": 1.0}, "compression"),
     ],
 )
 def test_the_settings_move_the_thresholds(change, guard):
-    one = heard("thank you", no_speech=0.9, average_log_probability=-1.2)
-    assert rejected_by(one, SETTINGS) == "silence"
+    one = heard("thank you", no_speech=0.9, average_log_probability=-1.2, compression_ratio=1.2)
     assert rejected_by(one, SETTINGS.model_copy(update=change)) == guard
-
-
-def test_a_lower_compression_threshold_rejects_more():
-    one = heard("one two " * 4)
-    assert one.compression_ratio < SETTINGS.compression_ratio_threshold
-    strict = SETTINGS.model_copy(update={"compression_ratio_threshold": 1.2})
-    assert (rejected_by(one, SETTINGS), rejected_by(one, strict)) == ("", "compression")
 
 
 @pytest.mark.parametrize(
@@ -99,15 +92,6 @@ def test_a_loop_in_the_midst_of_slow_speech_is_found():
 def test_words_without_length_are_a_loop(words):
     stuck = Recognition(tuple(Word(f" {word}", 1.0, 1.0, 0.5) for word in words))
     assert is_repetition(stuck)
-
-
-def test_loops_are_found_where_they_are():
-    words = list("abbbbcdcdcde")
-    assert loops(words, 1, 4) == [(1, 5)]
-    assert loops(words, 2, 3) == [(5, 11)]
-    assert loops(words, 2, 4) == []
-    assert loops([], 1, 2) == []
-    assert loops(["a"] * 5, 1, 5) == [(0, 5)]
 
 
 @pytest.mark.parametrize(

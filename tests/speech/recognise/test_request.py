@@ -91,8 +91,3 @@ def test_tensors_are_rows_padded_to_the_most_words():
         "word_count": "<i4", "language": "|O", "no_speech_probability": "<f4",
         "average_log_probability": "<f4", "compression_ratio": "<f4", "rejected": "|O", "batch_size": "<i4",
     }  # fmt: skip
-
-
-def test_nothing_heard_has_no_columns():
-    tensors = recognized("").tensors()
-    assert tensors["words"].shape == tensors["word_starts"].shape == (1, 0)

@@ -7,6 +7,8 @@ from trimodal.speech.session.policy import (
     SegmentPolicy,
     Stretch,
     Timeline,
+    VadPolicy,
+    WindowPolicy,
     first_segment,
 )
 from trimodal.speech.session.transcript import SpokenWord, Transcript
@@ -129,3 +131,137 @@ def test_a_window_begins_so_much_before_the_onset_as_is_set() -> None:
     segment = wide.segment(Timeline(5 * S, False, [span(2 * S, None)]))
     assert segment is not None
     assert wide.begin(segment) == round(1.6 * S)
+
+
+# Policy vad: a segment at once, when its speaker pauses
+
+
+def vad() -> VadPolicy:
+    return VadPolicy(SpeechSettings(pause_s=0.5, max_window_s=10, speech_pad_s=0.2), Transcript())
+
+
+def closed(start: float, end: float) -> SpeechSpan:
+    return span(round(start * S), round(end * S))
+
+
+def test_nothing_is_heard_before_the_pause_then_the_segment_with_its_pads() -> None:
+    it, speech = vad(), [closed(1, 4)]
+    assert it.plan(Timeline(round(4.49 * S), False, speech)) is None
+    planned = it.plan(Timeline(round(4.5 * S), False, speech))
+    assert planned == Stretch(round(0.8 * S), round(4.2 * S), round(4.5 * S), Kind.FINAL)
+    assert it.plan(Timeline(9 * S, False, speech)) == planned  # the same however late it is asked for
+    it.accept(planned, [SpokenWord("a", S, 2 * S)])
+    assert (len(it.transcript.recent), it.tentative) == (1, ())
+    assert it.plan(Timeline(99 * S, True, speech)) is None
+
+
+def test_speech_without_a_pause_is_cut_at_a_word() -> None:
+    it, speech = vad(), [SpeechSpan(S, S + SURE)]
+    assert it.plan(Timeline(round(11.2 * S), False, speech)) is None
+    planned = it.plan(Timeline(round(11.3 * S), False, speech))
+    assert planned == Stretch(round(0.8 * S), round(10.8 * S), round(11.3 * S), Kind.FULL)
+    it.accept(planned, [SpokenWord("a", 9 * S, 10 * S), SpokenWord("b", 10 * S, round(10.8 * S))])
+    assert [word.text for word in it.transcript.take()] == ["a"]
+    following = it.plan(Timeline(30 * S, False, speech))
+    assert following is not None
+    assert following.start == 9 * S - S // 8
+
+
+def test_a_pause_right_at_the_limit_is_seen_before_the_cut() -> None:
+    it, speech = vad(), [closed(1, 10.5)]
+    planned = it.plan(Timeline(round(11.3 * S), False, speech))
+    assert planned == Stretch(round(0.8 * S), round(10.7 * S), 11 * S, Kind.FINAL)
+
+
+def test_a_segment_whose_window_said_nothing_is_settled() -> None:
+    it, speech = vad(), [closed(1, 4)]
+    planned = it.plan(Timeline(9 * S, False, speech))
+    assert planned is not None
+    it.accept(planned, None)
+    assert it.plan(Timeline(9 * S, False, speech)) is None
+    assert it.unsettled(Timeline(9 * S, False, speech)) == 0
+
+
+def test_a_pause_beyond_the_limit_is_left_to_the_next_window() -> None:
+    it, speech = vad(), [closed(1, 10.7)]
+    planned = it.plan(Timeline(round(11.2 * S), False, speech))
+    assert planned == Stretch(round(0.8 * S), round(10.8 * S), round(11.2 * S), Kind.FULL)
+    it.accept(planned, [SpokenWord("a", 9 * S, 10 * S), SpokenWord("b", 10 * S, round(10.7 * S))])
+    last = it.plan(Timeline(round(11.2 * S), False, speech))
+    assert last == Stretch(9 * S - S // 8, round(10.9 * S), round(11.2 * S), Kind.FINAL)
+
+
+# Policy window: fixed lengths with a small overlap
+
+SPEAKING = [span(S)]
+
+
+def window() -> WindowPolicy:
+    return WindowPolicy(SpeechSettings(window_s=5, overlap_s=0.5, speech_pad_s=0.2), Transcript())
+
+
+def test_windows_have_their_length_and_overlap() -> None:
+    it = window()
+    assert it.plan(Timeline(round(5.8 * S) - 1, False, SPEAKING)) is None
+    first = it.plan(Timeline(60 * S, False, SPEAKING))
+    assert first == Stretch(round(0.8 * S), round(5.8 * S), round(5.8 * S), Kind.FULL)
+    it.accept(first, [])
+    assert it.plan(Timeline(60 * S, False, SPEAKING)) == Stretch(
+        round(5.3 * S), round(10.3 * S), round(10.3 * S), Kind.FULL
+    )
+
+
+def test_words_of_the_overlap_are_told_once() -> None:
+    it = window()
+    first = it.plan(Timeline(60 * S, False, SPEAKING))
+    assert first is not None
+    it.accept(first, [word("a", 4, 4.9), word("b", 4.9, 5.4), word("cu", 5.4, 5.8)])
+    assert [w.text for w in it.tentative] == ["cu"]
+    second = it.plan(Timeline(60 * S, False, SPEAKING))
+    assert second is not None
+    assert second.start < 4.9 * S
+    it.accept(second, [word("?", 4.8, 4.9), word("b", 4.95, 5.5), word("cut", 5.5, 6), word("d", 9, 9.2)])
+    assert [w.text for w in it.transcript.take()] == ["a", "b", "cut", "d"]
+
+
+def test_a_window_ends_in_a_silence_near_its_end() -> None:
+    pausing = [closed(1, 5), SpeechSpan(round(5.6 * S), round(5.6 * S) + SURE)]
+    first = window().plan(Timeline(60 * S, False, pausing))
+    assert first == Stretch(round(0.8 * S), round(5.2 * S), round(5.8 * S), Kind.FINAL)
+
+
+def test_a_silence_that_was_not_known_at_the_windows_end_does_not_count() -> None:
+    late = [SpeechSpan(S, S + SURE, round(5.3 * S), round(5.81 * S))]
+    first = window().plan(Timeline(60 * S, False, late))
+    assert first is not None
+    assert (first.end, first.kind) == (round(5.8 * S), Kind.FULL)
+
+
+def test_silence_is_skipped() -> None:
+    it = window()
+    spans = [closed(1, 2), closed(30, 31)]
+    first = it.plan(Timeline(60 * S, False, spans))
+    assert first == Stretch(round(0.8 * S), round(2.2 * S), round(5.8 * S), Kind.FINAL)
+    it.accept(first, [word("a", 1, 2)])
+    second = it.plan(Timeline(60 * S, False, spans))
+    assert second is not None
+    assert second.start == round(29.8 * S)
+
+
+def test_the_last_window_ends_with_the_stream() -> None:
+    ended = [SpeechSpan(S, S + SURE, 3 * S, 3 * S)]
+    last = window().plan(Timeline(3 * S, True, ended))
+    assert last == Stretch(round(0.8 * S), 3 * S, 3 * S, Kind.FINAL)
+
+
+def test_a_silence_far_from_the_windows_end_is_no_border() -> None:
+    spans = [closed(1, 2), SpeechSpan(3 * S, 3 * S + SURE)]
+    first = window().plan(Timeline(60 * S, False, spans))
+    assert first == Stretch(round(0.8 * S), round(5.8 * S), round(5.8 * S), Kind.FULL)
+
+
+def test_a_border_keeps_away_from_the_next_onset() -> None:
+    spans = [closed(1, 5), SpeechSpan(round(5.32 * S), round(5.32 * S) + SURE)]
+    first = window().plan(Timeline(60 * S, False, spans))
+    assert first is not None
+    assert first.end == round(5.16 * S)

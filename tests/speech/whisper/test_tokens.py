@@ -28,24 +28,16 @@ def test_an_english_prompt_has_neither_language_nor_task(english):
 
 
 def test_a_multilingual_prompt_names_language_and_task(multilingual):
-    assert spelled(multilingual, multilingual.prompt("de", " \n", 100)) == [
-        "<|startoftranscript|>",
-        "<|de|>",
-        "<|transcribe|>",
-        "<|notimestamps|>",
-    ]
+    prompt = spelled(multilingual, multilingual.prompt("de", " \n", 100))
+    assert prompt == ["<|startoftranscript|>", "<|de|>", "<|transcribe|>", "<|notimestamps|>"]
     assert tuple(multilingual.languages) == LANGUAGES
     assert spelled(multilingual, multilingual.start_sequence("de", translate=True))[-1] == "<|translate|>"
 
 
 def test_what_was_said_before_comes_first(english):
-    assert spelled(english, english.prompt("en", "hello world", 100)) == [
-        "<|startofprev|>",
-        "Ġhello",
-        "Ġworld",
-        "<|startoftranscript|>",
-        "<|notimestamps|>",
-    ]
+    said = ["<|startofprev|>", "Ġhello", "Ġworld"]
+    prompt = spelled(english, english.prompt("en", "hello world", 100))
+    assert prompt == [*said, "<|startoftranscript|>", "<|notimestamps|>"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Defines segments of speech, what the window policies share, and the simplest of them.
+"""Defines segments of speech, what the window policies share, and two of them.
 
 A policy says which stretch of audio is recognised next, and which of the words in it are final. It decides by
 what was known at a moment of the stream, so the size of the chunks does not change the result.
@@ -17,6 +17,7 @@ from trimodal.speech.settings import SpeechSettings
 
 EDGE = SAMPLE_RATE // 4  # a word that ends this near to where the window was cut may be cut as well
 LEAD = SAMPLE_RATE // 8  # heard before a word that a window begins with: its time may be off
+_SILENCE = 3 * SAMPLE_RATE // 10  # the shortest in which a window of policy `window` may end
 _FURTHEST_BACK = 5 * SAMPLE_RATE // 2  # of a window's beginning before the end of the one before
 
 
@@ -186,3 +187,43 @@ class VadPolicy(SegmentPolicy):
             kind = Kind.FINAL if end <= limit else Kind.FULL
             return Stretch(begin, min(end, limit), segment.final, kind)
         return Stretch(begin, limit, late, Kind.FULL) if timeline.received >= late else None
+
+
+class WindowPolicy(SegmentPolicy):
+    """Policy `window`: windows of `window_s` from the onset of speech on that overlap by `overlap_s`.
+
+    Even load, and a lag that does not depend on pauses. Silence is skipped, and a window that would end near
+    a silence ends within it instead.
+
+    Where words were cut by the end of a window, the overlap begins before the last whole
+    word. Words of the overlap are matched by text first, else parted by their middles.
+    """
+
+    def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
+        super().__init__(settings, transcript)
+        self._window = round(settings.window_s * SAMPLE_RATE)
+        self.overlap = min(round(settings.overlap_s * SAMPLE_RATE), self._window // 2)
+
+    def plan(self, timeline: Timeline) -> Stretch | None:
+        segment = self.segment(timeline)
+        if segment is None:
+            return None
+        begin = self.begin(segment)
+        target = min(begin + self._window, timeline.received)
+        if target < begin + self._window and not timeline.ended:
+            return None
+        silence = self._silence(timeline, begin, target)
+        final = silence is not None or (timeline.ended and target == timeline.received)
+        return Stretch(begin, silence or target, target, Kind.FINAL if final else Kind.FULL)
+
+    def _silence(self, timeline: Timeline, begin: int, target: int) -> int | None:
+        """Where to end in the last silence of the window, if it reaches into its last fifth."""
+        spans = [span for span in timeline.spans if span.known <= target and span.start < target]
+        found = None
+        for n, span in enumerate(spans):
+            if span.end is None or span.closed is None or span.closed > target or span.end <= begin:
+                continue
+            following = spans[n + 1].start if n + 1 < len(spans) else target
+            if following - span.end >= _SILENCE and following > target - self._window // 5:
+                found = min(span.end + self.pad, (span.end + following) // 2)
+        return found

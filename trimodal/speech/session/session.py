@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from trimodal import trace
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
-from trimodal.speech.session.policy import SegmentPolicy, Stretch, Timeline, VadPolicy
+from trimodal.speech.session.policy import SegmentPolicy, Stretch, Timeline, VadPolicy, WindowPolicy
 from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
-from trimodal.speech.session.policy_window import WindowPolicy
 from trimodal.speech.session.ring_buffer import Ring
 from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream
 from trimodal.speech.session.vad import SpeechDetector

@@ -13,7 +13,7 @@ import pytest
 from tests.speech.engines.tensorrt.on_onnx import write_plan
 from tests.speech.engines.tensorrt.plans import BUCKETS, FRAMES, MAX_BATCH, MEL, write_plans
 from tests.speech.engines.tensorrt.test_model import MIXED, WINDOWS, opened, same
-from tests.speech.whisper.checkpoints import CONTEXTS_S, edit_manifest
+from tests.speech.whisper.checkpoints import CONTEXTS_S, LANGUAGES, edit_manifest
 from trimodal.errors import ArtefactError, ServerError, SettingsError
 from trimodal.speech.engines.tensorrt.session import TensorRTError
 from trimodal.speech.values import Window
@@ -37,7 +37,7 @@ def tensorrt(directory, **settings):
 @pytest.mark.parametrize("temperature", [0.0, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_words_times_and_figures_are_those_of_the_network(artefact, runs, reference, temperature):
     engine = tensorrt(artefact)
-    assert engine.contexts_s == tuple(CONTEXTS_S)
+    assert (engine.contexts_s, engine.languages) == (tuple(CONTEXTS_S), LANGUAGES)
     expected = reference.recognise(MIXED, temperature)
     assert len({one.text for one in expected}) > 5, "or nothing is shown"
     for found, one in zip(engine.recognise(MIXED, temperature), expected, strict=True):
@@ -131,7 +131,7 @@ def test_what_no_profile_holds_is_refused_before_memory_is_touched(
 ):
     engine = tensorrt(artefact)
     with pytest.raises((TensorRTError, ValueError), match=sentence):
-        engine._graphs.start(np.zeros((rows, MEL, frames), np.float32)).open(
+        engine.graphs.start(np.zeros((rows, MEL, frames), np.float32)).open(
             np.zeros((rows, tokens), np.int64), 0
         )
     engine.close()
@@ -214,11 +214,10 @@ def test_a_refused_profile_is_named(artefact, runs):
 
 
 @NEWEST
-def test_settings_that_it_cannot_follow_are_refused(artefact, runs):
-    with pytest.raises(SettingsError, match="parameter 'beam_size'.*1 only"):
-        tensorrt(artefact, beam_size=5)
-    with pytest.raises(SettingsError, match="parameter 'device'.*cuda only"):
-        tensorrt(artefact, device="cpu")
+@pytest.mark.parametrize(("name", "value", "only"), [("beam_size", 5, "1"), ("device", "cpu", "cuda")])
+def test_settings_that_it_cannot_follow_are_refused(artefact, runs, name, value, only):
+    with pytest.raises(SettingsError, match=f"parameter '{name}'.*{only} only"):
+        tensorrt(artefact, **{name: value})
 
 
 def test_without_tensorrt_the_sentence_says_what_to_install(artefact, runs, monkeypatch):

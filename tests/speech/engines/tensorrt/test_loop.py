@@ -11,7 +11,7 @@ from tests.speech.engines.tensorrt.torch_forward import open_on_torch
 from tests.speech.whisper.checkpoints import CONTEXTS_S
 from trimodal.speech.engines.tensorrt import loop
 from trimodal.speech.engines.tensorrt.bucket import Bucket
-from trimodal.speech.engines.tensorrt.capture import StepCapture
+from trimodal.speech.engines.tensorrt.loop import StepCapture
 from trimodal.speech.engines.tensorrt.rows import Row
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
@@ -23,7 +23,7 @@ BEFORE, TOKENS = 2, 8  # attention is kept from the third token of the opening o
 @pytest.fixture(scope="module")
 def model(checkpoint):
     engine = open_on_torch(checkpoint, 6)
-    yield engine._graphs
+    yield engine.graphs
     engine.close()
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trimodal.errors import OperatorError, ServerError, SettingsError
 from trimodal.manifest import Manifest
@@ -19,9 +18,6 @@ from trimodal.speech.engines.tensorrt.rows import Rules, bucket_sizes
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import SpeechShapes, open_artefact, read_spec, read_tokens, unopened
 from trimodal.speech.whisper.features import FRAMES_PER_S
-
-if TYPE_CHECKING:
-    from trimodal.speech.engines.tensorrt.loop import DeviceGraphs
 
 BUILT_FOR = "max_batch_size"  # windows of one run at most: a key of the manifest's shapes
 
@@ -47,17 +43,6 @@ def open_plans(
     directory: Path, manifest: Manifest, shapes: SpeechShapes, max_batch: int, *, device: str
 ) -> GraphWhisper:
     """What fits, opened, with its memory on torch's `device`. Raises ArtefactError: damaged, or no memory."""
-    tokens = read_tokens(
-        directory, manifest, shapes, multilingual=read_spec(directory, manifest).multilingual
-    )
-    graphs = open_graphs(directory, manifest, shapes, max_batch, device=device)
-    return GraphWhisper(graphs, tokens, shapes, max_batch=max_batch)
-
-
-def open_graphs(
-    directory: Path, manifest: Manifest, shapes: SpeechShapes, max_batch: int, *, device: str
-) -> DeviceGraphs:
-    """Plans and loop alone. Raises ArtefactError: damaged, or no memory."""
     from trimodal.speech.engines.tensorrt.forward import TensorRTForward
     from trimodal.speech.engines.tensorrt.loop import DeviceGraphs
 
@@ -70,11 +55,13 @@ def open_graphs(
     largest = next((size for size in built if size >= max_batch), built[-1])
     buckets = [size for size in built if size <= largest]
     try:
-        return DeviceGraphs(TensorRTForward(directory), rules, buckets=buckets, frames=frames, device=device)
+        forward = TensorRTForward(directory)
+        graphs = DeviceGraphs(forward, rules, buckets=buckets, frames=frames, device=device)
     except OperatorError:
         raise
     except Exception as error:  # TensorRT's refusals, torch's out of memory, CUDA's own.
         raise unopened(directory, manifest, error) from None
+    return GraphWhisper(graphs, tokens, shapes, max_batch=max_batch)
 
 
 def tensorrt_version() -> str:

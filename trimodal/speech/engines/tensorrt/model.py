@@ -48,13 +48,13 @@ class WindowState:
 
 
 class GraphWhisper:
-    """One model and its vocabulary. Calls may come from several threads."""
+    """One model and its vocabulary. Calls may come from several threads; `graphs`: of checks, too."""
 
     def __init__(
         self, graphs: DeviceGraphs, tokens: WhisperTokens, shapes: SpeechShapes, *, max_batch: int
     ) -> None:
         self._turn = threading.Lock()  # The graphs have one set of buffers: batches of threads take turns.
-        self._graphs = graphs
+        self.graphs = graphs
         self._tokens = tokens
         self._shapes = shapes
         self._max_batch = max_batch
@@ -74,7 +74,7 @@ class GraphWhisper:
 
     def close(self) -> None:
         """Frees the weights."""
-        self._graphs.close()
+        self.graphs.close()
 
     def _prepared(self, window: Window) -> WindowState:
         room = self._shapes.positions // 2 - 1  # for what was said before, as openai-whisper allows
@@ -90,7 +90,7 @@ class GraphWhisper:
             [state.window.samples for state in batch], context_s, self._shapes.mel_bins, self._shapes.padding
         )
         with self._turn:
-            decoding = self._graphs.start(features)
+            decoding = self.graphs.start(features)
             before = [state.before for state in batch]
             if all(state.window.language or not self._tokens.languages for state in batch):
                 # Nobody waits for a language: no run of its own for <|startoftranscript|>.
