@@ -20,7 +20,7 @@ from steps.llm.check import GREEDY_TOKENS, PROMPTS, compare_answers, load_refere
 from steps.llm.checkpoint import Checkpoint, check_causal, quiet
 from steps.llm.engine_build import built_engine, greedy_answers, save_engine
 from steps.llm.engine_plan import EnginePlan, check_disk, check_machine, check_plan, check_runtime
-from steps.llm.speculation import Method, Speculation, parse_lookahead, read_choices
+from steps.llm.speculation import Method, Speculation, parse_lookahead
 
 from trimodal.build_support import operator_errors, progress, report, resolve_checkpoint
 from trimodal.llm.engines.artefact import card_limits
@@ -48,10 +48,6 @@ def main(
     multiple_profiles: bool = typer.Option(False, help="kernels for several step sizes: a longer build"),
     speculation: Method = typer.Option("none", help="tokens guessed ahead"),
     lookahead: str = typer.Option("4,3,4", help="lookahead: window,ngram,verification"),
-    draft: Path = typer.Option(None, help="medusa, eagle: directory of the heads' checkpoint"),
-    draft_len: int = typer.Option(63, min=1, help="medusa, eagle: most tokens of a guess"),
-    draft_heads: int = typer.Option(4, min=1, help="medusa: heads; eagle: depth of its tree"),
-    draft_choices: Path = typer.Option(None, help="medusa, eagle: JSON file with the tree of guesses"),
     name: str = typer.Option("tensorrt-llm-{precision}", help="directory among the model's artefacts"),
     out: str = typer.Option("", help="directory of the artefact, in place of --name"),
     min_agreement: float = typer.Option(
@@ -65,7 +61,6 @@ def main(
     with operator_errors():
         place = target("llm", precision.value, name, out)
         model = read_architecture(find_config(source))
-        window, ngram, verification = parse_lookahead(lookahead)
         card = card_limits([gpu] if (gpu := current_gpu()) else [])
         plan = EnginePlan(
             model=model,
@@ -77,16 +72,7 @@ def main(
             max_num_tokens=max_num_tokens or card.max_num_batched_tokens,
             max_seq_len=max_seq_len or min(8192, model.max_positions or 8192),
             multiple_profiles=multiple_profiles,
-            speculation=Speculation(
-                method=speculation,
-                window=window,
-                ngram=ngram,
-                verification=verification,
-                draft=draft,
-                draft_len=draft_len,
-                heads=draft_heads,
-                choices=read_choices(draft_choices) if draft_choices else [],
-            ),
+            speculation=Speculation(speculation, *parse_lookahead(lookahead)),
             calibration=read_calibration(calibration) if calibration else None,
         )
         check_plan(plan)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from steps.llm.calibration import Calibration
-from steps.llm.speculation import Speculation, check_speculation
+from steps.llm.speculation import Speculation
 
 from trimodal.errors import ArtefactError, OperatorError
 from trimodal.manifest import GpuTarget
@@ -83,7 +83,6 @@ def check_plan(plan: EnginePlan) -> None:
             f"--max-num-tokens {plan.max_num_tokens} is below --max-batch-size {plan.max_batch_size}: "
             "a step of decoding takes a token of each sequence"
         )
-    check_speculation(plan.speculation, plan.precision, plan.max_batch_size, plan.pp)
 
 
 def check_runtime() -> None:

@@ -35,8 +35,6 @@ pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
         ({}, ("--name", "a/b"), "not a plain directory name"),
         ({}, ("--speculation", "lookahead", "--lookahead", "4,3"), "window,ngram,verification is needed"),
         ({}, ("--speculation", "lookahead", "--lookahead", "4,1,4"), "n-grams of 2"),
-        ({}, ("--speculation", "medusa"), "needs --draft: the directory"),
-        ({}, ("--draft", "."), "--speculation none has none"),
         ({"gpus": ServerError("no NVIDIA driver answers (x): install one")}, (), "no NVIDIA driver answers"),
         ({"gpus": []}, (), "takes 1 GPUs, and none can be seen"),
         ({"gpus": [gpu(0), gpu(1, sm="8.0")]}, ("--tp", "2"), "one engine needs GPUs of one SM"),
