@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from trimodal.client.timing import percentile
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
@@ -130,16 +132,16 @@ def show(seconds: Sequence[float]) -> str:
     return f"{1e3 * (percentile(seconds, 50) or 0):.2f} ms (p99 {1e3 * (percentile(seconds, 99) or 0):.2f})"
 
 
-def main() -> None:
-    """Prints the figures of 200 schemas and of as many free answers."""
+def main(schemas: int = typer.Option(200, min=1, help="schemas, and free answers")) -> None:
+    """Print the figures of answers in a form and of free ones."""
     draw = random.Random(1)
     engine = open_engine(LlmSettings(threads=1, version_directory=VERSION, num_kv_blocks=256))
     tokenizer = CheckpointTokenizer(VERSION / "openvino-int8")
-    outcome = run(engine, tokenizer, [draw_schema(draw) for _ in range(200)], 400)
+    outcome = run(engine, tokenizer, [draw_schema(draw) for _ in range(schemas)], 400)
     prompt = prompt_of(tokenizer)
     free = [
         answer(engine, tokenizer, EngineRequest(10_000 + seed, prompt, Sampling(60, 1.0, seed=seed)))[2]
-        for seed in range(200)
+        for seed in range(schemas)
     ]
     print(f"{outcome.complete} complete, {outcome.cut} cut, {len(outcome.wrong)} not valid")
     print(f"first step {show(outcome.compiling)}, free {show([steps[0] for steps in free])}")
@@ -149,4 +151,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)
