@@ -1,7 +1,6 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from tests.cache.doubles import calibration
@@ -14,7 +13,6 @@ from trimodal.llm.answer_cache import (
     engine_fingerprint,
     model_fingerprint,
     open_answers,
-    open_audits,
 )
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import MANIFEST
@@ -66,7 +64,11 @@ def test_the_semantic_layer_is_opened_with_the_calibration_that_is_named(tmp_pat
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.pbtxt").write_text(FAKE_MODEL.format(name))
     named = settings("semantic").model_copy(
-        update={"cache_calibration": "own.json", "version_directory": tmp_path / "llm" / "1"}
+        update={
+            "cache_calibration": "own.json",
+            "cache_audit_file": "pairs",
+            "version_directory": tmp_path / "llm" / "1",
+        }
     )
     (tmp_path / "llm" / "1").mkdir(parents=True)
     llm = tmp_path / "llm"
@@ -79,8 +81,14 @@ def test_the_semantic_layer_is_opened_with_the_calibration_that_is_named(tmp_pat
     answers, fingerprint = open_answers(named, None, MemoryMetrics(), llm)
     assert isinstance(answers, AnswerCache)
     assert answers.embeds
+    assert answers.audits
+    assert (answers.audits.share, answers.audits._file._folder) == (0.02, llm / "pairs")
     assert fingerprint != model_fingerprint(named)
     answers.close()
+    quiet, _ = open_answers(named.model_copy(update={"cache_audit": 0.0}), None, MemoryMetrics(), llm)
+    assert isinstance(quiet, AnswerCache)
+    assert quiet.audits is None
+    quiet.close()
 
 
 def test_settings_become_seconds_and_values():
@@ -115,23 +123,7 @@ def test_without_a_store_answers_lie_in_the_users_cache(monkeypatch, tmp_path):
     assert not (tmp_path / "answers").exists()
 
 
-def test_the_audit_has_its_share_and_its_folder_unless_it_is_off(tmp_path):
-    changes = {"cache": "semantic", "cache_audit_file": "pairs", "version_directory": tmp_path / "llm" / "1"}
-    embed, same = (lambda text: np.zeros(1, np.float32)), (lambda pairs: [0.0])
-    audits = open_audits(LlmSettings(**changes), MemoryMetrics(), "llm", embed, same)
-    assert audits
-    assert audits.share == 0.02
-    assert audits._file._folder == tmp_path / "llm" / "pairs"
-    assert open_audits(LlmSettings(cache_audit=0), MemoryMetrics(), "llm", embed, same) is None
-
-
 class TestFingerprint:
-    def test_is_sixteen_hex_digits_that_stay(self):
-        fingerprint = engine_fingerprint(b"manifest", LlmSettings())
-        assert int(fingerprint, 16) >= 0
-        assert len(fingerprint) == 16
-        assert fingerprint == engine_fingerprint(b"manifest", LlmSettings())
-
     def test_changes_with_the_manifest(self):
         assert engine_fingerprint(b"a", LlmSettings()) != engine_fingerprint(b"b", LlmSettings())
 
@@ -158,10 +150,6 @@ class TestFingerprint:
         (tmp_path / "built").mkdir()
         (tmp_path / "built" / MANIFEST).write_bytes(b"{}")
         assert model_fingerprint(settings) == engine_fingerprint(b"{}", settings) != without
-
-    def test_of_models_without_a_manifest_is_that_of_their_names(self, tmp_path):
-        one, other = (LlmSettings(version_directory=tmp_path, artefact=name) for name in ("one", "other"))
-        assert model_fingerprint(one) != model_fingerprint(other)
 
     def test_of_a_fake_engine_has_no_manifest(self, tmp_path):
         (tmp_path / MANIFEST).write_bytes(b"{}")

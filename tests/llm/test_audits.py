@@ -6,27 +6,17 @@ import random
 import time
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.cache.doubles import FakeEmbedder, ScriptedJudge, ScriptedStore, calibration
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.audits import PlayedAudits, decision
 from tests.llm.doubles.engine_thread import start_thread
-from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
-from trimodal.cache.answers import AnswerCache, CacheOptions
-from trimodal.cache.audit.auditor import Auditor
-from trimodal.cache.audit.disagreements import digest
-from trimodal.cache.audit.metrics import AuditMetrics
-from trimodal.cache.metrics import CacheMetrics
+from tests.llm.doubles.sinks import FakeServer, counts, eventually
 from trimodal.cache.values import Entry, Hit
 from trimodal.llm.engines.fake import FakeEngine
-from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
+from trimodal.llm.engines.protocol import EngineRequest, Output
 from trimodal.llm.frontend import idle_audits
-from trimodal.llm.request.request import GenerationRequest
-from trimodal.llm.request.terms import Terms
 from trimodal.llm.settings import LlmSettings
-from trimodal.metrics import MemoryMetrics
 
 NEAR = Hit(Entry("stored", "Near.", "stop", 2, 64, 0.0, 1e12), "semantic", 0.95)
 AUDITED = "near"
@@ -151,47 +141,3 @@ def test_no_step_has_an_audit_beside_a_client(
     assert not [step for step in engine.steps if "audit" in step and len(step) > 1]
     played = audits(answers)
     assert played.finished or played.reasons
-
-
-def test_wrong_hits_are_counted_for_their_tenant_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole way: real cache and audit, a judge that lies, an engine that answers anew."""
-    monkeypatch.setattr(idle_audits, "IDLE_S", 0.0)
-    options = CacheOptions("semantic", "", 30.0, 30.0, 30.0)
-    counted, known, judge = MemoryMetrics(), calibration(), ScriptedJudge(0.95)
-    auditor = Auditor(
-        1.0, AuditMetrics(counted, "llm"), same=lambda pairs: [0.0],
-        embed=lambda text: np.array([1.0, 0.0] if text == "Near." else [0.0, 1.0], np.float32),
-    )  # fmt: skip
-    store = ScriptedStore()
-    cache = AnswerCache(
-        options, FakeEmbedder(4096), CacheMetrics(counted, "llm"),
-        judge=judge, calibration=known, store=store, audits=auditor,
-    )  # fmt: skip
-    now = time.time()
-    entry = Entry("what is a lambda", "Near.", "stop", 2, 64, now, now + 900)
-    store.nearest = lambda scope, vector, count: [(0.95, entry)]  # type: ignore[method-assign]
-
-    def asked() -> str:
-        sink = Collector()
-        terms = Terms(tenant="acme")
-        # At the first blank the fake engine's answer ends: only whole answers are compared.
-        server.service.submit(
-            GenerationRequest("what is a lamp", None, Sampling(60), (" ",), terms=terms), sink
-        )
-        note = sink.wait().deltas[-1].note
-        assert note
-        return note.cache
-
-    with FakeServer(answers=cache, apply_chat_template=False) as server:
-        ask(server, "first", max_tokens=250, cache_control=frozenset({"no-cache"})).wait()
-        for wrong in range(1, 4):
-            assert asked() == "semantic"
-            eventually(lambda: disagreed(counted) == wrong)  # noqa: B023 - it has ended when `wrong` changes
-    tenants = {dict(labels)["tenant"] for _, labels in counted.series if "tenant" in dict(labels)}
-    assert tenants == {digest("acme")}
-
-
-def disagreed(counted: MemoryMetrics) -> float:
-    labels = {"model": "llm", "tenant": digest("acme"), "namespace": "default"}
-    labels |= {"decision": "hit", "agreement": "disagreed"}
-    return counted.get("trimodal_cache_audit_answers_total", labels).value

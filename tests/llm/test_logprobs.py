@@ -72,13 +72,6 @@ def test_a_token_is_told_with_its_character_and_with_the_text_that_a_stop_string
     assert [one.token for one in answer.step(list(b"!"))] == [b"x", b"y", b"!"]
 
 
-def test_what_a_stop_string_cuts_off_is_not_told() -> None:
-    answer = Answer(ByteTokenizer(), ["STOP"])
-    answer.step(list(b"one ST"))
-    answer.step(list(b"OP two"))
-    assert (answer.text, answer.bytes, answer.ended) == ("one ", b"one ", True)
-
-
 def test_a_token_that_a_stop_string_cuts_in_two_is_told() -> None:
     answer = Answer(WordTokenizer(), ["wo"])
     answer.step([1, 2, 3])

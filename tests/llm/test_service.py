@@ -25,7 +25,6 @@ def test_an_answer_streams_and_ends_with_its_usage() -> None:
         assert last.prompt_tokens == len("user: hello\nassistant: ")
         assert len(answer.text.encode()) in range(27, 34)
         assert len(answer.deltas) > 5, "it must stream, not arrive whole"
-        assert sum(delta.tokens for delta in answer.deltas) == 30
 
 
 def test_concurrent_answers_are_the_solo_answers() -> None:

@@ -13,13 +13,12 @@ import pytest
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.engine_thread import PlayedEngines, start_thread
 from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
-from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
+from trimodal.errors import Cancelled, InternalError, Unavailable
 from trimodal.llm.engine_core import core
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import Output, Sampling
 from trimodal.llm.frontend.dispatcher import Dispatcher
-from trimodal.llm.frontend.input_processor import InputProcessor
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.request.outputs import Delta
@@ -117,36 +116,6 @@ def test_a_delta_that_cannot_be_sent_ends_the_answer_with_an_error(refused: str,
         eventually(lambda: counts(server.service) == (0, 0, 0))
         eventually(lambda: server.value("requests_total", outcome="internal") == 1)
     assert "no shared memory left" in caplog.text
-
-
-def test_a_request_that_meets_close_gets_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = FakeServer()
-    reading, go_on = threading.Event(), threading.Event()
-
-    process = InputProcessor.process
-
-    def slow(self: InputProcessor, *args: Any) -> RequestState:
-        reading.set()
-        go_on.wait(10)
-        return process(self, *args)
-
-    monkeypatch.setattr(InputProcessor, "process", slow)
-    refused: list[RequestError] = []
-
-    def ask() -> None:
-        try:
-            server.ask()
-        except RequestError as error:
-            refused.append(error)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    assert reading.wait(10)
-    server.service.close()
-    go_on.set()
-    asking.join(10)
-    assert [type(error) for error in refused] == [Unavailable]
-    assert counts(server.service) == (0, 0, 0)
 
 
 def test_an_engine_that_never_opens_again_is_given_up(crash_window: None, caplog: Any) -> None:

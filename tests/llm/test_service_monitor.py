@@ -58,15 +58,6 @@ def test_who_has_less_time_leaves_when_the_patient_one_has_gone(engines: PlayedE
         assert counts(server.service)[:2] == (1, 0), "nobody waits for it: it is not generated"
 
 
-def test_without_deadlines_there_is_none_for_listeners_either(engines: PlayedEngines) -> None:
-    with FakeServer(answers=Answers(), max_num_seqs=1, start=engines.start, scheduler="fifo") as server:
-        with engines.paused():
-            held(server)
-            patient, hasty = ask(server, max_tokens=5), ask(server, max_tokens=5, ttft_deadline_ms=1)
-            eventually(lambda: counts(server.service)[1] == 1)
-        assert [sink.wait().error for sink in (patient, hasty)] == [None, None]
-
-
 def test_a_fault_does_not_end_the_watch(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

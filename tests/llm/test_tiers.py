@@ -54,7 +54,7 @@ def test_without_a_file_there_is_one_tier() -> None:
         ("[tier.standard]\nitl_bound_ms = -1\n", "'tier.standard.itl_bound_ms' = -1"),
         ('[tier.standard]\ntrim = "middle"\n', "'tier.standard.trim' = 'middle'"),
         ("[tier.standard\n", "not valid TOML"),
-        ("default = " + "[" * 5000, "nested too deeply"),
+        ("default = " + "[" * 5000, "not valid TOML"),
         ("tier = 3\n", "'tier' = 3"),
     ],
 )
@@ -69,5 +69,5 @@ def test_a_missing_or_unreadable_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"parameter 'tiers': no.toml cannot be read: No such file"):
         read_tiers(tmp_path / "no.toml")
     (tmp_path / "latin.toml").write_bytes(b"# \xff")
-    with pytest.raises(SettingsError, match=r"latin.toml: not UTF-8"):
+    with pytest.raises(SettingsError, match="latin.toml: not valid TOML"):
         read_tiers(tmp_path / "latin.toml")

@@ -8,7 +8,6 @@ from typing import Any
 
 from trimodal.cache.answers import AnswerCache, Answers, CacheOptions, NoAnswers
 from trimodal.cache.audit.auditor import Auditor
-from trimodal.cache.audit.compare import Embed, Same
 from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.embedder import TritonEmbedder, embedder_checkpoint
 from trimodal.cache.judge import TritonJudge, built_judge, calibration_of
@@ -21,7 +20,7 @@ from trimodal.metrics import Metrics
 
 _DIGITS = 16
 _CHANGE_ANSWERS = (
-    *("engine", "kv_cache_precision", "numerics", "kv_cache_dtype", "speculation", "lookahead"),
+    *("engine", "kv_cache_precision", "numerics", "kv_cache_dtype", "speculation"),
     *("apply_chat_template", "tensor_parallel_size", "pipeline_parallel_size", "fake_answer"),
 )
 """Settings by which the same weights may give another answer to the same prompt."""
@@ -58,21 +57,6 @@ def cache_options(settings: LlmSettings, model: str) -> CacheOptions:
     )
 
 
-def open_audits(
-    settings: LlmSettings, metrics: Metrics, model: str, embed: Embed, same: Same
-) -> Auditor | None:
-    """The audit of the semantic layer; None: `cache_audit` is 0.
-
-    Args:
-        embed, same: models that compare answers.
-    """
-    if not settings.cache_audit:
-        return None
-    folder = settings.beside_config(settings.cache_audit_file)
-    counts = AuditMetrics(metrics, model)
-    return Auditor(settings.cache_audit, counts, folder=folder, embed=embed, same=same)
-
-
 def open_answers(
     settings: LlmSettings, pb_utils: Any, metrics: Metrics, llm: Path
 ) -> tuple[Answers | None, str]:
@@ -97,6 +81,13 @@ def open_answers(
         judge = TritonJudge(pb_utils, settings.judge, built.checkpoint)
         own = settings.beside_config(settings.cache_calibration)
         calibration = calibration_of(built, own, settings.cache_max_false_hit)
-        audits = open_audits(settings, metrics, llm.name, embedder.embed, judge.same)
+        if settings.cache_audit:
+            audits = Auditor(
+                settings.cache_audit,
+                AuditMetrics(metrics, llm.name),
+                folder=settings.beside_config(settings.cache_audit_file),
+                embed=embedder.embed,
+                same=judge.same,
+            )
     cache = AnswerCache(options, embedder, counts, judge=judge, calibration=calibration, audits=audits)
     return cache, fingerprint

@@ -18,16 +18,9 @@ from trimodal.cache.values import Hit
 from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engine_core.messages import Stepped
-from trimodal.llm.engine_core.supervisor import (
-    EngineEvent,
-    EngineGivenUp,
-    EngineLost,
-    EngineReopened,
-    EngineSupervisor,
-)
+from trimodal.llm.engine_core.supervisor import EngineSupervisor
 from trimodal.llm.frontend.cache_lookup import CacheLookup
 from trimodal.llm.frontend.dispatcher import Dispatcher
-from trimodal.llm.frontend.idle_audits import IdleAudits
 from trimodal.llm.frontend.input_processor import InputProcessor
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.registry import RequestRegistry
@@ -39,8 +32,6 @@ from trimodal.llm.request.terms import CancelRequest, ProbeRequest
 from trimodal.llm.settings import LlmSettings
 
 logger = logging.getLogger(__name__)
-
-_REPORT_S = 1.0
 
 
 class LlmService:
@@ -83,10 +74,11 @@ class LlmService:
         self._stop_file = stop_file
         self._ttft_deadlines = settings.scheduler != "fifo"
         self._engine = EngineSupervisor(settings, start, metrics.restarts)
-        tokenizer = self._input.tokenizer
-        self._dispatcher = Dispatcher(settings, metrics, self._engine, self._registry, tokenizer)
-        audits, ids = answers.audits if answers else None, self._dispatcher.next_id
-        self._idle_audits = IdleAudits(audits, self._engine, tokenizer, ids) if audits else None
+        audits = answers.audits if answers else None
+        self._dispatcher = Dispatcher(
+            settings, metrics, self._engine, self._registry, self._input.tokenizer, audits
+        )
+        self._idle_audits = self._dispatcher.audits
         named = [("llm-engine", self._follow_engine), ("llm-monitor", self._monitor_requests)]
         named += [(f"llm-sender-{index + 1}", self._send_responses) for index in range(settings.senders)]
         self._senders = settings.senders
@@ -103,14 +95,14 @@ class LlmService:
             RequestError: it is refused; `sink` is not called.
         """
         if isinstance(request, CancelRequest):
-            cancelled = self.cancel(request.key)
-            sink.send(Delta("", "cancelled" if cancelled else "not_found", 0, 0, 0, 0, Note()))
+            found = self.cancel(request.key)
+            sink.send(Delta("", "cancelled" if found else "not_found", note=Note()))
             return
         if isinstance(request, ProbeRequest):
             self._check_open()
             with self._lock:
                 self._dispatcher.check_engine()
-            sink.send(Delta("", "ready", 0, 0, 0, 0, Note()))
+            sink.send(Delta("", "ready", note=Note()))
             return
         with self._metrics.refusals():
             self._check_open()
@@ -130,6 +122,8 @@ class LlmService:
                         state.break_off(None)
                         self._leave(state)
                         raise
+                    except Exception:
+                        self._break(state)
                     return
                 if time.perf_counter() + self._lookup_poll_s < self._checks_next:
                     self._wake_monitor.set()
@@ -142,12 +136,10 @@ class LlmService:
     def cancel(self, key: str) -> bool:
         """Ends the request with this cancel key; False: none has it (one that comes soon will end)."""
         with self._lock:
-            state = self._registry.cancelled(key)
-            if state is None:
-                return False
-            self._fail(state, Cancelled("the client cancelled the request"))
-            self._schedule()
-            return True
+            if state := self._registry.cancelled(key):
+                self._fail(state, Cancelled("the client cancelled the request"))
+                self._schedule()
+            return state is not None
 
     def close(self, timeout: float = 10.0) -> None:
         """Fails all requests with UNAVAILABLE, ends the engine, the cache and all threads."""
@@ -167,7 +159,9 @@ class LlmService:
             completed: list[Generation] = []
             try:
                 with self._lock:
-                    completed = self._take(event)
+                    changed, completed = self._dispatcher.take(event)
+                    self._sender.notify(*changed)
+                    self._schedule()
             except Exception:
                 # Without its steps no request would end: an engine that cannot be followed is a lost one.
                 logger.exception("an event of the engine could not be taken")
@@ -177,29 +171,9 @@ class LlmService:
                 for generation in completed:
                     self._cache.keep(generation)
 
-    def _take(self, event: EngineEvent) -> list[Generation]:
-        """Handles an event; returns the generations that it completed."""
-        completed: list[Generation] = []
-        if isinstance(event, Stepped):
-            changed, completed = self._dispatcher.process(event)
-            self._sender.notify(*changed)
-            if self._idle_audits:
-                self._idle_audits.served(completed)
-                self._idle_audits.take(event.outputs)
-        elif isinstance(event, EngineLost):
-            if self._idle_audits:
-                self._idle_audits.lost()
-            self._sender.notify(*self._dispatcher.lost(event.reason))
-        elif isinstance(event, EngineReopened):
-            self._dispatcher.reopened(event.info)
-        elif isinstance(event, EngineGivenUp):
-            self._sender.notify(*self._dispatcher.given_up(event.reason))
-        self._schedule()
-        return completed
-
     def _monitor_requests(self) -> None:
         """Thread llm-monitor: ends what has to end, every `cancel_poll_ms`; gives up lookups in time."""
-        next_check = next_report = 0.0
+        next_check = 0.0
         while not self._closing.is_set():
             now = time.perf_counter()
             with self._lock:
@@ -216,10 +190,6 @@ class LlmService:
                     self._check_requests()
                     if self._stop_file and os.path.exists(self._stop_file):
                         self._fail_all()
-                if now >= next_report:
-                    next_report = now + _REPORT_S
-                    with self._lock:
-                        self._dispatcher.report()
             except Exception:
                 # Without this thread no client could leave any more.
                 logger.exception("the requests could not be checked")
@@ -238,12 +208,15 @@ class LlmService:
                     continue
                 if problem := state.too_late(now, ttft_deadlines=self._ttft_deadlines):
                     self._fail(state, problem)
-                elif now > state.deadline:
-                    self._cut(state)
+                elif now > state.deadline:  # it keeps the text so far
+                    self._leave(state)
+                    state.push("", 0, "deadline", state.cached_tokens)
+                    self._sender.notify(state)
             if states:
                 self._schedule()
             if self._idle_audits and not self._registry.states and self._dispatcher.idle:
                 self._idle_audits.begin()
+            self._dispatcher.report()
 
     def _give_up_lookups(self, now: float) -> None:
         """Serves the requests whose lookups take too long without them. Called without the lock."""
@@ -266,9 +239,10 @@ class LlmService:
                 if self._answer_or_join(state, lookup, hit):
                     return
         with self._lock:
-            if state.lookup is lookup:
-                self._cache.missed(state, lookup)
+            waits = state.lookup is lookup
             self._go_past_cache(state, lookup)
+            if waits:
+                self._cache.missed(state, lookup)
 
     def _answer_or_join(self, state: RequestState, lookup: Lookup, hit: Hit | None) -> bool:
         """Answers a request with a hit, or lets it join an identical one; False: neither is there."""
@@ -280,18 +254,13 @@ class LlmService:
                 self._leave(state)
                 self._sender.notify(state)
                 self._schedule()
-                self._audit(state, lookup, hit)
+                if self._idle_audits and self._cache and (drawn := self._cache.audit(state, lookup, hit)):
+                    self._idle_audits.offer(state, drawn)
                 return True
             return self._join(state)
         except Exception:
             self._break(state)
             return True
-
-    def _audit(self, state: RequestState, lookup: Lookup, hit: Hit) -> None:
-        """Perhaps has a request generated later that a hit has answered."""
-        assert self._cache
-        if self._idle_audits and hit.kind == "semantic" and (decision := self._cache.audit(state, lookup)):
-            self._idle_audits.offer(state, decision)
 
     def _go_past_cache(self, state: RequestState, lookup: Lookup) -> None:
         """Serves a request whose lookup found nothing, or was skipped or given up."""
@@ -321,13 +290,8 @@ class LlmService:
     def _queue(self, state: RequestState) -> None:
         """Queues a generation for a request. Raises RequestError: there is no room for it, or no time."""
         state.lookup = None
-        try:
-            self._dispatcher.add(state)
-            self._schedule()
-        except RequestError:
-            raise
-        except Exception:
-            self._break(state)
+        self._dispatcher.add(state)
+        self._schedule()
 
     def _break(self, state: RequestState) -> None:
         """Ends a request that met a fault of ours."""
@@ -345,12 +309,6 @@ class LlmService:
         with self._lock:
             for state in list(self._registry.states):
                 self._fail(state, Unavailable("the server is shutting down"))
-
-    def _cut(self, state: RequestState) -> None:
-        """Ends a request whose answer was to be complete by now; it keeps the text so far."""
-        self._leave(state)
-        state.push("", 0, "deadline", state.cached_tokens)
-        self._sender.notify(state)
 
     def _leave(self, state: RequestState) -> None:
         """Takes a request that ends out of the registry, and what only it listened to out of the engine."""

@@ -24,7 +24,6 @@ class ReadBy:
 OpenVino = ReadBy(("openvino",))
 Gpu = ReadBy(GPU_ENGINES)
 TensorRtLlm = ReadBy(("tensorrt_llm", "tensorrt_llm_pytorch"))
-Compiled = ReadBy(("tensorrt_llm",))
 FromCheckpoint = ReadBy(("tensorrt_llm_pytorch", "vllm"))
 Vllm = ReadBy(("vllm",))
 Fake = ReadBy(("fake",))
@@ -88,8 +87,6 @@ class LlmSettings(Settings):
     tensor_parallel_size: Annotated[int, FromCheckpoint] = Field(1, ge=1, le=64)  # GPUs that share each layer
     # GPUs that share the layers
     pipeline_parallel_size: Annotated[int, FromCheckpoint] = Field(1, ge=1, le=64)
-    # lookahead decoding: window, n-gram and verification size, as 4,3,4; empty: as built
-    lookahead: Annotated[str, Compiled] = Field("", pattern=r"^([1-9]\d{0,3}(,[1-9]\d{0,3}){2})?$")
 
     speculation: Annotated[Literal["none", "draft", "eagle3", "prompt_lookup"], Drafting] = "none"
     # draft: built draft model; eagle3: checkpoint of the heads; as artefact
@@ -207,21 +204,13 @@ class LlmSettings(Settings):
 
     @property
     def drafted_tokens(self) -> int:
-        """Tokens that an engine from a checkpoint drafts in a step; 0 without speculation."""
+        """Tokens that are drafted in a step; 0 without speculation."""
         return 0 if self.speculation == "none" else self.num_assistant_tokens
 
     @property
     def draft_directory(self) -> Path:
         """Where a draft model lies; an absolute `draft_artefact` stands for itself."""
         return self.version_directory / self.draft_artefact
-
-    @property
-    def lookahead_sizes(self) -> tuple[int, int, int] | None:
-        """Window, n-gram and verification size; None without lookahead."""
-        if not self.lookahead:
-            return None
-        window, ngram, verification = map(int, self.lookahead.split(","))
-        return window, ngram, verification
 
     @property
     def artefact_directory(self) -> Path:

@@ -76,12 +76,8 @@ def read_tiers(path: Path) -> Tiers:
         return Tiers.model_validate(values)
     except OSError as error:
         raise SettingsError(f"parameter 'tiers': {path.name} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SettingsError(f"{path.name}: not UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{path.name}: not valid TOML: {error}") from None
-    except RecursionError:
-        raise SettingsError(f"{path.name}: nested too deeply") from None
     except ValidationError as error:
         inside = all(len(problem["loc"]) > 2 for problem in error.errors())
         raise SettingsError(f"{path.name}: {describe(error, Tier if inside else Tiers)}") from None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from trimodal.errors import ArtefactError
-from trimodal.llm.engines.tensorrt_llm.speculation import lookahead_tokens
+from trimodal.llm.engines.tensorrt_llm.engine import lookahead_tokens
 
 if TYPE_CHECKING:
     from tensorrt_llm.llmapi import LookaheadDecodingConfig

@@ -30,7 +30,6 @@ class Answers:
         self.gate = threading.Event()
         self.gate.set()
         self.broken = False
-        self.full = False
         self.closed = False
         self.patience_s = math.inf
         self.threads = DaemonThreads(8, "llm-lookup", 64)
@@ -51,8 +50,6 @@ class Answers:
         return self.near
 
     def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None:
-        if self.full:
-            raise RuntimeError("no room for an answer")
         self.kept.append((question, answer, finish_reason, completion_tokens))
         self.held[question.key] = Hit(
             Entry(question.text, answer, finish_reason, completion_tokens, question.max_tokens, 0, 1), "exact"

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.sinks import eventually
 from tests.llm.engine_core.rig import Reader
 from trimodal.errors import OperatorError
@@ -20,7 +19,6 @@ from trimodal.llm.engine_core import client as client_module
 from trimodal.llm.engine_core import process as process_module
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engine_core.messages import Stepped
-from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineInfo, EngineRequest, EngineStats, Sampling
 from trimodal.llm.settings import LlmSettings
 
@@ -140,12 +138,6 @@ def test_what_an_engine_was_given_while_it_told_of_its_end_counts_as_work(
     assert reader.died.wait(10)
     theirs.close()
     reader.close()
-
-
-def test_closing_ends_an_engine_in_a_thread() -> None:
-    threads = threading.active_count()
-    Reader(start_thread(FakeEngine(FAKE))).close()
-    eventually(lambda: threading.active_count() == threads)
 
 
 @pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])

@@ -111,15 +111,6 @@ def test_losses_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not [event for event in one.ended() if isinstance(event, EngineGivenUp)]
 
 
-def test_an_abandoned_engine_is_a_lost_one() -> None:
-    first, second = PlayedClient(), PlayedClient()
-    one = Supervised(first, second)
-    one.supervisor.client.abandon()
-    eventually(lambda: one.supervisor.client.info is second.info)
-    one.supervisor.close()
-    assert one.ended() == [EngineLost(), EngineReopened(second.info)]
-
-
 def test_closing_is_no_loss() -> None:
     one = Supervised(PlayedClient())
     one.supervisor.close()

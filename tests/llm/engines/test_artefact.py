@@ -13,15 +13,11 @@ from unittest import mock
 import pytest
 
 from tests.llm.engines.tensorrt_llm.rig import H100, PlayedLlm, artefact
-from trimodal.errors import ArtefactError, OperatorError, ServerError
+from trimodal.errors import ArtefactError, OperatorError
 from trimodal.llm.engines import artefact as gpu_artefact
-from trimodal.llm.engines.artefact import GpuArtefact, card_limits
+from trimodal.llm.engines.artefact import card_limits
 from trimodal.llm.engines.protocol import open_engine
-from trimodal.llm.engines.tensorrt_llm.speculation import (
-    drafted_tokens,
-    lookahead_tokens,
-    speculative_config,
-)
+from trimodal.llm.engines.tensorrt_llm.engine import lookahead_tokens
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import GpuTarget
 from trimodal.runtimes.gpu_device import Gpu
@@ -74,29 +70,10 @@ def refusal(directory: Path, engine: str = "tensorrt_llm", manifest: Any = None,
             "the engine in DIR was built from a checkpoint with hash abababababab, not cdcdcdcdcdcd: "
             + AGAIN,
         ),
-        (
-            {"lookahead": "4,3,4"},
-            "the engine in DIR was built without lookahead: take 'lookahead' out, or add "
-            f"--speculation lookahead and {AGAIN}",
-        ),
     ],
 )
 def test_settings_that_the_engine_was_not_built_for(tmp_path: Path, changes: Any, sentence: str) -> None:
     assert refusal(tmp_path, **changes) == sentence
-
-
-def test_settings_at_the_limit_are_no_misfit(tmp_path: Path) -> None:
-    made = artefact(tmp_path / "made")
-    settings = LlmSettings(
-        engine="tensorrt_llm",
-        artefact=str(made),
-        max_num_seqs=64,
-        max_num_batched_tokens=8192,
-        max_model_len=2048,
-        precision="fp8",
-        checkpoint_sha256="abab",
-    )
-    assert gpu_artefact.compiled(settings).max_model_len == 2048
 
 
 def test_another_gpu_than_it_was_built_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,14 +91,6 @@ def test_fewer_gpus_than_it_was_built_for(tmp_path: Path) -> None:
     )
 
 
-def test_no_driver_is_the_drivers_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> list[Gpu]:
-        raise ServerError("no NVIDIA driver answers")
-
-    monkeypatch.setattr(gpu_artefact, "visible_gpus", none)
-    assert refusal(tmp_path) == "no NVIDIA driver answers"
-
-
 @pytest.mark.parametrize(
     ("engine", "there", "wanted"),
     [("tensorrt_llm", "checkpoint", "tensorrt_llm"), ("vllm", "tensorrt_llm", "checkpoint")],
@@ -133,11 +102,6 @@ def test_an_artefact_for_another_runtime(tmp_path: Path, engine: str, there: str
     assert str(raised.value) == (
         f"{made} holds a llm engine for {there}, not a llm engine for {wanted}: {AGAIN}"
     )
-
-
-def test_no_artefact_at_all(tmp_path: Path) -> None:
-    with pytest.raises(ArtefactError, match="no built llm engine in"):
-        open_engine(LlmSettings(engine="vllm", artefact=str(tmp_path)))
 
 
 @pytest.mark.parametrize("engine", ["tensorrt_llm_pytorch", "vllm"])
@@ -203,50 +167,10 @@ def test_another_version_of_the_library(tensorrt_llm_double: SimpleNamespace, tm
     assert tensorrt_llm_double.recorder.named("LLM") == []
 
 
-def built(tmp_path: Path, speculation: dict[str, Any]) -> GpuArtefact:
-    settings = LlmSettings(
-        engine="tensorrt_llm", artefact=str(artefact(tmp_path, extra={"speculation": speculation}))
-    )
-    return gpu_artefact.compiled(settings)
-
-
 def test_lookahead_drafts_as_the_library_counts() -> None:
     assert lookahead_tokens(7, 7, 7) == 83  # the example of TensorRT-LLM's documentation
     assert lookahead_tokens(4, 3, 4) == 15
     assert lookahead_tokens(1, 1, 1) == 0
-
-
-def test_lookahead_may_be_smaller_than_built_but_not_larger(tmp_path: Path) -> None:
-    engine = built(tmp_path, LOOKAHEAD)
-    assert drafted_tokens(engine, None) == 83
-    assert drafted_tokens(engine, (4, 3, 4)) == 15
-    with pytest.raises(ArtefactError) as raised:
-        drafted_tokens(engine, (8, 7, 7))
-    assert str(raised.value) == (
-        f"lookahead 8,7,7 drafts 89 tokens, and the engine in {tmp_path} was built for 83: "
-        f"add --lookahead 8,7,7 and {AGAIN}"
-    )
-
-
-def test_a_drafting_engine_is_opened_with_what_it_was_built_with(
-    tensorrt_llm_double: SimpleNamespace, tmp_path: Path
-) -> None:
-    def config(figures: dict[str, Any], wanted: Any = None) -> Any:
-        return speculative_config(built(tmp_path, figures), wanted)
-
-    def sizes(one: Any) -> tuple[int, int, int]:
-        return one.max_window_size, one.max_ngram_size, one.max_verification_set_size
-
-    assert config({"method": "none"}) is None
-    assert sizes(config(LOOKAHEAD)) == (7, 7, 7)
-    assert sizes(config(LOOKAHEAD, (4, 3, 4))) == (4, 3, 4)
-    tree = {"max_draft_len": 63, "draft": "heads", "heads": 4, "choices": [[0], [0, 0]]}
-    medusa = config({"method": "medusa"} | tree)
-    assert (medusa.max_draft_len, medusa.num_medusa_heads, medusa.medusa_choices) == (63, 4, [[0], [0, 0]])
-    eagle = config({"method": "eagle"} | tree)
-    assert (eagle.num_eagle_layers, eagle.eagle_choices, eagle.use_dynamic_tree) == (4, [[0], [0, 0]], False)
-    grown = config({"method": "eagle"} | tree | {"choices": []})
-    assert (grown.eagle_choices, grown.use_dynamic_tree, grown.dynamic_tree_max_topK) == (None, True, 10)
 
 
 def test_lookahead_reaches_the_library_and_the_admission(
@@ -254,10 +178,11 @@ def test_lookahead_reaches_the_library_and_the_admission(
 ) -> None:
     llm = PlayedLlm(tensorrt_llm_double)
     made = artefact(tmp_path, extra={"speculation": LOOKAHEAD})
-    engine = open_engine(LlmSettings(engine="tensorrt_llm", artefact=str(made), lookahead="4,3,4"))
+    engine = open_engine(LlmSettings(engine="tensorrt_llm", artefact=str(made)))
     (call,) = llm.recorder.named("LLM")
     given: Any = call.arguments["speculative_config"]
-    assert (given.max_window_size, engine.info.lookahead, engine.stats().speculating) == (4, 15, True)
+    assert (given.max_window_size, given.max_ngram_size, given.max_verification_set_size) == (7, 7, 7)
+    assert (given.max_window_size, engine.info.lookahead, engine.stats().speculating) == (7, 83, True)
     engine.close()
 
 

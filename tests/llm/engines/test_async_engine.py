@@ -23,25 +23,6 @@ def rig() -> Iterator[Rig]:
     assert started.runtime.closed
 
 
-def test_sequences_interleave_and_each_keeps_its_order(rig: Rig) -> None:
-    for id in (1, 2):
-        rig.link.add(request(id))
-    for turn in range(5):
-        for id in (1, 2):
-            rig.runtime.say(id, Chunk([10 * id + turn]))
-            eventually(lambda id=id, turn=turn: len(rig.tokens(id)) == turn + 1)  # type: ignore[misc]
-    rig.runtime.say(2, Chunk([28, 29], "length"))
-    eventually(lambda: rig.ends(2) == "length")
-    rig.runtime.say(1, Chunk([], "stop"))
-    eventually(lambda: rig.ends(1) == "stop")
-    assert rig.tokens(1) == [10, 11, 12, 13, 14]
-    assert rig.tokens(2) == [20, 21, 22, 23, 24, 28, 29]
-    order = [output.id for step in rig.steps for output in step.outputs]
-    assert order[:10] == [1, 2] * 5
-    assert rig.outputs(1)[-1].token_ids == []
-    assert rig.runtime.aborted == []
-
-
 def test_a_burst_comes_out_whole_and_in_order(rig: Rig) -> None:
     rig.link.add(request(1, max_tokens=500))
     rig.runtime.say(1, *[Chunk([token]) for token in range(400)], Chunk([400], "length"))
@@ -171,19 +152,6 @@ def test_figures_count_tokens_and_slots(rig: Rig) -> None:
     assert (rig.stats.decode_slots, rig.stats.decoded_tokens) == (2, 3)
     assert not rig.stats.speculating
     assert rig.link.info == INFO
-
-
-def test_an_engine_that_dies_in_a_request_is_lost(caplog: pytest.LogCaptureFixture) -> None:
-    rig = Rig()
-    rig.link.add(request(1))
-    rig.runtime.say(1, Chunk([1]))
-    eventually(lambda: rig.tokens(1) == [1])
-    rig.runtime.dead = True
-    rig.runtime.say(1, RuntimeError("the core is gone"))
-    assert rig.died.wait(10)
-    assert "played ended during a request: the core is gone" in caplog.text
-    assert rig.runtime.closed
-    rig.link.close()
 
 
 @pytest.mark.parametrize("waiting", [True, False])

@@ -24,13 +24,6 @@ def test_an_answer_serves_the_next_turn_without_its_last_token() -> None:
     assert mirror.add(2, [1, 2, 3, 4, 5, 6, 7, 8, 9]) == 4
 
 
-def test_a_difference_early_on_ends_the_shared_part() -> None:
-    mirror = PrefixMirror(100, 2)
-    mirror.add(1, [1, 2, 3, 4, 5, 6])
-    mirror.prefilled(1)
-    assert mirror.add(2, [1, 2, 9, 4, 5, 6]) == 2
-
-
 def test_cancelled_prompts_promise_nothing() -> None:
     mirror = PrefixMirror(100, 2)
     mirror.add(1, [1, 2, 3, 4])

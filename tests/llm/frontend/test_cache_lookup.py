@@ -61,15 +61,6 @@ def test_who_waited_for_the_lookup_as_long_as_it_may_take_goes_past_it(answers: 
         assert counts(server.service) == (0, 0, 0)
 
 
-def test_an_answer_that_cannot_be_kept_is_answered(
-    server: FakeServer, answers: Answers, caplog: pytest.LogCaptureFixture
-) -> None:
-    answers.full = True
-    assert ask(server).wait().deltas[-1].finish_reason == "length"
-    eventually(lambda: "no room for an answer" in caplog.text)
-    assert counts(server.service) == (0, 0, 0)
-
-
 @pytest.mark.parametrize("layer", ["exact", "semantic"])
 @pytest.mark.parametrize("reason", ["", "deadline", "error"])
 def test_a_stored_answer_without_an_end_is_none(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -25,16 +26,11 @@ class Rig:
         self.told: list[str] = []
         self.now = 0.0
         self.audits = PlayedAudits(share)
-        self.last = 0
         client = SimpleNamespace(add=self._add, cancel=lambda id: self.told.append(f"cancel {id}"))
         engine = SimpleNamespace(client=client)
-        self.idle = IdleAudits(self.audits, engine, ByteTokenizer(), self._id, lambda: self.now)  # type: ignore[arg-type]
+        self.idle = IdleAudits(self.audits, engine, ByteTokenizer(), itertools.count(1), lambda: self.now)  # type: ignore[arg-type]
         ticket = SimpleNamespace(prompt_tokens=credit, cached_tokens=0, completion_tokens=0)
         self.idle.served([SimpleNamespace(ticket=ticket)])  # type: ignore[list-item]
-
-    def _id(self) -> int:
-        self.last += 1
-        return self.last
 
     def _add(self, request: EngineRequest) -> None:
         self.told.append(f"add {request.id}")

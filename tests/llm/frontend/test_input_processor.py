@@ -78,12 +78,6 @@ def test_the_system_message_and_the_question_stay() -> None:
     assert prompt.request.messages == least.messages
 
 
-def test_what_cannot_fit_is_given_back_whole() -> None:
-    for tier in (Tier(trim="oldest_turns"), Tier(trim="refuse")):
-        prompt = fit(LONG, tier, 10, tokens, size)
-        assert (prompt.request, prompt.trimmed) == (LONG, "")
-
-
 def test_a_bare_prompt_is_never_cut() -> None:
     request = GenerationRequest("word " * 50, None, Sampling(10))
     assert fit(request, Tier(trim="oldest_turns"), 5, tokens, size).request is request
@@ -154,12 +148,6 @@ def test_a_cut_that_the_chat_template_refuses_is_not_made() -> None:
     assert len(roles(fit(request, Tier(trim="oldest_turns"), limit, picky, size).request)) == 6
     whole = fit(chat(*[("system", "s" * 9), ("assistant", "a" * 9), ("user", "q")]), Tier(), 5, tokens, size)
     assert not whole.trimmed
-
-
-def test_a_chat_without_anything_to_lose_is_given_back_whole() -> None:
-    for messages in ([("user", "x" * 99)], [("system", "x" * 99)], [("system", "x"), ("user", "y" * 99)]):
-        request = chat(*messages)
-        assert fit(request, Tier(trim="oldest_turns"), 9, tokens, size).request is request
 
 
 def test_a_tier_bounds_the_answer() -> None:
@@ -264,8 +252,3 @@ def test_the_deadline_is_the_tiers_or_the_requests(settings: LlmSettings) -> Non
     assert own.deadline - own.arrived == pytest.approx(70)
     assert read(settings, prompt(50), "").deadline == math.inf
     assert (tiers.tier_name, read(settings, prompt(50), "").tier_name) == ("large", "standard")
-
-
-def test_what_was_cut_is_told(settings: LlmSettings) -> None:
-    stream = read(settings, users(50, 50, 20), "trims")
-    assert json.loads(stream.trimmed) == {"messages": 2, "tokens": 2 * (50 + len("user: \n"))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.llm.frontend.test_request_state import generation_of, state_of
-from trimodal.errors import Cancelled, InvalidArgument
+from trimodal.errors import Cancelled
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend import registry as module
 from trimodal.llm.frontend.registry import RequestRegistry
@@ -67,13 +67,3 @@ def test_a_cancelled_key_is_forgotten_after_a_while(monkeypatch: pytest.MonkeyPa
     registry.cancelled("a")
     now += 10.5
     registry.add(keyed("a"))
-
-
-def test_a_key_in_use_stays_the_first_ones() -> None:
-    registry = RequestRegistry()
-    first = keyed("a")
-    registry.add(first)
-    with pytest.raises(InvalidArgument):
-        registry.add(keyed("a"))
-    assert registry.cancelled("a") is first
-    assert list(registry.states) == [first]

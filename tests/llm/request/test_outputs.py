@@ -9,8 +9,8 @@ from trimodal.llm.request.request import INPUTS
 from trimodal.trace import span
 
 KINDS = {"TYPE_STRING": np.object_, "TYPE_INT32": np.int32, "TYPE_FP32": np.float32}
-FIRST = Delta("naïve", "", 3, 1, 2, 2)
-LAST = Delta("", "stop", 3, 1, 9, 7, Note("semantic", 0.875, '{"messages": 2}', 0.25, 1.5))
+FIRST = Delta("naïve", "", 3, 1, 2)
+LAST = Delta("", "stop", 3, 1, 9, Note("semantic", 0.875, '{"messages": 2}', 0.25, 1.5))
 
 
 def test_a_delta_has_the_usage_and_the_last_one_says_how_it_came_about() -> None:
@@ -25,7 +25,7 @@ def test_a_delta_has_the_usage_and_the_last_one_says_how_it_came_about() -> None
     assert last["cache"] == b"semantic"
     assert (last["similarity"], last["queue_ms"], last["predicted_ttft_ms"]) == (0.875, 250, 1500)
     assert last["trimmed"] == b'{"messages": 2}'
-    assert columns(Delta("", "stop", 1, 0, 0, 0, Note()))["predicted_ttft_ms"][0] == -1, "JSON has no nan"
+    assert columns(Delta("", "stop", note=Note()))["predicted_ttft_ms"][0] == -1, "JSON has no nan"
 
 
 def test_names_and_types_are_those_of_every_profile() -> None:
@@ -43,7 +43,7 @@ def test_names_and_types_are_those_of_every_profile() -> None:
 
 def test_log_probabilities_are_as_openai_has_them_and_only_where_they_were_asked_for() -> None:
     top = (TokenLogprob(b"a", -0.25), TokenLogprob(b"\xf0\x9f", -2.0))
-    delta = Delta("a", "", 5, 0, 1, 1, logprobs=[TokenLogprob(b"a", -0.25, top)])
+    delta = Delta("a", "", 5, 0, 1, logprobs=[TokenLogprob(b"a", -0.25, top)])
     assert json.loads(columns(delta)["logprobs"][0]) == [
         {
             "token": "a", "bytes": [97], "logprob": -0.25,
@@ -53,5 +53,5 @@ def test_log_probabilities_are_as_openai_has_them_and_only_where_they_were_asked
             ],
         }
     ]  # fmt: skip
-    assert json.loads(columns(Delta("", "stop", 5, 0, 1, 0, logprobs=()))["logprobs"][0]) == []
-    assert "logprobs" not in columns(Delta("a", "", 5, 0, 1, 1))
+    assert json.loads(columns(Delta("", "stop", 5, 0, 1, logprobs=()))["logprobs"][0]) == []
+    assert "logprobs" not in columns(Delta("a", "", 5, 0, 1))

@@ -36,12 +36,6 @@ def test_what_fits_is_taken_and_given_back() -> None:
     assert admission.reserve(third)
 
 
-def test_batch_slots_are_bounded() -> None:
-    admission = make(seqs=1)
-    assert admission.reserve(ticket(admission, 1, 1, 1))
-    assert not admission.reserve(ticket(admission, 2, 1, 1))
-
-
 def test_a_tier_holds_no_more_than_its_share() -> None:
     admission = make()
     first = ticket(admission, 1, 100, 28, share=0.5)  # 4 blocks of 5
@@ -82,12 +76,6 @@ def test_first_in_first_out_knows_no_shares() -> None:
 def test_what_can_never_fit_is_refused(prompt: int, output: int, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         make().check_size(prompt, output)
-
-
-def test_the_largest_request_that_fits_runs() -> None:
-    admission = make()
-    admission.check_size(300, 20)
-    assert admission.reserve(ticket(admission, 1, 300, 20))
 
 
 def test_the_room_beside_a_prompt_is_what_check_size_takes() -> None:

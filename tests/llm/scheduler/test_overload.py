@@ -264,10 +264,3 @@ def test_who_comes_again_when_told_to_is_let_in() -> None:
     assert sum(client.tries > 1 for client in burst) > 100
     assert sum(client.met for client in burst) >= 0.9 * len(burst)
     assert sum(client.tries for client in burst) <= 3.5 * len(burst)
-
-
-def test_a_seed_gives_the_same_run_twice() -> None:
-    first, second = (poisson(CAPACITY * 2, 10, 3, MIX) for _ in range(2))
-    serve(first)
-    serve(second)
-    assert [client.ttft for client in first] == [client.ttft for client in second]

@@ -168,18 +168,6 @@ def test_a_full_queue_makes_room_for_a_higher_class_only() -> None:
     assert scheduler.stats().unserved == {"displaced": 1, "queue": 1}
 
 
-def test_a_loser_that_its_client_cancels_first_is_not_told_twice() -> None:
-    scheduler, _ = make(seqs=1, max_queue=1)
-    runs, loser = ticket(1), ticket(2)
-    scheduler.admit(runs)
-    handed_over(scheduler)
-    scheduler.admit(loser)
-    scheduler.admit(ticket(3, priority=1))
-    scheduler.leave(loser)
-    assert scheduler.overdue() == []
-    assert scheduler.waiting == 1
-
-
 def test_a_more_urgent_listener_boosts_but_does_not_shorten_the_others_patience() -> None:
     scheduler, clock = make(seqs=1)
     first, shared = ticket(1), ticket(4)
@@ -197,16 +185,6 @@ def test_a_more_urgent_listener_boosts_but_does_not_shorten_the_others_patience(
     assert handed_over(scheduler) == [4]
 
 
-def test_boosting_who_runs_is_harmless() -> None:
-    scheduler, _ = make()
-    runs = ticket(1)
-    scheduler.admit(runs)
-    handed_over(scheduler)
-    scheduler.boost(runs, 7, 1.2)
-    scheduler.finish(runs)
-    assert (scheduler.running, scheduler.admission.reserved_blocks) == (0, 0)
-
-
 def test_those_that_wait_outlive_the_engine() -> None:
     scheduler, _ = make(seqs=1, blocks=20)
     runs, big, small = ticket(1), ticket(2, prompt=500, tokens=100), ticket(3)
@@ -220,33 +198,3 @@ def test_those_that_wait_outlive_the_engine() -> None:
     assert scheduler.stranded() == [big]
     assert handed_over(scheduler) == [3]
     assert scheduler.stranded() == []
-
-
-def test_tokens_of_who_is_gone_are_ignored() -> None:
-    scheduler, _ = make()
-    gone = ticket(1)
-    scheduler.admit(gone)
-    handed_over(scheduler)
-    scheduler.leave(gone)
-    scheduler.progress(gone, 3, 0)
-    scheduler.finish(gone)
-    assert scheduler.running == 0
-
-
-def test_what_was_spared_is_not_counted_as_work() -> None:
-    scheduler, clock = make(seqs=1)
-    for id in range(1, 3):
-        each = ticket(id)
-        each.prefix = 77
-        scheduler.admit(each)
-        handed_over(scheduler)
-        assert each.uncached == (100 if id == 1 else 36)
-        clock.now += 0.1
-        scheduler.progress(each, 1, 64)
-        scheduler.finish(each)
-
-
-def test_stats_are_plain_figures_from_the_start() -> None:
-    stats = make()[0].stats()
-    assert not stats.unserved
-    assert math.isnan(stats.error_p50_s)

@@ -66,17 +66,6 @@ def test_the_earliest_deadline_goes_first_also_beyond_the_ageing_time() -> None:
     assert ids(order) == [1, 3, 2]
 
 
-def test_a_ticket_that_was_raised_is_still_found() -> None:
-    order = WaitingQueue(1.0)
-    entries = [ticket(number, number % 3, arrived=number / 10) for number in range(20)]
-    for each in entries:
-        order.add(each)
-    for number, each in enumerate(entries):
-        order.age(number / 3)
-        assert order.remove(each)
-    assert (len(order), order.heads()) == (0, [])
-
-
 def test_nobody_waits_for_ever_behind_newcomers() -> None:
     """One is handed over a second, two of priority 10 come a second, all with earlier deadlines."""
     order, served = WaitingQueue(5.0), []

@@ -103,7 +103,6 @@ class EngineStats:
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     speculating: bool = False
-    speculation_note: str = ""
 
 
 @dataclass(frozen=True)

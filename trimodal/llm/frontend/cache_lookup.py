@@ -78,24 +78,18 @@ class CacheLookup:
             # What others can write to may hold an answer whose finish_reason never ends a request.
             yield hit if hit and hit.entry.finish_reason in _COMPLETE else None
 
-    def audit(self, state: RequestState, lookup: Lookup) -> Decision | None:
-        """The semantic hit that answered a request, if it is drawn for an audit. Never raises."""
-        audits, decision = self.answers.audits, lookup.decision
-        try:
-            if audits and state.question and _may_be_audited(state) and audits.hit(state.question):
-                return decision
-        except Exception:
-            logger.exception("a hit could not be drawn for an audit")
+    def audit(self, state: RequestState, lookup: Lookup, hit: Hit) -> Decision | None:
+        """The semantic hit that answered a request, if it is drawn for an audit."""
+        audits, question = self.answers.audits, state.question
+        if hit.kind == "semantic" and audits and question and _may_be_audited(state) and audits.hit(question):
+            return lookup.decision
         return None
 
     def missed(self, state: RequestState, lookup: Lookup) -> None:
-        """Tells the audit of a lookup that found nothing near enough. Never raises."""
-        audits, decision = self.answers.audits, lookup.decision
-        try:
-            if audits and decision and not decision.hit and state.question and _may_be_audited(state):
-                audits.missed(state.question, decision)
-        except Exception:
-            logger.exception("a near miss could not be drawn for an audit")
+        """Tells the audit of a lookup that found nothing near enough."""
+        audits, decision, question = self.answers.audits, lookup.decision, state.question
+        if audits and decision and not decision.hit and question and _may_be_audited(state):
+            audits.missed(question, decision)
 
     def keep(self, generation: Generation) -> None:
         """Stores a complete answer in the background. Never raises."""

@@ -6,11 +6,19 @@ import itertools
 import logging
 import time
 
+from trimodal.cache.audit.auditor import Auditor
 from trimodal.errors import InternalError, RequestError, Unavailable
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engine_core.messages import Stepped
-from trimodal.llm.engine_core.supervisor import EngineSupervisor
+from trimodal.llm.engine_core.supervisor import (
+    EngineEvent,
+    EngineGivenUp,
+    EngineLost,
+    EngineReopened,
+    EngineSupervisor,
+)
 from trimodal.llm.engines.protocol import EngineInfo, EngineStats, Output
+from trimodal.llm.frontend.idle_audits import IdleAudits
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
@@ -27,7 +35,8 @@ logger = logging.getLogger(__name__)
 class Dispatcher:
     """Passes generations through the scheduler and the engine. Guarded by the service's lock.
 
-    Methods return the requests that have something to send. `stats` is the engine's last snapshot.
+    Methods return the requests that have something to send. `stats` is the engine's last snapshot; `audits`
+    use its idle time, None without any.
     """
 
     def __init__(
@@ -37,6 +46,7 @@ class Dispatcher:
         engine: EngineSupervisor,
         registry: RequestRegistry,
         tokenizer: Tokenizer,
+        audits: Auditor | None = None,
     ) -> None:
         self._metrics = metrics
         self._engine = engine
@@ -45,6 +55,7 @@ class Dispatcher:
         self._ids = itertools.count(1)
         self.stats = EngineStats()
         self._unavailable = ""  # message for clients while no engine is running
+        self.audits = IdleAudits(audits, engine, tokenizer, self._ids) if audits else None
         self._scheduler = Scheduler(settings, engine.client.info)
         metrics.engine_ready.set(1)
 
@@ -57,10 +68,6 @@ class Dispatcher:
     def idle(self) -> bool:
         """Whether there is an engine, and nothing is in it or waits for it."""
         return not (self._unavailable or self._registry.generations)
-
-    def next_id(self) -> int:
-        """The number of another sequence."""
-        return next(self._ids)
 
     def check_engine(self) -> None:
         """Raises Unavailable while there is none."""
@@ -78,7 +85,7 @@ class Dispatcher:
         whole = bool(sampling.grammar)
         text = TextStream(tokenizer, state.request.stops, whole=whole)
         logprobs = None if sampling.top_logprobs is None else TextLogprobs(tokenizer, whole=whole)
-        ticket = state.ticket(self.next_id())
+        ticket = state.ticket(next(self._ids))
         self._scheduler.admit(ticket)
         if state.trace:
             state.trace.queued = time.perf_counter()
@@ -114,8 +121,28 @@ class Dispatcher:
             ended += self.end(self._registry.generations[stranded.id], error)
         return ended
 
-    def process(self, stepped: Stepped) -> tuple[list[RequestState], list[Generation]]:
-        """Turns a step into text: the requests that got some, and the generations it completed."""
+    def take(self, event: EngineEvent) -> tuple[list[RequestState], list[Generation]]:
+        """Follows the engine: the requests that have something to send, and the generations completed."""
+        changed: list[RequestState] = []
+        completed: list[Generation] = []
+        if isinstance(event, Stepped):
+            changed, completed = self._step(event)
+            if self.audits:
+                self.audits.served(completed)
+                self.audits.take(event.outputs)
+        elif isinstance(event, EngineLost):
+            if self.audits:
+                self.audits.lost()
+            changed = self._lost(event.reason)
+        elif isinstance(event, EngineReopened):
+            self._reopened(event.info)
+        elif isinstance(event, EngineGivenUp):
+            self._unavailable = event.reason
+            changed = self._end_all(list(self._registry.generations.values()), Unavailable(event.reason))
+        return changed, completed
+
+    def _step(self, stepped: Stepped) -> tuple[list[RequestState], list[Generation]]:
+        """Turns a step into text."""
         self.stats = stepped.stats
         changed: list[RequestState] = []
         completed: list[Generation] = []
@@ -125,7 +152,7 @@ class Dispatcher:
                 continue  # cancelled while this step ran
             listeners = list(generation.listeners)
             try:
-                if self._take(generation, output):
+                if self._push(generation, output):
                     completed.append(generation)
             except Exception:
                 # Other sequences go on: an exception here would count as the loss of the engine.
@@ -150,7 +177,7 @@ class Dispatcher:
         if generation.ticket.started:
             self._engine.client.cancel(generation.id)
 
-    def lost(self, reason: str) -> list[RequestState]:
+    def _lost(self, reason: str) -> list[RequestState]:
         """The engine died: fails what was in it; what waits goes on waiting."""
         self._metrics.engine_ready.set(0)
         self.stats = EngineStats()
@@ -159,16 +186,11 @@ class Dispatcher:
         started = [one for one in self._registry.generations.values() if one.ticket.started]
         return self._end_all(started, error)
 
-    def reopened(self, info: EngineInfo) -> None:
+    def _reopened(self, info: EngineInfo) -> None:
         """Another engine is open, perhaps with another capacity."""
         self._unavailable = ""
         self._scheduler.reopen(info)
         self._metrics.engine_ready.set(1)
-
-    def given_up(self, reason: str) -> list[RequestState]:
-        """There will be no engine any more: fails everything."""
-        self._unavailable = reason
-        return self._end_all(list(self._registry.generations.values()), Unavailable(reason))
 
     def show(self) -> None:
         """Updates the gauges."""
@@ -176,13 +198,13 @@ class Dispatcher:
         self._metrics.state(self._scheduler.running, waiting, self.stats)
 
     def report(self) -> None:
-        """Updates the scheduler's figures; called about once a second."""
+        """Updates the scheduler's figures."""
         self._metrics.scheduling(self._scheduler.stats())
 
     def _end_all(self, generations: list[Generation], error: RequestError) -> list[RequestState]:
         return [state for generation in generations for state in self.end(generation, error)]
 
-    def _take(self, generation: Generation, output: Output) -> bool:
+    def _push(self, generation: Generation, output: Output) -> bool:
         """Gives an output to the listeners; True when the answer is complete."""
         if output.finish_reason == "error":
             self.end(generation, InternalError(output.error))

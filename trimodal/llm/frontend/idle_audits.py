@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from trimodal.cache.audit.auditor import Auditor
@@ -32,8 +32,8 @@ MAX_TRIES = 3
 
 
 @dataclass
-class _Job:
-    """A question that is to be generated once more; `until` as of `clock`."""
+class _Audit:
+    """A question that is generated once more; `until` as of `clock`, `id` in the engine."""
 
     decision: Decision
     prompt_ids: list[int]
@@ -41,21 +41,13 @@ class _Job:
     stops: tuple[str, ...]
     until: float
     tries: int = 0
+    id: int = 0
+    texts: list[str] = field(default_factory=list)
+    tokens: int = 0
 
     @property
     def most_tokens(self) -> int:
         return len(self.prompt_ids) + self.sampling.max_tokens
-
-
-@dataclass
-class _Running:
-    """A job that the engine has under `id`."""
-
-    id: int
-    job: _Job
-    text: TextStream
-    texts: list[str] = field(default_factory=list)
-    tokens: int = 0
 
 
 class IdleAudits:
@@ -64,7 +56,7 @@ class IdleAudits:
     Tokens of audits are at most `audits.share` of those that the engine computed for clients.
 
     Args:
-        ids: gives the next number of a sequence. clock: seconds.
+        ids: numbers of sequences. clock: seconds.
     """
 
     def __init__(
@@ -72,13 +64,14 @@ class IdleAudits:
         audits: Auditor,
         engine: EngineSupervisor,
         tokenizer: Tokenizer,
-        ids: Callable[[], int],
+        ids: Iterator[int],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._audits, self._engine, self._tokenizer = audits, engine, tokenizer
         self._ids, self._clock = ids, clock
-        self._waiting: deque[_Job] = deque()
-        self._running: _Running | None = None
+        self._waiting: deque[_Audit] = deque()
+        self._running: _Audit | None = None
+        self._text: TextStream
         self._client_tokens = self._audit_tokens = 0
         self._quiet_since = clock()
 
@@ -90,7 +83,7 @@ class IdleAudits:
         request = state.request
         sampling = replace(request.sampling, top_logprobs=None)
         until = self._clock() + PATIENCE_S
-        self._waiting.append(_Job(decision, state.prompt_ids, sampling, request.stops, until))
+        self._waiting.append(_Audit(decision, state.prompt_ids, sampling, request.stops, until))
 
     def interrupt(self) -> None:
         """Ends what runs: a request is there. It is tried again when none is."""
@@ -99,9 +92,9 @@ class IdleAudits:
             return
         self._engine.client.cancel(running.id)
         self._spent(running)
-        running.job.tries += 1
-        if running.job.tries < MAX_TRIES:
-            self._waiting.appendleft(running.job)
+        running.tries += 1
+        if running.tries < MAX_TRIES:
+            self._waiting.appendleft(running)
         else:
             self._audits.dropped("interrupted")
 
@@ -115,14 +108,15 @@ class IdleAudits:
         if self._running or not self._waiting or now < self._quiet_since + IDLE_S:
             return
         # Not the first alone: a long one must not keep short ones waiting, which others may have asked for.
-        job = next((one for one in self._waiting if self._fits(one)), None)
-        if job is None:
+        audit = next((one for one in self._waiting if self._fits(one)), None)
+        if audit is None:
             return
-        self._waiting.remove(job)
-        self._audit_tokens += job.most_tokens
-        whole = bool(job.sampling.grammar)
-        self._running = _Running(self._ids(), job, TextStream(self._tokenizer, job.stops, whole=whole))
-        self._engine.client.add(EngineRequest(self._running.id, job.prompt_ids, job.sampling))
+        self._waiting.remove(audit)
+        self._audit_tokens += audit.most_tokens
+        audit.id, audit.texts, audit.tokens = next(self._ids), [], 0
+        self._text = TextStream(self._tokenizer, audit.stops, whole=bool(audit.sampling.grammar))
+        self._running = audit
+        self._engine.client.add(EngineRequest(audit.id, audit.prompt_ids, audit.sampling))
 
     def take(self, outputs: Iterable[Output]) -> None:
         """Takes what a step gave to the one that runs."""
@@ -150,9 +144,9 @@ class IdleAudits:
             self._spent(self._running)
             self._audits.dropped("failed")
 
-    def _push(self, running: _Running, output: Output) -> None:
+    def _push(self, running: _Audit, output: Output) -> None:
         running.tokens += len(output.token_ids)
-        text, stopped = running.text.push(output.token_ids, last=output.finish_reason is not None)
+        text, stopped = self._text.push(output.token_ids, last=output.finish_reason is not None)
         running.texts.append(text)
         if not (stopped or output.finish_reason):
             return
@@ -163,14 +157,14 @@ class IdleAudits:
         if output.finish_reason is None:  # a stop string, which the engine does not know
             self._engine.client.cancel(running.id)
         finish_reason = "stop" if stopped else output.finish_reason or ""
-        self._audits.finish(running.job.decision, "".join(running.texts), finish_reason)
+        self._audits.finish(running.decision, "".join(running.texts), finish_reason)
 
-    def _spent(self, running: _Running) -> None:
+    def _spent(self, running: _Audit) -> None:
         """Settles the account of what ends; the whole prompt counts, whatever was computed of it."""
         self._running = None
-        spent = len(running.job.prompt_ids) + running.tokens
-        self._audit_tokens += spent - running.job.most_tokens
+        spent = len(running.prompt_ids) + running.tokens
+        self._audit_tokens += spent - running.most_tokens
         self._audits.spent(spent)
 
-    def _fits(self, job: _Job) -> bool:
-        return self._audit_tokens + job.most_tokens <= self._audits.share * self._client_tokens
+    def _fits(self, audit: _Audit) -> bool:
+        return self._audit_tokens + audit.most_tokens <= self._audits.share * self._client_tokens

@@ -191,7 +191,6 @@ class RequestState:
     _cache: str = ""
     _similarity: float = 0.0
     _pending: str = ""
-    _pending_tokens: int = 0
     _pending_logprobs: list[TokenLogprob] = field(default_factory=list)
     _finish: str = ""
     _error: RequestError | None = None
@@ -263,7 +262,6 @@ class RequestState:
         if self.trace and text:
             self.trace.text(self.completion_tokens)
         self._pending += text
-        self._pending_tokens += tokens
         self._pending_logprobs += logprobs
         if finish_reason:
             self._finish = finish_reason
@@ -302,7 +300,6 @@ class RequestState:
             len(self.prompt_ids),
             self.cached_tokens,
             self.completion_tokens,
-            self._pending_tokens,
             self._note() if self._finish else None,
             None if self.request.sampling.top_logprobs is None else self._pending_logprobs,
         )
@@ -332,7 +329,7 @@ class RequestState:
         return self.arrived + milliseconds / 1e3 if milliseconds else math.inf
 
     def _drop_unsent(self) -> None:
-        self._pending, self._finish, self._pending_tokens, self._pending_logprobs = "", "", 0, []
+        self._pending, self._finish, self._pending_logprobs = "", "", []
 
     def _note(self) -> Note:
         return Note(

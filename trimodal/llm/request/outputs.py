@@ -46,16 +46,14 @@ class TokenLogprob:
 class Delta:
     """New text of an answer, with the usage so far; `finish_reason` is empty until the last one.
 
-    `tokens` counts the completion tokens behind this delta alone; the last one has a `note`. `logprobs` are
-    of the tokens of this text; None: not asked for.
+    The last one has a `note`. `logprobs` are of the tokens of this text; None: not asked for.
     """
 
     text: str
     finish_reason: str
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    tokens: int
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
     note: Note | None = None
     logprobs: Sequence[TokenLogprob] | None = None
 

@@ -19,7 +19,6 @@ from trimodal.llm.request.terms import (
     ProbeRequest,
     Terms,
     read_cancel,
-    read_probe,
     read_terms,
     with_parameters,
 )
@@ -89,8 +88,8 @@ def read_request(
     Raises:
         InvalidArgument: a field is missing, malformed or beyond its limit.
     """
-    if probe := read_probe(inputs, parameters):
-        return probe
+    if not inputs and parameters == {"probe": True}:
+        return ProbeRequest()
     traced, parameters = trace.wanted(parameters)
     inputs = with_parameters(inputs, parameters)
     if cancel := read_cancel(inputs):

@@ -92,11 +92,6 @@ def read_cancel(inputs: Inputs) -> CancelRequest | None:
     return CancelRequest(_cancel_key(inputs, "cancel"))
 
 
-def read_probe(inputs: Inputs, parameters: Mapping[str, Any]) -> ProbeRequest | None:
-    """The question whether there is an engine, if that is all that came."""
-    return ProbeRequest() if not inputs and parameters == {"probe": True} else None
-
-
 def read_terms(inputs: Inputs, settings: LlmSettings) -> Terms:
     """Raises InvalidArgument naming the field and its limit."""
     namespace = text(inputs, "cache_namespace", _MAX_NAME_BYTES) or ""

@@ -54,25 +54,6 @@ def test_a_stop_token_that_the_library_takes_back_is_no_token(llm: PlayedLlm, en
     loop.link.close()
 
 
-def test_a_request_that_the_library_refuses_fails_alone(
-    llm: PlayedLlm, engine: Engine, caplog: pytest.LogCaptureFixture
-) -> None:
-    from tensorrt_llm.executor import RequestError
-
-    loop = Loop(engine)
-    loop.link.add(ask(1, 101))
-    loop.link.add(ask(2, 102))
-    eventually(lambda: len(llm.prompts()) == 2)
-    llm.say(101, RequestError("prompt length exceeds something"))
-    assert loop.end(1).finish_reason == "error"
-    llm.say(102, [21], "stop")
-    assert loop.end(2).finish_reason == "stop"
-    assert not loop.died.is_set()
-    assert llm.aborted() == [101], "what did not end is given back"
-    assert "exceeds something" in caplog.text
-    loop.link.close()
-
-
 def test_a_library_that_shut_itself_down_is_a_lost_engine(
     llm: PlayedLlm, engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -27,13 +27,6 @@ def test_what_is_left_depends_on_what_has_come() -> None:
     assert mean_left(table, 20) == pytest.approx(180, rel=0.1)
 
 
-def test_memoryless_answers_have_as_much_left_at_any_time() -> None:
-    draw = random.Random(0)
-    table = LifeTable([(1 + int(draw.expovariate(1 / 60)), True) for _ in range(2000)])
-    for made in (0, 30, 90):
-        assert mean_left(table, made) == pytest.approx(60, rel=0.15)
-
-
 def test_answers_cut_short_count_as_longer_than_they_got() -> None:
     draw = random.Random(0)
     lengths = [1 + int(draw.expovariate(1 / 100)) for _ in range(2000)]

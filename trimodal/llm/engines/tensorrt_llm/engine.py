@@ -15,15 +15,11 @@ from trimodal.llm.engines.async_engine import AsyncEngine
 from trimodal.llm.engines.async_runtime import LoopThread
 from trimodal.llm.engines.protocol import MAX_TOP_LOGPROBS, Engine, EngineInfo
 from trimodal.llm.engines.tensorrt_llm.runtime import TensorRtLlmRuntime
-from trimodal.llm.engines.tensorrt_llm.speculation import (
-    checkpoint_speculation,
-    drafted_tokens,
-    speculative_config,
-)
 from trimodal.llm.settings import LlmSettings
 from trimodal.runtimes.gpu_fit import check_version
 
 if TYPE_CHECKING:
+    from tensorrt_llm.llmapi import EagleDecodingConfig, LookaheadDecodingConfig, NGramDecodingConfig
     from tensorrt_llm.llmapi.llm import BaseLLM
 
 
@@ -40,7 +36,7 @@ def open_compiled(settings: LlmSettings) -> Engine:
         OperatorError: the artefact is missing or does not fit this machine or these settings.
     """
     artefact = gpu_artefact.compiled(settings)
-    drafted = drafted_tokens(artefact, settings.lookahead_sizes)
+    drafted = _drafted_tokens(artefact)
     _set_environment(artefact)
     import tensorrt_llm
 
@@ -48,14 +44,13 @@ def open_compiled(settings: LlmSettings) -> Engine:
     from tensorrt_llm._tensorrt_engine import LLM
     from tensorrt_llm.llmapi import ExtendedRuntimePerfKnobConfig
 
-    speculative = speculative_config(artefact, settings.lookahead_sizes)
     # Beside speculation grammars are refused, so nothing for them is opened.
     guided = {"guided_decoding_backend": None} if drafted else {}
     # Off by default, and then each of a step's kernels is launched by the processor. A graph is of one batch.
     knobs = ExtendedRuntimePerfKnobConfig(cuda_graph_mode=True, cuda_graph_cache_size=artefact.max_num_seqs)
     llm = LLM(
         **_arguments(settings, artefact) | guided,
-        speculative_config=speculative,
+        speculative_config=_compiled_speculation(artefact),
         extended_runtime_perf_knob_config=knobs,
     )
     return _follow(settings, artefact, llm, drafted=drafted)
@@ -79,7 +74,7 @@ def open_pytorch(settings: LlmSettings) -> Engine:
     llm = LLM(
         **_arguments(settings, artefact) | guided,
         cuda_graph_config=graphs,
-        speculative_config=checkpoint_speculation(settings, artefact),
+        speculative_config=_checkpoint_speculation(settings, artefact),
         tensor_parallel_size=settings.tensor_parallel_size,
         pipeline_parallel_size=settings.pipeline_parallel_size,
         enable_iter_perf_stats=True,  # KV figures; off by default on this backend
@@ -152,3 +147,52 @@ def _arguments(settings: LlmSettings, artefact: GpuArtefact) -> dict[str, Any]:
         "max_num_tokens": artefact.max_num_batched_tokens,
         "max_seq_len": artefact.max_model_len,
     }
+
+
+def lookahead_tokens(window: int, ngram: int, verification: int) -> int:
+    """Tokens that lookahead decoding drafts in a step at most; an engine is built for no more."""
+    return max(0, ngram - 2) + (window - 1 + verification) * (ngram - 1)
+
+
+def _drafted_tokens(artefact: GpuArtefact) -> int:
+    """Tokens drafted in a step, 0 without speculation; build/steps/llm/speculation.py notes them."""
+    return int(_figures(artefact).get("max_draft_len", 0))
+
+
+def _compiled_speculation(artefact: GpuArtefact) -> LookaheadDecodingConfig | None:
+    """What the LLM class has to be told of an engine that drafts; imports TensorRT-LLM."""
+    from tensorrt_llm.llmapi import LookaheadDecodingConfig
+
+    if "lookahead" not in (figures := _figures(artefact)):
+        return None
+    window, ngram, verification = figures["lookahead"]
+    return LookaheadDecodingConfig(
+        max_window_size=window, max_ngram_size=ngram, max_verification_set_size=verification
+    )
+
+
+def _checkpoint_speculation(
+    settings: LlmSettings, artefact: GpuArtefact
+) -> EagleDecodingConfig | NGramDecodingConfig | None:
+    """What the PyTorch runtime's LLM class drafts with; imports TensorRT-LLM."""
+    from tensorrt_llm.llmapi import EagleDecodingConfig, NGramDecodingConfig
+
+    if settings.speculation == "eagle3":
+        # Heads that are a part of the model answer sampled requests greedily (1.2): here they are apart.
+        return EagleDecodingConfig(
+            max_draft_len=settings.num_assistant_tokens,
+            speculative_model=str(artefact.draft),
+            eagle3_one_model=False,
+        )
+    if settings.speculation == "prompt_lookup":
+        return NGramDecodingConfig(
+            max_draft_len=settings.num_assistant_tokens,
+            max_matching_ngram_size=settings.max_ngram_size,
+            is_public_pool=False,  # what one client wrote must not be drafted from for another
+        )
+    return None
+
+
+def _figures(artefact: GpuArtefact) -> dict[str, Any]:
+    figures: dict[str, Any] = artefact.manifest.extra.get("speculation") or {"method": "none"}
+    return figures

@@ -12,7 +12,6 @@ from .llm_args import EagleDecodingConfig as EagleDecodingConfig
 from .llm_args import ExtendedRuntimePerfKnobConfig as ExtendedRuntimePerfKnobConfig
 from .llm_args import KvCacheConfig as KvCacheConfig
 from .llm_args import LookaheadDecodingConfig as LookaheadDecodingConfig
-from .llm_args import MedusaDecodingConfig as MedusaDecodingConfig
 from .llm_args import NGramDecodingConfig as NGramDecodingConfig
 from .llm_args import QuantAlgo as QuantAlgo
 from .llm_args import QuantConfig as QuantConfig

@@ -84,39 +84,15 @@ class ExtendedRuntimePerfKnobConfig:
         cuda_graph_cache_size: int = 0,
     ) -> None: ...
 
-class MedusaDecodingConfig:
-    max_draft_len: int | None
-    speculative_model: str | Path | None
-    medusa_choices: list[list[int]] | None
-    num_medusa_heads: int | None
-    def __init__(
-        self,
-        *,
-        max_draft_len: int | None = None,
-        speculative_model: str | Path | None = None,
-        medusa_choices: list[list[int]] | None = None,
-        num_medusa_heads: int | None = None,
-    ) -> None: ...
-
 class EagleDecodingConfig:
     max_draft_len: int | None
     speculative_model: str | Path | None
-    eagle_choices: str | list[list[int]] | None
-    use_dynamic_tree: bool | None
-    dynamic_tree_max_topK: int | None
-    num_eagle_layers: int | None
-    max_non_leaves_per_layer: int | None
     eagle3_one_model: bool | None
     def __init__(
         self,
         *,
         max_draft_len: int | None = None,
         speculative_model: str | Path | None = None,
-        eagle_choices: str | list[list[int]] | None = None,
-        use_dynamic_tree: bool | None = False,
-        dynamic_tree_max_topK: int | None = None,
-        num_eagle_layers: int | None = None,
-        max_non_leaves_per_layer: int | None = None,
         eagle3_one_model: bool | None = True,
     ) -> None: ...
 
@@ -148,4 +124,4 @@ class NGramDecodingConfig:
         is_public_pool: bool = True,
     ) -> None: ...
 
-SpeculativeConfig: TypeAlias = EagleDecodingConfig | LookaheadDecodingConfig | MedusaDecodingConfig | None
+SpeculativeConfig: TypeAlias = EagleDecodingConfig | LookaheadDecodingConfig | None

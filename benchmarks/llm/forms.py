@@ -1,4 +1,4 @@
-"""Draws JSON Schemas, and holds sampled answers of an engine to them."""
+"""Measures what a grammar costs: answers of the demo's model to drawn JSON Schemas, beside free ones."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import typer
 
 from trimodal.client.timing import percentile
 from trimodal.llm.detokenizer import TextStream
-from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling
+from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.constraint import constraint
 from trimodal.llm.tokenizer import CheckpointTokenizer
 
 _WORDS = ("name", "size", "kind", "tags", "when", "note", "parts", "price")
+VERSION = Path(__file__).parents[2] / "model_repository" / "llm" / "1"
 MOST_BYTES = LlmSettings().max_grammar_bytes
 _TEMPERATURES = (0.0, 0.7, 1.0, 1.5)
 
@@ -126,3 +130,25 @@ def answer(
 def show(seconds: Sequence[float]) -> str:
     """p50 and p99 in milliseconds."""
     return f"{1e3 * (percentile(seconds, 50) or 0):.2f} ms (p99 {1e3 * (percentile(seconds, 99) or 0):.2f})"
+
+
+def main(schemas: int = typer.Option(200, min=1, help="schemas, and free answers")) -> None:
+    """Print the figures of answers in a form and of free ones."""
+    draw = random.Random(1)
+    engine = open_engine(LlmSettings(threads=1, version_directory=VERSION, num_kv_blocks=256))
+    tokenizer = CheckpointTokenizer(VERSION / "openvino-int8")
+    outcome = run(engine, tokenizer, [draw_schema(draw) for _ in range(schemas)], 400)
+    prompt = prompt_of(tokenizer)
+    free = [
+        answer(engine, tokenizer, EngineRequest(10_000 + seed, prompt, Sampling(60, 1.0, seed=seed)))[2]
+        for seed in range(schemas)
+    ]
+    print(f"{outcome.complete} complete, {outcome.cut} cut, {len(outcome.wrong)} not valid")
+    print(f"first step {show(outcome.compiling)}, free {show([steps[0] for steps in free])}")
+    print(f"a token {show(outcome.tokens)}, free {show([one for steps in free for one in steps[1:]])}")
+    for problem in outcome.wrong:
+        print(problem)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,1 @@
+"""Measures the language model's engine alone: python -m benchmarks.llm.NAME."""
