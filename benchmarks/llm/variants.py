@@ -22,7 +22,7 @@ from rich.console import Console
 
 from trimodal.build_support import operator_errors
 from trimodal.client.timing import percentile
-from trimodal.llm.engines.openvino.pipeline import generation_config, pipeline_options, token_tensor, warm_up
+from trimodal.llm.engines.openvino.pipeline import generation_config, open_pipeline, token_tensor, warm_up
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import read_manifest
@@ -60,13 +60,15 @@ def opened(variant: Variant, artefact: Path) -> Any:
     settings = LlmSettings.model_validate(
         {"artefact": str(artefact), "max_num_batched_tokens": 128, "num_kv_blocks": 1024, **variant.settings}
     )
-    scheduler, properties = pipeline_options(settings, speculate=False)
+    manifest = read_manifest(artefact, task="llm", runtime="openvino")
+    scheduling: dict[str, Any] = {}
     if variant.sparse:
         sparse = genai.SparseAttentionConfig()
         sparse.mode = getattr(genai.SparseAttentionMode, variant.sparse)
-        scheduler.use_sparse_attention, scheduler.sparse_attention_config = True, sparse
-    properties |= variant.properties
-    pipeline = genai.ContinuousBatchingPipeline(str(artefact), scheduler, "CPU", properties)
+        scheduling = {"use_sparse_attention": True, "sparse_attention_config": sparse}
+    pipeline = open_pipeline(
+        settings, manifest, speculate=False, changed=variant.properties, scheduling=scheduling
+    )
     warm_up(pipeline)
     return pipeline
 

@@ -103,7 +103,9 @@ async def test_sixteen_streams_give_the_solo_answers(
     speculation, caching = mode
     server = start(own_server, speculation, caching)
     async with Client(server.grpc_url, timeouts=Timeouts(silence=60)) as client:
-        assert said(await together(client)) == solo
+        # First together: speculation that loses is switched off after a while, and this must be with it.
+        first = await together(client)
+        assert said(first) == solo
         assert speculating(server) == (speculation != "none")
         await check_seeds(client, 0.8 if speculation == "draft" else 3.0)
         assert said(await together(client)) == solo
@@ -112,7 +114,7 @@ async def test_sixteen_streams_give_the_solo_answers(
     cached = sum(answer.usage.cached for answer in last)
     if caching == "false":
         assert cached == 0
-    elif speculation != "draft":  # which caches nothing
+    elif speculation != "draft":  # caches nothing until it is switched off
         assert cached > 8 * 64, "the long conversation was computed once"
 
 

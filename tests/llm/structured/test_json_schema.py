@@ -42,7 +42,9 @@ BAD = [
     ({"enum": list(range(501))}, "more than 500 values"),
     ({"anyOf": [{}] * 33}, "anyOf has 33 schemas: at most 32"),
     ({"allOf": [{}, {}]}, "allOf is supported with one schema only"),
-    ({"oneOf": [{"type": "object"}, {"type": "null"}]}, "oneOf is not supported"),
+    ({"oneOf": [{"type": "object"}, {"type": "object"}]}, "oneOf is supported only where"),
+    ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "oneOf is supported only where"),
+    ({"oneOf": [True, True]}, "oneOf is supported only where"),
     ({"$ref": "https://example.com/a"}, "only references within the schema"),
     ({"$ref": "#/$defs/a"}, "no such place"),
     ({"$ref": 3}, r"\$ref is 3"),
@@ -78,7 +80,7 @@ BAD = [
     ({"type": "array", "minItems": 3, "maxItems": 2}, "maxItems is 2: minItems is 3"),
     ({"type": "array", "items": False, "minItems": 1}, "minItems is 1: no item is allowed"),
     ({"type": "array", "items": [{}]}, r"items is \[{}\]: a schema"),
-    ({"type": "array", "prefixItems": [{}], "items": False}, "prefixItems is not supported"),
+    ({"type": "array", "prefixItems": [{}], "items": {}}, "prefixItems is supported with items false"),
     ({**OBJECT, "properties": {f"p{i}": {} for i in range(200)}}, "more than 200 schemas"),
     (nested(40), "nested too deeply: at most 32"),
 ]
@@ -98,3 +100,13 @@ def test_annotations_change_nothing() -> None:
 def test_a_schema_may_refer_to_itself_below_a_value() -> None:
     tree = {"type": "object", "properties": {"below": {"type": "array", "items": {"$ref": "#"}}}}
     assert "r1" in grammar_of(tree)
+
+
+def test_one_of_is_taken_where_only_one_can_be_meant() -> None:
+    kinds = [
+        {**OBJECT, "properties": {"kind": {"const": kind}}, "required": ["kind"]} for kind in ("cat", "dog")
+    ]
+    defined = {"$defs": {"cat": kinds[0], "dog": kinds[1]}}
+    assert grammar_of({"oneOf": kinds}) == grammar_of({"anyOf": kinds})
+    grammar_of({"oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}], **defined})
+    grammar_of({"oneOf": [{"type": "string"}, {"type": "null"}]})

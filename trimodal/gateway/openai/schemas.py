@@ -247,7 +247,7 @@ def check_strict(schema: Any) -> None:
         # The keys of these are names, not keywords.
         if key in ("properties", "$defs", "definitions") and isinstance(value, dict):
             check_strict(list(value.values()))
-        elif key in ("items", "anyOf", "allOf"):
+        elif key in ("items", "anyOf", "allOf", "oneOf", "prefixItems"):
             check_strict(value)
 
 

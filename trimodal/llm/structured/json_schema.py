@@ -21,6 +21,7 @@ from trimodal.llm.structured.keywords import (
     KNOWN,
     OF_TYPE,
     WHOLE,
+    constant_tags,
     inside,
     is_of_type,
     shortened,
@@ -116,6 +117,8 @@ class SchemaRules:
             raise self._wrong(at, f"has {len(value)} schemas: at most {MAX_BRANCHES} are taken")
         if key == "allOf" and len(value) > 1:
             raise self._wrong(at, "is supported with one schema only")
+        if key == "oneOf" and len(value) > 1 and not self._exclusive(value):
+            raise self._wrong(at, "is supported only where a type, or a required constant, tells them apart")
         branches = [self._value(one, f"{at}[{index}]", depth + 1) for index, one in enumerate(value)]
         return self._grammar.rule(" | ".join(dict.fromkeys(branches))) if len(branches) > 1 else branches[0]
 
@@ -167,6 +170,25 @@ class SchemaRules:
             raise self._wrong(at, f"has no value of the type {shown(schema.get('type'))}")
         literals = dict.fromkeys(json_literal(value, f"{self._field}: {shortened(at)}") for value in fitting)
         return self._grammar.rule(" | ".join(literals))
+
+    def _exclusive(self, schemas: Sequence[Any]) -> bool:
+        """Whether no value can be valid against two of these, as far as types and constant texts tell."""
+        branches = [self._followed(one) for one in schemas]
+        kinds = [one.get("type") for one in branches]
+        named = all(isinstance(kind, str) for kind in kinds)
+        if named and len(set(kinds)) == len(kinds) and not {"number", "integer"} <= set(kinds):
+            return True
+        tags = [constant_tags(one) for one in branches]
+        common = set.intersection(*map(set, tags))
+        return any(len({tag[name] for tag in tags}) == len(tags) for name in common)
+
+    def _followed(self, schema: Any) -> Mapping[str, Any]:
+        """The schema that references lead to; an empty one where there is none."""
+        for _ in range(MAX_DEPTH):
+            if not isinstance(schema, dict) or not isinstance(schema.get("$ref"), str):
+                break
+            schema = self._resolved(schema["$ref"], "$ref")
+        return schema if isinstance(schema, dict) else {}
 
     def _string(self, schema: Mapping[str, Any], path: str, depth: int) -> str:
         least = self._count(schema, "minLength", path, 0)
@@ -287,11 +309,23 @@ class SchemaRules:
         return self._grammar.rule(f'"{{" ({pair} ({SEPARATOR} {pair})*)? "}}"')
 
     def _array(self, schema: Mapping[str, Any], path: str, depth: int) -> str:
-        items = schema.get("items", True)
+        first, items = schema.get("prefixItems", []), schema.get("items", True)
         least = self._count(schema, "minItems", path, 0)
         most = self._count(schema, "maxItems", path, None)
         if most is not None and most < least:
             raise self._wrong(inside(path, "maxItems"), f"is {most}: minItems is {least}")
+        if not isinstance(first, list):
+            raise self._wrong(inside(path, "prefixItems"), f"is {shown(first)}: a list of schemas is needed")
+        if first and (least > len(first) or (items is not False and most != len(first))):
+            # A list of given places, as of a tuple: exactly so many, then nothing else can be asked of it.
+            at = inside(path, "prefixItems")
+            raise self._wrong(at, "is supported with items false, or with maxItems as many as there are")
+        if first:
+            pairs = [
+                (self._inner(one, f"{inside(path, 'prefixItems')}[{index}]", depth), index < least)
+                for index, one in enumerate(first[:most])
+            ]
+            return self._grammar.rule(f'"[" {self._prefix(pairs)} "]"')
         if items is False or most == 0:
             if least:
                 raise self._wrong(inside(path, "minItems"), f"is {least}: no item is allowed")
@@ -304,6 +338,14 @@ class SchemaRules:
             most = MOST_REPEATS if most is None else min(most, MOST_REPEATS)
             many = f"{item} {self._grammar.repeated(following, max(0, least - 1), most - 1)}"
         return self._grammar.rule(f'"[" {many} "]"' if least else f'"[" ({many})? "]"')
+
+    def _prefix(self, items: Sequence[tuple[str, bool]]) -> str:
+        """The items in their order; those beyond the needed ones may be missing from the end."""
+        rest = ""
+        for index, (item, needed) in reversed(list(enumerate(items))):
+            one = f"{SEPARATOR if index else ''} {item} {rest}".strip()
+            rest = one if needed else f"({one})?"
+        return rest
 
     def _count(self, schema: Mapping[str, Any], key: str, path: str, default: Any) -> Any:
         value = schema.get(key, default)

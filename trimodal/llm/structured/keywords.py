@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 _MOST_PATH = 120  # characters of a place, in an error
@@ -28,12 +29,12 @@ OF_TYPE = {
     "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
     "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
     "object": {"properties", "required", "additionalProperties"},
-    "array": {"items", "minItems", "maxItems"},
+    "array": {"items", "prefixItems", "minItems", "maxItems"},
     "boolean": set[str](),
     "null": set[str](),
 }
 KNOWN = frozenset[str]().union(*OF_TYPE.values())
-WHOLE = ("$ref", "allOf", "anyOf", "enum", "const")
+WHOLE = ("$ref", "allOf", "anyOf", "oneOf", "enum", "const")
 _PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str, "number": (int, float), "integer": int, "boolean": bool, "null": type(None),
     "object": dict, "array": list,
@@ -53,6 +54,19 @@ def shortened(path: str) -> str:
 def inside(path: str, key: str) -> str:
     """The place of a key within a place."""
     return f"{path}.{key}" if path else key
+
+
+def constant_tags(schema: Mapping[str, Any]) -> dict[str, str]:
+    """The required properties that have one constant text, and that text."""
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        return {}
+    tags = {}
+    for name, one in properties.items():
+        values = [one["const"]] if isinstance(one, dict) and "const" in one else []
+        if name in required and values and isinstance(values[0], str):
+            tags[name] = values[0]
+    return tags
 
 
 def is_of_type(value: Any, name: str) -> bool:

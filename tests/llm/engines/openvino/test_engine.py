@@ -146,7 +146,10 @@ def long(prompts: list[list[int]], length: int, first: int) -> list[int]:
 
 @pytest.mark.parametrize("caching", [True, pytest.param(False, marks=pytest.mark.slow)])
 @SPECULATION
-def test_sixteen_at_once_get_the_solo_tokens(opened, prompts, solo, speculation, caching):
+def test_sixteen_at_once_get_the_solo_tokens(opened, prompts, solo, monkeypatch, speculation, caching):
+    monkeypatch.setattr(
+        "trimodal.llm.engines.openvino.speculation._MARGIN", 0.0
+    )  # it may lose here: it must not be right only then
     driver = opened(speculation=speculation, enable_prefix_caching=caching)
     assert driver.run(prompts) == solo
     assert driver.run(prompts[:8] + prompts[:8]) == solo[:8] * 2, "twice the same, out of the cache"
@@ -158,7 +161,8 @@ def test_sixteen_at_once_get_the_solo_tokens(opened, prompts, solo, speculation,
 
 
 @SPECULATION
-def test_seeds(opened, prompts, speculation):
+def test_seeds(opened, prompts, monkeypatch, speculation):
+    monkeypatch.setattr("trimodal.llm.engines.openvino.speculation._MARGIN", 0.0)
     driver = opened(speculation=speculation)
 
     def ask(seeds: list[int | None], temperature: float = 3.0) -> list[tuple[int, ...]]:
@@ -198,6 +202,12 @@ def test_penalties_keep_a_greedy_answer_from_repeating_itself(opened, prompts, s
     assert driver.run(prompts[:1], max_tokens=40, repetition_penalty=10.0) != [solo[0][:40]]
 
 
+def test_min_p_near_one_leaves_the_likeliest_token_alone(opened, prompts, solo):
+    driver = opened()
+    answers = driver.run(prompts[:4], temperature=1.0, min_p=0.999)
+    assert answers == solo[:4]
+
+
 def test_it_says_how_many_tokens_it_chose_for_a_step(opened, prompts, solo):
     driver = opened(max_num_batched_tokens=0)
     assert driver.engine.info.max_num_batched_tokens in range(128, 2049, 32)
@@ -214,6 +224,13 @@ def test_cached_tokens_are_true(opened, prompts):
         # Whole blocks are counted. A partly filled last one may be found as well: never less than was said.
         assert cached <= len(prompt) - computed < cached + 32
     assert driver.computed([7, *cold]) == (101, 0)
+
+
+def test_without_prefix_caching_nothing_is_cached(opened, prompts):
+    driver = opened(max_num_batched_tokens=1, enable_prefix_caching=False)
+    cold = long(prompts, 70, first=5)
+    assert driver.computed(cold) == (70, 0)
+    assert driver.computed(cold) == (70, 0)
 
 
 @pytest.mark.parametrize(
@@ -239,8 +256,9 @@ def test_a_prompt_cancelled_half_way_leaves_no_unfilled_block_for_others(opened,
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", [40, pytest.param(256, marks=pytest.mark.slow)])
 @SPECULATION
-def test_prompts_of_mixed_lengths_in_parts(opened, mixed, mixed_solo, speculation, chunk):
+def test_prompts_of_mixed_lengths_in_parts(opened, mixed, mixed_solo, monkeypatch, speculation, chunk):
     """Long prompts are computed over several steps, beside others that are already answered."""
+    monkeypatch.setattr("trimodal.llm.engines.openvino.speculation._MARGIN", 0.0)
     driver = opened(speculation=speculation, max_num_batched_tokens=chunk)
     assert driver.run(mixed) == mixed_solo
     ids = []
@@ -280,6 +298,13 @@ def test_a_prompt_that_the_pool_cannot_hold_ends_alone(opened, prompts, solo):
     assert driver.last(too_long).error == "the engine ran out of KV blocks for this request"
     assert driver.tokens(fits) == solo[0]
     assert driver.engine.stats().running == 0
+
+
+def test_an_empty_prompt_is_refused_and_the_next_one_runs(opened, prompts, solo):
+    driver = opened()
+    with pytest.raises((RuntimeError, ValueError)):
+        driver.add([])
+    assert driver.run([prompts[0]]) == [solo[0]]
 
 
 def test_finish_reasons(opened, prompts):
@@ -341,3 +366,8 @@ def test_who_asks_for_log_probabilities_gets_the_same_tokens_and_others_get_none
     assert all(
         len(output.logprobs) == len(output.token_ids) for output in driver.outputs if output.id == told
     )
+
+
+@pytest.mark.slow
+def test_beside_a_draft_model_it_has_none(opened):
+    assert opened(speculation="draft").engine.info.without_logprobs == "a draft model speculates"

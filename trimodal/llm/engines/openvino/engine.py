@@ -6,6 +6,7 @@ It runs only inside the engine's own process, on its one thread: the pipeline's
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,9 +16,11 @@ from trimodal.llm.engines.openvino.pipeline import (
     choose_step_tokens,
     generation_config,
     open_pipeline,
+    time_plain_steps,
     token_tensor,
     warm_up,
 )
+from trimodal.llm.engines.openvino.speculation import SpeculationJudge
 from trimodal.llm.engines.prefix_mirror import PrefixMirror
 from trimodal.llm.engines.protocol import (
     KV_BLOCK_TOKENS,
@@ -49,6 +52,7 @@ class OpenVinoEngine:
         self._eos = [int(id) for id in self._manifest.extra.get("eos_token_ids", [])]
         self._sequences: dict[int, _Sequence] = {}
         self._leaving: list[_Sequence] = []
+        self._judge: SpeculationJudge | None = None
         self._pipeline: Any = None
         self._stats = EngineStats()
         self._open(speculate=False)
@@ -58,6 +62,8 @@ class OpenVinoEngine:
             if tokens != FEWEST_STEP_TOKENS:
                 self._open(speculate=False)
         if settings.speculation != "none":
+            # Plain decoding is timed first, so that speculation can be judged against it.
+            self._judge = SpeculationJudge(time_plain_steps(self._pipeline, settings.max_num_seqs))
             self._open(speculate=True)
 
     @property
@@ -102,13 +108,18 @@ class OpenVinoEngine:
         return bool(self._pipeline.has_non_finished_requests())
 
     def step(self) -> list[Output]:
+        began = time.perf_counter()
         decoding = [id for id, sequence in self._sequences.items() if sequence.made]
+        prefilling = len(self._sequences) + len(self._leaving) - len(decoding)
         self._pipeline.step()
         for sequence in self._sequences.values():
             sequence.begun = True
         self._let_go()
         outputs = [output for id in list(self._sequences) if (output := self._read(id))]
-        self._count(outputs, decoding)
+        seconds = time.perf_counter() - began
+        self._count(outputs, decoding, prefilling, seconds)
+        if self._judge and self._judge.loses and not self.has_work():
+            self._stop_speculating()
         return outputs
 
     def stats(self) -> EngineStats:
@@ -165,25 +176,33 @@ class OpenVinoEngine:
             return None
         return Output(id, tokens, finish, sequence.cached, error, logprobs)
 
-    def _count(self, outputs: list[Output], decoding: list[int]) -> None:
+    def _count(self, outputs: list[Output], decoding: list[int], prefilling: int, seconds: float) -> None:
         made = {output.id: len(output.token_ids) for output in outputs}
         slots = [made[id] for id in decoding if id in made]
         stats = self._stats
-        drafted = len(slots) * self._settings.drafted_tokens
-        accepted = sum(slots) - len(slots) if drafted else 0
+        drafted = len(slots) * self._settings.num_assistant_tokens if self._judge else 0
         self._stats = replace(
             stats,
             decode_slots=stats.decode_slots + len(slots),
             decoded_tokens=stats.decoded_tokens + sum(slots),
             drafted_tokens=stats.drafted_tokens + drafted,
-            accepted_tokens=stats.accepted_tokens + accepted,
+            accepted_tokens=stats.accepted_tokens + (sum(slots) - len(slots) if self._judge else 0),
         )
+        if self._judge and slots and not prefilling:
+            self._judge.observe(len(slots), sum(slots), seconds)
+            self._stats = replace(self._stats, speculation_note=self._judge.note)
 
     def _config(self, request: EngineRequest) -> Any:
+        if not self._judge:
+            return generation_config(request.sampling, self._eos)
+        # Once it is known to lose, drafting is kept to the least that the pipeline takes
+        # until no request runs and it can be opened anew without.
         settings = self._settings
-        longest = settings.max_ngram_size if settings.speculation == "prompt_lookup" else 0
         return generation_config(
-            request.sampling, self._eos, drafted=settings.drafted_tokens, max_ngram_size=longest
+            request.sampling,
+            self._eos,
+            drafted=1 if self._judge.loses else settings.num_assistant_tokens,
+            max_ngram_size=settings.max_ngram_size if settings.speculation == "prompt_lookup" else 0,
         )
 
     def _open(self, *, speculate: bool) -> None:
@@ -194,3 +213,9 @@ class OpenVinoEngine:
             warm_up(self._pipeline)
         self._prefix = PrefixMirror(self._settings.num_kv_blocks, KV_BLOCK_TOKENS)
         self._stats = replace(self._stats, speculating=speculate)
+
+    def _stop_speculating(self) -> None:
+        self._judge = None
+        note = self._stats.speculation_note
+        self._open(speculate=False)
+        self._stats = replace(self._stats, speculation_note=f"switched off: {note}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ REPRODUCIBLE = {
 # on AVX512-VNNI is in docs/benchmarks.md. One scale for a whole row leaves that path and is slower. Where
 # bf16 is used it changes nothing.
 FAST = {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 128}
+_TIMED_STEPS = 16
 _TIMED_PROMPT = 128
 # Tokens of a step where they are chosen by speed. Fewer than 128 cost a lone prompt time (400 tokens: 11 %
 # with 96 or 64); more than 256 gain nothing on two cores, the most is for processors that compute it in time.
@@ -37,17 +39,37 @@ _STEP_SAFETY = 0.9  # of the bound: steps of one size differ
 _ITL_BOUND_MS = 200.0  # where no tier has one
 
 
-def open_pipeline(settings: LlmSettings, manifest: Manifest, *, speculate: bool) -> Any:
+def open_pipeline(
+    settings: LlmSettings,
+    manifest: Manifest,
+    *,
+    speculate: bool,
+    changed: Mapping[str, Any] | None = None,
+    scheduling: Mapping[str, Any] | None = None,
+) -> Any:
     """A ContinuousBatchingPipeline with the settings' KV pool, precision and speculation.
+
+    Args:
+        changed, scheduling: for benches: properties of the CPU plugin and fields of SchedulerConfig that are
+            to be other than these.
 
     Raises:
         ArtefactError: the draft model is missing or has another vocabulary.
     """
     import openvino_genai as genai
 
-    scheduler, properties = pipeline_options(settings, speculate=speculate)
+    scheduler = genai.SchedulerConfig()
+    scheduler.num_kv_blocks = settings.num_kv_blocks
+    scheduler.max_num_batched_tokens = settings.max_num_batched_tokens or FEWEST_STEP_TOKENS
+    scheduler.max_num_seqs = settings.max_num_seqs
+    scheduler.enable_prefix_caching = caches_prefixes(settings, speculate=speculate)
+    properties: dict[str, Any] = {
+        "INFERENCE_NUM_THREADS": settings.threads or len(os.sched_getaffinity(0)),
+        "KV_CACHE_PRECISION": settings.kv_cache_precision,
+    }
+    properties |= REPRODUCIBLE if settings.numerics == "reproducible" else FAST
     if speculate and settings.speculation == "draft":
-        draft = settings.draft_directory
+        draft = settings.version_directory / settings.draft_artefact
         _check_draft(manifest, draft, settings)
         # Beside a draft model a prompt that is computed in parts comes out with its first tokens doubled
         # (2026.4, seen with prompts of mixed lengths). So a prompt is one step here, whatever its length.
@@ -56,23 +78,10 @@ def open_pipeline(settings: LlmSettings, manifest: Manifest, *, speculate: bool)
         properties["draft_model"] = genai.draft_model(str(draft), "CPU", **properties)
     elif speculate:
         properties["prompt_lookup"] = True
+    properties |= changed or {}
+    for name, value in (scheduling or {}).items():
+        setattr(scheduler, name, value)
     return genai.ContinuousBatchingPipeline(str(settings.artefact_directory), scheduler, "CPU", properties)
-
-
-def pipeline_options(settings: LlmSettings, *, speculate: bool) -> tuple[Any, dict[str, Any]]:
-    """A SchedulerConfig, and the properties of the CPU plugin."""
-    import openvino_genai as genai
-
-    scheduler = genai.SchedulerConfig()
-    scheduler.num_kv_blocks = settings.num_kv_blocks
-    scheduler.max_num_batched_tokens = settings.max_num_batched_tokens or FEWEST_STEP_TOKENS
-    scheduler.max_num_seqs = settings.max_num_seqs
-    scheduler.enable_prefix_caching = caches_prefixes(settings, speculate=speculate)
-    return scheduler, {
-        "INFERENCE_NUM_THREADS": settings.threads or len(os.sched_getaffinity(0)),
-        "KV_CACHE_PRECISION": settings.kv_cache_precision,
-        **(REPRODUCIBLE if settings.numerics == "reproducible" else FAST),
-    }
 
 
 def caches_prefixes(settings: LlmSettings, *, speculate: bool) -> bool:
@@ -157,6 +166,29 @@ def _time_prompt_token(pipeline: Any) -> float:
         took.append(time.perf_counter() - began)
         del handle
     return min(took) / _TIMED_PROMPT
+
+
+def time_plain_steps(pipeline: Any, max_num_seqs: int) -> dict[int, float]:
+    """Median seconds of a decoding step of an idle pipeline, for a few batch sizes up to the largest."""
+    return {
+        batch: _time_step(pipeline, batch)
+        for batch in sorted({1, min(4, max_num_seqs), min(16, max_num_seqs)})
+    }
+
+
+def _time_step(pipeline: Any, batch: int) -> float:
+    config = generation_config(Sampling(max_tokens=_TIMED_STEPS + 2), [])
+    config.ignore_eos = True
+    # Distinct short prompts: a shared one would be served by the prefix cache. A dropped handle would stop
+    # its request, so they are kept.
+    handles = [pipeline.add_request(id, token_tensor([id + 1] * 8), config) for id in range(batch)]
+    times = []
+    while pipeline.has_non_finished_requests():
+        began = time.perf_counter()
+        pipeline.step()
+        times.append(time.perf_counter() - began)
+    del handles
+    return float(np.median(times[2:]))
 
 
 def _check_draft(manifest: Manifest, directory: Path, settings: LlmSettings) -> None:
