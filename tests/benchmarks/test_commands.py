@@ -19,7 +19,6 @@ QUICK = {
 }
 SLOW = {
     "affinity": ("affinity --fake --chats 4 --turns 2", ["in turn", "by beginning"]),
-    "forms": ("llm.forms --schemas 2", ["complete", "a token"]),
     "gateway": ("gateway --streams 2 --turns 1 --seconds 2", ["gRPC", "gateway"]),
     "burst": ("gateway --burst --streams 4 --turns 1", ["gRPC", "gateway"]),
     "overhead": ("overhead --streams 2 --seconds 1", ["ms above the known delay"]),
@@ -31,7 +30,7 @@ SLOW = {
     "simulator": ("simulator --seconds 1", ["goodput /s", "in the mean"]),
     "stall": ("stall --requests 50", ["0 within 450 to 550 ms"]),
     "variants": (
-        f"llm.variants shipped xattention --artefact {DEMO_LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"
+        f"variants shipped xattention --artefact {DEMO_LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"
         " --rounds 1",
         ["shipped", "xattention"],
     ),

@@ -6,6 +6,7 @@ It runs only inside the engine's own process, on its one thread: the pipeline's
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,6 +33,8 @@ from trimodal.llm.engines.protocol import (
 )
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import read_manifest
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -190,7 +193,6 @@ class OpenVinoEngine:
         )
         if self._judge and slots and not prefilling:
             self._judge.observe(len(slots), sum(slots), seconds)
-            self._stats = replace(self._stats, speculation_note=self._judge.note)
 
     def _config(self, request: EngineRequest) -> Any:
         if not self._judge:
@@ -215,7 +217,7 @@ class OpenVinoEngine:
         self._stats = replace(self._stats, speculating=speculate)
 
     def _stop_speculating(self) -> None:
+        if self._judge:
+            logger.info("speculation is switched off: %s", self._judge.note)
         self._judge = None
-        note = self._stats.speculation_note
         self._open(speculate=False)
-        self._stats = replace(self._stats, speculation_note=f"switched off: {note}")

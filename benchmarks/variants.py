@@ -1,6 +1,6 @@
 """Makes the table "Text: ways to run the CPU engine": what was chosen, and what was tried and left, in turns.
 
-    python -m benchmarks.llm.variants shipped groups-32 step-256 --artefact artefacts/llm-qwen2-0.5b-int8
+    python -m benchmarks.variants shipped groups-32 step-256 --artefact artefacts/llm-qwen2-0.5b-int8
 
 The pipelines run in this process, without Triton and without the engine around them. Prompts are random
 tokens, so that no cache has them, and all of a round come at once.

@@ -1,1 +1,0 @@
-"""Measures the language model's engine alone: python -m benchmarks.llm.NAME."""
