@@ -55,6 +55,7 @@ ENGINE = {
     "tiers": "",
     "scheduler": "fifo",
 }
+CALIBRATION_S = 6.0  # of each closed loop
 SERVERS, LOADS = (1, 2, 3), (0.3, 0.5, 0.7, 0.8, 0.9)
 TTFT_S, TPOT_S = 0.5, 0.08  # what a good request keeps
 DOCUMENTS, DOCUMENT_CHARS = 24, 320  # a document takes more than a step: chunked prefill is compared, too
@@ -197,7 +198,7 @@ async def show(seconds: float) -> None:
     errors: dict[str, list[float]] = {name: [] for name in FIGURES}
     async with AsyncExitStack() as stack:
         client, _ = await started(stack, 1)
-        figures, most, document = await calibrate(client, min(6.0, seconds))
+        figures, most, document = await calibrate(client, CALIBRATION_S)
     for count in SERVERS:
         async with AsyncExitStack() as stack:
             client, addresses = await started(stack, count)
@@ -215,7 +216,7 @@ async def show(seconds: float) -> None:
         console.print(f"{name}: error {sum(values) / len(values):.1%} in the mean, {max(values):.1%} at most")
 
 
-def main(seconds: Annotated[float, typer.Option(min=1, max=3600, help="of each load")] = 40.0) -> None:
+def main(seconds: Annotated[float, typer.Option(min=2, max=3600, help="of each load")] = 40.0) -> None:
     """Checks the simulator against real servers."""
     try:
         asyncio.run(show(seconds))

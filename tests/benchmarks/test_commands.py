@@ -27,7 +27,7 @@ SLOW = {
         f"recogniser --artefact {DEMO_SPEECH} --batch 2 --rounds 1 --seconds 0.5",
         ["engine alone", "faster-whisper forward", "faster-whisper public"],
     ),
-    "simulator": ("simulator --seconds 1", ["goodput /s", "in the mean"]),
+    "simulator": ("simulator --seconds 2", ["goodput /s", "in the mean"]),
     "stall": ("stall --requests 50", ["0 within 450 to 550 ms"]),
     "variants": (
         f"variants shipped xattention --artefact {DEMO_LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"
