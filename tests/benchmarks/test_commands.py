@@ -14,7 +14,7 @@ DEMO_SPEECH = "model_repository/speech_recognize/1/ctranslate2-int8"
 QUICK = {
     "stores": (
         "stores --size 30 --size 10 --calls 5 --store lost=redis://127.0.0.1:1/0",
-        ["memory", "lost: Redis"],
+        ["embedded", "lost: Redis"],
     ),
 }
 SLOW = {

@@ -131,3 +131,13 @@ def test_a_process_without_descriptors_reads_later(tmp_path):
     with no_descriptors():
         assert reader.read() == []
     assert reader.read() == ["one"]
+
+
+def test_a_port_lost_to_another_process():
+    log = fed("error: failed to start HTTP service: Unavailable - Socket '127.0.0.1:18000' already in use ")
+    assert log.port_in_use
+
+
+def test_a_model_that_speaks_of_a_port_is_no_lost_port():
+    log = fed('I1121 03:31:22.905420 6285 pb_stub.cc:1] "port 8000 already in use"')
+    assert not log.port_in_use

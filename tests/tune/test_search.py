@@ -156,12 +156,8 @@ def test_what_is_known_to_be_impossible_is_not_tried() -> None:
 
 
 def test_many_choices_are_searched_too() -> None:
-    space = Space(
-        [
-            Knob("m", "a", tuple(map(str, range(1, 1001, 50)))),
-            Knob("m", "b", ("0", "0.25", "0.5", "0.75", "1")),
-        ]
-    )
+    shares = Knob("m", "b", ("0", "0.25", "0.5", "0.75", "1"))
+    space = Space([Knob("m", "a", tuple(map(str, range(1, 1001, 50)))), shares])
     system = MadeUpSystem(
         lambda setting: 100 - abs(float(setting["m.a"]) - 30) - 50 * abs(float(setting["m.b"]) - 0.5)
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,6 +17,7 @@ from trimodal.cli.gateway import CorsOrigins, Keys, WithoutKeys, access, server_
 from trimodal.cli.gateway import Host as GatewayHost
 from trimodal.cli.gateway import Port as GatewayPort
 from trimodal.errors import OperatorError
+from trimodal.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 
 if TYPE_CHECKING:
     from trimodal.server.foreground import Signals
@@ -119,10 +121,16 @@ class ServeCommand(ListenSettings):
         Path | None,
         records(
             envvar="TRIMODAL_LOG",
-            help="file for Triton's log, appended to; default: in the cache directory. Our records in it: "
-            "TRIMODAL_LOG_FORMAT is text or json, TRIMODAL_LOG_LEVEL debug, info, warning or error",
+            help="file for Triton's log, appended to; default: in the cache directory",
         ),
     ] = None
+    log_format: Annotated[
+        Literal["text", "json"], records(envvar=FORMAT_VARIABLE, help="our records in that log")
+    ] = "text"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        records(envvar=LEVEL_VARIABLE, help="of our records: from here on"),
+    ] = "info"
     operator_key_file: OperatorKeyFile = None
     restart: Annotated[
         bool,
@@ -156,6 +164,8 @@ def serve(settings: ServeCommand) -> None:
     from trimodal.server.process import Interrupted
 
     signals = Signals()
+    # Every process of the server inherits these.
+    os.environ.update({FORMAT_VARIABLE: settings.log_format, LEVEL_VARIABLE: settings.log_level})
     with one_sentence("trimodal serve"), ExitStack() as stack:
         warn_of_open_ports(settings.host)
         stack.callback(signals.ignore)

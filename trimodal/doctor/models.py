@@ -57,12 +57,11 @@ def check_models(models: Iterable[Model], gpus: Sequence[Gpu] | None, *, deep: b
 
 
 def settings_class(model: Model) -> type[Settings] | None:
-    """The class that reads a model's parameters; None: its model.py is not this package's code."""
-    try:
-        code = (model.version_directory / "model.py").read_text(errors="replace")
-    except OSError:
+    """The class that reads a model's parameters; None: its code is not this package's."""
+    if model.backend != "python" or model.name not in SETTINGS:
         return None
-    if model.backend != "python" or model.name not in SETTINGS or "trimodal" not in code:
+    file = model.version_directory / "model.py"
+    if file.is_file() and "trimodal" not in file.read_text(errors="replace"):  # another's, of that name
         return None
     module, _, name = SETTINGS[model.name].rpartition(".")
     found: type[Settings] = getattr(import_module(module), name)

@@ -31,6 +31,7 @@ from trimodal.server.triton_log import LoadLog, LogReader
 _POLL = 0.05  # seconds
 # … while the endpoints open. Until the last models begin to load, Triton says that it is ready.
 _SHORT_POLL = 0.002
+_ATTEMPTS = 3  # a port that was picked may be taken until Triton binds it, after the models
 _LOGS_KEPT = 20
 _STOP = "stop"  # file in the server's run directory
 _FINISH_S = 1.5  # for models without requests to end, and for Triton then
@@ -86,27 +87,31 @@ class TritonServer:
         repository = options.repository.expanduser().absolute()
         self.models = select_models(repository, options.models, options.profile)
         preflight.check_shared_memory(self.models.values())
-        self.ports = ports.choose(options.host, options.ports)
-        http, grpc, metrics, health = self.ports.values()
-        self.http_url, self.grpc_url = f"{options.host}:{http}", f"{options.host}:{grpc}"
-        health_host = preflight.check_health_host(options)
-        self.metrics_url, self.health_url = f"{options.host}:{metrics}", f"{health_host}:{health}"
-        self.api = Api(options.host, http, metrics, self.operator_key)
-        self.log_path = options.log.absolute() if options.log else _new_log()
-        self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        self.load = LoadLog()
-        try:
-            self._supervisor = Supervisor(self.api)
-            self._page = HealthServer(health_host, health, self._supervisor)
-            last = self._launch(triton)
-            self._wait_ready(last, stop, on_lines)
-            self._supervisor.watch(self.pid, self.models)
-        except ProcessLookupError:
-            self.kill()
-            raise ServerError(f"tritonserver ended while starting\nlog: {self.log_path}") from None
-        except BaseException:
-            self.kill()
-            raise
+        for attempt in range(1, _ATTEMPTS + 1):
+            self.ports = ports.choose(options.host, options.ports)
+            http, grpc, metrics, health = self.ports.values()
+            self.http_url, self.grpc_url = f"{options.host}:{http}", f"{options.host}:{grpc}"
+            health_host = preflight.check_health_host(options)
+            self.metrics_url, self.health_url = f"{options.host}:{metrics}", f"{health_host}:{health}"
+            self.api = Api(options.host, http, metrics, self.operator_key)
+            self.log_path = options.log.absolute() if options.log else _new_log()
+            self.log_path.parent.mkdir(parents=True, exist_ok=True)
+            self.load = LoadLog()
+            try:
+                self._supervisor = Supervisor(self.api)
+                self._page = HealthServer(health_host, health, self._supervisor)
+                last = self._launch(triton)
+                self._wait_ready(last, stop, on_lines)
+                self._supervisor.watch(self.pid, self.models)
+                return
+            except ProcessLookupError:
+                self.kill()
+                raise ServerError(f"tritonserver ended while starting\nlog: {self.log_path}") from None
+            except BaseException:
+                lost_race = self.load.port_in_use and 0 in options.ports.values()
+                self.kill()
+                if not lost_race or attempt == _ATTEMPTS:
+                    raise
 
     def restart(self, *, stop: Callable[[], bool], on_lines: Callable[[list[str]], None]) -> None:
         """Starts a server that ended by itself again, on the same ports and with the same log; as `start`."""

@@ -20,6 +20,7 @@ _UNREADABLE = re.compile(r"^Poll failed for model directory '([^']+)': (.*)$")
 _NO_STUB = re.compile(r"^ *Failed to preinitialize Python stub: (.*?([^/']+)/\d+/model\.py.*)$")
 _DEPENDS = re.compile(r"ensemble '?([\w.-]+)'? depends on '?([\w.-]+)'? which has no loaded version")
 _ERROR = re.compile(r"^error: (.*)$")
+_IN_USE = re.compile(r"already in use|[Aa]ddress in use|Failed to bind|unable to bind", re.IGNORECASE)
 # Sentences of Triton that say less than ours, or name what no operator can act on.
 _INSTEAD = {
     re.compile(r"Stub process '[^']*' is not healthy"): (
@@ -52,6 +53,7 @@ class LoadLog:
     loaded: set[str] = field(default_factory=set)
     failures: dict[str, str] = field(default_factory=dict)
     error: str = ""  # the last words of a server that did not start
+    port_in_use: bool = False
     serving: bool = False  # the HTTP endpoint is open
     given_up: bool = False  # it unloads again what did load, which takes seconds
 
@@ -62,6 +64,8 @@ class LoadLog:
             self._event(stamp, match.group(3))
         elif match := _ERROR.match(line):
             self.error = sentence(match.group(1))
+        if (line.startswith("error:") or line[:1] == "E") and _IN_USE.search(line):
+            self.port_in_use = True
 
     def _event(self, stamp: datetime, text: str) -> None:
         if match := _LOADING.match(text):
