@@ -29,7 +29,7 @@ from PIL import Image
 from speech_training.samples import spoken
 from speech_training.voices import HELD_OUT_VARIANTS, random_voice
 
-from trimodal.assistant.values import Saw
+from trimodal.assistant.values import ImageLabels
 from trimodal.client import AskStream, Client, Message
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
@@ -61,22 +61,24 @@ class Asked:
 def question(digit: int, random_: random.Random, voiced: bool) -> Asked:
     """One of a held-out template about a picture of `digit`."""
     others = random_.sample([one for one in range(10) if one != digit], 2)
-    saw = Saw(tuple(map(str, (digit, *others))), (0.9, 0.07, 0.03))
+    saw = ImageLabels(tuple(map(str, (digit, *others))), (0.9, 0.07, 0.03))
     templates = pictures.HELD_OUT_SPOKEN if voiced else pictures.HELD_OUT
     kind = random_.choice(list(templates))
     text, answer = pictures.ask(kind, saw, random_, templates, voiced)
     return Asked(kind, text if voiced else written(text, random_), answer)
 
 
-def is_right(asked: Asked, digit: int, seen: Saw, said: str) -> bool:
+def is_right(asked: Asked, digit: int, seen: ImageLabels, said: str) -> bool:
     """Whether the answer is right for the digit that the picture shows, whatever the classifier says."""
     if asked.kind in ("which", "claim"):
         return said == asked.answer
     return seen.labels[0] == str(digit) and said == pictures.answer(asked.kind, seen, 0)
 
 
-def seen_by(stream: AskStream) -> Saw:
-    return Saw(tuple(one.label for one in stream.labels), tuple(float(one.score) for one in stream.labels))
+def seen_by(stream: AskStream) -> ImageLabels:
+    return ImageLabels(
+        tuple(one.label for one in stream.labels), tuple(float(one.score) for one in stream.labels)
+    )
 
 
 async def gathered(work: Iterable[Callable[[], Awaitable[bool]]]) -> float:

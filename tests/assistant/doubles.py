@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from trimodal.assistant.values import Columns, Piece, Saw
+from trimodal.assistant.values import Columns, ImageLabels, Piece
 from trimodal.errors import Cancelled, RequestError
 
 BOUND = 10.0
@@ -23,7 +23,7 @@ class Models:
         self.reached = {stage: threading.Event() for stage in self.go}
         self.errors: dict[str, Exception] = {}
         self.heard = "what is said"
-        self.saw = Saw(("seven", "one"), (0.9, 0.1))
+        self.saw = ImageLabels(("seven", "one"), (0.9, 0.1))
         self.pieces = [*(piece(word) for word in WORDS), piece("", "stop", (9, 3, len(WORDS)), **note())]
         self.asked: list[dict[str, np.ndarray]] = []
         self.headers: list[object] = []
@@ -40,7 +40,7 @@ class Models:
         self.stopped.append(stream)
         self.go["heard"].set()
 
-    def see(self, image, check) -> Saw:
+    def see(self, image, check) -> ImageLabels:
         self._work("saw")
         return self.saw
 

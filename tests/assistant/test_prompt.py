@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimodal.assistant.prompt import Prompt
-from trimodal.assistant.values import Saw
+from trimodal.assistant.values import ImageLabels
 from trimodal.errors import InternalError, SettingsError
 
 SHIPPED = Path(__file__).parents[2] / "model_repository" / "assistant" / "prompt.jinja"
@@ -27,19 +27,19 @@ def write(tmp_path, source):
 
 @given(ANY.filter(lambda text: text == text.strip() and text))
 def test_a_bare_question_stays_as_it_is(text):
-    assert PROMPT.render(text, "", Saw()) == PROMPT.render("", text, Saw()) == text
+    assert PROMPT.render(text, "", ImageLabels()) == PROMPT.render("", text, ImageLabels()) == text
 
 
 @given(ANY, st.lists(ANY, min_size=1, max_size=5))
 def test_a_question_about_an_image_is_the_same_typed_and_spoken(text, labels):
     """The gateway's live talks rely on it: they hand on as text what was heard already."""
-    saw = Saw(tuple(labels), tuple(0.5 for _ in labels))
+    saw = ImageLabels(tuple(labels), tuple(0.5 for _ in labels))
     assert PROMPT.render(text, "", saw) == PROMPT.render("", text, saw)
 
 
 @given(ANY.filter(str.strip), st.lists(ANY, min_size=1, max_size=5))
 def test_whatever_is_heard_and_seen_is_one_quotation_each(heard, labels):
-    saw = Saw(tuple(labels), tuple(0.5 for _ in labels))
+    saw = ImageLabels(tuple(labels), tuple(0.5 for _ in labels))
     lines = PROMPT.render("THE QUESTION", heard, saw).split("\n")
     assert [bool(line) for line in lines] == [True, False, True, False, True], "no line is begun inside"
     assert lines[4] == "THE QUESTION"
@@ -57,7 +57,7 @@ def test_whatever_is_heard_and_seen_is_one_quotation_each(heard, labels):
     ],
 )
 def test_labels_are_told_three_at_most_with_the_best_ones_score(count, told):
-    saw = Saw(("7", "1", "9", "4")[:count], (0.957, 0.031, 0.004, 0.003)[:count])
+    saw = ImageLabels(("7", "1", "9", "4")[:count], (0.957, 0.031, 0.004, 0.003)[:count])
     labels, _, question = PROMPT.render("what digit is this", "", saw).split("\n")
     assert labels == f"An image is attached. {told}"
     assert question == "what digit is this"
@@ -92,6 +92,6 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path):
 
 def test_one_that_fails_on_some_values_is_an_error_of_the_request(tmp_path):
     prompt = Prompt(write(tmp_path, "{{ text or heard }}{{ '' if heard != 'zero' else 1 / 0 }}"))
-    assert prompt.render("a", "b", Saw()) == "a"
+    assert prompt.render("a", "b", ImageLabels()) == "a"
     with pytest.raises(InternalError, match="the prompt template fails: division by zero"):
-        prompt.render("a", "zero", Saw())
+        prompt.render("a", "zero", ImageLabels())

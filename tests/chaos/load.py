@@ -10,7 +10,7 @@ from typing import Literal
 
 import httpx
 
-from tests.chaos.operations import HUNG_S, KINDS, Clients, Told
+from tests.chaos.operations import HUNG_S, KINDS, Clients, RefusedByGateway
 from trimodal.client.errors import Timeout
 from trimodal.errors import TrimodalError
 
@@ -79,6 +79,6 @@ class Load:
             error = "" if what == "right" else f"{answer!r:.200}"
         except (Timeout, asyncio.TimeoutError, httpx.TimeoutException) as found:
             what, error = "hung", f"{type(found).__name__}: {found}"
-        except (TrimodalError, Told, httpx.HTTPError) as found:
+        except (TrimodalError, RefusedByGateway, httpx.HTTPError) as found:
             error = f"{type(found).__name__}: {found}"
         return Outcome(kind, began, time.monotonic(), what, error)

@@ -23,7 +23,7 @@ NEW_S = 0.9  # for a new connection: a server without descriptors leaves it to t
 HUNG_S = 20.0  # what has not ended by then hangs
 
 
-class Told(Exception):
+class RefusedByGateway(Exception):
     """What the gateway says of a request that it refuses or ends."""
 
 
@@ -97,17 +97,17 @@ class Clients:
         text = ""
         async with self.http.stream("POST", "/v1/chat/completions", json=body) as answer:
             if answer.status_code != 200:
-                raise Told((await answer.aread()).decode(errors="replace"))
+                raise RefusedByGateway((await answer.aread()).decode(errors="replace"))
             async for line in answer.aiter_lines():
                 if not line.startswith("data: {"):
                     continue
                 event = json.loads(line[6:])
                 if "error" in event:
-                    raise Told(event["error"]["message"])
+                    raise RefusedByGateway(event["error"]["message"])
                 text += event["choices"][0]["delta"].get("content") or ""
                 if reason := event["choices"][0]["finish_reason"]:
                     return text, reason
-        raise Told("the stream ended without a finish_reason")
+        raise RefusedByGateway("the stream ended without a finish_reason")
 
 
 Ask = Callable[[Clients], Awaitable[object]]

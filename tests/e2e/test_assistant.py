@@ -25,7 +25,7 @@ from tests.e2e.conftest import run_python, wait_until
 from tests.e2e.fakes import vision
 from tests.e2e.gateway.test_openai import gateway
 from tests.e2e.metrics import listens, total
-from trimodal.client import AskStream, Client, Delta, Heard, Saw, Timeouts
+from trimodal.client import AskStream, AudioFindings, Client, Delta, ImageFindings, Timeouts
 from trimodal.errors import InvalidArgument, RequestError, Unavailable
 from trimodal.server.process import TritonServer
 from trimodal.speech.engines.fake import speak
@@ -130,7 +130,7 @@ async def test_a_question_of_text_image_and_speech(client: Client, files: Path) 
     items = [item async for item in stream]
     findings = [item for item in items if not isinstance(item, Delta)]
     assert [type(item) for item in items[: len(findings)]] == [type(item) for item in findings]
-    assert {type(item) for item in findings} == {Heard, Saw}
+    assert {type(item) for item in findings} == {AudioFindings, ImageFindings}
     assert stream.heard == "what is a lambda"
     assert stream.labels[0].label == "class 2"
     assert stream.labels[0].score > 0.9

@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).parents[2] / "model_repository"
 GLUE = sorted(REPOSITORY.glob("*/1/model.py"))
 
 
-class Asked(str):
+class RequestDouble(str):
     """A request that is its own id."""
 
     def request_id(self) -> str:
@@ -43,7 +43,7 @@ def write(result: Any) -> list[pb_utils.Tensor]:
 
 def answers(requests: list[Any], serve: Any, write: Any = write, read: Any = read) -> list[Any]:
     """The output or the error (code and sentence) of each request."""
-    asked = [Asked(one) for one in requests]
+    asked = [RequestDouble(one) for one in requests]
     responses = answer_batch(pb_utils, asked, read, serve, write)
     return [(one.error.code, str(one.error)) if one.error else one.outputs["out"] for one in responses]
 
@@ -53,7 +53,7 @@ def test_a_probe_is_answered_before_it_is_read():
         assert values == ["a"]
         return values
 
-    one, two = answer_batch(pb_utils, [Asked("probe"), Asked("a")], read, serve, write)
+    one, two = answer_batch(pb_utils, [RequestDouble("probe"), RequestDouble("a")], read, serve, write)
     assert (one.error, one.outputs) == (None, {})
     assert two.outputs["out"] == "a"
 

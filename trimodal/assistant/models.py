@@ -15,7 +15,7 @@ import numpy as np
 from trimodal import trace
 from trimodal.assistant.llm_connection import LlmConnection
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.values import HEARD, Saw
+from trimodal.assistant.values import HEARD, ImageLabels
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import RequestError
 from trimodal.trace import Span
@@ -81,12 +81,12 @@ class Models:
         with suppress(RequestError):
             self._chunk(stream, None, flags)
 
-    def see(self, image: bytes, check: Check) -> Saw:
+    def see(self, image: bytes, check: Check) -> ImageLabels:
         """What the image file shows."""
         with self._gate.waiting(check):
             inputs = {"image": np.array([[image]], dtype=object)}
             outputs = self._infer(self._settings.vision, inputs, ("labels", "scores"))
-        return Saw(
+        return ImageLabels(
             tuple(bytes(label).decode(errors="replace") for label in outputs["labels"]),
             tuple(float(score) for score in outputs["scores"]),
         )

@@ -23,7 +23,7 @@ from trimodal.assistant.prompt import Prompt
 from trimodal.assistant.request import Turn
 from trimodal.assistant.request_state import RequestState
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.values import ANSWER, HEARD, SAW, Piece, Saw, Stopped
+from trimodal.assistant.values import ANSWER, HEARD, SAW, ImageLabels, Piece, Stopped
 from trimodal.errors import InternalError, InvalidArgument, RequestError, as_request_error
 
 MAX_STREAM = (1 << 63) - 1
@@ -45,13 +45,13 @@ class Pipeline:
 
     def run(self, state: RequestState) -> None:
         """Takes a request to its end, and returns when none of its stages works any more. Raises nothing."""
-        seeing: Future[Saw] | None = None
+        seeing: Future[ImageLabels] | None = None
         try:
             with contextlib.suppress(Stopped):
                 if state.request.image is not None:
                     seeing = self._threads.submit(self._see, state, state.request.image)
                 heard = "" if state.request.samples is None else self._hear(state)
-                saw = seeing.result() if seeing else Saw()
+                saw = seeing.result() if seeing else ImageLabels()
                 self._answer(state, heard, saw)
         except Exception as error:  # a defect: the stages tell what is theirs
             if not state.done:  # else the service may be closing: it has no thread for a stage any more
@@ -71,13 +71,13 @@ class Pipeline:
             state.send(values.heard_columns(heard))
             return heard
 
-    def _see(self, state: RequestState, image: bytes) -> Saw:
+    def _see(self, state: RequestState, image: bytes) -> ImageLabels:
         with self._stage(state, SAW):
             saw = self._models.see(image, state.check)
             state.send(values.saw_columns(saw))
             return saw
 
-    def _answer(self, state: RequestState, heard: str, saw: Saw) -> None:
+    def _answer(self, state: RequestState, heard: str, saw: ImageLabels) -> None:
         with self._stage(state, ANSWER):
             prompt = self._prompt.render(state.request.text or "", heard, saw)
             prompted = self._prompted(prompt, state.request.history)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from trimodal import trace
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.values import Saw
+from trimodal.assistant.values import ImageLabels
 from trimodal.audio.samples import one_channel, to_float
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import InvalidArgument
@@ -56,9 +56,9 @@ class Turn(BaseModel):
     labels: tuple[Label, ...] = ()
 
     @property
-    def saw(self) -> Saw:
+    def saw(self) -> ImageLabels:
         """The labels as the prompt's template takes them."""
-        return Saw(tuple(one.label for one in self.labels), tuple(one.score for one in self.labels))
+        return ImageLabels(tuple(one.label for one in self.labels), tuple(one.score for one in self.labels))
 
 
 @dataclass(frozen=True, eq=False)

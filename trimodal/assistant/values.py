@@ -23,7 +23,7 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True)
-class Saw:
+class ImageLabels:
     """Labels of the image, best first, with their probabilities."""
 
     labels: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ def heard_columns(heard: str) -> Columns:
     return texts(stage=HEARD, text_output=heard)
 
 
-def saw_columns(saw: Saw) -> Columns:
+def saw_columns(saw: ImageLabels) -> Columns:
     """What the image shows; `labels` and `scores` are [k], best first."""
     labels = {"labels": _strings(saw.labels), "scores": np.array(saw.scores, np.float32)}
     return texts(stage=SAW, text_output="") | labels

@@ -18,14 +18,14 @@ from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.fake import FakeTransport
 from trimodal.client.values import (
     Answer,
+    AudioFindings,
     Delta,
-    Heard,
+    ImageFindings,
     LiveUpdate,
     Message,
     Model,
     Note,
     Prediction,
-    Saw,
     Transcript,
     Turn,
     Usage,
@@ -34,8 +34,9 @@ from trimodal.errors import Cancelled, InternalError, InvalidArgument, RequestEr
 
 # fmt: off
 __all__ = [
-    "Answer", "AnswerStream", "AskStream", "Cancelled", "Client", "ConnectError", "ConnectionLost", "Delta",
-    "FakeTransport", "Heard", "InternalError", "InvalidArgument", "LiveStream", "LiveUpdate", "Message",
-    "Model", "ModelNotFound", "Note", "Prediction", "ProtocolError", "RequestError", "Saw", "Timeout",
-    "Timeouts", "Timing", "Transcript", "TransportError", "Turn", "Unavailable", "Usage", "Word",
+    "Answer", "AnswerStream", "AskStream", "AudioFindings", "Cancelled", "Client", "ConnectError",
+    "ConnectionLost", "Delta", "FakeTransport", "ImageFindings", "InternalError", "InvalidArgument",
+    "LiveStream", "LiveUpdate", "Message", "Model", "ModelNotFound", "Note", "Prediction", "ProtocolError",
+    "RequestError", "Timeout", "Timeouts", "Timing", "Transcript", "TransportError", "Turn", "Unavailable",
+    "Usage", "Word",
 ]

@@ -112,14 +112,14 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Heard:
+class AudioFindings:
     """What the assistant heard in the audio of a question."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Saw:
+class ImageFindings:
     """What the assistant saw in the image of a question, best label first."""
 
     labels: tuple[Prediction, ...]

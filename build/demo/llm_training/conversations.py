@@ -12,9 +12,9 @@ from llm_training.data import Topic
 from llm_training.phrases import GREETING, LISTS, REFUSAL, question_about, unknown_question, written
 from speech_training import phrases as spoken
 
-from trimodal.assistant.values import Saw
+from trimodal.assistant.values import ImageLabels
 
-NOTHING = Saw()
+NOTHING = ImageLabels()
 PICTURE_KINDS = ("which",) * 2 + ("claim",) * 5 + ("sure",) * 3 + ("else",) * 2
 
 
@@ -35,7 +35,7 @@ def turn(topics: list[Topic], random_: random.Random) -> tuple[str, str]:
     return question_about(topic, random_), topic["answer"]
 
 
-def picture_turn(saw: Saw | None, random_: random.Random, voiced: bool) -> tuple[str, str]:
+def picture_turn(saw: ImageLabels | None, random_: random.Random, voiced: bool) -> tuple[str, str]:
     """A question about a picture, and its answer."""
     if saw and not voiced and random_.random() < 0.06:
         image = random_.choice(pictures.LISTS["images"])
@@ -48,7 +48,9 @@ def picture_turn(saw: Saw | None, random_: random.Random, voiced: bool) -> tuple
     return pictures.misheard(text, random_) if random_.random() < 0.4 else text, answer
 
 
-def sent(topics: list[Topic], shown: Saw | None, random_: random.Random) -> tuple[str, str, Saw | None]:
+def sent(
+    topics: list[Topic], shown: ImageLabels | None, random_: random.Random
+) -> tuple[str, str, ImageLabels | None]:
     """One message as the assistant sends it, with its answer, and the picture that the talk is about then."""
     new = random_.random() < (0.15 if shown else 0.6)
     saw = pictures.random_sight(random_) if new else NOTHING
@@ -86,7 +88,7 @@ def conversation(
     elif random_.random() < 0.3:
         messages = [{"role": "system", "content": random_.choice(LISTS["system_prompts"])}]
     assistant = random_.random() < 0.7
-    shown: Saw | None = None
+    shown: ImageLabels | None = None
     for _ in range(
         random_.randint(1, 4) if long else random_.choice((1, 1, 2, 3, 4, 6) if assistant else (1, 1, 2))
     ):

@@ -15,7 +15,7 @@ from llm_training.data import load_topics
 from llm_training.phrases import REFUSAL, question_about, unknown_name, written
 from tokenizers import Tokenizer
 
-from trimodal.assistant.values import Saw
+from trimodal.assistant.values import ImageLabels
 
 QUESTIONS = 600
 WANTED = {
@@ -24,13 +24,13 @@ WANTED = {
 }  # fmt: skip
 
 
-def _sight(digit: int, random_: random.Random) -> Saw:
+def _sight(digit: int, random_: random.Random) -> ImageLabels:
     while (saw := pictures.random_sight(random_)).labels[0] != str(digit):
         pass
     return saw
 
 
-def _question(saw: Saw, random_: random.Random, voiced: bool) -> tuple[str, str]:
+def _question(saw: ImageLabels, random_: random.Random, voiced: bool) -> tuple[str, str]:
     templates = pictures.HELD_OUT_SPOKEN if voiced else pictures.HELD_OUT
     text, answer = pictures.ask(random_.choice(list(templates)), saw, random_, templates, voiced)
     return text if voiced else written(text, random_), answer
@@ -64,12 +64,12 @@ def questions(tokenizer: Tokenizer) -> dict[str, list[Sample]]:
     return {name: [encode(tokenizer, talk) for talk in talks] for name, talks in found.items()}
 
 
-def _pictured_talk(saw: Saw, random_: random.Random) -> list[dict[str, str]]:
+def _pictured_talk(saw: ImageLabels, random_: random.Random) -> list[dict[str, str]]:
     """Two or three turns about one picture, now and then with a topic or another picture between."""
     text, answer = _question(saw, random_, False)
     turns = [(pictures.PROMPT.render(text, "", saw), answer)]
     for _ in range(random_.randint(1, 2)):
-        prompt, draw = Saw(), random_.random()
+        prompt, draw = ImageLabels(), random_.random()
         if len(turns) == 1 and draw < 0.15:
             topic = random_.choice(load_topics())
             turns.append((question_about(topic, random_), topic["answer"]))

@@ -13,7 +13,7 @@ from speech_training import phrases as spoken
 from text_lists import read_lists
 
 from trimodal.assistant.prompt import Prompt
-from trimodal.assistant.values import Saw
+from trimodal.assistant.values import ImageLabels
 
 ROOT = Path(__file__).resolve().parents[3]
 PROMPT = Prompt(ROOT / "model_repository" / "assistant" / "prompt.jinja")
@@ -35,14 +35,14 @@ HELD_OUT = {kind: LISTS[f"held_out_{kind}"] for kind in KINDS}
 HELD_OUT_SPOKEN = dict(zip(("which", "claim", "sure"), spoken.HELD_OUT, strict=True))
 
 
-def random_sight(random_: random.Random) -> Saw:
+def random_sight(random_: random.Random) -> ImageLabels:
     """Labels of a digit with scores that sum up to at most one, best first."""
     ranges = ((0.9, 1), (0.9, 1), (0.5, 0.95), (0.2, 0.6))
     best = random_.choice([random_.uniform(*range_) for range_ in ranges])
     second = min(best, (1 - best) * random_.uniform(0.3, 1))
     third = min(second, (1 - best - second) * random_.uniform(0.2, 1))
     labels = random_.sample(range(10), 3)
-    return Saw(tuple(map(str, labels)), (best, second, third))
+    return ImageLabels(tuple(map(str, labels)), (best, second, third))
 
 
 def percent(score: float) -> str:
@@ -60,7 +60,7 @@ def named(digit: int, random_: random.Random, voiced: bool = False) -> str:
 
 def ask(
     kind: str,
-    saw: Saw | None,
+    saw: ImageLabels | None,
     random_: random.Random,
     templates: dict[str, tuple[str, ...]],
     voiced: bool = False,
@@ -128,7 +128,7 @@ def combined(kind: str, random_: random.Random) -> str:
     return " ".join(" ".join(parts).split())
 
 
-def answer(kind: str, saw: Saw, claimed: int) -> str:
+def answer(kind: str, saw: ImageLabels, claimed: int) -> str:
     """What the labels say to a question of this kind."""
     shown = f"The picture shows the digit {saw.labels[0]}"
     if kind == "which":

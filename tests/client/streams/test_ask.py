@@ -3,7 +3,15 @@ import json
 import numpy as np
 import pytest
 
-from trimodal.client import Client, Delta, FakeTransport, Heard, Prediction, ProtocolError, Saw
+from trimodal.client import (
+    AudioFindings,
+    Client,
+    Delta,
+    FakeTransport,
+    ImageFindings,
+    Prediction,
+    ProtocolError,
+)
 from trimodal.client.transports.fake import llm_outputs
 from trimodal.client.transports.tensors import strings
 from trimodal.errors import InvalidArgument, Unavailable
@@ -41,7 +49,12 @@ async def test_findings_come_before_the_answer(tmp_path):
     stream = one.ask("q?", image=file, audio=samples, max_tokens=5, tenant="t", deadline_ms=900)
     items = [item async for item in stream]
     labels = (Prediction("7", 0.75), Prediction("1", 0.25))
-    assert items == [Saw(labels), Heard("wörds"), Delta("An answer", 1), Delta("", 1, "stop")]
+    assert items == [
+        ImageFindings(labels),
+        AudioFindings("wörds"),
+        Delta("An answer", 1),
+        Delta("", 1, "stop"),
+    ]
     assert (stream.heard, stream.labels, stream.text) == ("wörds", labels, "An answer")
     assert (stream.finish_reason, stream.usage.completion, stream.stages) == ("stop", 2, TIMING)
     (request,) = transport.requests

@@ -12,7 +12,7 @@ import typer
 from trimodal.cli import common
 
 if TYPE_CHECKING:
-    from trimodal.client import AnswerStream, AskStream, Delta, Heard, Saw
+    from trimodal.client import AnswerStream, AskStream, AudioFindings, Delta, ImageFindings
     from trimodal.client.options import Options
 
 _SHOWN_LABELS = 3
@@ -55,25 +55,25 @@ async def show(stream: AnswerStream | AskStream, *, as_json: bool, stats: bool) 
         typer.echo(" · ".join(_footer(stream)), err=True)
 
 
-def _tell(item: Heard | Saw | Delta) -> None:
+def _tell(item: AudioFindings | ImageFindings | Delta) -> None:
     """Findings go to stderr: stdout is the answer alone."""
-    from trimodal.client import Delta, Heard
+    from trimodal.client import AudioFindings, Delta
 
     if isinstance(item, Delta):
         typer.echo(common.plain(item.text) if sys.stdout.isatty() else item.text, nl=False)
-    elif isinstance(item, Heard):
+    elif isinstance(item, AudioFindings):
         typer.echo(f"heard: {common.plain(item.text) or '(no words)'}", err=True)
     else:
         labels = (f"{common.plain(one.label)} {one.score:.2f}" for one in item.labels[:_SHOWN_LABELS])
         typer.echo(f"saw: {', '.join(labels)}", err=True)
 
 
-def _row(item: Heard | Saw | Delta, head: dict[str, Any]) -> dict[str, Any]:
-    from trimodal.client import Delta, Heard
+def _row(item: AudioFindings | ImageFindings | Delta, head: dict[str, Any]) -> dict[str, Any]:
+    from trimodal.client import AudioFindings, Delta
 
     if isinstance(item, Delta):
         return head | {"delta": item.text, "tokens": item.tokens}
-    if isinstance(item, Heard):
+    if isinstance(item, AudioFindings):
         return {"stage": "heard", "text": item.text}
     return {"stage": "saw", "labels": [{"label": one.label, "score": one.score} for one in item.labels]}
 

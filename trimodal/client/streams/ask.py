@@ -16,7 +16,7 @@ from trimodal.client.streams.answer import BaseStream
 from trimodal.client.streams.chunks import Audio, checked
 from trimodal.client.transports.base import Array, Responses, Tensors
 from trimodal.client.transports.tensors import strings
-from trimodal.client.values import Delta, Heard, Prediction, Saw, Turn
+from trimodal.client.values import AudioFindings, Delta, ImageFindings, Prediction, Turn
 from trimodal.errors import InvalidArgument
 
 # What is decoded at once of a file; the server bounds the whole.
@@ -24,7 +24,7 @@ _BLOCK_S = 30.0
 _MAX_FILE_S = 600
 
 
-class AskStream(BaseStream["Heard | Saw | Delta"]):
+class AskStream(BaseStream["AudioFindings | ImageFindings | Delta"]):
     """Findings and deltas of one question, to be iterated once; sent when the first one is asked for.
 
         async with client.ask("what is this?", image="photo.jpg") as stream:
@@ -32,7 +32,7 @@ class AskStream(BaseStream["Heard | Saw | Delta"]):
                 print(item)
         print(stream.heard, stream.labels, stream.text, stream.stages)
 
-    `Heard` and `Saw` come in either order, if there was audio or an image; then `Delta`s.
+    `AudioFindings` and `ImageFindings` come in either order, if there was audio or an image; then `Delta`s.
 
     Attributes:
         heard: what was said in the audio. labels: what the image shows, best first.
@@ -48,15 +48,15 @@ class AskStream(BaseStream["Heard | Saw | Delta"]):
         self.labels: tuple[Prediction, ...] = ()
         self.stages: dict[str, float | None] = {}
 
-    def _item(self, outputs: Tensors) -> Heard | Saw | Delta | None:
+    def _item(self, outputs: Tensors) -> AudioFindings | ImageFindings | Delta | None:
         with readable(self._of):
             stage = bytes(outputs["stage"][0]).decode()
             if stage == "heard":
                 self.heard = bytes(outputs["text_output"][0]).decode()
-                return Heard(self.heard)
+                return AudioFindings(self.heard)
             if stage == "saw":
                 self.labels = tuple(labels(outputs["labels"], outputs["scores"]))
-                return Saw(self.labels)
+                return ImageFindings(self.labels)
             if "timing" in outputs:
                 self.stages = dict(json.loads(bytes(outputs["timing"][0])))
         return self._delta(outputs)

@@ -7,7 +7,7 @@ from typing import Any
 
 from trimodal.client.client import Client
 from trimodal.client.options import Options
-from trimodal.client.values import Delta, Message, Saw, Turn
+from trimodal.client.values import Delta, ImageFindings, Message, Turn
 from trimodal.errors import InvalidArgument
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError
@@ -45,7 +45,7 @@ class PreparedRequest:
         picture = self._question.picture
         try:
             async for item in self.stream:
-                if isinstance(item, Saw) and picture is not None:
+                if isinstance(item, ImageFindings) and picture is not None:
                     picture.labels = item.labels
                 elif isinstance(item, Delta) and item.text:
                     yield item.text
