@@ -81,7 +81,11 @@ def check_graphs(checkpoint: Checkpoint, directory: Path, precision: str, shapes
     frames = _frames(shapes)
     graphs = DeviceGraphs(OnnxForward(directory), rules, buckets=(1, 3), frames=frames, device="cpu")
     title = "Comparing the graphs with torch"
-    for name, error in largest_errors(checkpoint, graphs, shapes, (1, 3), title).items():
+    try:
+        errors = largest_errors(checkpoint, graphs, shapes, (1, 3), title)
+    finally:
+        graphs.close()
+    for name, error in errors.items():
         if not error <= MAX_ERROR[precision]:  # so that NaN is above every limit
             raise ArtefactError(
                 f"the {precision} graphs differ from torch ({name} {error:.2g}, more than "
@@ -108,28 +112,25 @@ def check_plans(
 def largest_errors(
     checkpoint: Checkpoint, graphs: DeviceGraphs, shapes: SpeechShapes, batches: Sequence[int], title: str
 ) -> dict[str, float]:
-    """Largest relative errors of logits and attention over contexts and batch sizes; closes the graphs."""
+    """Largest relative errors of logits and attention over contexts and batch sizes."""
     random = np.random.default_rng(0)
     errors = {"logits_relative_error": 0.0, "alignment_relative_error": 0.0}
     checkpoint.model.set_attn_implementation("eager")  # The only one that returns its weights.
     cases = [(rows, length) for rows in batches for length in _frames(shapes)]
-    try:
-        with progress(title, total=len(cases)) as advance:
-            for rows, length in cases:
-                features = random.standard_normal((rows, shapes.mel_bins, length), np.float32) / 2
-                tokens = random.integers(0, graphs.vocabulary, (rows, sum(OPENING) + STEPS))
-                both = zip(
-                    errors,
-                    _decode(graphs, features, tokens),
-                    _forward(checkpoint, features, tokens),
-                    strict=True,
-                )
-                for name, found, expected in both:
-                    error = np.linalg.norm(found - expected) / np.linalg.norm(expected)
-                    errors[name] = float(np.maximum(errors[name], error))  # NaN stays, max() drops it
-                advance()
-    finally:
-        graphs.close()
+    with progress(title, total=len(cases)) as advance:
+        for rows, length in cases:
+            features = random.standard_normal((rows, shapes.mel_bins, length), np.float32) / 2
+            tokens = random.integers(0, graphs.vocabulary, (rows, sum(OPENING) + STEPS))
+            both = zip(
+                errors,
+                _decode(graphs, features, tokens),
+                _forward(checkpoint, features, tokens),
+                strict=True,
+            )
+            for name, found, expected in both:
+                error = np.linalg.norm(found - expected) / np.linalg.norm(expected)
+                errors[name] = float(np.maximum(errors[name], error))  # NaN stays, max() drops it
+            advance()
     return errors
 
 

@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from tests.e2e.conftest import wait_until
-from tests.e2e.gateway.calls.demo import LAMBDA, TRUTH, Demo, counted, opened, said, user
+from tests.e2e.gateway.calls.demo import HANDBOOK, LAMBDA, TRUTH, Demo, counted, opened, said, user
 from trimodal.gateway.keys import Key, add_key, revoke_key
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
@@ -68,7 +68,9 @@ def test_the_cache_answers_again(demo: Demo) -> None:
 def test_what_a_key_has_left(demo: Demo) -> None:
     with demo.known("metered") as client:
         create = client.chat.completions.with_raw_response.create
-        first, second = (create(model="llm", messages=LAMBDA, max_tokens=9).headers for _ in range(2))
+        # A thousand tokens, which take more than half a second to come back.
+        chat = [{"role": "system", "content": HANDBOOK * 3}, *LAMBDA]
+        first, second = (create(model="llm", messages=chat, max_tokens=9).headers for _ in range(2))
     assert first["x-ratelimit-limit-requests"] == "6000"
     left = [int(one["x-ratelimit-remaining-requests"]) for one in (first, second)]
     assert left[0] - left[1] in (0, 1), "100 a second come back"
