@@ -14,7 +14,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 DATA = "trimodal/_data"
-JUDGE = "judge/1/onnx-int8"  # the one engine that is committed
+CHECKOUT = ("demo", "judge/wheel")  # folders of build/ that only a checkout needs
 # Of build/demo: what the demo and the speech checks read. Checkpoints are for training and stay out.
 DEMO = ("golden.jsonl", "llm/topics.json", "speech/samples/*", "speech/questions/*", "vision/samples/*")
 
@@ -38,14 +38,18 @@ class DataHook(BuildHookInterface[Any]):
 
 
 def data_files(root: Path) -> Iterator[Path]:
-    """Configs and glue of the repository, the judge, build scripts with their lists, samples of the demo."""
+    """Configs and glue of the repository, build scripts, samples of the demo.
+
+    The judge is a wheel of its own, and what it learned from stays in the checkout.
+    """
     repository = root / "model_repository"
     for file in files_in(repository):
         _, *inside = file.relative_to(repository).parts
-        if not (len(inside) > 2 and inside[0].isdecimal()) or file.is_relative_to(repository / JUDGE):
+        if not (len(inside) > 2 and inside[0].isdecimal()):
             yield file
-    for file in files_in(root / "build"):
-        if file.suffix in (".py", ".txt") and not file.is_relative_to(root / "build" / "demo"):
+    build = root / "build"
+    for file in files_in(build):
+        if file.suffix == ".py" and not any(file.is_relative_to(build / one) for one in CHECKOUT):
             yield file
     for pattern in DEMO:
         yield from sorted((root / "build" / "demo").glob(pattern))

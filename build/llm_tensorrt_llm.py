@@ -23,7 +23,7 @@ from steps.llm.engine_plan import EnginePlan, check_disk, check_machine, check_p
 from steps.llm.speculation import Method, Speculation, parse_lookahead, read_choices
 
 from trimodal.build_support import operator_errors, progress, report, resolve_checkpoint
-from trimodal.llm.engines.card_limits import card_limits
+from trimodal.llm.engines.artefact import card_limits
 from trimodal.manifest import GpuTarget, Manifest, atomic_directory, write_manifest
 from trimodal.plan.architecture import find_config, read_architecture
 from trimodal.plan.memory import KvPrecision, Precision

@@ -17,13 +17,17 @@ from typing import Any
 
 import numpy as np
 import typer
+from steps.artefact import origin, tell_built
 from steps.speech import build
 from steps.speech.audio import DEMO_SAMPLES
-from steps.speech.check import compare, compare_words
+from steps.speech.check import compare, compare_words, judge
 from steps.speech.checkpoint import Checkpoint
 
-from trimodal.build_support import operator_errors
+from trimodal.build_support import operator_errors, progress
 from trimodal.errors import ArtefactError
+from trimodal.manifest import Manifest, atomic_directory, write_manifest
+from trimodal.speech.engines.ctranslate2 import open_engine
+from trimodal.speech.settings import RecogniseSettings
 
 
 class Precision(str, Enum):
@@ -49,21 +53,42 @@ def main(
     """Build SOURCE for CTranslate2, compare it with torch, and put it in place."""
     with operator_errors():
         made = build.prepare(source, precision, name, out, contexts, padding, audio, language)
-        checkpoint = made.checkpoint
+        for chosen, place in made.targets.items():
+            build_one(made, chosen, place, min_agreement)
 
-        def check(work: Path, precision: str) -> tuple[dict[str, Any], dict[str, Any]]:
-            figures = compare(checkpoint, made.heard, *runtime(work, checkpoint))
-            words = compare_words(made.heard, work, "ctranslate2", random_weights=checkpoint.random_weights)
-            return figures | words, {}
 
-        made.put_in_place(
-            "speech_ctranslate2",
-            {"runtime": "ctranslate2", "runtime_version": version("ctranslate2")},
-            checkpoint.described(),
-            lambda work, precision: convert(checkpoint, work, precision),
-            check,
-            min_agreement,
-        )
+def build_one(made: build.Prepared, precision: str, place: Path, min_agreement: float | None) -> None:
+    """Writes, checks and describes one artefact. Raises: ArtefactError: it replaces nothing."""
+    checkpoint = made.checkpoint
+    manifest = Manifest(
+        task="speech",
+        runtime="ctranslate2",
+        runtime_version=version("ctranslate2"),
+        precision=precision,
+        **origin(checkpoint.directory, made.source, "speech_ctranslate2"),
+        shapes=checkpoint.shapes(made.contexts_s),
+        extra=checkpoint.described(),
+    )
+    with atomic_directory(place) as work:
+        with progress(f"Writing {precision}"):
+            convert(checkpoint, work, precision)
+            checkpoint.write_files(work)
+        write_manifest(work, manifest)  # The serving engine reads it.
+        engine = open_engine(work, serving_settings(work))
+        manifest.check = compare(checkpoint, made.heard, *runtime(work, checkpoint))
+        manifest.check |= compare_words(made.heard, engine, random_weights=checkpoint.random_weights)
+        judge(manifest, min_agreement, place.name)
+        write_manifest(work, manifest)
+    tell_built(place)
+
+
+def serving_settings(directory: Path) -> RecogniseSettings:
+    """As a server has them, on as many threads as torch takes."""
+    import torch
+
+    return RecogniseSettings.model_validate(
+        {"artefact": str(directory), "intra_op_threads": torch.get_num_threads()}
+    )
 
 
 def convert(checkpoint: Checkpoint, directory: Path, precision: str) -> None:

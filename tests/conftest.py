@@ -30,7 +30,6 @@ TORCH = (
     "tests/builders/",
     "tests/speech/engines/",
     "tests/speech/whisper/",
-    "tests/bench/vision/",
     "tests/plan/test_architecture",
 )
 

@@ -60,3 +60,18 @@ def test_the_engines_variable_comes_before_all(
     monkeypatch.setenv(paths.ENGINES_VARIABLE, str(tmp_path / "volume"))
     assert paths.artefact_root("llm") == tmp_path / "volume" / "llm"
     assert paths.default_engines() == tmp_path / "volume"
+
+
+def test_the_judge_lies_in_its_version_else_in_its_own_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = tmp_path / "judge" / "1"
+    assert paths.judge_artefact(version, "onnx-int8") == version / "onnx-int8", "what an error is to name"
+    package = tmp_path / "site" / "trimodal_judge"
+    (package / "onnx-int8").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(package.parent)
+    assert paths.judge_artefact(version, "onnx-int8") == package / "onnx-int8"
+    assert paths.judge_artefact(version, "onnx-fp32") == version / "onnx-fp32", "a build of one's own"
+    (version / "onnx-int8").mkdir(parents=True)
+    assert paths.judge_artefact(version, "onnx-int8") == version / "onnx-int8"

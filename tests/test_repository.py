@@ -177,6 +177,16 @@ def test_what_a_model_calls_is_selected_with_it(repository):
     assert list(select_models(repository, ["front"], "cpu")) == ["front", "a"]
 
 
+def test_a_judge_that_is_not_installed_comes_only_with_who_calls_it(repository):
+    (repository / "judge" / "1").mkdir(parents=True)
+    artefact = 'parameters { key: "artefact" value { string_value: "onnx-int8" } }'
+    (repository / "judge" / "config.pbtxt").write_text(f'name: "judge" backend: "python" {artefact}')
+    assert "judge" not in select_models(repository, (), "cpu")
+    assert list(select_models(repository, ["judge"], "cpu")) == ["judge"]
+    (repository / "judge" / "1" / "onnx-int8").mkdir()
+    assert "judge" in select_models(repository, (), "cpu")
+
+
 @pytest.mark.parametrize("kind", ["9999999999", "-9999999999", '"a"', "NO_TYPE"])
 def test_a_kind_that_no_enumeration_has_is_told(repository, kind):
     """protobuf 6.33 raises its own ParseError for a name, and ValueError for a number that is too large."""

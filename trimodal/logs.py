@@ -79,7 +79,7 @@ class RecordFormatter(logging.Formatter):
             traced = f" [trace {trace}]" if trace else ""
             line = f"{moment} {record.levelname} {self._model or 'trimodal'}{request}{traced} {message}"
             return f"{line}\n{exception}" if exception else line
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "time": moment,
             "level": record.levelname.lower(),
             "model": self._model,
@@ -89,4 +89,4 @@ class RecordFormatter(logging.Formatter):
             "message": message,
             "exception": exception,
         }
-        return json.dumps({name: value for name, value in told.items() if value}, ensure_ascii=False)
+        return json.dumps({name: value for name, value in fields.items() if value}, ensure_ascii=False)

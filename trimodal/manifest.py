@@ -77,10 +77,10 @@ def read_manifest(directory: Path, *, task: str, runtime: str | None) -> Manifes
     """
     path = directory / MANIFEST
     if not path.is_file():
-        raise ArtefactError(
-            f"no built {task} engine in {directory}: build one first "
-            f"(build/{task}_*.py --help, or ./scripts/demo)"
-        )
+        remedy = f"build one first (build/{task}_*.py --help, or ./scripts/demo)"
+        if task == "judge":
+            remedy = "install one with: pip install 'trimodal[cache]'"
+        raise ArtefactError(f"no built {task} engine in {directory}: {remedy}")
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())  # Bytes that are no text are damage, too.
     except OSError as error:
@@ -106,8 +106,8 @@ def check_files(directory: Path, manifest: Manifest) -> None:
     Raises: ArtefactError: one is not as it was built.
     """
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = pool.map(lambda name: sha256(directory / name), manifest.files)
-        for (name, expected), digest in zip(manifest.files.items(), found, strict=True):
+        digests = pool.map(lambda name: sha256(directory / name), manifest.files)
+        for (name, expected), digest in zip(manifest.files.items(), digests, strict=True):
             if digest != expected:
                 raise ArtefactError(
                     f"{directory / name} is not the file that was built: build again with: {manifest.command}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -54,6 +55,18 @@ def artefact_root(model: str) -> Path:
     if engines := os.environ.get(ENGINES_VARIABLE):
         return Path(engines).expanduser().absolute() / model
     return user_engines() / model if _serves_wheel() else default_repository().resolve() / model / "1"
+
+
+def judge_artefact(version: Path, artefact: str) -> Path:
+    """The judge's artefact in its version's folder, else in the installed package `trimodal-judge`.
+
+    Where there is neither, the first: it is what an error is to name.
+    """
+    own = (version / artefact).resolve()
+    if not own.exists() and (package := find_spec("trimodal_judge")):
+        installed = Path(str(package.origin)).parent / artefact
+        return installed if installed.is_dir() else own
+    return own
 
 
 def user_engines() -> Path:

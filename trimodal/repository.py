@@ -14,7 +14,7 @@ from tritonclient.grpc import model_config_pb2
 
 from trimodal.errors import ArtefactError, ServerError, SettingsError
 from trimodal.manifest import MANIFEST, read_manifest
-from trimodal.paths import PROFILE_VARIABLE
+from trimodal.paths import PROFILE_VARIABLE, judge_artefact
 
 # Parameters by which a Python model names another one that it calls by itself (BLS).
 CALLS = ("recognizer", "embedder", "judge", "llm", "speech", "vision")
@@ -23,6 +23,7 @@ ONLY_WITH = {"embedder": ("cache", "semantic"), "judge": ("cache", "semantic")}
 # Engines that reserve a KV pool: of a GPU's memory they take nearly all that is free when they open.
 POOLING_ENGINES = ("tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
 GPU_ENGINES = ("tensorrt", *POOLING_ENGINES)
+JUDGE = "judge"  # its artefact may be that of the package trimodal-judge
 FAKE = "fake"  # engine of every Python model that needs no artefact and no GPU
 
 
@@ -79,6 +80,12 @@ class Model:
         numbers = [int(path.name) for path in self.directory.iterdir() if path.name.isdecimal()]
         return self.directory / str(max(numbers, default=1))
 
+    def artefact_directory(self, artefact: str) -> Path:
+        """Where an artefact of this model lies, whether or not it is built."""
+        if self.name == JUDGE:
+            return judge_artefact(self.version_directory, artefact)
+        return (self.version_directory / artefact).resolve()
+
     @property
     def wants_gpu(self) -> bool:
         if self.backend == "python":
@@ -99,7 +106,7 @@ class Model:
         if not self.artefact:
             return ""
         try:
-            manifest = (self.version_directory / self.artefact / MANIFEST).read_text()
+            manifest = (self.artefact_directory(self.artefact) / MANIFEST).read_text()
             return str(json.loads(manifest)["precision"])
         except (ValueError, KeyError, OSError):
             return self.artefact.rpartition("-")[2]
@@ -143,7 +150,7 @@ def select_models(repository: Path, wanted: Iterable[str], profile: str) -> dict
     if not pending:
         files = [read_model(repository, name, one) for name in names for one in {profile, "tensorrt"}]
         steps = {step for model in files for step in model.steps}
-        pending = [name for name in names if name not in steps]
+        pending = [name for name in names if name not in steps and not _left_out(repository, name, profile)]
     models: dict[str, Model] = {}
     while pending:
         name = pending.pop(0)
@@ -153,6 +160,14 @@ def select_models(repository: Path, wanted: Iterable[str], profile: str) -> dict
             models[name] = read_model(repository, name, profile)
             pending += [*models[name].steps, *models[name].calls]
     return models
+
+
+def _left_out(repository: Path, name: str, profile: str) -> bool:
+    """Whether it is the judge, and not installed: it comes with the cache that calls it, or by name."""
+    if name != JUDGE:
+        return False
+    model = read_model(repository, name, profile)
+    return bool(model.artefact) and not model.artefact_directory(model.artefact).exists()
 
 
 def callers(models: Mapping[str, Model]) -> dict[str, frozenset[str]]:
@@ -210,26 +225,26 @@ def built_model(caller: Path, model: str, *, parameter: str, task: str) -> Built
             *sorted(file.stem for file in (caller.parent / model / "configs").glob("*.pbtxt")),
         ]
     )
-    found: dict[str, dict[Path, None]] = {}
+    built: dict[str, dict[Path, None]] = {}
     missing: ArtefactError | None = None
     for config in (read_model(caller.parent, model, profile) for profile in profiles):
         if not config.artefact:
-            found.setdefault(FAKE, {})
+            built.setdefault(FAKE, {})
             continue
         try:
-            directory = (config.version_directory / config.artefact).resolve()
+            directory = config.artefact_directory(config.artefact)
             manifest = read_manifest(directory, task=task, runtime=None)
-            found.setdefault(manifest.source_sha256, {})[directory] = None
+            built.setdefault(manifest.source_sha256, {})[directory] = None
         except ArtefactError as error:
             missing = error
-    if len(found) > 1:
+    if len(built) > 1:
         names = sorted(
-            directory.name for some in found.values() for directory in (some or {Path("engine fake"): None})
+            directory.name for some in built.values() for directory in (some or {Path("engine fake"): None})
         )
         raise SettingsError(
             f"parameter '{parameter}': {', '.join(names)} of {model} have different checkpoints: "
             "keep the artefacts of one"
         )
-    for checkpoint, directories in found.items():
+    for checkpoint, directories in built.items():
         return Built(checkpoint, tuple(directories))
     raise missing or SettingsError(f"parameter '{parameter}': model '{model}' has no artefact")

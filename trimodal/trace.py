@@ -42,5 +42,5 @@ def column(spans: Sequence[Span]) -> dict[str, NDArray[Any]]:
 
 def read(outputs: Mapping[str, NDArray[Any]]) -> list[Span]:
     """The spans in a model's outputs; none: it sent no trace."""
-    found = outputs.get(NAME)
-    return [] if found is None else list(json.loads(bytes(found.reshape(-1)[0])))
+    tensor = outputs.get(NAME)
+    return [] if tensor is None else list(json.loads(bytes(tensor.reshape(-1)[0])))

@@ -79,7 +79,7 @@ BUILDS = (
     ),
     Build(
         "judge of the answer cache, INT8", "judge", "onnxruntime", ("judge/1/onnx-int8",), None,
-        ("build/judge.py", "--bfloat16", "--precision", "int8"), committed=True,
+        ("build/judge/build.py", "--bfloat16", "--precision", "int8"), committed=True,
     ),
 )  # fmt: skip
 

@@ -170,12 +170,6 @@ LLM = (
         text="Wrong ones among semantic hits, and near misses whose answers agreed.",
     ),
     Panel(
-        "Cache: score that a semantic hit needs",
-        "none",
-        {"{{tenant}} {{namespace}} {{instance}}": gauge("trimodal_cache_audit_threshold")},
-        text="Above 1: no hit but of the same words.",
-    ),
-    Panel(
         "Cache: audits",
         "none",
         {

@@ -1,4 +1,4 @@
-"""Writes the plain manifests beside it from the chart: `python deploy/kubernetes/render.py`.
+"""Writes plain manifests from the chart, beside itself: `python deploy/kubernetes/render.py [FOLDER]`.
 
 Helm's own SDK renders, from PyPI (helm-python-sdk, Helm 4.2). Whoever has the command gets the same objects
 from `helm template trimodal deploy/helm/trimodal --set profile=cuda`.
@@ -7,6 +7,7 @@ from `helm template trimodal deploy/helm/trimodal --set profile=cuda`.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ PROFILES = ("cpu", "cuda", "tensorrt")
 # Who stands below needs what stands above.
 ORDER = ("networkpolicy", "config", "services", "server", "build-job", "gateway", "pdb", "monitors")
 HEAD = """\
-# Profile {profile} as the chart renders it with its defaults; deploy/kubernetes/render.py writes this file.
+# Profile {profile} as the chart renders it with its defaults: deploy/kubernetes/render.py.
 #     kubectl create namespace NAME
 #     kubectl -n NAME create secret generic trimodal-keys --from-file=keys.toml    # of `trimodal keys add`
 #     kubectl -n NAME apply -f deploy/kubernetes/{profile}.yaml
@@ -45,5 +46,6 @@ def text(profile: str) -> str:
 
 
 if __name__ == "__main__":
+    folder = Path(sys.argv[1]) if sys.argv[1:] else FOLDER
     for each in PROFILES:
-        (FOLDER / f"{each}.yaml").write_text(text(each))
+        (folder / f"{each}.yaml").write_text(text(each))

@@ -100,8 +100,7 @@ class Sink:
         self._end()
 
     def is_cancelled(self) -> bool:
-        assert not self.ends, "the real one reads freed memory then"
-        return self.cancelled
+        return self.cancelled and not self.ends  # the real one asks Triton nothing after the end
 
     def wait(self) -> Sink:
         assert self._ended.wait(BOUND), "no end"

@@ -97,8 +97,7 @@ def test_findings_come_first_and_the_last_response_says_how_it_came_about(bench)
     timing = json.loads(last["timing"][0])
     assert set(timing) == {"heard", "saw", "queue", "ttft", "answer", "total"}
     assert timing["queue"] == 2.5
-    assert timing["heard"] + timing["answer"] <= timing["total"] + 1
-    assert timing["answer"] > 0
+    assert min(timing.values()) >= 0
 
 
 def test_spoken_words_alone_are_the_question(bench):

@@ -14,9 +14,15 @@ import pytest
 
 from tests.builders.engine_builds import Build, command, gpu, outputs, prompts, save
 from tests.builders.gpu_machine import artefact, graph, plans, trt  # noqa: F401  fixtures of plans
-from tests.builders.scripts import BUILD
+from tests.builders.scripts import BUILD, importable
 from tests.doubles.gpu_libraries import Recorder
 from trimodal.runtimes.gpu_device import Gpu
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _scripts() -> Iterator[None]:
+    with importable():
+        yield
 
 
 @pytest.fixture(scope="module")

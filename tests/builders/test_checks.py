@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.builders.scripts import importable
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest
 
 pytestmark = pytest.mark.build
-
-
-@pytest.fixture(autouse=True)
-def _scripts() -> Iterator[None]:
-    pytest.importorskip("onnx")
-    pytest.importorskip("torch")
-    with importable():
-        yield
 
 
 def whole(pixels: Any) -> Any:
@@ -47,12 +37,12 @@ def test_a_classifier_that_fails_in_one_size_of_batch(broken: int) -> None:
 def test_a_recogniser_whose_encoder_is_off(error: float, kept: bool) -> None:
     speech_check = importlib.import_module("steps.speech.check")
     manifest = Manifest(
-        task="speech", runtime="onnxruntime", runtime_version="1", precision="fp16", source="here",
-        source_sha256="none", command="python build/speech_onnx.py here",
+        task="speech", runtime="ctranslate2", runtime_version="1", precision="float16", source="here",
+        source_sha256="none", command="python build/speech_ctranslate2.py here",
         check={"encoder_relative_error": error, "token_agreement": 1.0},
     )  # fmt: skip
     if kept:
-        speech_check.judge(manifest, None, "onnx-fp16")
+        speech_check.judge(manifest, None, "ctranslate2-float16")
         return
     with pytest.raises(ArtefactError, match="encodes audio with an error of"):
-        speech_check.judge(manifest, None, "onnx-fp16")
+        speech_check.judge(manifest, None, "ctranslate2-float16")

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.builders.scripts import importable, refusal, run
+from tests.builders.scripts import refusal, run
 from trimodal.embedding.engines.onnxruntime import open_engine
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.manifest import read_manifest
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 SCRIPT = "embedding_onnx"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    with importable():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -6,16 +6,17 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import numpy as np
 
-from trimodal.cache.answers import AnswerCache
+from tests.doubles.pb_utils import Tensor, TritonError
+from trimodal.cache.answers import AnswerCache, CacheOptions
 from trimodal.cache.calibration import Calibration
 from trimodal.cache.keys import question
 from trimodal.cache.metrics import CacheMetrics
-from trimodal.cache.options import CacheOptions
 from trimodal.cache.stores.base import Owner, StoreError
-from trimodal.cache.values import Entry, Place, Question, StoreStats, Vector
+from trimodal.cache.values import CacheScope, Entry, Question, StoreStats, Vector
 from trimodal.metrics import MemoryMetrics
 
 LONG = 30.0  # seconds: a budget that nothing healthy here uses up
@@ -37,11 +38,30 @@ class FakeEmbedder:
         return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 
+class TritonStub:
+    """The stub of another model: answers every call with `output` or `error`, and keeps what was asked."""
+
+    Tensor, TritonError = Tensor, TritonError
+
+    def __init__(self, output=None, error=None):
+        self.asked = []
+        self.output = output
+        told = error and SimpleNamespace(code=lambda: error.code, message=error.message)
+        self.response = SimpleNamespace(has_error=lambda: error is not None, error=lambda: told)
+
+    def InferenceRequest(self, **request):  # noqa: N802
+        self.asked.append(request)
+        return SimpleNamespace(exec=lambda: self.response)
+
+    def get_output_tensor_by_name(self, response, name):
+        return Tensor(name, self.output)
+
+
 class ScriptedStore:
     """Keeps all in memory. `before` runs in front of every call, named: it may wait or raise."""
 
     def __init__(self) -> None:
-        self.held: dict[tuple[Place, str], tuple[Entry, Vector | None]] = {}
+        self.held: dict[tuple[CacheScope, str], tuple[Entry, Vector | None]] = {}
         self.before: Callable[[str], None] = lambda call: None
         self.calls: list[str] = []
         self.closed = threading.Event()
@@ -50,18 +70,18 @@ class ScriptedStore:
         self.calls.append(call)
         self.before(call)
 
-    def get(self, place: Place, key: str) -> Entry | None:
+    def get(self, scope: CacheScope, key: str) -> Entry | None:
         self._begin("get")
-        return self.held[place, key][0] if (place, key) in self.held else None
+        return self.held[scope, key][0] if (scope, key) in self.held else None
 
-    def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
+    def nearest(self, scope: CacheScope, vector: Vector, count: int) -> list[tuple[float, Entry]]:
         self._begin("nearest")
-        here = [(e, v) for (where, _), (e, v) in self.held.items() if where == place and v is not None]
+        here = [(e, v) for (where, _), (e, v) in self.held.items() if where == scope and v is not None]
         return sorted(((float(v @ vector), e) for e, v in here), key=lambda one: -one[0])[:count]
 
-    def put(self, place: Place, key: str, entry: Entry, vector: Vector | None) -> None:
+    def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None:
         self._begin("put")
-        self.held[place, key] = entry, vector
+        self.held[scope, key] = entry, vector
 
     def clear(self, owner: Owner) -> int:
         self._begin("clear")
@@ -80,7 +100,7 @@ class ScriptedStore:
 
     def stats(self) -> StoreStats:
         self._begin("stats")
-        return StoreStats(len(self.held), 0, len({place.tenant for place, _ in self.held}))
+        return StoreStats(len(self.held), 0, len({scope.tenant for scope, _ in self.held}))
 
     def close(self) -> None:
         self.closed.set()
@@ -143,9 +163,7 @@ def ask(text: str = "what is a lambda", **changes: object) -> Question:
 class Rig:
     """Everything of one cache; `keep` returns when its answer is stored."""
 
-    def __init__(
-        self, mode="semantic", *, embedder=None, judge=None, thresholds=None, calibrated=None, **options
-    ):
+    def __init__(self, mode="semantic", *, embedder=None, judge=None, calibrated=None, **options):
         self.store, self.metrics = ScriptedStore(), MemoryMetrics()
         self.judge = judge or ScriptedJudge()
         self.embedder = embedder or FakeEmbedder(4096)
@@ -157,7 +175,6 @@ class Rig:
             CacheMetrics(self.metrics, "llm"),
             judge=self.judge,
             calibration=calibrated or calibration(),
-            thresholds=thresholds,
             store=self.store,
         )
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cache.doubles import FakeEmbedder, ask, fails
+from trimodal.cache.answers import CacheOptions
 from trimodal.cache.bounded_calls import CircuitBreaker
 from trimodal.cache.values import Entry
 from trimodal.errors import InvalidArgument
@@ -81,7 +82,7 @@ class TestExact:
         one = rig("exact")
         one.keep(ask("how do I enable it?"))
         question = ask("how do I disable it?")
-        one.store.held[question.place, question.key] = next(iter(one.store.held.values()))
+        one.store.held[question.scope, question.key] = next(iter(one.store.held.values()))
         assert one.cache.lookup(question).exact() is None
 
 
@@ -245,3 +246,8 @@ class TestBypass:
         one = rig(embedder=Refusing())
         assert [one.cache.lookup(ask("\u2060")).semantic() for _ in range(9)] == [None] * 9
         assert one.count("lookups_total", layer="semantic", outcome="miss") == 9
+
+
+def test_the_first_namespace_is_that_of_requests_without_one():
+    options = CacheOptions("exact", "", ttls={"faq": 60.0, "live": 5.0})
+    assert [options.ttl(name) for name in ("faq", "live", "", "other")] == [60, 5, 60, 60]

@@ -96,9 +96,8 @@ class TestDaemonThreads:
     def test_close_leaves_a_thread_behind_that_hangs(self, hang):
         threads = DaemonThreads(1, "test", jobs=4)
         assert threads.submit(hang)
-        began = time.monotonic()
-        threads.close(0.01)
-        assert time.monotonic() - began < 30
+        threads.close(0.01)  # returns, though `hang` goes on
+        assert threads.unfinished == 1
 
 
 class TestCircuitBreaker:
@@ -113,30 +112,30 @@ class TestCircuitBreaker:
             assert self.breaker.enter()
             if number == times - 1:
                 self.now += CircuitBreaker.ROW_S
-            self.breaker.bad("why")
+            self.breaker.record_failure("why")
 
     def fail_try(self) -> None:
         assert self.breaker.enter()
-        self.breaker.bad("why")
+        self.breaker.record_failure("why")
 
     def test_opens_after_failures_in_a_row(self):
         self.fail(2)
-        self.breaker.good()
+        self.breaker.record_success()
         self.fail(2)
         assert self.breaker.enter()
-        self.breaker.bad("why")
+        self.breaker.record_failure("why")
         assert not self.breaker.enter()
         assert not self.breaker.closed
 
     def test_failures_at_the_same_moment_do_not_open_it(self):
         for _ in range(20):
             assert self.breaker.enter()
-            self.breaker.bad("why")
+            self.breaker.record_failure("why")
         self.now = CircuitBreaker.ROW_S - 0.01
-        self.breaker.bad("why")
+        self.breaker.record_failure("why")
         assert self.breaker.closed
         self.now = CircuitBreaker.ROW_S
-        self.breaker.bad("why")
+        self.breaker.record_failure("why")
         assert not self.breaker.closed
 
     def test_lets_one_call_try_after_the_pause(self):
@@ -160,7 +159,7 @@ class TestCircuitBreaker:
         self.fail(3)
         self.now = 1.0
         assert self.breaker.enter()
-        self.breaker.good()
+        self.breaker.record_success()
         assert self.breaker.closed
         self.fail(2)
         assert self.breaker.closed
@@ -172,8 +171,8 @@ class TestCircuitBreaker:
             self.fail_try()
         self.now = 5.0
         assert self.breaker.enter()
-        self.breaker.good()
-        self.breaker.good()
+        self.breaker.record_success()
+        self.breaker.record_success()
         assert caplog.messages == [
             "the thing fails (why): requests go past it until it is back",
             "the thing is back",
@@ -302,7 +301,7 @@ class TestTimedCalls:
         for _ in range(2):
             self.hanging(hang)
         for _ in range(3):
-            self.target.breaker.bad("why")
+            self.target.breaker.record_failure("why")
         self.target.breaker._until = 0.0  # The pause is over.
         assert reason(lambda: self.calls().call(self.target, lambda: 1, 0.001)) == "busy"
         self.target.breaker._until = 0.0

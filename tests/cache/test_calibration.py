@@ -47,7 +47,7 @@ def test_a_bound_that_cannot_be_kept_is_told_with_the_least_one(tmp_path):
 
 
 def test_another_checkpoint_is_refused_with_the_command(tmp_path):
-    with pytest.raises(SettingsError, match="trimodal bench cache .*--calibrate"):
+    with pytest.raises(SettingsError, match=r"build/judge/measure\.py .*--calibrate"):
         Calibration.read(write(tmp_path / "c.json"), "beef")
     with pytest.raises(SettingsError, match="the judge's checkpoint c0ffee, served is fake"):
         Calibration.read(write(tmp_path / "c.json"), "fake")
@@ -79,7 +79,7 @@ def test_what_is_no_json_is_damaged(tmp_path, content):
 
 
 def test_a_missing_one_says_how_to_make_one(tmp_path):
-    with pytest.raises(SettingsError, match="make one with: trimodal bench cache"):
+    with pytest.raises(SettingsError, match=r"make one with: python build/judge/measure\.py"):
         Calibration.read(tmp_path / "none.json", "c0ffee")
 
 

@@ -13,35 +13,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.doubles.pb_utils import Tensor, TritonError
+from tests.cache.doubles import TritonStub
+from tests.doubles.pb_utils import TritonError
 from trimodal.cache.embedder import TritonEmbedder, embedder_checkpoint
 from trimodal.errors import InternalError, InvalidArgument, OperatorError, RequestError, Unavailable
 
 CONFIGS = Path(__file__).parents[2] / "model_repository" / "embedding"
 
 
-class FakeStub:
-    """Answers every call with `vector` or `error`, and keeps what was asked."""
-
-    Tensor, TritonError = Tensor, TritonError
-
-    def __init__(self, vector=None, error=None):
-        self.asked = []
-        self.vector = vector
-        told = error and SimpleNamespace(code=lambda: error.code, message=error.message)
-        self.response = SimpleNamespace(has_error=lambda: error is not None, error=lambda: told)
-
-    def InferenceRequest(self, **request):  # noqa: N802
-        self.asked.append(request)
-        return SimpleNamespace(exec=lambda: self.response)
-
-    def get_output_tensor_by_name(self, response, name):
-        return Tensor(name, self.vector)
-
-
 def test_a_text_goes_out_and_a_unit_vector_comes_back():
     handed_over = np.array([[3.0, 4.0]], np.float32)
-    stub = FakeStub(handed_over)
+    stub = TritonStub(handed_over)
     vector = TritonEmbedder(stub, "other", "abc").embed("naïve")
     np.testing.assert_allclose(vector, [0.6, 0.8])
     assert (vector.dtype, vector.shape) == (np.float32, (2,))
@@ -55,7 +37,7 @@ def test_a_text_goes_out_and_a_unit_vector_comes_back():
 @pytest.mark.parametrize("vector", [[[0.0, 0.0]], [[np.nan, 1.0]], [[np.inf, 1.0]], [[]]])
 def test_a_vector_without_a_direction_is_an_error(vector):
     with pytest.raises(InternalError, match="other: the embedding has no direction"):
-        TritonEmbedder(FakeStub(np.array(vector, np.float32)), "other", "abc").embed("x")
+        TritonEmbedder(TritonStub(np.array(vector, np.float32)), "other", "abc").embed("x")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +50,7 @@ def test_a_vector_without_a_direction_is_an_error(vector):
     ],
 )
 def test_an_error_keeps_its_kind_and_names_the_model(told, code, kind):
-    stub = FakeStub(error=TritonError(told, code))
+    stub = TritonStub(error=TritonError(told, code))
     with pytest.raises(RequestError, match="other: ") as caught:
         TritonEmbedder(stub, "other", "abc").embed("x")
     assert type(caught.value) is kind

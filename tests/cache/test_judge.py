@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.cache.doubles import calibration
-from tests.doubles.pb_utils import Tensor, TritonError
+from tests.cache.doubles import TritonStub, calibration
+from tests.doubles.pb_utils import TritonError
 from trimodal.cache.judge import TritonJudge, built_judge, calibration_of
 from trimodal.errors import InternalError, InvalidArgument, OperatorError, RequestError, Unavailable
 from trimodal.paths import PROFILE_VARIABLE
@@ -19,27 +19,12 @@ from trimodal.paths import PROFILE_VARIABLE
 CONFIGS = Path(__file__).parents[2] / "model_repository" / "judge"
 
 
-class FakeStub:
-    """Answers every call with `same` or `error`, and keeps what was asked."""
-
-    Tensor, TritonError = Tensor, TritonError
-
-    def __init__(self, same=None, error=None):
-        self.asked = []
-        self.same = same
-        told = error and SimpleNamespace(code=lambda: error.code, message=error.message)
-        self.response = SimpleNamespace(has_error=lambda: error is not None, error=lambda: told)
-
-    def InferenceRequest(self, **request):  # noqa: N802
-        self.asked.append(request)
-        return SimpleNamespace(exec=lambda: self.response)
-
-    def get_output_tensor_by_name(self, response, name):
-        return Tensor(name, np.array(self.same, np.float32).reshape(-1, 1))
+def column(same):
+    return np.array(same, np.float32).reshape(-1, 1)
 
 
 def test_both_directions_go_out_in_one_batch_and_the_lower_one_counts():
-    stub = FakeStub([0.9, 0.7, 0.1, 1.0])
+    stub = TritonStub(column([0.9, 0.7, 0.1, 1.0]))
     judge = TritonJudge(stub, "other", "abc")
     assert judge.same([("naïve", "b"), ("naïve", "c")]) == pytest.approx([0.7, 0.1])
     (asked,) = stub.asked
@@ -53,7 +38,7 @@ def test_both_directions_go_out_in_one_batch_and_the_lower_one_counts():
 @pytest.mark.parametrize("same", [[0.5], [0.5, np.nan], [0.5, 1.1], [-0.1, 0.5], [0.5, 0.5, 0.5]])
 def test_what_are_no_probabilities_is_an_error(same):
     with pytest.raises(InternalError, match="other: "):
-        TritonJudge(FakeStub(same), "other", "abc").same([("a", "b")])
+        TritonJudge(TritonStub(column(same)), "other", "abc").same([("a", "b")])
 
 
 @pytest.mark.parametrize(
@@ -66,7 +51,7 @@ def test_what_are_no_probabilities_is_an_error(same):
 )
 def test_an_error_keeps_its_kind_and_names_the_model(told, code, kind):
     with pytest.raises(RequestError, match="other: ") as caught:
-        TritonJudge(FakeStub(error=TritonError(told, code)), "other", "abc").same([("a", "b")])
+        TritonJudge(TritonStub(error=TritonError(told, code)), "other", "abc").same([("a", "b")])
     assert type(caught.value) is kind
 
 

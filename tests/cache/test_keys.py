@@ -61,7 +61,7 @@ def last_user(messages: list[dict[str, str]]) -> int:
 
 
 def context(request: dict[str, Any]) -> object:
-    """All that must be the same for two requests to share a place, said in another way than the code does."""
+    """All that must be the same for two requests to share a scope, said in another way than the code does."""
     greedy = request["temperature"] == 0
     names = ("temperature", "top_p", "top_k", "seed", "min_p")
     sampling = None if greedy else tuple(request.get(name, 0.0) for name in names)
@@ -90,8 +90,8 @@ def said(request: dict[str, Any]) -> str:
 @given(REQUESTS, REQUESTS)
 def test_two_requests_meet_only_when_all_that_changes_the_answer_is_equal(first, second):
     one, other = asked(first), asked(second)
-    assert (one.place == other.place) == (context(first) == context(second))
-    assert (one.place.scope == other.place.scope) == (context(first) == context(second))
+    assert (one.scope == other.scope) == (context(first) == context(second))
+    assert (one.scope.digest == other.scope.digest) == (context(first) == context(second))
     same = context(first) == context(second) and said(first) == said(second)
     assert (one.key == other.key) == same
 
@@ -132,7 +132,7 @@ def test_text_never_moves_from_one_field_into_the_next(left, moved, right):
     one = {**BASE, "tenant": left + moved, "namespace": right, "stops": (left + moved, right)}
     other = {**BASE, "tenant": left, "namespace": moved + right, "stops": (left, moved + right)}
     together = {**BASE, "tenant": left, "namespace": right, "stops": (left + moved + right,)}
-    scopes = {asked(request).place.scope for request in (one, other, together)}
+    scopes = {asked(request).scope.digest for request in (one, other, together)}
     assert len(scopes) == (3 if moved else 2)
 
 
@@ -175,4 +175,4 @@ def test_the_length_asked_for_is_no_part_of_the_key():
 def test_a_megabyte_has_a_key_like_any_other():
     chat = [{"role": "system", "content": "s" * 1_000_000}, {"role": "user", "content": "u" * 1_000_000}]
     request = {**BASE, "tenant": "t" * 256, "prompt": None, "messages": chat}
-    assert len(asked(request).key) == len(asked(request).place.scope) == 64
+    assert len(asked(request).key) == len(asked(request).scope.digest) == 64

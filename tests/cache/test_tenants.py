@@ -1,6 +1,6 @@
-"""Hostile questions through the whole cache on the embedded store: each is answered from its own place.
+"""Hostile questions through the whole cache on the embedded store: each is answered from its own scope.
 
-The judge accepts all, and the embedder finds every text like every other: what keeps places apart is
+The judge accepts all, and the embedder finds every text like every other: what keeps scopes apart is
 the keys and the store alone.
 """
 
@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.cache.doubles import LONG, ScriptedJudge, ask, calibration
-from trimodal.cache.answers import AnswerCache
+from trimodal.cache.answers import AnswerCache, CacheOptions
 from trimodal.cache.metrics import STORED, CacheMetrics
-from trimodal.cache.options import CacheOptions
 from trimodal.cache.stores.base import Limits, open_store
 from trimodal.cache.values import Entry
 from trimodal.metrics import MemoryMetrics
@@ -83,7 +82,7 @@ def test_of_thousands_of_tenants_none_gets_an_answer_of_another(opened):
     for tenant, question in questions.items():
         if int(tenant.rpartition("-")[2]) % 2 == 0:  # the others have asked nothing yet
             entry = Entry("who am I", tenant, "stop", 1, 64, now, now + 900)
-            opened.store.put(question.place, question.key, entry, VECTOR)
+            opened.store.put(question.scope, question.key, entry, VECTOR)
     for tenant, question in questions.items():
         wanted = tenant if int(tenant.rpartition("-")[2]) % 2 == 0 else None
         for hit in (opened.cache.lookup(question).exact(), opened.cache.lookup(question).semantic()):
@@ -102,37 +101,37 @@ PLACES = st.fixed_dictionaries(
 )
 
 
-def told(place):
-    return repr(sorted(place.items()))
+def told(scope):
+    return repr(sorted(scope.items()))
 
 
-def asked(place, text):
-    messages = [{"role": "system", "content": place["system"]}, {"role": "user", "content": text}]
-    tenant, namespace, stops = place["tenant"], place["namespace"], place["stops"]
+def asked(scope, text):
+    messages = [{"role": "system", "content": scope["system"]}, {"role": "user", "content": text}]
+    tenant, namespace, stops = scope["tenant"], scope["namespace"], scope["stops"]
     return ask(prompt=None, messages=messages, tenant=tenant, namespace=namespace, stops=stops)
 
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(PLACES, st.sampled_from(HOSTILE)), min_size=2, max_size=6))
 def test_whatever_is_kept_every_answer_comes_from_the_very_place_that_asks(opened, asking):
-    for place, text in asking:
-        opened.keep(asked(place, text), told(place))
-    for place, _ in asking:
+    for scope, text in asking:
+        opened.keep(asked(scope, text), told(scope))
+    for scope, _ in asking:
         for _, text in asking:
             for hit in (
-                opened.cache.lookup(asked(place, text)).exact(),
-                opened.cache.lookup(asked(place, text)).semantic(),
+                opened.cache.lookup(asked(scope, text)).exact(),
+                opened.cache.lookup(asked(scope, text)).semantic(),
             ):
-                assert hit is None or hit.entry.answer == told(place)
+                assert hit is None or hit.entry.answer == told(scope)
 
 
 def test_what_was_kept_is_found_whatever_its_place_is_called(opened):
     """The test above would pass on a cache that finds nothing."""
     for name in HOSTILE:
-        place = {"tenant": name, "namespace": name, "system": name, "stops": (name,)}
-        opened.keep(asked(place, "who am I"), told(place))
+        scope = {"tenant": name, "namespace": name, "system": name, "stops": (name,)}
+        opened.keep(asked(scope, "who am I"), told(scope))
         hits = (
-            opened.cache.lookup(asked(place, "who am I")).exact(),
-            opened.cache.lookup(asked(place, "and you")).semantic(),
+            opened.cache.lookup(asked(scope, "who am I")).exact(),
+            opened.cache.lookup(asked(scope, "and you")).semantic(),
         )
-        assert [hit and hit.entry.answer for hit in hits] == [told(place)] * 2, name
+        assert [hit and hit.entry.answer for hit in hits] == [told(scope)] * 2, name

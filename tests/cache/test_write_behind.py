@@ -31,7 +31,7 @@ class Bench:
         self.writer = WriteBehind(self.store, None, counts, self.breaker)
 
     def put(self, question: Question, entry: Entry) -> None:
-        self.writer.put(question.place, question.key, entry)
+        self.writer.put(question.scope, question.key, entry)
 
     def count(self, outcome: str) -> float:
         return self.metrics.get("trimodal_cache_stored_total", {"model": "llm", "outcome": outcome}).value
@@ -114,11 +114,11 @@ def test_a_store_that_fails_is_counted_and_the_writer_goes_on(bench):
 def test_while_the_store_is_left_alone_answers_wait(bench, caplog, monkeypatch):
     monkeypatch.setattr(CircuitBreaker, "ROW_S", 0.0)
     for _ in range(CircuitBreaker.FAILURES):
-        bench.breaker.bad("why")
+        bench.breaker.record_failure("why")
     bench.put(ask(), entry())
     bench.put(ask("too late"), replace(entry(), expires_at=time.time() - 1))
     assert bench.store.calls == []
-    bench.breaker.good()
+    bench.breaker.record_success()
     bench.settle(2)
     assert (bench.count("kept"), bench.count("dropped")) == (1, 1)
 
@@ -126,7 +126,7 @@ def test_while_the_store_is_left_alone_answers_wait(bench, caplog, monkeypatch):
 def test_close_tries_a_store_once_more_that_was_left_alone(bench, caplog, monkeypatch):
     monkeypatch.setattr(CircuitBreaker, "ROW_S", 0.0)
     for _ in range(CircuitBreaker.FAILURES):
-        bench.breaker.bad("why")
+        bench.breaker.record_failure("why")
     bench.put(ask(), entry())
     bench.writer.close(60)
     assert bench.count("kept") == 1

@@ -1,4 +1,4 @@
-"""Makes one fault at a time in a real server under load, and judges what its clients saw: `scripts/chaos`.
+"""Makes one fault at a time in a real server under load, and judges what its clients saw: `scripts/ci/chaos`.
 
 served            one `trimodal serve --gateway` and its processes
 operations, load  what clients ask all the time, and what became of each request

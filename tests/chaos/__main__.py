@@ -19,7 +19,7 @@ from tests.chaos.served import Gone
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/chaos", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/ci/chaos", description=__doc__)
     parser.add_argument("faults", nargs="*", metavar="FAULT", help="as --list names them; a prefix will do")
     parser.add_argument("--list", action="store_true", help="the names, and nothing else")
     parser.add_argument("--real", action="store_true", help="the demo engines in place of fakes")

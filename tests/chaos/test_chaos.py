@@ -1,4 +1,4 @@
-"""Faults against the real server under load, each with its bound; `scripts/chaos` has all of them.
+"""Faults against the real server under load, each with its bound; `scripts/ci/chaos` has all of them.
 
 On a machine that does other things, too, a bound is `SLACK` times the goal.
 """

@@ -38,16 +38,16 @@ def write(root: Path, **files: str) -> Path:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_a_broken_repository_is_found_and_the_repaired_one_is_clean(case: Case, tmp_path: Path) -> None:
     case.write(tmp_path / "broken", broken=True)
-    found = [one for one in look(tmp_path / "broken", **case.target) if one.rule.id == case.rule]
+    found = [one for one in look(tmp_path / "broken", **case.target) if one.rule == case.rule]
     assert found, "nothing found"
     if case.line:
         assert found[0].place.line == case.line
     assert found[0].sentence
-    assert found[0].fix
+    assert found[0].remedy
     case.write(tmp_path / "clean", broken=False)
-    left = [one for one in look(tmp_path / "clean", **case.target) if one.rule.severity != "note"]
-    assert not left, [f"{one.rule.id} {one.sentence}" for one in left]
-    assert case.rule not in {one.rule.id for one in look(tmp_path / "clean", **case.target)}
+    left = [one for one in look(tmp_path / "clean", **case.target) if one.severity != "note"]
+    assert not left, [f"{one.rule} {one.sentence}" for one in left]
+    assert case.rule not in {one.rule for one in look(tmp_path / "clean", **case.target)}
 
 
 def test_every_rule_has_a_case() -> None:
@@ -62,8 +62,8 @@ def test_a_correct_repository_is_not_blamed(name: str, tmp_path: Path) -> None:
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    found = [one for one in look(tmp_path) if one.rule.severity != "note"]
-    assert not found, [f"{one.file.name}:{one.place.line} {one.rule.id} {one.sentence}" for one in found]
+    found = [one for one in look(tmp_path) if one.severity != "note"]
+    assert not found, [f"{one.place.file.name}:{one.place.line} {one.rule} {one.sentence}" for one in found]
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,8 @@ def test_a_correct_repository_is_not_blamed(name: str, tmp_path: Path) -> None:
 def test_our_repository_is_clean(profiles: list[str]) -> None:
     repository = read_repository(OURS)
     target = Target((24, 10), slo_ms=50, cores=8)
-    found = [
-        one for one in examine(repository, profiles, target, frozenset(RULES)) if one.rule.id != "TRI027"
-    ]
-    assert not found, [f"{one.file}:{one.place.line} {one.rule.id} {one.sentence}" for one in found]
+    found = [one for one in examine(repository, profiles, target, frozenset(RULES)) if one.rule != "TRI027"]
+    assert not found, [f"{one.place.file}:{one.place.line} {one.rule} {one.sentence}" for one in found]
 
 
 def test_our_repository_broken_on_purpose_is_found(tmp_path: Path) -> None:
@@ -84,8 +82,8 @@ def test_our_repository_broken_on_purpose_is_found(tmp_path: Path) -> None:
     shutil.copytree(OURS, repository, ignore=ignore)
     file = repository / "llm" / "configs" / "cpu.pbtxt"
     file.write_text(file.read_text().replace('key: "max_num_seqs"', 'key: "max_num_sequences"'))
-    (found,) = [one for one in look(repository) if one.rule.severity != "note"]
-    assert (found.rule.id, found.file, found.model) == ("TRI092", file, "llm")
+    (found,) = [one for one in look(repository) if one.severity != "note"]
+    assert (found.rule, found.place.file, found.place.model) == ("TRI092", file, "llm")
     assert (
         file.read_text()
         .splitlines()[found.place.line - 1]
@@ -104,14 +102,14 @@ def test_a_comment_switches_a_rule_off_for_its_line(text: str, tmp_path: Path) -
     write(tmp_path, config_pbtxt=text)
     assert not look(tmp_path)
     write(tmp_path, config_pbtxt=text.replace("TRI030", "TRI032"))
-    assert [one.rule.id for one in look(tmp_path)] == ["TRI030"]
+    assert [one.rule for one in look(tmp_path)] == ["TRI030"]
 
 
 def test_a_number_that_no_enumeration_has_is_found(tmp_path: Path) -> None:
     """Triton 2.51 loads such a model."""
     write(tmp_path, config_pbtxt=BATCHES.replace("TYPE_FP32", "-1"))
     found = look(tmp_path)  # of the input and of the output
-    assert [(one.rule.id, one.place.line) for one in found] == [("TRI001", 4), ("TRI001", 5)]
+    assert [(one.rule, one.place.line) for one in found] == [("TRI001", 4), ("TRI001", 5)]
     assert all("data_type is -1" in one.sentence for one in found)
 
 
@@ -123,8 +121,8 @@ def test_a_comment_in_a_model_file_counts_too(tmp_path: Path) -> None:
 
 def test_rules_are_chosen_by_their_beginnings(tmp_path: Path) -> None:
     write(tmp_path, config_pbtxt=(DYNAMIC % "preferred_batch_size: [ 16 ]") + 'name: "other"\n')
-    assert [one.rule.id for one in look(tmp_path, select_rules(("TRI03",), ()))] == ["TRI030"]
-    assert [one.rule.id for one in look(tmp_path, select_rules((), ("TRI03",)))] == ["TRI010"]
+    assert [one.rule for one in look(tmp_path, select_rules(("TRI03",), ()))] == ["TRI030"]
+    assert [one.rule for one in look(tmp_path, select_rules((), ("TRI03",)))] == ["TRI010"]
     assert not look(tmp_path, select_rules(("TRI03",), ("TRI030",)))
     with pytest.raises(ValueError, match="TRI9 is no rule"):
         select_rules(("TRI9",), ())
@@ -139,7 +137,7 @@ def test_a_file_that_two_profiles_read_is_told_once(tmp_path: Path) -> None:
     (tmp_path / "n" / "1" / "model.py").write_text(EXECUTE)
     repository = read_repository(tmp_path)
     found = examine(repository, ["cpu", "default"], Target((24, 10)), frozenset(RULES))
-    assert [one.rule.id for one in found] == ["TRI030"]
+    assert [one.rule for one in found] == ["TRI030"]
 
 
 def test_newer_servers_lift_what_they_fixed(tmp_path: Path) -> None:
@@ -147,4 +145,4 @@ def test_newer_servers_lift_what_they_fixed(tmp_path: Path) -> None:
     repository = read_repository(tmp_path)
     for release, expected in (((25, 8), ["TRI036"]), ((25, 9), [])):
         found = examine(repository, repository.profiles, Target(release), frozenset(RULES))
-        assert [one.rule.id for one in found] == expected
+        assert [one.rule for one in found] == expected

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trimodal.check.source import Malformed, Node, Place, ignored_rules, read_fields
+from trimodal.check.source import Malformed, Node, SourcePosition, ignored_rules, read_fields
 
 TEXT = """# a comment with { brackets
 backend: "python"
@@ -22,7 +22,7 @@ def root() -> Node:
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
+    ("path", "position"),
     [
         (("backend",), (2, 1)),
         (("input",), (4, 3)),
@@ -38,8 +38,8 @@ def root() -> Node:
         (("output",), (1, 1)),
     ],
 )
-def test_the_place_of_a_field(root: Node, path: tuple[str | int, ...], place: tuple[int, int]) -> None:
-    assert root.find(path).place == Place(*place)
+def test_the_position_of_a_field(root: Node, path: tuple[str | int, ...], position: tuple[int, int]) -> None:
+    assert root.find(path).position == SourcePosition(*position)
 
 
 def test_values_are_as_written(root: Node) -> None:
@@ -49,7 +49,7 @@ def test_values_are_as_written(root: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "what"),
+    ("text", "position", "what"),
     [
         ("a {\n  b: 1\n", (2, 6), "} is missing"),
         ("a: 1\n}\n", (2, 1), "} stands where a field's name"),
@@ -62,10 +62,10 @@ def test_values_are_as_written(root: Node) -> None:
         ("a { " * 1000, (1, 201), "more than 50 brackets"),
     ],
 )
-def test_what_is_no_message(text: str, place: tuple[int, int], what: str) -> None:
+def test_what_is_no_message(text: str, position: tuple[int, int], what: str) -> None:
     with pytest.raises(Malformed, match=what) as caught:
         read_fields(text)
-    assert caught.value.place == Place(*place)
+    assert caught.value.position == SourcePosition(*position)
 
 
 def test_suppressions() -> None:

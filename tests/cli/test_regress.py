@@ -45,7 +45,7 @@ def test_record_and_compare(fake, golden):
     baseline = golden.with_name("golden.baseline.json")
     assert recorded.stdout == f"recorded 2 cases in {baseline}\n"
     assert len(fake.requests) == 10
-    # A time is never "worse" here: only what is said is judged.
+    # A time is never "worse" here: only what is answer is judged.
     again = run(golden, "--repeat", 4, "--latency-tolerance", 100)
     assert again.exit_code == 0, again.output
     assert "2 cases compared: " in again.stdout

@@ -6,7 +6,6 @@ import contextlib
 import json
 import re
 import socket
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -17,12 +16,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from trimodal.bench.balancer.proxy import CONFIG, HAPROXY, KEY, NoHaproxy, Proxy, running
+from tests.e2e.fleet.proxy import KEY, NoHaproxy, Proxy, running
 
 BOUND = 30.0
 TEXT = "/v2/models/llm/generate"
 SPEECH = "/v2/models/speech/infer"
-ONE_SERVER = CONFIG.with_name("haproxy.cfg")
 CLIENT = httpx.Client(timeout=BOUND)  # one for all: to make one takes longer than a test
 
 
@@ -143,48 +141,36 @@ def status(fleet: Proxy, server: str, backend: str = "http_least") -> str:
     return re.findall(pattern, fleet.page())[0]
 
 
-def test_haproxy_takes_it() -> None:
-    done = subprocess.run([HAPROXY, "-v"], capture_output=True, text=True, timeout=120)
-    if done.returncode == 69:
-        pytest.skip("no haproxy here")
-    version = re.search(r"version (\d+)\.(\d+)", done.stdout)
-    assert version
-    assert tuple(map(int, version.groups())) >= (2, 6)
-
-
-def test_both_files_let_the_same_requests_through() -> None:
-    """What docs/security.md says of one server holds for several: both frontends have its rules."""
-    for name in ("http", "grpc"):
-        rules = [
-            set(
-                re.findall(
-                    r"^    (?:acl|http-request|tcp-request|http-after) ?.*$", section(file, name), re.M
-                )
-            )
-            for file in (ONE_SERVER, CONFIG)
-        ]
-        assert len(rules[0]) > 8
-        assert rules[0] <= rules[1]
-        more = {rule.split()[1] for rule in rules[1] - rules[0]}
-        assert more <= {"set-var(txn.session)", "set-status", "session", "unary", "speech", "wait-for-body"}
-
-
-def section(file: Path, name: str) -> str:
-    return re.split(
-        r"^(?:frontend|backend) ", file.read_text().partition(f"frontend {name}\n")[2], flags=re.M
-    )[0]
-
-
-def test_every_backend_has_every_server() -> None:
-    parts = re.split(r"^(?:frontend|backend) (\w+)$", CONFIG.read_text(), flags=re.MULTILINE)
-    for name, body in zip(parts[1::2], parts[2::2], strict=True):
-        found = re.findall(r"^    server (\S+) ", body, re.MULTILINE)
-        if name.startswith(("grpc_", "http_")) or name == "health":
-            assert found == ["serve-1", "serve-2", "serve-3"], name
-        if name.startswith(("grpc_", "http_")):
-            assert body.count(" track health/serve-") == 3, name
-        if name.startswith("grpc_"):
-            assert body.count(" proto h2 ") == 3, name
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("GET", "/v2/models/llm/ready", {}, 200),
+        ("GET", "/v2/health/ready", {}, 200),
+        ("GET", "/v2/models/llm", {"authorization": "Bearer guessed"}, 401),
+        ("GET", "/v2/models/llm/config", {}, 404),
+        ("GET", "/v2/models/../repository/index", {}, 404),
+        ("GET", "/metrics", {}, 404),
+        ("POST", "/v2/repository/index", {}, 404),
+        ("POST", "/v2/repository/models/llm/unload", {}, 404),
+        ("POST", "/v2/systemsharedmemory/region/a/register", {}, 404),
+        ("POST", "/v2/logging", {}, 404),
+        ("POST", TEXT, {"content-encoding": "gzip"}, 415),
+        ("POST", TEXT, {"content-length": "", "transfer-encoding": "chunked"}, 411),
+        ("POST", TEXT, {"content-length": "33554433"}, 413),
+        ("POST", TEXT, {"inference-header-content-length": "4294967296"}, 400),
+    ],
+)
+def test_what_is_let_through_is_what_one_server_s_proxy_lets_through(
+    fleet: Proxy, method: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    """docs/security.md; tests/e2e/security asks haproxy.cfg the same, before a real server."""
+    sent = {"authorization": f"Bearer {KEY}", "content-length": "0"} | headers
+    host, port = fleet.http.rsplit(":", 1)
+    lines = [f"{method} {path} HTTP/1.1", "host: a", "connection: close"]
+    lines += [f"{name}: {value}" for name, value in sent.items() if value]
+    with socket.create_connection((host, int(port)), timeout=BOUND) as connection:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode())
+        assert int(connection.recv(4096).split()[1]) == status
 
 
 def test_without_a_header_all_servers_get_requests(fleet: Proxy, servers: dict[str, Server]) -> None:

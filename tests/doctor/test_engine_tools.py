@@ -37,9 +37,9 @@ def look(tmp_path, monkeypatch):
 @pytest.mark.parametrize("engine", ["vllm", "tensorrt_llm_pytorch"])
 def test_all_there(look, engine):
     c, flashinfer = look(ALL, engine=engine)
-    assert (c.level, c.found) == ("ok", "/usr/bin/gcc, Python.h in /usr/include/python3.12")
-    assert flashinfer.level == "ok"
-    assert flashinfer.found == "compiled with /usr/local/cuda/bin/nvcc and /opt/vllm/bin/ninja"
+    assert (c.severity, c.sentence) == ("ok", "/usr/bin/gcc, Python.h in /usr/include/python3.12")
+    assert flashinfer.severity == "ok"
+    assert flashinfer.sentence == "compiled with /usr/local/cuda/bin/nvcc and /opt/vllm/bin/ninja"
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_all_there(look, engine):
 )
 def test_what_kernels_of_triton_need(look, found, headers, missing):
     c, _ = look(found, headers)
-    assert (c.level, c.remedy) == ("failure", "apt install build-essential python3-dev")
-    assert c.found.startswith(f"{missing}: ")
+    assert (c.severity, c.remedy) == ("error", "apt install build-essential python3-dev")
+    assert c.sentence.startswith(f"{missing}: ")
 
 
 @pytest.mark.parametrize(
@@ -62,19 +62,19 @@ def test_what_kernels_of_triton_need(look, found, headers, missing):
 )
 def test_vllm_goes_on_with_its_own_sampler(look, left_out, missing):
     _, flashinfer = look({name: path for name, path in ALL.items() if name not in left_out})
-    assert flashinfer.level == "warning"
-    assert flashinfer.found.startswith(missing)
+    assert flashinfer.severity == "warning"
+    assert flashinfer.sentence.startswith(missing)
     assert flashinfer.remedy.startswith("run /opt/vllm/bin/vllm download-kernels")
 
 
 def test_downloaded_kernels_need_no_compiler_of_their_own(look):
     _, flashinfer = look({"kernels": "0.6.12+cu130"})
-    assert (flashinfer.level, flashinfer.found) == ("ok", "flashinfer-jit-cache 0.6.12+cu130")
+    assert (flashinfer.severity, flashinfer.sentence) == ("ok", "flashinfer-jit-cache 0.6.12+cu130")
 
 
 def test_tensorrt_llm_is_told_what_to_install(look):
     _, flashinfer = look({}, engine="tensorrt_llm_pytorch")
-    assert (flashinfer.level, flashinfer.remedy) == (
+    assert (flashinfer.severity, flashinfer.remedy) == (
         "warning",
         "install a CUDA toolkit, and pip install ninja",
     )

@@ -52,8 +52,8 @@ def test_no_driver_is_one_line_with_what_to_do(on_cuda_13, monkeypatch):
     monkeypatch.setattr(preflight, "visible_gpus", none)
     found = find_gpus([on_cuda_13])
     (check,) = check_gpus(found, [on_cuda_13], {})
-    assert (check.name, check.level) == ("driver", "failure")
-    assert check.found == "embedding wants a GPU, but no NVIDIA driver answers (NVML)"
+    assert (check.place.name, check.severity) == ("driver", "error")
+    assert check.sentence == "embedding wants a GPU, but no NVIDIA driver answers (NVML)"
     assert check.remedy == "install one; --profile cpu needs none"
 
 
@@ -63,41 +63,41 @@ def test_no_driver_is_one_line_with_what_to_do(on_cuda_13, monkeypatch):
         ("580.65.06", (13, 0), "ok"),
         ("615.10", (13, 4), "ok"),
         ("580.65.06", None, "ok"),
-        ("570.86.15", (12, 8), "failure"),
-        ("570.86.15", None, "failure"),
+        ("570.86.15", (12, 8), "error"),
+        ("570.86.15", None, "error"),
         ("535.161.08", (13, 0), "ok"),  # libcuda of the forward compatibility package
     ],
 )
 def test_the_least_driver_for_cuda_13(on_cuda_13, monkeypatch, version, serves, level):
     check = driver(version, serves, on_cuda_13, monkeypatch)
-    assert check.level == level
-    assert "onnxruntime-gpu is built for CUDA 13, which needs 580" in check.found
-    if level == "failure":
+    assert check.severity == level
+    assert "onnxruntime-gpu is built for CUDA 13, which needs 580" in check.sentence
+    if level == "error":
         assert check.remedy.startswith("install driver 580 or newer; data centre GPUs can use")
 
 
-@pytest.mark.parametrize(("version", "level"), [("525.60.13", "ok"), ("520.61.05", "failure")])
+@pytest.mark.parametrize(("version", "level"), [("525.60.13", "ok"), ("520.61.05", "error")])
 def test_the_least_driver_for_cuda_12(model, monkeypatch, version, level):
     whisper = model(python_model("speech_recognize", engine="ctranslate2", device="cuda", artefact="a"))
     check = driver(version, (12, 0) if level == "ok" else (11, 8), whisper, monkeypatch)
-    assert (check.level, "ctranslate2 is built for CUDA 12" in check.found) == (level, True)
+    assert (check.severity, "ctranslate2 is built for CUDA 12" in check.sentence) == (level, True)
 
 
 def test_gpus(on_cuda_13, monkeypatch):
     monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
     busy = dataclasses.replace(H200, index=1, free=30 << 30)
     _, first, second, third, _ = check_gpus([H200, busy, dataclasses.replace(GTX, index=2)], [on_cuda_13], {})
-    assert (first.name, first.level) == ("GPU 0", "ok")
-    assert first.found == "NVIDIA H200, SM 9.0, 140 GiB of 141 GiB are free"
-    assert (second.level, "nvidia-smi" in second.remedy) == ("warning", True)
-    assert (third.level, third.remedy[:32]) == ("failure", "CUDA 13 serves SM 7.5 and newer:")
+    assert (first.place.name, first.severity) == ("GPU 0", "ok")
+    assert first.sentence == "NVIDIA H200, SM 9.0, 140 GiB of 141 GiB are free"
+    assert (second.severity, "nvidia-smi" in second.remedy) == ("warning", True)
+    assert (third.severity, third.remedy[:32]) == ("error", "CUDA 13 serves SM 7.5 and newer:")
 
 
 def test_engines_must_fit_into_what_is_free(on_cuda_13, monkeypatch):
     monkeypatch.setattr(gpu_libraries, "driver_cuda", lambda: (13, 0))
     *_, fits = check_gpus([H200], [on_cuda_13], {"embedding": 16 << 30})
     *_, large = check_gpus([H200], [on_cuda_13], {"embedding": 141 << 30})
-    assert (fits.level, large.level) == ("ok", "failure")
+    assert (fits.severity, large.severity) == ("ok", "error")
     assert "trimodal plan llm" in large.remedy
 
 
@@ -117,12 +117,12 @@ def test_the_shares_of_all_models_are_added_up(model, monkeypatch):
         for name, engine in (("embedding", "onnxruntime"), ("speech_recognize", "ctranslate2"))
     ]
     fits = memory("0")
-    assert (fits.level, fits.name) == ("ok", "memory")
-    assert "embedding 2.0 GiB, llm 16 GiB, speech_recognize 3.0 GiB: 21 GiB together" in fits.found
-    assert memory("0", free=20 << 30).found.endswith("and GPU 0 has 20 GiB free")
+    assert (fits.severity, fits.place.name) == ("ok", "memory")
+    assert "embedding 2.0 GiB, llm 16 GiB, speech_recognize 3.0 GiB: 21 GiB together" in fits.sentence
+    assert memory("0", free=20 << 30).sentence.endswith("and GPU 0 has 20 GiB free")
     too_much = memory("0.9")
-    assert (too_much.level, "llm 22 GiB" in too_much.found) == ("failure", True)
-    assert too_much.found.endswith("27 GiB together, and GPU 0 has 24 GiB")
+    assert (too_much.severity, "llm 22 GiB" in too_much.sentence) == ("error", True)
+    assert too_much.sentence.endswith("27 GiB together, and GPU 0 has 24 GiB")
     assert too_much.remedy.startswith("lower gpu_memory_utilization (0: what the others leave)")
 
 
@@ -133,7 +133,7 @@ def test_each_instance_has_its_own_copy_of_the_weights(model, monkeypatch):
     *_, check = check_gpus(
         [H200], [two, model(PLAN)], {"speech_recognize": 2 << 30, "vision_classify": 1 << 30}
     )
-    assert "speech_recognize 6.0 GiB, vision_classify 2.0 GiB: 8.0 GiB together" in check.found
+    assert "speech_recognize 6.0 GiB, vision_classify 2.0 GiB: 8.0 GiB together" in check.sentence
 
 
 @pytest.mark.parametrize(
@@ -168,17 +168,17 @@ def test_wheels_without_code_for_a_gpu_are_named(model, site, monkeypatch):  # n
 
     def named(sm):
         checks = check_gpus([dataclasses.replace(H200, sm=sm)], models, {})
-        return {check.name: check for check in checks if " for SM " in check.name}
+        return {check.place.name: check for check in checks if " for SM " in check.place.name}
 
     b200 = named("10.0")
-    assert b200["onnxruntime-gpu for SM 10.0"].level == "failure"
-    assert "no kernel image" in b200["onnxruntime-gpu for SM 10.0"].found
+    assert b200["onnxruntime-gpu for SM 10.0"].severity == "error"
+    assert "no kernel image" in b200["onnxruntime-gpu for SM 10.0"].sentence
     assert list(named("9.0")) == ["ctranslate2 for SM 9.0"]
     slow = named("9.0")["ctranslate2 for SM 9.0"]
-    assert (slow.level, "CUDA_CACHE_MAXSIZE=4294967296" in slow.remedy) == ("warning", True)
+    assert (slow.severity, "CUDA_CACHE_MAXSIZE=4294967296" in slow.remedy) == ("warning", True)
     monkeypatch.setenv("CUDA_CACHE_PATH", "/cache")
     monkeypatch.setenv("CUDA_CACHE_MAXSIZE", "4294967296")
-    assert named("9.0")["ctranslate2 for SM 9.0"].level == "ok"
+    assert named("9.0")["ctranslate2 for SM 9.0"].severity == "ok"
     assert named("8.6") == {}
 
 

@@ -32,36 +32,36 @@ def look(tmp_path, monkeypatch):
     def check(gpus: int = 0, **options):
         ports = dict.fromkeys(("http_port", "grpc_port", "metrics_port", "health_port"), 0)
         options = {**ports, "repository": tmp_path} | options
-        return {one.name: one for one in check_machine(ServerOptions(**options), [], gpus)}
+        return {one.place.name: one for one in check_machine(ServerOptions(**options), [], gpus)}
 
     return check
 
 
 def test_a_machine_with_room(look):
     checks = look()
-    assert {name: check.level for name, check in checks.items() if check.level != "ok"} == {}
+    assert {name: check.severity for name, check in checks.items() if check.severity != "ok"} == {}
     assert list(checks) == ["system", "memory", "/dev/shm", "disk", "open files", "ports"]
-    assert "engines, logs, temporary files" in checks["disk"].found
+    assert "engines, logs, temporary files" in checks["disk"].sentence
 
 
 def test_another_system(look, monkeypatch):
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     (only,) = look().values()
-    assert (only.level, only.remedy[:9]) == ("failure", "use Linux")
+    assert (only.severity, only.remedy[:9]) == ("error", "use Linux")
 
 
 def test_another_processor(look, monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert look()["system"].level == "warning"
+    assert look()["system"].severity == "warning"
 
 
 def test_the_limit_of_a_container_counts(look, tmp_path):
     (tmp_path / "memory.max").write_text(f"{3 << 30}\n")
     (tmp_path / "memory.current").write_text(f"{2 << 30}\n")
     memory = look()["memory"]
-    assert (memory.level, memory.found) == ("warning", "1.0 GiB of 3.0 GiB are free")
+    assert (memory.severity, memory.sentence) == ("warning", "1.0 GiB of 3.0 GiB are free")
     (tmp_path / "memory.max").write_text("max\n")
-    assert "3.0 GiB" not in look()["memory"].found
+    assert "3.0 GiB" not in look()["memory"].sentence
 
 
 def test_the_shared_memory_that_docker_gives(look, monkeypatch):
@@ -69,18 +69,18 @@ def test_the_shared_memory_that_docker_gives(look, monkeypatch):
     Status = namedtuple("Status", "f_blocks f_bavail f_frsize")
     monkeypatch.setattr("os.statvfs", lambda path: Status((64 << 20) // block, (60 << 20) // block, block))
     shm = look()["/dev/shm"]
-    assert (shm.level, shm.found) == ("warning", "60 MiB of 64 MiB are free")
+    assert (shm.severity, shm.sentence) == ("warning", "60 MiB of 64 MiB are free")
     assert "--shm-size=1g" in shm.remedy
     monkeypatch.setattr(preflight, "SHM_PER_INSTANCE", 100 << 20)
     monkeypatch.setattr("os.statvfs", lambda path: Status(1, 0, block))
     monkeypatch.setattr(preflight, "check_shared_memory", _refuse("/dev/shm is full: enlarge it"))
-    assert (look()["/dev/shm"].level, look()["/dev/shm"].remedy) == ("failure", "enlarge it")
+    assert (look()["/dev/shm"].severity, look()["/dev/shm"].remedy) == ("error", "enlarge it")
 
 
 @pytest.mark.parametrize(
     ("free", "profile", "level"),
     [
-        (100 << 20, "cpu", "failure"),
+        (100 << 20, "cpu", "error"),
         (4 << 30, "cpu", "warning"),
         (6 << 30, "cpu", "ok"),
         (6 << 30, "cuda", "warning"),
@@ -90,33 +90,33 @@ def test_the_shared_memory_that_docker_gives(look, monkeypatch):
 )
 def test_disk(look, monkeypatch, free, profile, level):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**12, 0, free))
-    assert look(profile=profile)["disk"].level == level
+    assert look(profile=profile)["disk"].severity == level
 
 
 def test_a_place_that_is_not_there_yet_is_on_its_parents_disk(look):
-    assert look(engines=Path("/nonexistent/engines"))["disk"].level == "ok"
+    assert look(engines=Path("/nonexistent/engines"))["disk"].severity == "ok"
 
 
 def test_limits(look, monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda which: (1024, 4096))
-    assert look()["open files"].level == "warning"
+    assert look()["open files"].severity == "warning"
     assert "locked memory" not in look(gpus=1)
-    assert look(gpus=2)["locked memory"].found == "1 KiB (ulimit -l)"
+    assert look(gpus=2)["locked memory"].sentence == "1 KiB (ulimit -l)"
     assert "memlock=-1" in look(gpus=2)["locked memory"].remedy
     monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY,) * 2)
     checks = look(gpus=2)
-    assert (checks["open files"].level, checks["locked memory"].level) == ("ok", "ok")
+    assert (checks["open files"].severity, checks["locked memory"].severity) == ("ok", "ok")
 
 
 def test_a_port_in_use_is_a_failure_unless_a_triton_is_ready_there(look):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         check = look(grpc_port=port)["ports"]
-    assert (check.level, check.found) == ("failure", f"port {port} on 127.0.0.1 is in use")
+    assert (check.severity, check.sentence) == ("error", f"port {port} on 127.0.0.1 is in use")
     assert check.remedy.startswith("choose another with --grpc-port")
     with ready_server() as port:
         check = look(http_port=port)["ports"]
-    assert check.level == "warning"
+    assert check.severity == "warning"
     assert "a Triton is ready there" in check.remedy
 
 

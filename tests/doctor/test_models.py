@@ -26,48 +26,48 @@ def repository(tmp_path, monkeypatch):
 
 def look(repository, gpus=(H200,), deep=False):
     models = select_models(repository, (), "tensorrt").values()
-    return {check.name: check for check in check_models(models, gpus, deep=deep)}
+    return {check.place.name: check for check in check_models(models, gpus, deep=deep)}
 
 
 def test_all_is_there(repository):
     checks = look(repository)
-    assert {check.level for check in checks.values()} == {"ok"}
+    assert {check.severity for check in checks.values()} == {"ok"}
     assert list(checks) == ["llm", "vision", "vision_classify", "vision_rank"]
-    found = checks["vision_classify"].found
+    found = checks["vision_classify"].sentence
     assert found.startswith("tensorrt-fp16 of checkpoint, 1 KiB, tensorrt 10.14.1.48, built 20")
     assert found.endswith("for 1 × NVIDIA H200, SM 9.0")
-    assert checks["vision"].found == "a pipeline of vision_classify, vision_rank"
-    assert checks["vision_rank"].found == "reads vision_classify/1/tensorrt-fp16"
-    assert checks["llm"].found == "engine fake, nothing built is needed"
+    assert checks["vision"].sentence == "a pipeline of vision_classify, vision_rank"
+    assert checks["vision_rank"].sentence == "reads vision_classify/1/tensorrt-fp16"
+    assert checks["llm"].sentence == "engine fake, nothing built is needed"
 
 
 def test_a_config_that_the_launcher_refuses_is_a_failure(repository):
     config = repository / "vision_classify" / "config.pbtxt"
     config.write_text(config.read_text().replace("graphs: true", "graphs: true output_copy_stream: true"))
     check = look(repository)["vision_classify"]
-    assert check.level == "failure"
-    assert "output_copy_stream" in f"{check.found} {check.remedy}"
+    assert check.severity == "error"
+    assert "output_copy_stream" in f"{check.sentence} {check.remedy}"
 
 
 def test_what_is_missing_is_said_where_it_is_opened(repository):
     plan = repository / "vision_classify" / "1" / "tensorrt-fp16"
     (plan / "manifest.json").unlink()
     checks = look(repository)
-    assert checks["vision_classify"].found == "there is no built engine vision_classify/1/tensorrt-fp16"
+    assert checks["vision_classify"].sentence == "there is no built engine vision_classify/1/tensorrt-fp16"
     remedy = "build one with: trimodal build vision CHECKPOINT --runtime tensorrt --precision fp16"
     assert checks["vision_classify"].remedy == remedy
-    assert (checks["vision_rank"].level, checks["vision_rank"].remedy) == ("failure", "")
-    assert checks["vision_rank"].found == "reads the engine of vision_classify"
-    assert checks["vision"].level == "ok"
+    assert (checks["vision_rank"].severity, checks["vision_rank"].remedy) == ("error", "")
+    assert checks["vision_rank"].sentence == "reads the engine of vision_classify"
+    assert checks["vision"].severity == "ok"
 
 
 def test_deep_finds_a_file_that_was_changed(repository):
     plan = repository / "vision_classify" / "1" / "tensorrt-fp16" / "model.plan"
-    assert "2 files as they were built" in look(repository, deep=True)["vision_classify"].found
+    assert "2 files as they were built" in look(repository, deep=True)["vision_classify"].sentence
     plan.write_bytes(b"weightz")
-    assert look(repository)["vision_classify"].level == "ok"
+    assert look(repository)["vision_classify"].severity == "ok"
     check = look(repository, deep=True)["vision_classify"]
-    assert (check.level, check.found) == ("failure", f"{plan} is not the file that was built")
+    assert (check.severity, check.sentence) == ("error", f"{plan} is not the file that was built")
     assert check.remedy == "build again with: python build/vision.py checkpoint"
 
 
@@ -75,8 +75,8 @@ def test_a_setting_that_is_not_known(repository):
     config = repository / "vision_rank" / "config.pbtxt"
     config.write_text(python_model("vision_rank", classifier=CLASSIFIER, topk="3"))
     check = look(repository)["vision_rank"]
-    assert check.level == "failure"
-    assert check.found.startswith("vision_rank/config.pbtxt: unknown parameter 'topk' (known: classifier")
+    assert check.severity == "error"
+    assert check.sentence.startswith("vision_rank/config.pbtxt: unknown parameter 'topk' (known: classifier")
 
 
 def test_labels_of_another_classifier(repository):
@@ -84,13 +84,13 @@ def test_labels_of_another_classifier(repository):
     config = repository / "vision_rank" / "config.pbtxt"
     config.write_text(python_model("vision_rank", classifier="../../vision_classify/1/onnx-fp16"))
     check = look(repository)["vision_rank"]
-    assert check.level == "warning"
-    assert check.found.startswith("reads vision_classify/1/onnx-fp16, which vision_classify does not run")
+    assert check.severity == "warning"
+    assert check.sentence.startswith("reads vision_classify/1/onnx-fp16, which vision_classify does not run")
 
 
 def test_gpus_that_are_not_known_are_not_compared(repository):
-    assert look(repository, gpus=())["vision_classify"].level == "failure"
-    assert look(repository, gpus=None)["vision_classify"].level == "ok"
+    assert look(repository, gpus=())["vision_classify"].severity == "error"
+    assert look(repository, gpus=None)["vision_classify"].severity == "ok"
 
 
 def test_the_bytes_that_go_to_the_gpu(repository):

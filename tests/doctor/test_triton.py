@@ -30,23 +30,23 @@ def container(tmp_path, monkeypatch):
 
 
 def levels(models):
-    return {check.name: check.level for check in check_triton(models)}
+    return {check.place.name: check.severity for check in check_triton(models)}
 
 
 def test_a_container(container, models):
-    checks = {check.name: check for check in check_triton(models)}
-    assert {check.level for check in checks.values()} == {"ok"}
+    checks = {check.place.name: check for check in check_triton(models)}
+    assert {check.severity for check in checks.values()} == {"ok"}
     assert list(checks) == ["python", "numpy", "tritonserver", "python backend", "tensorrt backend"]
-    assert checks["tritonserver"].found == f"2.68.0 in {container}"
+    assert checks["tritonserver"].sentence == f"2.68.0 in {container}"
 
 
 def test_the_wheel(monkeypatch, models):
     monkeypatch.delenv("TRIMODAL_TRITONSERVER", raising=False)
     monkeypatch.setattr(installation, "CONTAINER", installation.Path("/nonexistent"))
-    checks = {check.name: check for check in check_triton(models)}
-    assert checks["libpython"].level == "ok"
-    assert "nvidia-pytriton" in checks["tritonserver"].found
-    assert checks["tensorrt backend"].level == "failure"
+    checks = {check.place.name: check for check in check_triton(models)}
+    assert checks["libpython"].severity == "ok"
+    assert "nvidia-pytriton" in checks["tritonserver"].sentence
+    assert checks["tensorrt backend"].severity == "error"
     assert checks["tensorrt backend"].remedy.endswith("container, or choose --profile cuda")
 
 
@@ -59,10 +59,10 @@ def test_what_is_missing(container, models, monkeypatch):
 
     monkeypatch.setattr(preflight, "check_numpy", numpy)
     found = levels(models)
-    assert [found[name] for name in ("numpy", "python backend", "tensorrt backend")] == ["failure"] * 3
+    assert [found[name] for name in ("numpy", "python backend", "tensorrt backend")] == ["error"] * 3
     assert found["tritonserver"] == "ok"
 
 
 def test_no_tritonserver_at_all(monkeypatch, models):
     monkeypatch.setenv("TRIMODAL_TRITONSERVER", "/nonexistent/bin/tritonserver")
-    assert levels(models) == {"python": "ok", "numpy": "ok", "tritonserver": "failure"}
+    assert levels(models) == {"python": "ok", "numpy": "ok", "tritonserver": "error"}

@@ -1,6 +1,6 @@
 import pytest
 
-from trimodal.doctor.values import Check, Group, size
+from trimodal.doctor.values import Check, Group, Part
 from trimodal.errors import ServerError
 
 
@@ -22,19 +22,6 @@ from trimodal.errors import ServerError
     ],
 )
 def test_what_to_do_stands_behind_the_colon(sentence, found, remedy):
-    assert Group("g").refused("name", ServerError(sentence)) == Check("g", "name", "failure", found, remedy)
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 KiB"),
-        (105_000, "103 KiB"),
-        (90 << 20, "90 MiB"),
-        (1023 << 20, "1023 MiB"),
-        (1 << 30, "1.0 GiB"),
-        (141 << 30, "141 GiB"),
-    ],
-)
-def test_sizes(count, text):
-    assert size(count) == text
+    assert Group("g").refused("name", ServerError(sentence)) == Check(
+        "error", Part("g", "name"), found, remedy
+    )

@@ -16,6 +16,9 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
 TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
@@ -245,3 +248,17 @@ def glue(path: Path) -> Iterator[ModuleType]:
         yield module
     finally:
         del sys.modules[name]
+
+
+def config_of(directory: Path, file: str = "config.pbtxt") -> tuple[Any, dict[str, str]]:
+    """A model's configuration, parsed, and its parameters."""
+    config = text_format.Parse((directory / file).read_text(), model_config_pb2.ModelConfig())
+    return config, {key: value.string_value for key, value in config.parameters.items()}
+
+
+def initialized(module: ModuleType, directory: Path, parameters: Mapping[str, str]) -> Any:
+    """The model of a model.py, initialized as version 1 of its directory, with these parameters."""
+    model = module.TritonPythonModel()
+    where = {"model_repository": str(directory), "model_version": "1", "model_name": directory.name}
+    model.initialize({"model_config": model_config(parameters)} | where)
+    return model

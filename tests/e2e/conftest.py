@@ -194,6 +194,13 @@ def command(_environment: None) -> Iterator[Callable[..., Command]]:
         yield run
 
 
+def run_python(*command: object) -> subprocess.CompletedProcess[str]:
+    """A program of this project, or `-m` and a module, to its end."""
+    return subprocess.run(
+        [sys.executable, *map(str, command)], capture_output=True, check=False, timeout=60, encoding="utf-8"
+    )
+
+
 def wait_until(holds: Callable[[], object], what: str, bound: float = BOUND) -> None:
     """Polls until `holds()`; fails the test after `bound` seconds."""
     deadline = time.monotonic() + bound

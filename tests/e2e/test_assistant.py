@@ -13,18 +13,18 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
-import wave
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from PIL import Image
 
-from tests.e2e.conftest import wait_until
+from tests.e2e.conftest import run_python, wait_until
 from tests.e2e.fakes import vision
-from tests.e2e.gateway.test_openai import gateway, program
+from tests.e2e.gateway.test_openai import gateway
+from tests.e2e.metrics import listens, total
 from trimodal.client import AskStream, Client, Delta, Heard, Saw, Timeouts
 from trimodal.errors import InvalidArgument, RequestError, Unavailable
 from trimodal.server.process import TritonServer
@@ -73,40 +73,17 @@ def files(tmp_path_factory):
     Image.new("RGB", (16, 12), (2, 200, 100)).save(folder / "two.png")
     for name, words in {"short": QUESTION, "long": [*QUESTION, 1.0] * 12}.items():
         samples, _ = speak(words)
-        with wave.open(str(folder / f"{name}.wav"), "wb") as file:
-            file.setnchannels(1)
-            file.setsampwidth(2)
-            file.setframerate(16_000)
-            file.writeframes((samples * 32767).astype("<i2").tobytes())
+        soundfile.write(folder / f"{name}.wav", samples, 16_000)
     return folder
-
-
-def listens(server: TritonServer) -> bool:
-    try:
-        active(server)
-    except OSError:
-        return False
-    return True
-
-
-def page(server: TritonServer) -> list[str]:
-    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as answer:
-        return answer.read().decode().splitlines()
 
 
 def active(server: TritonServer) -> dict[str, float]:
     """What is under way, by model."""
-    lines = page(server)
-    return {
-        name: sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(gauge))
-        for name, gauge in ACTIVE.items()
-    }
+    return {name: total(server, gauge) for name, gauge in ACTIVE.items()}
 
 
 def outcome(server: TritonServer, name: str) -> float:
-    begins = "trimodal_assistant_requests_total{"
-    found = (line for line in page(server) if line.startswith(begins) and f'"{name}"' in line)
-    return sum(float(line.rsplit(" ", 1)[1]) for line in found)
+    return total(server, "trimodal_assistant_requests_total", f'"{name}"')
 
 
 def asked(files: Path, stage: str) -> dict[str, object]:
@@ -289,27 +266,23 @@ async def test_an_engine_that_dies_in_the_middle_is_named(own_server: Callable[.
 @pytest.mark.slow
 def test_the_programs(server: TritonServer, files: Path) -> None:
     given = ["--image", files / "two.png", "--audio", files / "short.wav", "--url", server.grpc_url]
-    copied = run(CLIENTS / "ask.py", *given)
+    copied = run_python(CLIENTS / "ask.py", *given)
     assert copied.returncode == 0, copied.stderr
     findings, timing = copied.stderr.rstrip().rsplit("\n", 1)
     assert set(findings.split("\n")) - {""} >= {"heard: what is a lambda", "saw: class 2 (1.00)"}
     assert json.loads(timing)["total"] > 0
-    command = run("-m", "trimodal.cli.app", "ask", *given, "--json", "--stats", "--max-tokens", 10)
+    command = run_python("-m", "trimodal.cli.app", "ask", *given, "--json", "--stats", "--max-tokens", 10)
     *items, summary = [json.loads(line) for line in command.stdout.splitlines()]
     assert {item["stage"] for item in items} == {"heard", "saw", "answer"}
     assert summary["text"] == "".join(item["delta"] for item in items if item["stage"] == "answer")
     assert summary["text"] == copied.stdout[: len(summary["text"])]
     assert "heard in" in command.stderr
-    refused = run(CLIENTS / "ask.py", "a", "--image", files / "short.wav", "--url", server.grpc_url)
+    refused = run_python(CLIENTS / "ask.py", "a", "--image", files / "short.wav", "--url", server.grpc_url)
     assert refused.returncode == 1
     assert "saw: image: not a JPEG, PNG or WebP file" in refused.stderr
     assert "Traceback" not in refused.stderr
-    assert run(CLIENTS / "ask.py", "--audio", files / "two.png", "--url", server.grpc_url).returncode == 1
-
-
-def run(*command: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *map(str, command)], capture_output=True, check=False, timeout=60, encoding="utf-8"
+    assert (
+        run_python(CLIENTS / "ask.py", "--audio", files / "two.png", "--url", server.grpc_url).returncode == 1
     )
 
 
@@ -326,10 +299,12 @@ def test_a_program_that_asks_through_the_gateway(server: TritonServer, files: Pa
     with gateway(server.grpc_url) as url:
         api = ("--url", f"{url}/v1")
         voice, picture = files / "short.wav", files / "two.png"
-        asked = program("openai_picture_and_voice.py", "--image", picture, "--audio", voice, *api)
+        asked = run_python(
+            CLIENTS / "openai_picture_and_voice.py", "--image", picture, "--audio", voice, *api
+        )
         assert asked.returncode == 0, asked.stderr
         assert re.match(rf"heard: {' '.join(QUESTION)}\nsaw: .* \(\d\.\d\d\)\n", asked.stderr)
         assert asked.stdout.strip()
-        refused = program("openai_picture_and_voice.py", "--image", voice, "--text", "a", *api)
+        refused = run_python(CLIENTS / "openai_picture_and_voice.py", "--image", voice, "--text", "a", *api)
     assert refused.returncode == 1
     assert "not a JPEG, PNG or WebP file" in refused.stderr

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import urllib.request
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.e2e.conftest import run_python
 from tests.e2e.fakes import png
+from tests.e2e.metrics import total
 from trimodal.client import Client
 from trimodal.errors import InvalidArgument
 from trimodal.server.process import TritonServer
@@ -39,12 +38,6 @@ def folder(tmp_path):
         (tmp_path / f"{number:02}.png").write_bytes(png(number % 3))
     (tmp_path / "20.jpg").write_bytes(b"not a picture")
     return tmp_path
-
-
-def run(*command):
-    return subprocess.run(
-        [sys.executable, *map(str, command)], capture_output=True, check=False, timeout=60, encoding="utf-8"
-    )
 
 
 async def test_images_in_batches_of_the_model(client):
@@ -84,17 +77,19 @@ async def test_models_without_the_operators_key(client):
 
 
 def test_the_command(server, folder):
-    done = run("-m", "trimodal.cli.app", "classify", folder, "--url", server.grpc_url, "--json", "--top-k", 1)
+    done = run_python(
+        "-m", "trimodal.cli.app", "classify", folder, "--url", server.grpc_url, "--json", "--top-k", 1
+    )
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 1
     assert [row["predictions"][0]["label"] for row in rows[:20]] == [f"class {n % 3}" for n in range(20)]
     assert rows[20]["code"] == "INVALID_ARG"
     (folder / "20.jpg").unlink()
-    assert run("-m", "trimodal.cli.app", "classify", folder, "--url", server.grpc_url).returncode == 0
+    assert run_python("-m", "trimodal.cli.app", "classify", folder, "--url", server.grpc_url).returncode == 0
 
 
 def test_the_copyable_classifier(server, folder):
-    done = run(CLIENTS / "classify.py", folder, "--url", server.grpc_url, "--batch-size", 6)
+    done = run_python(CLIENTS / "classify.py", folder, "--url", server.grpc_url, "--batch-size", 6)
     assert done.returncode == 1
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert [label for _, label, _ in rows] == [f"class {number % 3}" for number in range(20)]
@@ -102,15 +97,15 @@ def test_the_copyable_classifier(server, folder):
     assert "20.jpg" in done.stderr
     assert "not a JPEG, PNG or WebP file" in done.stderr
     assert "Traceback" not in done.stderr
-    assert run(CLIENTS / "classify.py", folder / "00.png", "--url", server.grpc_url).returncode == 0
+    assert run_python(CLIENTS / "classify.py", folder / "00.png", "--url", server.grpc_url).returncode == 0
 
 
 def test_the_copyable_cosine(server):
-    same = run(CLIENTS / "embed.py", "naïve", "naïve", "--url", server.grpc_url)
+    same = run_python(CLIENTS / "embed.py", "naïve", "naïve", "--url", server.grpc_url)
     assert (same.returncode, same.stdout) == (0, "1.0000\n"), same.stderr
-    other = run(CLIENTS / "embed.py", "naïve", "otherwise", "--url", server.grpc_url)
+    other = run_python(CLIENTS / "embed.py", "naïve", "otherwise", "--url", server.grpc_url)
     assert abs(float(other.stdout)) < 0.5
-    nobody = run(CLIENTS / "embed.py", "a", "b", "--url", "127.0.0.1:1")
+    nobody = run_python(CLIENTS / "embed.py", "a", "b", "--url", "127.0.0.1:1")
     assert nobody.returncode == 1
     assert "Traceback" not in nobody.stderr
 
@@ -120,7 +115,7 @@ def test_the_copyable_programs_are_short_and_stand_alone(program):
     text = (CLIENTS / f"{program}.py").read_text()
     assert len(text.splitlines()) <= 60
     assert "trimodal" not in text
-    assert "usage: " in run(CLIENTS / f"{program}.py", "--help").stdout
+    assert "usage: " in run_python(CLIENTS / f"{program}.py", "--help").stdout
 
 
 async def test_a_probe_is_answered_and_counts_as_no_failure(client: Client, server: TritonServer) -> None:
@@ -132,6 +127,4 @@ async def test_a_probe_is_answered_and_counts_as_no_failure(client: Client, serv
 
 
 def failures(server: TritonServer) -> float:
-    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as page:
-        lines = page.read().decode().splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("nv_inference_request_failure{"))
+    return total(server, "nv_inference_request_failure")

@@ -72,9 +72,9 @@ def test_what_is_recorded(baseline: Path) -> None:
         4,
         3,
     ]
-    (said,) = cases["prompt"]["answers"]
-    assert said["finish_reason"] == "length"
-    assert "quick brown" in said["text"]
+    (answer,) = cases["prompt"]["answers"]
+    assert answer["finish_reason"] == "length"
+    assert "quick brown" in answer["text"]
     (refused,) = cases["refused"]["answers"]
     assert refused["error"] == "INVALID_ARG"
     assert "max_tokens" in refused["text"]
@@ -95,7 +95,7 @@ def test_the_same_server_again(golden: Path, server: TritonServer, baseline: Pat
 def test_a_knob_that_changes_the_answers(
     golden: Path, serve: Callable[..., TritonServer], baseline: Path
 ) -> None:
-    changes = {**FAKES, "llm": {**FAKES["llm"], "fake_answer": "Something else is said now. "}}
+    changes = {**FAKES, "llm": {**FAKES["llm"], "fake_answer": "Something else is answer now. "}}
     other = serve(models=("llm", "embedding"), changes=changes)
     done = regress(golden, other.grpc_url, "--json")
     assert done.exit_code == 1, done.stderr + done.stdout

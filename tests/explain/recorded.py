@@ -11,7 +11,7 @@ import numpy as np
 from trimodal import trace
 from trimodal.client.transports.base import Request
 from trimodal.explain.exchange import Exchange, Response
-from trimodal.explain.requests import Asked
+from trimodal.explain.requests import DescribedRequest
 
 ID = "explain-1"
 MS = 1_000_000  # nanoseconds
@@ -77,8 +77,8 @@ VISION = """[{"id":4,"model_name":"vision_rank","model_version":1,"parent_id":1}
 VISION_SENT, VISION_RECEIVED = 84679193000000, 84679197136142
 
 
-def asked(kind: str) -> Asked:
-    return Asked(Request(kind, {}, id=ID), "a question")
+def asked(kind: str) -> DescribedRequest:
+    return DescribedRequest(Request(kind, {}, id=ID), "a question")
 
 
 def pixels_answer(sent: int, received: int) -> Exchange:

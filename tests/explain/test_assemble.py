@@ -23,6 +23,7 @@ from trimodal import trace
 from trimodal.explain.assemble import Sources, assemble
 from trimodal.explain.exchange import Exchange, Response
 from trimodal.explain.parts import four_parts, overlapping
+from trimodal.explain.requests import Kind
 from trimodal.explain.statistics import Counters
 from trimodal.explain.triton_trace import parse
 from trimodal.explain.values import Span, Waterfall
@@ -41,16 +42,18 @@ def one(waterfall: Waterfall, name: str) -> Span:
     return found
 
 
-def adds_up(waterfall: Waterfall) -> None:
+def built(kind: Kind, exchange: Exchange, sources: Sources) -> Waterfall:
+    """The waterfall of a request, whose parts add up."""
+    waterfall = assemble(kind, asked(kind), exchange, sources)
     assert sum(four_parts(waterfall).values()) == pytest.approx(waterfall.total)
     for span_ in waterfall.spans:
         assert 0 <= span_.begin <= span_.end <= waterfall.total
+    return waterfall
 
 
 def test_a_recorded_ensemble() -> None:
     exchange = pixels_answer(VISION_SENT, VISION_RECEIVED)
-    waterfall = assemble("vision", asked("vision"), exchange, Sources(parse(VISION)))
-    adds_up(waterfall)
+    waterfall = built("vision", exchange, Sources(parse(VISION)))
     names = [(one.place, one.name, one.depth) for one in waterfall.spans]
     assert names[:2] == [("client", "client → server", 0), ("Triton", "server", 0)]
     phases = ["queue", "compute input", "compute", "compute output"]
@@ -104,8 +107,7 @@ def llm_record(ahead: int = 0) -> Sources:
 
 
 def test_a_streamed_answer_with_the_model_s_own_times() -> None:
-    waterfall = assemble("llm", asked("llm"), answered(), llm_record())
-    adds_up(waterfall)
+    waterfall = built("llm", answered(), llm_record())
     assert ms(waterfall) == {
         "client → server": (0, 1),
         "server": (1, 62),
@@ -132,8 +134,7 @@ def test_a_streamed_answer_with_the_model_s_own_times() -> None:
 
 def test_another_machine_s_clock_is_put_right_within_the_round_trip() -> None:
     ahead = 86_400_000 * MS
-    waterfall = assemble("llm", asked("llm"), answered(ahead), llm_record(ahead))
-    adds_up(waterfall)
+    waterfall = built("llm", answered(ahead), llm_record(ahead))
     assert waterfall.clock is not None
     offset, uncertainty = waterfall.clock
     assert abs(offset - 86_400) <= uncertainty == pytest.approx(0.0015)
@@ -145,8 +146,7 @@ def test_another_machine_s_clock_is_put_right_within_the_round_trip() -> None:
 
 def test_without_triton_s_trace_the_model_s_own_times_and_counters_remain() -> None:
     counters = {"llm": Counters(1, queue=MS // 2, compute_input=MS // 2, total=4 * MS)}
-    waterfall = assemble("llm", asked("llm"), answered(), Sources(counters=counters, notes=["no key"]))
-    adds_up(waterfall)
+    waterfall = built("llm", answered(), Sources(counters=counters, notes=["no key"]))
     found = ms(waterfall)
     assert found["client → server"] == (0, 2)
     assert found["queue"] == (2, 2.5)
@@ -158,15 +158,13 @@ def test_without_triton_s_trace_the_model_s_own_times_and_counters_remain() -> N
 def test_a_trace_that_lacks_its_ends_is_used_as_far_as_it_goes() -> None:
     times = {name: at for name, at in LLM_TIMES.items() if name in ("REQUEST_START", "QUEUE_START")}
     sources = Sources(parse(written(entry(1, "llm", times, request_id=ID))))
-    waterfall = assemble("llm", asked("llm"), answered(), sources)
-    adds_up(waterfall)
+    waterfall = built("llm", answered(), sources)
     assert "queue" not in ms(waterfall)
     assert ms(waterfall)["wait for the engine"] == (5, 15)
     unended = step(1, "embedding", 1 * MS, MS, 5 * MS, parent=0)[:4]  # until COMPUTE_START
     unended[0]["request_id"] = ID
     vector = Exchange(0, [Response(9 * MS, {"embedding": np.zeros((1, 384), np.float32)})])
-    waterfall = assemble("embedding", asked("embedding"), vector, Sources(parse(written(unended))))
-    adds_up(waterfall)
+    waterfall = built("embedding", vector, Sources(parse(written(unended))))
     assert ms(waterfall)["queue"] == (1, 2)
     assert ms(waterfall)["server"] == (1, 9)
     assert "lacks its begin or its end" in waterfall.notes[0]
@@ -180,8 +178,7 @@ def test_an_answer_from_the_cache_has_neither_queue_nor_engine() -> None:
         span("text", 6, 6, tokens=5),
     ]
     exchange = Exchange(0, [Response(8 * MS, text_outputs("whole", 5, own))])
-    waterfall = assemble("llm", asked("llm"), exchange, Sources())
-    adds_up(waterfall)
+    waterfall = built("llm", exchange, Sources())
     assert ms(waterfall)["from the cache"] == (4, 6)
     assert four_parts(waterfall)["queue"] == 0
 
@@ -197,8 +194,7 @@ VISION_STEPS = ("vision_preprocess", "vision_classify")
 def test_from_counters_alone_the_ways_are_taken_for_equally_long() -> None:
     counters = counted(vision=12, vision_preprocess=5, vision_classify=7)
     sources = Sources(counters=counters, ensembles={"vision": VISION_STEPS})
-    waterfall = assemble("vision", asked("vision"), pixels_answer(0, 16 * MS), sources)
-    adds_up(waterfall)
+    waterfall = built("vision", pixels_answer(0, 16 * MS), sources)
     assert ms(waterfall) == {
         "client → server": (0, 2),
         "server": (2, 14),
@@ -215,15 +211,13 @@ def test_from_counters_alone_the_ways_are_taken_for_equally_long() -> None:
 def test_counters_with_others_requests_in_them_are_not_used() -> None:
     busy = counted(vision=12, vision_preprocess=5) | {"vision_classify": Counters(3, total=9 * MS)}
     sources = Sources(counters=busy, ensembles={"vision": VISION_STEPS})
-    waterfall = assemble("vision", asked("vision"), pixels_answer(0, 16 * MS), sources)
-    adds_up(waterfall)
+    waterfall = built("vision", pixels_answer(0, 16 * MS), sources)
     assert [one.name for one in waterfall.spans] == ["client → server", "server", "server → client"]
     assert any("other requests ran meanwhile" in note for note in waterfall.notes)
 
 
 def test_with_nothing_known_there_is_but_the_server() -> None:
-    waterfall = assemble("vision", asked("vision"), pixels_answer(0, 16 * MS), Sources())
-    adds_up(waterfall)
+    waterfall = built("vision", pixels_answer(0, 16 * MS), Sources())
     assert ms(waterfall)["server"] == (0, 16)
 
 
@@ -245,8 +239,7 @@ WINDOWS = [
 
 def test_windows_of_speech_hold_what_the_recogniser_counted() -> None:
     counters = counted(speech=48) | {"speech_recognize": Counters(2, 4 * MS, 0, 32 * MS, 0, 36 * MS)}
-    waterfall = assemble("speech", asked("speech"), heard(WINDOWS, 50 * MS), Sources(counters=counters))
-    adds_up(waterfall)
+    waterfall = built("speech", heard(WINDOWS, 50 * MS), Sources(counters=counters))
     inside = [one for one in waterfall.spans if one.place == "speech_recognize"]
     assert [one.name for one in inside] == ["recognise 4.0 s", "queue", "compute", "recognise 1.5 s"] + [
         "queue",
@@ -259,8 +252,7 @@ def test_windows_of_speech_hold_what_the_recogniser_counted() -> None:
 
 def test_a_recogniser_that_others_asked_too_is_left_out_and_said() -> None:
     counters = counted(speech=48) | {"speech_recognize": Counters(5, total=90 * MS)}
-    waterfall = assemble("speech", asked("speech"), heard(WINDOWS, 50 * MS), Sources(counters=counters))
-    adds_up(waterfall)
+    waterfall = built("speech", heard(WINDOWS, 50 * MS), Sources(counters=counters))
     assert not [one for one in waterfall.spans if one.estimated]
     assert any("speech_recognize" in note for note in waterfall.notes)
 
@@ -299,8 +291,7 @@ def test_the_assistant_hears_and_sees_at_once_and_each_model_tells_its_part() ->
     )
     counters = counted(vision=8, vision_preprocess=3, vision_classify=4, speech_recognize=10, llm=40)
     sources = Sources(records, counters, {"vision": VISION_STEPS})
-    waterfall = assemble("assistant", asked("assistant"), exchange, sources)
-    adds_up(waterfall)
+    waterfall = built("assistant", exchange, sources)
     tree = [(one.depth, one.place, one.name) for one in waterfall.spans if one.depth in (1, 2)]
     assert tree == [
         (1, "assistant", "queue"),
@@ -339,6 +330,5 @@ def test_the_assistant_hears_and_sees_at_once_and_each_model_tells_its_part() ->
 def test_times_that_cannot_be_are_cut_and_the_cut_is_told() -> None:
     late = {name: at + (5 * MS if name == "GRPC_SEND_START" else 0) for name, at in LLM_TIMES.items()}
     sources = Sources(parse(written(entry(1, "llm", late, request_id=ID))))
-    waterfall = assemble("llm", asked("llm"), answered(), sources)
-    adds_up(waterfall)
+    waterfall = built("llm", answered(), sources)
     assert waterfall.clock is not None or waterfall.moved > 0

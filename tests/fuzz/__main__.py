@@ -9,7 +9,7 @@ from tests.fuzz.targets.table import NAMES
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/ci/fuzz", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     guided = commands.add_parser("coverage", help="our parsers, guided by the lines that they reach")
     guided.add_argument("target", nargs="*", help=f"of {', '.join(NAMES)}; all of them where none is named")

@@ -1,6 +1,6 @@
 """Our parsers on committed inputs, on inputs that hypothesis makes, and, slow, on thousands of seeded ones.
 
-`scripts/fuzz coverage` runs the same targets for as long as it is told to, guided by the lines they reach.
+`scripts/ci/fuzz coverage` runs the same targets for as long as it is told to, guided by the lines they reach.
 """
 
 from __future__ import annotations

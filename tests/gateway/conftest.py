@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import certifi
 import numpy as np
 import openai
 import pytest
 
-from trimodal.client.transports.fake import FakeTransport, labelled, llm_outputs, scripted
+from trimodal.client.transports.base import Request, Tensors
+from trimodal.client.transports.fake import FakeTransport, Streaming, labelled, llm_outputs, scripted
 from trimodal.client.transports.fake_speech import FakeSpeech
 from trimodal.client.transports.tensors import strings
 from trimodal.gateway.server import GatewayServer
@@ -20,6 +23,14 @@ from trimodal.gateway.settings import GatewaySettings
 
 ANSWER = "An answer with naïve café, 日本語 and 😀 in it."
 LIMIT_S = 20.0
+CHAT = [{"role": "user", "content": "hi"}]
+
+
+def wait_until(holds: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < until, what
+        time.sleep(0.01)
 
 
 @dataclass(frozen=True)
@@ -34,6 +45,10 @@ class Running:
         values = {"max_retries": 0, "timeout": LIMIT_S, **options}
         client = openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, **values)  # type: ignore[arg-type]
         return self.clients.enter_context(client)
+
+    def chat(self, key: str = "none", **fields: object) -> Any:
+        """What the model llm answers to "hi"."""
+        return self.openai(key).chat.completions.create(model="llm", messages=CHAT, **fields)  # type: ignore[call-overload]
 
     def openai_async(self, key: str = "none") -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=LIMIT_S)
@@ -52,6 +67,17 @@ def fake_triton(**models: object) -> FakeTransport:
         "assistant": assistant,
     }
     return FakeTransport(**{**usual, **models})  # type: ignore[arg-type]
+
+
+def fails(error: Exception, *words: str) -> Streaming:
+    """A model that says the words, then fails."""
+
+    async def model(request: Request) -> AsyncIterator[Tensors]:
+        for count, word in enumerate(words, 1):
+            yield llm_outputs(word, completion_tokens=count)
+        raise error
+
+    return model
 
 
 async def assistant(request):  # type: ignore[no-untyped-def]
@@ -93,6 +119,12 @@ def start_gateway(running: ExitStack, triton: FakeTransport, **settings: object)
     url = server.listen()
     running.enter_context(server.serving())
     return url
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Of API keys; it is not there yet."""
+    return tmp_path / "keys.toml"
 
 
 @pytest.fixture

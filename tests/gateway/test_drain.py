@@ -9,12 +9,10 @@ import threading
 import httpx
 import pytest
 
-from tests.gateway.conftest import LIMIT_S, fake_triton
+from tests.gateway.conftest import CHAT, LIMIT_S, fake_triton
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.gateway.server import GatewayServer
 from trimodal.gateway.settings import GatewaySettings
-
-CHAT = [{"role": "user", "content": "hi"}]
 
 
 def ask(url: str, stream: bool) -> tuple[int, str]:

@@ -57,7 +57,7 @@ def test_a_file_that_breaks_locks_nobody_out(
     ring = KeyRing(file)
     file.unlink() if broken == "gone" else file.write_text(broken)
     assert ring.find(secret) is not None
-    assert "the keys stay as they were" in caplog.text
+    assert "what the file had before stays in force" in caplog.text
     assert len(caplog.records) == 1
     assert ring.find(secret) is not None
     assert len(caplog.records) == 1, "said once for each change"

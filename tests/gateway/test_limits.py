@@ -72,19 +72,17 @@ def test_a_body_of_too_many_values(serve: Serve) -> None:
 
 def test_a_body_that_is_too_slow(serve: Serve) -> None:
     served = serve(body_timeout_s=0.3)
-    began = time.monotonic()
     status, error = talk(served.url, HEAD + b"Content-Length: 500\r\n\r\n{")
     assert (status, error["type"]) == (408, "timeout_error")
-    assert time.monotonic() - began < 3
+    assert "within 0.3 s" in str(error["message"])
     assert good(served.url)
 
 
 def test_headers_that_are_too_slow(serve: Serve) -> None:
     served = serve(header_timeout_s=0.3)
-    began = time.monotonic()
     status, error = talk(served.url, *[b"G", b"E", b"T", b" /", b"health"] * 9, pause=0.1)
     assert (status, error["type"]) == (408, "timeout_error")
-    assert time.monotonic() - began < 6
+    assert "within 0.3 s" in str(error["message"])
     assert good(served.url)
 
 

@@ -12,12 +12,11 @@ import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.gateway.conftest import LIMIT_S, Running, Serve, fake_triton
+from tests.gateway.conftest import CHAT, LIMIT_S, Running, Serve, fails, fake_triton
 from trimodal.client.transports.fake import scripted
 from trimodal.errors import Unavailable
 from trimodal.gateway.keys import Key, add_key
 
-CHAT = [{"role": "user", "content": "hi"}]
 ENDPOINT = "/v1/chat/completions"
 
 
@@ -57,11 +56,7 @@ def test_a_stream_and_a_whole_answer(serve: Serve) -> None:
 
 
 def test_refusals_by_cause_and_names_that_nobody_knows(serve: Serve) -> None:
-    async def full(request):  # type: ignore[no-untyped-def]
-        raise Unavailable("the queue is full", 2.0)
-        yield
-
-    served = serve(fake_triton(llm=full))
+    served = serve(fake_triton(llm=fails(Unavailable("the queue is full", 2.0))))
     client = served.openai()
     for stream in (False, True):
         with pytest.raises(openai.InternalServerError):
@@ -78,14 +73,9 @@ def test_refusals_by_cause_and_names_that_nobody_knows(serve: Serve) -> None:
 
 
 def test_an_error_in_the_middle_of_a_stream(serve: Serve) -> None:
-    async def breaks(request):  # type: ignore[no-untyped-def]
-        async for outputs in scripted("one two three")(request):
-            yield outputs
-            raise Unavailable("the server is shutting down")
-
-    served = serve(fake_triton(llm=breaks))
+    served = serve(fake_triton(llm=fails(Unavailable("the server is shutting down"), "one")))
     with pytest.raises(openai.APIError, match="shutting down"):
-        list(served.openai().chat.completions.create(model="llm", messages=CHAT, stream=True))
+        list(served.chat(stream=True))
     found = until(served, ("refusals_total", "overloaded", ENDPOINT), 1)
     assert found["requests_total", ENDPOINT, "llm", "200", ""] == 1, "its head was sent"
 
@@ -103,8 +93,7 @@ async def test_clients_that_leave(serve: Serve) -> None:
     assert found["in_flight",] == 1
 
 
-def test_with_keys_an_operators_is_needed(serve: Serve, tmp_path: Path) -> None:
-    file = tmp_path / "keys.toml"
+def test_with_keys_an_operators_is_needed(serve: Serve, file: Path) -> None:
     user = add_key(file, Key(name="app", tenant="team"))
     operator = add_key(file, Key(name="prometheus", operator=True))
     served = serve(keys=file)

@@ -18,8 +18,7 @@ AT_ONCE = 50
 
 
 @pytest.mark.slow
-async def test_they_leave_nothing_behind(serve: Serve, tmp_path: Path) -> None:
-    file = tmp_path / "keys.toml"
+async def test_they_leave_nothing_behind(serve: Serve, file: Path) -> None:
     key = add_key(file, Key(name="app", max_streams=AT_ONCE))
     operator = add_key(file, Key(name="prometheus", operator=True))
     triton = fake_triton(llm=scripted("word " * 10, step=0.01))

@@ -91,7 +91,7 @@ def test_neither_side_of_a_pair_is_certain_by_itself(judge: OnnxRuntimeJudge, th
 
 def test_it_says_what_it_was_made_from() -> None:
     manifest = read_manifest(DIRECTORY, task="judge", runtime="onnxruntime")
-    assert manifest.command.startswith("python build/judge.py")
+    assert manifest.command.startswith("python build/judge/build.py")
     assert manifest.extra["languages"] == ["en"]
     assert manifest.extra["aligned"] is True
     assert (DIRECTORY / "model.onnx").stat().st_size < 25e6

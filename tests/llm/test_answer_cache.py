@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 
 from tests.cache.doubles import calibration
-from trimodal.cache.answers import AnswerCache
-from trimodal.cache.options import CacheOptions, default_store
-from trimodal.cache.protocol import NoAnswers
-from trimodal.cache.values import Place
+from trimodal.cache.answers import AnswerCache, CacheOptions, NoAnswers
+from trimodal.cache.stores.base import default_store
 from trimodal.errors import OperatorError
 from trimodal.llm import answer_cache
 from trimodal.llm.answer_cache import (
@@ -112,14 +110,14 @@ def test_without_a_store_answers_lie_in_the_users_cache(monkeypatch, tmp_path):
     assert not (tmp_path / "answers").exists()
 
 
-def test_the_audit_begins_at_the_calibrated_threshold_unless_it_is_off(tmp_path):
+def test_the_audit_has_its_share_and_its_folder_unless_it_is_off(tmp_path):
     changes = {"cache": "semantic", "cache_audit_file": "pairs", "version_directory": tmp_path / "llm" / "1"}
     embed, same = (lambda text: np.zeros(1, np.float32)), (lambda pairs: [0.0])
-    audits = open_audits(LlmSettings(**changes), MemoryMetrics(), "llm", 0.93, embed, same)
+    audits = open_audits(LlmSettings(**changes), MemoryMetrics(), "llm", embed, same)
     assert audits
-    assert (audits.share, audits.threshold(Place("", "acme", "default", ""))) == (0.02, 0.93)
+    assert audits.share == 0.02
     assert audits._file._folder == tmp_path / "llm" / "pairs"
-    assert open_audits(LlmSettings(cache_audit=0), MemoryMetrics(), "llm", 0.93, embed, same) is None
+    assert open_audits(LlmSettings(cache_audit=0), MemoryMetrics(), "llm", embed, same) is None
 
 
 class TestFingerprint:

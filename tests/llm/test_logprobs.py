@@ -9,23 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.llm.test_detokenizer import TEXT, WordTokenizer
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import Logprobs
 from trimodal.llm.logprobs import TextLogprobs
 from trimodal.llm.request.outputs import TokenLogprob
 from trimodal.llm.tokenizer import ByteTokenizer, Tokenizer
-
-TEXT = "naïve café 😀 日本語 👩‍👩‍👧 end"
-
-
-class WordTokenizer:
-    """Words with the space before them; a decoder that drops the first space of a text; 0 is special."""
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        return "".join(("", " one", " two", " three")[id] for id in token_ids).removeprefix(" ")
-
-    def token_bytes(self, token_id: int) -> bytes:
-        return (b"<end>", b" one", b" two", b" three")[token_id]
 
 
 class Answer:

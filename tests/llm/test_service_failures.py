@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.llm.doubles.answers import Answers, ask
-from tests.llm.doubles.engine_thread import start_thread
+from tests.llm.doubles.engine_thread import PlayedEngines, start_thread
 from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
-from trimodal.errors import Cancelled, InternalError, OperatorError, RequestError, Unavailable
+from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
+from trimodal.llm.engine_core import core
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
-from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
-from trimodal.llm.frontend.cache_lookup import CacheLookup
+from trimodal.llm.engines.protocol import Output, Sampling
 from trimodal.llm.frontend.dispatcher import Dispatcher
 from trimodal.llm.frontend.input_processor import InputProcessor
 from trimodal.llm.frontend.metrics import LlmMetrics
@@ -150,39 +149,6 @@ def test_a_request_that_meets_close_gets_an_end(monkeypatch: pytest.MonkeyPatch)
     assert counts(server.service) == (0, 0, 0)
 
 
-def test_no_more_wait_than_max_queue_also_when_blocks_are_short() -> None:
-    with FakeServer(num_kv_blocks=8, max_num_seqs=16, max_queue=1) as server:
-        answers = [server.ask(max_tokens=200) for _ in range(2)]  # 8 blocks each
-        with pytest.raises(Unavailable, match="1 requests wait already: max_queue is 1"):
-            server.ask(max_tokens=200)
-        for answer in answers:
-            answer.wait()
-    with FakeServer(num_kv_blocks=8, max_num_seqs=16, max_queue=0) as server:
-        answer = server.ask(max_tokens=200)
-        with pytest.raises(Unavailable, match="0 requests wait already: max_queue is 0"):
-            server.ask(max_tokens=200)
-        answer.wait()
-
-
-@pytest.mark.parametrize(
-    "failure",
-    [OperatorError("killed while it opened"), OSError("out of memory")],
-    ids=["operator", "unforeseen"],
-)
-def test_an_engine_that_does_not_open_at_once_is_tried_again(
-    crash_window: None, caplog: Any, failure: Exception
-) -> None:
-    starts = Starts(start_process, failure)
-    service = serve(starts)
-    running = [submit(service, 2000) for _ in range(2)]
-    waiting = submit(service)
-    starts.kill()
-    assert all(isinstance(sink.wait().error, Unavailable) for sink in running)
-    assert waiting.wait().deltas[-1].finish_reason == "length"
-    assert str(failure) in caplog.text
-    service.close()
-
-
 def test_an_engine_that_never_opens_again_is_given_up(crash_window: None, caplog: Any) -> None:
     starts = Starts(start_process, *[OSError("out of memory")] * 3)
     service = serve(starts)
@@ -219,39 +185,30 @@ def test_an_engine_that_opens_after_close_is_ended() -> None:
     eventually(lambda: not os.path.exists(f"/proc/{starts.links[-1].pid}"))
 
 
-def test_a_killed_engine_that_was_idle_serves_the_next_request() -> None:
-    starts = Starts()
-    service = serve(starts)
-    for _ in range(2):
-        assert submit(service).wait().deltas[-1].finish_reason == "length"
-        before = len(starts.links)
-        starts.kill()
-        eventually(lambda before=before: len(starts.links) > before)  # type: ignore[misc]
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                submit(service).wait()
-                break
-            except Unavailable:
-                time.sleep(0.01)
-    assert counts(service) == (0, 0, 0)
-    service.close()
+def test_a_new_engine_with_less_memory_refuses_who_fits_it_no_more(caplog: Any) -> None:
+    """A pool that is as large as memory allows need not be the same the second time."""
+    engines = PlayedEngines(64, 4)
+    with FakeServer(start=engines.start, max_num_seqs=2) as server:
+        running = [server.ask(max_tokens=400) for _ in range(2)]
+        large, small = server.ask(max_tokens=900), server.ask(max_tokens=20)
+        eventually(lambda: counts(server.service)[:2] == (2, 2))
+        engines.lose()
+        for answer in running:
+            assert str(answer.wait().error) == "the engine that had this request died; retry after 2 s"
+        assert str(large.wait().error) == "the engine was opened anew with less memory than this needs"
+        assert small.wait().deltas[-1].finish_reason == "length"
+        assert server.value("engine_restarts_total") == 1
+    assert "illegal memory access" in caplog.text
 
 
-def test_an_engine_that_refuses_a_prompt_keeps_the_others(caplog: Any) -> None:
-    class Picky(FakeEngine):
-        def add(self, request: EngineRequest) -> None:
-            if request.prompt_ids[6] == ord("x"):
-                raise ValueError("no x")
-            super().add(request)
-
-    service = serve(lambda settings: start_thread(Picky(settings)))
-    bad = Collector()
-    service.submit(GenerationRequest("x", None, Sampling(5)), bad)
-    assert str(bad.wait().error) == "the engine refused this prompt"
-    assert submit(service).wait().deltas[-1].finish_reason == "length"
-    assert "no x" in caplog.text
-    service.close()
+def test_an_engine_lost_while_idle_is_replaced_before_anyone_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "_CHECK_SECONDS", 0.01)
+    engines = PlayedEngines()
+    with FakeServer(start=engines.start) as server:
+        server.ask().wait()
+        engines.lose()
+        eventually(lambda: len(engines.opened) == 2 and server.value("engine_ready") == 1)
+        assert server.ask().wait().deltas[-1].finish_reason == "length"
 
 
 @pytest.fixture(params=["no cache", "cache"])
@@ -267,9 +224,7 @@ def fault(*_: Any, **__: Any) -> Any:
 def failed(sink: Collector, server: FakeServer) -> None:
     """It got one end, nothing is left of it, and the next one is served."""
     assert isinstance(sink.wait().error, InternalError)
-    eventually(lambda: counts(server.service) == (0, 0, 0))
-    assert not server.service._registry.states
-    assert server.service._registry.looking == 0
+    server.nothing_left()
     assert not sink.after_end
 
 
@@ -301,11 +256,12 @@ def test_a_fault_while_a_stored_answer_is_taken(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_fault_while_it_joins(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    with FakeServer(answers=Answers(), fake_step_ms=2.0) as server:
+    engines = PlayedEngines()
+    with FakeServer(answers=Answers(), start=engines.start) as server:
         first = ask(server, max_tokens=200)
         eventually(lambda: first.deltas != [])
-        with monkeypatch.context() as patch:
-            patch.setattr(Dispatcher, "hasten", fault)
+        with engines.paused(), monkeypatch.context() as patch:
+            patch.setattr(Dispatcher, "boost", fault)
             second = ask(server, max_tokens=200)
             eventually(lambda: second.deltas != [])
         assert first.wait().text == second.wait().text
@@ -313,9 +269,7 @@ def test_a_fault_while_it_joins(monkeypatch: pytest.MonkeyPatch, caplog: Any) ->
         assert "a fault" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("where", "what"), [(CacheLookup, "keep"), (Scheduler, "finish"), (Generation, "push")]
-)
+@pytest.mark.parametrize(("where", "what"), [(Answers, "keep"), (Scheduler, "finish"), (Generation, "push")])
 def test_a_fault_when_an_answer_is_complete_costs_nobody_its_end(
     monkeypatch: pytest.MonkeyPatch, caplog: Any, where: type, what: str
 ) -> None:
@@ -324,7 +278,6 @@ def test_a_fault_when_an_answer_is_complete_costs_nobody_its_end(
         sinks = [ask(server, max_tokens=20) for _ in range(3)]
         for sink in sinks:
             sink.wait()
-        eventually(lambda: counts(server.service) == (0, 0, 0))
-        assert not server.service._registry.states
+        server.nothing_left()
         assert not any(sink.after_end for sink in sinks)
         eventually(lambda: "a fault" in caplog.text)

@@ -7,33 +7,47 @@ from pathlib import Path
 import pytest
 
 from tests.llm.doubles.answers import Answers, ask
-from tests.llm.doubles.sinks import FakeServer, counts, eventually
+from tests.llm.doubles.engine_thread import PlayedEngines
+from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.errors import Cancelled, Unavailable
 from trimodal.llm.frontend.dispatcher import Dispatcher
+from trimodal.llm.request.outputs import Note
 
 
-def held(server: FakeServer, max_tokens: int = 400) -> None:
-    """The engine's only slot is taken."""
-    ask(server, "holds the engine", max_tokens=max_tokens, cache_control=frozenset({"no-cache"}))
+@pytest.fixture
+def engines() -> PlayedEngines:
+    return PlayedEngines()
+
+
+def held(server: FakeServer) -> None:
+    """The engine's only slot is taken, as long as it is paused."""
+    ask(server, "holds the engine", max_tokens=5, cache_control=frozenset({"no-cache"}))
     eventually(lambda: counts(server.service)[0] == 1)
 
 
-def test_who_has_less_time_than_the_others_is_told_so_alone() -> None:
-    with FakeServer(answers=Answers(), max_num_seqs=1, fake_step_ms=2.0) as server:
-        held(server)
-        patient = ask(server, max_tokens=5)
-        eventually(lambda: counts(server.service)[1] == 1)
-        hasty = ask(server, max_tokens=5, ttft_deadline_ms=100)
-        assert isinstance(hasty.wait().error, Unavailable)
-        assert "ttft_deadline_ms cannot be kept" in str(hasty.error)
-        assert hasty.error.retry_after_s
-        assert not patient.ended.is_set()
+def note(sink: Collector) -> Note:
+    last = sink.wait().deltas[-1].note
+    assert last
+    return last
+
+
+def test_who_has_less_time_than_the_others_is_told_so_alone(engines: PlayedEngines) -> None:
+    with FakeServer(answers=Answers(), max_num_seqs=1, start=engines.start) as server:
+        with engines.paused():
+            held(server)
+            patient = ask(server, max_tokens=5)
+            eventually(lambda: counts(server.service)[1] == 1)
+            hasty = ask(server, max_tokens=5, ttft_deadline_ms=100)
+            assert isinstance(hasty.wait().error, Unavailable)
+            assert "ttft_deadline_ms cannot be kept" in str(hasty.error)
+            assert hasty.error.retry_after_s
+            assert not patient.ended.is_set()
         assert patient.wait().deltas[-1].finish_reason == "length"
         eventually(lambda: counts(server.service) == (0, 0, 0))
 
 
-def test_who_has_less_time_leaves_when_the_patient_one_has_gone() -> None:
-    with FakeServer(answers=Answers(), max_num_seqs=1, fake_step_ms=2.0) as server:
+def test_who_has_less_time_leaves_when_the_patient_one_has_gone(engines: PlayedEngines) -> None:
+    with FakeServer(answers=Answers(), max_num_seqs=1, start=engines.start) as server, engines.paused():
         held(server)
         patient = ask(server, max_tokens=5, ttft_deadline_ms=3_000_000)
         eventually(lambda: counts(server.service)[1] == 1)
@@ -44,10 +58,12 @@ def test_who_has_less_time_leaves_when_the_patient_one_has_gone() -> None:
         assert counts(server.service)[:2] == (1, 0), "nobody waits for it: it is not generated"
 
 
-def test_without_deadlines_there_is_none_for_listeners_either() -> None:
-    with FakeServer(answers=Answers(), max_num_seqs=1, fake_step_ms=2.0, scheduler="fifo") as server:
-        held(server, 100)
-        patient, hasty = ask(server, max_tokens=5), ask(server, max_tokens=5, ttft_deadline_ms=20)
+def test_without_deadlines_there_is_none_for_listeners_either(engines: PlayedEngines) -> None:
+    with FakeServer(answers=Answers(), max_num_seqs=1, start=engines.start, scheduler="fifo") as server:
+        with engines.paused():
+            held(server)
+            patient, hasty = ask(server, max_tokens=5), ask(server, max_tokens=5, ttft_deadline_ms=1)
+            eventually(lambda: counts(server.service)[1] == 1)
         assert [sink.wait().error for sink in (patient, hasty)] == [None, None]
 
 
@@ -65,20 +81,22 @@ def test_a_fault_does_not_end_the_watch(
         assert isinstance(leaving.wait().error, Cancelled)
 
 
-def test_a_premium_request_does_not_wait_behind_the_share_of_batch(tmp_path: Path) -> None:
+def test_a_premium_request_does_not_wait_behind_the_share_of_batch(
+    tmp_path: Path, engines: PlayedEngines
+) -> None:
     tiers = tmp_path / "tiers.toml"
     tiers.write_text("[tier.standard]\n[tier.batch]\nkv_share = 0.3\npriority = -10\n")
-    with FakeServer(
-        answers=Answers(), tiers=str(tiers), num_kv_blocks=32, max_num_seqs=8, fake_step_ms=5.0
-    ) as server:
-        ask(server, "fills the share", max_tokens=250, tier="batch")
-        eventually(lambda: counts(server.service)[0] == 1)
-        batch = ask(server, max_tokens=200, tier="batch")
-        eventually(lambda: counts(server.service)[1] == 1)
-        standard = ask(server, max_tokens=200)
-        eventually(lambda: standard.deltas != [])
-        assert not batch.deltas
+    values = {"tiers": str(tiers), "num_kv_blocks": 32, "max_num_seqs": 8}
+    with FakeServer(answers=Answers(), start=engines.start, **values) as server:
+        with engines.paused():
+            ask(server, "fills the share", max_tokens=250, tier="batch")
+            eventually(lambda: counts(server.service)[0] == 1)
+            batch = ask(server, max_tokens=200, tier="batch")
+            eventually(lambda: counts(server.service)[1] == 1)
+            standard = ask(server, max_tokens=200)
+            eventually(lambda: counts(server.service)[:2] == (2, 1))
         assert batch.wait().text == standard.wait().text
+        assert (note(batch).cache, note(standard).cache) == ("", ""), "each has a generation of its own"
 
 
 def test_a_deadline_passes_while_the_cache_is_asked() -> None:
@@ -89,17 +107,17 @@ def test_a_deadline_passes_while_the_cache_is_asked() -> None:
         assert isinstance(sink.wait().error, Unavailable)
         assert "deadline_ms passed: no text yet" in str(sink.error)
         answers.gate.set()
-        eventually(lambda: server.value("queued_requests") == 0)
-        assert counts(server.service) == (0, 0, 0)
+        server.nothing_left()
         assert not sink.after_end
 
 
-def test_a_listeners_deadline_is_its_own() -> None:
-    with FakeServer(answers=Answers(), fake_step_ms=2.0) as server:
+def test_a_listeners_deadline_is_its_own(engines: PlayedEngines) -> None:
+    with FakeServer(answers=Answers(), start=engines.start, fake_step_ms=2.0) as server:
         patient = ask(server, max_tokens=200)
         eventually(lambda: patient.deltas != [])
-        hasty = ask(server, max_tokens=200, deadline_ms=100)
-        assert hasty.wait().deltas[-1].finish_reason == "deadline"
+        with engines.paused():
+            hasty = ask(server, max_tokens=200, deadline_ms=100)
+            assert hasty.wait().deltas[-1].finish_reason == "deadline"
         assert patient.wait().deltas[-1].finish_reason == "length"
         assert patient.text.startswith(hasty.text)
         assert hasty.text

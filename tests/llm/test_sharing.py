@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.llm.doubles.answers import Answers, ask
+from tests.llm.doubles.engine_thread import PlayedEngines
 from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InvalidArgument, Unavailable
-from trimodal.llm.engine_core.supervisor import EngineLost
 from trimodal.llm.request.terms import CancelRequest
 
 KEY = "0123456789abcdef"
@@ -21,8 +21,13 @@ def answers() -> Answers:
 
 
 @pytest.fixture
-def server(answers: Answers) -> Iterator[FakeServer]:
-    with FakeServer(answers=answers, fake_step_ms=2.0) as running:
+def engines() -> PlayedEngines:
+    return PlayedEngines()
+
+
+@pytest.fixture
+def server(answers: Answers, engines: PlayedEngines) -> Iterator[FakeServer]:
+    with FakeServer(answers=answers, start=engines.start, fake_step_ms=2.0) as running:
         yield running
 
 
@@ -60,18 +65,18 @@ def test_a_near_question_is_answered_with_its_similarity(server: FakeServer, ans
 
 
 def test_32_identical_prompts_are_one_generation_while_one_listens(
-    server: FakeServer, answers: Answers
+    server: FakeServer, answers: Answers, engines: PlayedEngines
 ) -> None:
     answers.gate.clear()
-    sinks = [ask(server, max_tokens=400) for _ in range(32)]
-    answers.gate.set()
-    eventually(lambda: all(sink.deltas for sink in sinks))
-    assert counts(server.service)[:2] == (1, 0)
-    for sink in sinks[:16]:
-        sink.cancelled = True
-    for sink in sinks[:16]:
-        assert isinstance(sink.wait().error, Cancelled)
-    assert counts(server.service)[:2] == (1, 0), "half of the listeners left: the other half still listens"
+    sinks = [ask(server, max_tokens=40) for _ in range(32)]
+    with engines.paused():
+        answers.gate.set()
+        eventually(lambda: counts(server.service)[:2] == (1, 0) and server.value("queued_requests") == 0)
+        for sink in sinks[:16]:
+            sink.cancelled = True
+        for sink in sinks[:16]:
+            assert isinstance(sink.wait().error, Cancelled)
+        assert counts(server.service)[:2] == (1, 0), "the other half still listens"
     texts = {sink.wait().text for sink in sinks[16:]}
     assert len(texts) == 1
     assert {note(sink) for sink in sinks[16:]} <= {"", "coalesced"}
@@ -84,15 +89,16 @@ def test_when_all_listeners_leave_it_stops(server: FakeServer, answers: Answers)
     eventually(lambda: all(sink.deltas for sink in sinks))
     for sink in sinks:
         sink.cancelled = True
-    eventually(lambda: counts(server.service) == (0, 0, 0))
-    eventually(lambda: server.service._dispatcher.stats.running == 0)
+    server.nothing_left()
     assert answers.kept == []
 
 
-def test_who_joins_late_gets_it_from_the_beginning(server: FakeServer) -> None:
+def test_who_joins_late_gets_it_from_the_beginning(server: FakeServer, engines: PlayedEngines) -> None:
     early = ask(server, max_tokens=200)
     eventually(lambda: len(early.deltas) > 5)
-    late = ask(server, max_tokens=200)
+    with engines.paused():
+        late = ask(server, max_tokens=200)
+        eventually(lambda: late.deltas != [])
     assert late.wait().text == early.wait().text
     assert note(late) == "coalesced"
     assert sum(delta.tokens for delta in late.deltas) == 200
@@ -113,11 +119,12 @@ def test_what_differs_is_not_shared(server: FakeServer, answers: Answers) -> Non
     assert [note(sink) for sink in sinks] == [""] * 7
 
 
-def test_no_cache_is_generated_for_itself(server: FakeServer) -> None:
-    running = ask(server, max_tokens=300)
-    eventually(lambda: running.deltas != [])
-    fresh = ask(server, max_tokens=300, cache_control=frozenset({"no-cache"}))
-    eventually(lambda: counts(server.service)[0] == 2)
+def test_no_cache_is_generated_for_itself(server: FakeServer, engines: PlayedEngines) -> None:
+    with engines.paused():
+        running = ask(server, max_tokens=30)
+        eventually(lambda: counts(server.service)[0] == 1)
+        fresh = ask(server, max_tokens=30, cache_control=frozenset({"no-cache"}))
+        eventually(lambda: counts(server.service)[0] == 2)
     assert (note(running), note(fresh)) == ("", "")
 
 
@@ -138,24 +145,28 @@ def test_the_client_says_what_the_cache_may_do(
     assert len(answers.kept) == kept
 
 
-def test_one_listener_who_wants_nothing_stored_is_enough(server: FakeServer, answers: Answers) -> None:
+def test_one_listener_who_wants_nothing_stored_is_enough(
+    server: FakeServer, answers: Answers, engines: PlayedEngines
+) -> None:
     early = ask(server, max_tokens=300)
     eventually(lambda: early.deltas != [])
-    ask(server, max_tokens=300, cache_control=frozenset({"no-store"})).wait()
-    early.wait()
+    with engines.paused():
+        late = ask(server, max_tokens=300, cache_control=frozenset({"no-store"}))
+        eventually(lambda: late.deltas != [])
+    assert (note(early), note(late)) == ("", "coalesced")
     server.service.close()
     assert answers.kept == []
 
 
-def test_a_failed_generation_fails_for_all_and_is_not_kept(answers: Answers) -> None:
-    with FakeServer(answers=answers, fake_step_ms=2.0) as server:
-        sinks = [ask(server, max_tokens=3000) for _ in range(4)]
-        eventually(lambda: all(sink.deltas for sink in sinks))
-        with server.service._lock:
-            server.service._take(EngineLost())
-        for sink in sinks:
-            assert isinstance(sink.wait().error, Unavailable)
-        assert answers.kept == []
+def test_a_failed_generation_fails_for_all_and_is_not_kept(
+    server: FakeServer, answers: Answers, engines: PlayedEngines
+) -> None:
+    sinks = [ask(server, max_tokens=3000) for _ in range(4)]
+    eventually(lambda: all(sink.deltas for sink in sinks))
+    engines.lose()
+    for sink in sinks:
+        assert isinstance(sink.wait().error, Unavailable)
+    assert answers.kept == []
 
 
 def test_a_cache_that_raises_costs_nobody_an_answer(
@@ -164,17 +175,6 @@ def test_a_cache_that_raises_costs_nobody_an_answer(
     answers.broken = True
     assert note(ask(server)) == ""
     assert "the cache broke its promise" in caplog.text
-
-
-def test_more_lookups_than_may_wait_go_past_the_cache(server: FakeServer, answers: Answers) -> None:
-    answers.gate.clear()
-    waiting = [ask(server, f"prompt {index}", max_tokens=5) for index in range(64)]
-    past = ask(server, "one more", max_tokens=5)
-    assert past.wait().text
-    assert not any(sink.ended.is_set() for sink in waiting)
-    answers.gate.set()
-    for sink in waiting:
-        sink.wait()
 
 
 def test_a_client_that_leaves_during_the_lookup_is_gone(server: FakeServer, answers: Answers) -> None:
@@ -208,7 +208,6 @@ def test_a_cancel_key_ends_its_request_alone() -> None:
         assert told.wait().deltas[-1].finish_reason == "cancelled"
         assert isinstance(ended.wait().error, Cancelled)
         assert kept.wait().error is None
-        eventually(lambda: server.service._dispatcher.stats.running == 0)
         again = Collector()
         server.service.submit(CancelRequest(KEY), again)
         assert again.wait().deltas[-1].finish_reason == "not_found"
@@ -224,21 +223,24 @@ def test_a_cancel_that_overtakes_its_request_still_ends_it() -> None:
 
 
 def test_a_key_in_use_is_refused_and_harms_nobody() -> None:
-    with FakeServer(fake_step_ms=2.0) as server:
-        running = ask(server, max_tokens=200, cancel_key=KEY)
-        with pytest.raises(InvalidArgument, match="cancel_key is that of another running request"):
-            ask(server, cancel_key=KEY)
+    engines = PlayedEngines()
+    with FakeServer(start=engines.start) as server:
+        with engines.paused():
+            running = ask(server, max_tokens=20, cancel_key=KEY)
+            with pytest.raises(InvalidArgument, match="cancel_key is that of another running request"):
+                ask(server, cancel_key=KEY)
         assert running.wait().error is None
         ask(server, max_tokens=3, cancel_key=KEY).wait()
 
 
-def test_cancelling_one_listener_by_key_leaves_the_others(server: FakeServer) -> None:
+def test_cancelling_one_listener_by_key_leaves_the_others(server: FakeServer, engines: PlayedEngines) -> None:
     keyed = ask(server, max_tokens=300, cancel_key=KEY)
     eventually(lambda: keyed.deltas != [])
-    other = ask(server, max_tokens=300)
-    eventually(lambda: other.deltas != [])
-    assert server.service.cancel(KEY)
-    assert isinstance(keyed.wait().error, Cancelled)
+    with engines.paused():
+        other = ask(server, max_tokens=300)
+        eventually(lambda: other.deltas != [])
+        assert server.service.cancel(KEY)
+        assert isinstance(keyed.wait().error, Cancelled)
     assert other.wait().deltas[-1].finish_reason == "length"
 
 
@@ -247,8 +249,7 @@ def test_deadline_ms_keeps_what_came_until_then() -> None:
         sink = ask(server, max_tokens=100_000 // 128, deadline_ms=200)
         assert sink.wait().deltas[-1].finish_reason == "deadline"
         assert sink.text
-        eventually(lambda: server.service._dispatcher.stats.running == 0)
-        assert counts(server.service) == (0, 0, 0)
+        server.nothing_left()
         assert server.value("requests_total", outcome="deadline") == 1
 
 
@@ -258,16 +259,6 @@ def test_deadline_ms_before_the_first_text_is_an_error() -> None:
         assert isinstance(sink.wait().error, Unavailable)
         assert "deadline" in str(sink.error)
         eventually(lambda: counts(server.service) == (0, 0, 0))
-
-
-def test_a_request_may_lower_its_priority_but_not_raise_it() -> None:
-    with FakeServer() as server:
-        ask(server, max_tokens=3, priority=-5).wait()
-        with pytest.raises(InvalidArgument, match="priority is 1: tier 'standard' allows at most 0"):
-            ask(server, priority=1)
-        with pytest.raises(InvalidArgument, match="tier is 'gold': one of standard is needed"):
-            ask(server, tier="gold")
-        assert counts(server.service) == (0, 0, 0)
 
 
 def test_who_asks_for_log_probabilities_gets_them_for_every_token_and_shares_with_nobody(

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import triton_to_np_dtype
 
@@ -21,8 +20,7 @@ from trimodal.assistant.request import INPUTS
 from trimodal.errors import SettingsError
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "assistant"
-CONFIG = text_format.Parse((MODEL / "config.pbtxt").read_text(), model_config_pb2.ModelConfig())
-PARAMETERS = {key: value.string_value for key, value in CONFIG.parameters.items()}
+CONFIG, PARAMETERS = pb_utils.config_of(MODEL)
 BOUND = 20.0
 
 
@@ -45,15 +43,7 @@ class Glue:
             "labels": np.array([[b"a", b"b"]], object),
             "scores": np.array([[0.75, 0.25]], np.float32),
         }
-        self.model = module.TritonPythonModel()
-        self.model.initialize(
-            {
-                "model_config": pb_utils.model_config(PARAMETERS | parameters),
-                "model_name": "assistant",
-                "model_repository": str(MODEL),
-                "model_version": "1",
-            }
-        )
+        self.model = pb_utils.initialized(module, MODEL, PARAMETERS | parameters)
 
     def ask(self, *requests: InferenceRequest) -> list[ResponseSender]:
         assert self.model.execute(list(requests)) is None, "decoupled models return nothing"

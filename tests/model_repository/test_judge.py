@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from google.protobuf import text_format
-from tritonclient.grpc import model_config_pb2
 
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import MODELS, InferenceRequest, TritonError
@@ -17,7 +15,7 @@ from trimodal.cache.judge import TritonJudge
 from trimodal.errors import InvalidArgument, SettingsError
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "judge"
-CONFIG = text_format.Parse((MODEL / "configs" / "cpu.pbtxt").read_text(), model_config_pb2.ModelConfig())
+CONFIG, PARAMETERS = pb_utils.config_of(MODEL, "configs/cpu.pbtxt")
 
 
 @pytest.fixture
@@ -28,11 +26,7 @@ def module() -> Iterator[Any]:
 
 def loaded(module: Any, **parameters: str) -> Any:
     """The model, initialized as its cpu.pbtxt says but for `parameters`."""
-    model = module.TritonPythonModel()
-    config = {key: value.string_value for key, value in CONFIG.parameters.items()} | parameters
-    repository = {"model_repository": str(MODEL), "model_version": "1", "model_name": "judge"}
-    model.initialize({"model_config": pb_utils.model_config(config)} | repository)
-    return model
+    return pb_utils.initialized(module, MODEL, PARAMETERS | parameters)
 
 
 def request(*pairs: tuple[str, str]) -> InferenceRequest:

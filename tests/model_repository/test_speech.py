@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import triton_to_np_dtype
 
@@ -19,8 +18,7 @@ from trimodal import trace
 from trimodal.errors import SettingsError
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "speech"
-CONFIG = text_format.Parse((MODEL / "config.pbtxt").read_text(), model_config_pb2.ModelConfig())
-PARAMETERS = {key: value.string_value for key, value in CONFIG.parameters.items()}
+CONFIG, PARAMETERS = pb_utils.config_of(MODEL)
 BOUND = 20.0
 NOISE = np.random.default_rng(1).uniform(-0.3, 0.3, (1, 16_000)).astype(np.float32)
 SILENCE = np.zeros((1, 16_000), np.float32)
@@ -54,14 +52,8 @@ class SpeechGlue:
 
     def __init__(self, module: Any, **parameters: str) -> None:
         self.recogniser = pb_utils.MODELS["speech_recognize"] = Recogniser()
-        self.model = module.TritonPythonModel()
         config = PARAMETERS | {"vad": "energy", "policy": "vad"} | parameters
-        self.model.initialize(
-            {
-                "model_config": pb_utils.model_config(config),
-                "model_name": "speech",
-            }
-        )
+        self.model = pb_utils.initialized(module, MODEL, config)
 
     def ask(self, *requests: InferenceRequest) -> list[ResponseSender]:
         """All in one call, as Triton does with chunks of different streams."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import triton_to_np_dtype
 
@@ -18,7 +17,7 @@ from trimodal.errors import SettingsError
 from trimodal.speech.engines.fake import speak
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "speech_recognize"
-CONFIG = text_format.Parse((MODEL / "configs" / "cpu.pbtxt").read_text(), model_config_pb2.ModelConfig())
+CONFIG, PARAMETERS = pb_utils.config_of(MODEL, "configs/cpu.pbtxt")
 FAKE = {"engine": "fake", "fake_batch_ms": "0", "fake_window_ms": "0"}
 WORDS, _ = speak(["what", "is", "a", "lambda"])
 
@@ -31,11 +30,7 @@ def module() -> Iterator[Any]:
 
 def loaded(module: Any, **parameters: str) -> Any:
     """The model, initialized as its cpu.pbtxt says but for `parameters`."""
-    model = module.TritonPythonModel()
-    config = {key: value.string_value for key, value in CONFIG.parameters.items()} | FAKE | parameters
-    repository = {"model_repository": str(MODEL), "model_version": "1", "model_name": "speech_recognize"}
-    model.initialize({"model_config": pb_utils.model_config(config)} | repository)
-    return model
+    return pb_utils.initialized(module, MODEL, PARAMETERS | FAKE | parameters)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 PROGRAM = re.compile(
-    r"(?P<script>\b(?:build|clients|scripts|tests|docker)/[\w/]+(?:\.py)?)(?![\w./])"
+    r"(?P<script>\b(?:build|clients|scripts|tests)/[\w/]+(?:\.py)?|\bdeploy/[\w/-]+\.py)(?![\w./])"
     r"|-m (?P<module>(?:trimodal|tests)(?:\.\w+)+)"
     r"|(?<![\w/])(?P<command>trimodal) "
 )

@@ -132,7 +132,7 @@ def test_no_sub_folder_imports_the_service_of_its_package() -> None:
 
 
 def python_files() -> Iterator[Path]:
-    for top in ("trimodal", "build", "tests"):
+    for top in ("trimodal", "build", "benchmarks", "tests"):
         for file in (ROOT / top).rglob("*.py"):
             if file.name != "__init__.py":
                 yield file.relative_to(ROOT)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from trimodal.repository import read_model, select_models
@@ -70,13 +69,6 @@ def test_what_one_model_and_the_steps_share_is_set_to_the_same():
         assert {key: one[key] for key in step if key != "classifier"} == {
             key: value for key, value in step.items() if key != "classifier"
         }
-
-
-def test_no_queue_policy_and_no_queue_bound_on_any_step():
-    for file in REPOSITORY.glob("vision*/**/*.pbtxt"):
-        batching = text_format.Parse(file.read_text(), model_config_pb2.ModelConfig()).dynamic_batching
-        assert not batching.HasField("default_queue_policy"), file
-        assert not batching.priority_queue_policy, file
 
 
 def test_the_plan_is_served_as_tuned():

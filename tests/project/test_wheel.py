@@ -1,4 +1,7 @@
-"""The wheel works by itself: its contents, and that it serves from an unpacked copy, far from the tree."""
+"""The wheel works by itself: its contents, and that it serves from an unpacked copy, far from the tree.
+
+The judge of the semantic cache is a wheel of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.build, pytest.mark.e2e, pytest.mark.timeout(300)]
 DATA = "trimodal/_data"
-MOST_BYTES = 8 << 20  # without engines; those of scripts/wheel add 48 MB and the judge 18, and PyPI takes 100
+MOST_BYTES = 3_000_000  # without engines; those of scripts/wheel add 48 MB, and PyPI takes 100
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +29,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     engine = folder / "engines" / "llm" / "openvino-int8"
     engine.mkdir(parents=True)
     (engine / "openvino_model.bin").write_bytes(b"weights")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT]
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder]
+    command += [ROOT, ROOT / "build" / "judge" / "wheel"]
     environment = {**os.environ, "TRIMODAL_WHEEL_ENGINES": str(folder / "engines")}
     subprocess.run(command, check=True, env=environment, cwd=folder)
     (made,) = folder.glob("trimodal-*.whl")
@@ -38,6 +42,17 @@ def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As in site-packages; nothing of it may be written to."""
     site = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return site
+
+
+@pytest.fixture(scope="module")
+def judge(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The judge's own wheel, unpacked."""
+    site = tmp_path_factory.mktemp("judge")
+    (made,) = wheel.parent.glob("trimodal_judge-*.whl")
+    assert made.name.split("-")[1] == wheel.name.split("-")[1]
+    with zipfile.ZipFile(made) as archive:
         archive.extractall(site)
     return site
 
@@ -64,18 +79,16 @@ def test_it_holds_repository_build_scripts_samples_and_engines(wheel: Path) -> N
         f"{DATA}/model_repository/llm/1/openvino-int8/openvino_model.bin",
         f"{DATA}/model_repository/vision_classify/1/.gitkeep",  # Triton wants the folder of a version
         f"{DATA}/build/steps/vision/export.py",
+        f"{DATA}/build/judge/measure.py",
         f"{DATA}/build/demo/speech/samples/samples.json",
         f"{DATA}/build/demo/vision/samples/digit-7-a.png",
         "trimodal/gateway/page/index.html",
         "trimodal/gateway/page/scripts/audio/worklet.js",
     } <= names
-    # Of a checkout's own engines the committed one alone; no checkpoints for training, no byte code.
-    judge = {f"judge/1/onnx-int8/{name}" for name in ("calibration.json", "manifest.json", "model.onnx")}
-    assert engines == {
-        f"{DATA}/model_repository/{name}"
-        for name in (*judge, "judge/1/onnx-int8/tokenizer.json", "llm/1/openvino-int8/openvino_model.bin")
-    }
+    # None of a checkout's own engines; no checkpoints, nothing that the judge learned from, no byte code.
+    assert engines == {f"{DATA}/model_repository/llm/1/openvino-int8/openvino_model.bin"}
     assert not [name for name in names if name.endswith((".safetensors", ".npz", ".pyc"))]
+    assert not [name for name in names if "/build/judge/" in name and not name.endswith(".py")]
 
 
 def test_init_copies_a_repository_to_edit(unpacked: Path, tmp_path: Path) -> None:
@@ -89,6 +102,27 @@ def test_init_copies_a_repository_to_edit(unpacked: Path, tmp_path: Path) -> Non
     assert (again.returncode, again.stderr) == (
         1, "trimodal init: mine/model_repository exists: name another directory\n"
     )  # fmt: skip
+
+
+def test_the_judge_is_found_where_its_wheel_is_installed(unpacked: Path, judge: Path, tmp_path: Path) -> None:
+    code = (
+        "from trimodal.paths import default_repository; from trimodal.repository import read_model; "
+        "from trimodal.server.artefacts import check_artefacts; "
+        "model = read_model(default_repository(), 'judge', 'cpu'); check_artefacts([model], []); "
+        "print(model.artefact_directory(model.artefact))"
+    )
+
+    def found(*sites: Path) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sites))}
+        command = [sys.executable, "-c", code]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+
+    assert found(unpacked, judge).stdout.strip() == str(judge / "trimodal_judge" / "onnx-int8")
+    assert "no built engine judge/1/onnx-int8: get one with: pip install 'trimodal[cache]'" in (
+        found(unpacked).stderr
+    )
 
 
 def test_it_serves_its_own_repository(unpacked: Path, tmp_path: Path) -> None:

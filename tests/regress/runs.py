@@ -4,7 +4,7 @@ import itertools
 
 from trimodal.regress.golden.cases import Case
 from trimodal.regress.golden.schema import LINE
-from trimodal.regress.values import Observation, Record, Run, Said, Server
+from trimodal.regress.values import Observation, Record, RecordedAnswer, RecordedRun, Server
 
 DIGEST = "d" * 64
 
@@ -16,15 +16,17 @@ def case(number=1, digest=DIGEST, **line):
 
 
 def record(
-    *said, task="llm", ttft=(), tpot=(), total=(), cache=(), tokens=10, prompt=5, first=True, digest=DIGEST
+    *answer, task="llm", ttft=(), tpot=(), total=(), cache=(), tokens=10, prompt=5, first=True, digest=DIGEST
 ):
-    """A record; `said` are strings or Said, the last one is that of all further requests.
+    """A record; `answer` are strings or RecordedAnswer, the last one is that of all further requests.
 
     The times are of the counted requests; one before them, twenty times as slow, is not counted.
     """
-    answers = [Said(text=one, finish_reason="stop") if isinstance(one, str) else one for one in said]
-    answers = answers or [Said(text="yes", finish_reason="stop")]
-    count = max(len(ttft), len(tpot), len(total), len(cache), len(said) - first)
+    answers = [
+        RecordedAnswer(text=one, finish_reason="stop") if isinstance(one, str) else one for one in answer
+    ]
+    answers = answers or [RecordedAnswer(text="yes", finish_reason="stop")]
+    count = max(len(ttft), len(tpot), len(total), len(cache), len(answer) - first)
     rows = itertools.zip_longest(ttft, tpot, total, cache, range(count))
     observations = [
         Observation(
@@ -51,7 +53,7 @@ def record(
 def run(server=None, concurrency=1, **cases):
     """A run; names have _ for -."""
     named = {name.replace("_", "-"): one for name, one in cases.items()}
-    return Run(
+    return RecordedRun(
         schema_version=1,
         recorded_at="2026-11-21T12:00:00+00:00",
         concurrency=concurrency,

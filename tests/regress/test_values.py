@@ -5,7 +5,14 @@ import pytest
 
 from tests.regress.runs import record, run
 from trimodal.errors import OperatorError
-from trimodal.regress.values import Said, ServedModel, Server, baseline_path, read_baseline, write_baseline
+from trimodal.regress.values import (
+    RecordedAnswer,
+    ServedModel,
+    Server,
+    baseline_path,
+    read_baseline,
+    write_baseline,
+)
 
 
 @pytest.fixture
@@ -20,17 +27,17 @@ def refusal(path):
 
 
 def test_what_is_written_is_read(path):
-    said = Said(text="naïve 😀\u2028", labels=(("a", 0.5),), vector=(0.1, -1.0), cosine=0.25)
+    answer = RecordedAnswer(text="naïve 😀\u2028", labels=(("a", 0.5),), vector=(0.1, -1.0), cosine=0.25)
     server = Server(
         name="triton", version="2.51", models={"llm": ServedModel(version="1", parameters={"a": ""})}
     )
-    whole = run(server, 3, one=record("x", said, REFUSED, ttft=(1.25, 2.5), cache=("", "exact")))
+    whole = run(server, 3, one=record("x", answer, REFUSED, ttft=(1.25, 2.5), cache=("", "exact")))
     write_baseline(path, whole)
     assert read_baseline(path) == whole
     assert json.loads(path.read_text())["recorded_at"] == whole.recorded_at
 
 
-REFUSED = Said(text="full", error="UNAVAILABLE")
+REFUSED = RecordedAnswer(text="full", error="UNAVAILABLE")
 
 
 def test_where_it_lies(tmp_path):

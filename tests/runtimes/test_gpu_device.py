@@ -9,7 +9,7 @@ import pytest
 
 from tests.doubles.nvml import Board, install
 from trimodal.errors import ServerError
-from trimodal.runtimes.gpu_device import current_gpu, visible_gpus
+from trimodal.runtimes.gpu_device import current_gpu, gpu_pids, visible_gpus
 
 H200 = Board()
 L4 = Board("NVIDIA L4", (8, 9), 24_152_899_584, 23_000_000_000, "GPU-22222222-bbbb")
@@ -100,3 +100,28 @@ def test_no_gpu_under_a_driver(monkeypatch):
     install(monkeypatch, [])
     assert visible_gpus() == []
     assert current_gpu() is None
+
+
+def test_processes_of_all_gpus(monkeypatch):
+    nvml = install(monkeypatch, [Board(pids=(11, 12)), Board(), Board(pids=(12, 13))])
+    assert gpu_pids() == {11, 12, 13}
+    assert nvml.open == 0, "closed again"
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ("nvmlInit", pynvml.NVML_ERROR_LIBRARY_NOT_FOUND),
+        ("nvmlDeviceGetComputeRunningProcesses", pynvml.NVML_ERROR_GPU_IS_LOST),
+    ],
+)
+def test_where_no_driver_answers_there_are_no_processes(monkeypatch, call, code):
+    nvml = install(monkeypatch, [Board(pids=(11,))])
+    nvml.fail(call, code)
+    assert gpu_pids() == set()
+    assert nvml.open == 0
+
+
+def test_without_the_bindings_there_are_no_processes(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert gpu_pids() == set()

@@ -17,7 +17,7 @@ _CHUNK = 50
 
 def main() -> int:
     """Prints a row for each scenario, and every finding; returns 1 if there is one."""
-    parser = argparse.ArgumentParser("scripts/schedules", description="Plays schedules of threads by seed.")
+    parser = argparse.ArgumentParser("scripts/ci/schedules", description="Plays schedules by seed.")
     parser.add_argument("count", type=int, help="schedules, of all scenarios together")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--only", nargs="+", choices=_KINDS, default=list(_KINDS), metavar="SCENARIO")

@@ -31,7 +31,7 @@ class GivenUpAsItBegins(Scenario):
     def run(self) -> None:
         self.target = Guarded("the store", 2)
         for _ in range(CircuitBreaker.FAILURES):
-            self.target.breaker.bad("as drawn")
+            self.target.breaker.record_failure("as drawn")
             time.sleep(CircuitBreaker.ROW_S)
         time.sleep(CircuitBreaker.PAUSE_S)
         self.calls = TimedCalls(0.0)
@@ -72,7 +72,7 @@ class KeptWhileItCloses(Scenario):
     def _put(self) -> None:
         question = ask()
         entry = Entry("what", "that", "stop", 1, 64, time.time(), time.time() + 60)
-        self.writer.put(question.place, question.key, entry)
+        self.writer.put(question.scope, question.key, entry)
 
     def check(self) -> None:
         made = [{"model": "llm", "outcome": outcome} for outcome in STORED]

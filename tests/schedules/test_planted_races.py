@@ -11,8 +11,8 @@ from tests.schedules.scenarios.llm import Closing, Scheduling, Sharing
 from tests.schedules.scenarios.lookups import Lookups
 from tests.schedules.scenarios.speech import Speech
 from tests.schedules.world import Finding
+from trimodal.cache.answers import Lookup
 from trimodal.cache.bounded_calls import DaemonThreads, TimedCalls
-from trimodal.cache.protocol import Lookup
 from trimodal.errors import InvalidArgument, RequestError
 from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.service import LlmService

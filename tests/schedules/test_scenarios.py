@@ -1,6 +1,6 @@
 """Schedules by seed find nothing wrong: a few here, more among the slow tests, any number by a command.
 
-A seed that fails does so again: `scripts/schedules 1 --first SEED --only SCENARIO`.
+A seed that fails does so again: `scripts/ci/schedules 1 --first SEED --only SCENARIO`.
 """
 
 from __future__ import annotations

@@ -60,27 +60,20 @@ def assert_clean(child, tmp_path):
     assert not list(Path("/dev/shm").glob(f"{child.shm_prefix}*"))
 
 
-def test_owner_gone(start, tmp_path):
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        (lambda child: child.guard.stdin.close(), 128 + signal.SIGKILL),
+        (lambda child: os.kill(child.pid, signal.SIGKILL), 128 + signal.SIGKILL),
+        (lambda child: child.guard.kill(), -signal.SIGKILL),
+    ],
+    ids=["owner gone", "command killed", "guard killed"],
+)
+def test_whoever_ends_nothing_is_left(start, tmp_path, end, status):
     child = start(SHELL)
     grandchild(tmp_path)
-    child.guard.stdin.close()
-    assert child.wait(20) == 128 + signal.SIGKILL
-    assert_clean(child, tmp_path)
-
-
-def test_command_killed(start, tmp_path):
-    child = start(SHELL)
-    grandchild(tmp_path)
-    os.kill(child.pid, signal.SIGKILL)
-    assert child.wait(20) == 128 + signal.SIGKILL
-    assert_clean(child, tmp_path)
-
-
-def test_guard_killed(start, tmp_path):
-    child = start(SHELL)
-    grandchild(tmp_path)
-    child.guard.kill()
-    assert child.wait(20) == -signal.SIGKILL
+    end(child)
+    assert child.wait(20) == status
     assert_clean(child, tmp_path)
 
 

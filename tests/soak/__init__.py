@@ -1,1 +1,1 @@
-"""Serves under mixed load for an hour and says whether anything grows: `scripts/soak`."""
+"""Serves under mixed load for an hour and says whether anything grows: `scripts/ci/soak`."""

@@ -1,4 +1,4 @@
-"""Serves this repository's models under mixed load and looks whether anything grows: `scripts/soak`.
+"""Serves this repository's models under mixed load and looks whether anything grows: `scripts/ci/soak`.
 
 The exit status is 1 when a series is not flat or anything ended as it should not, else 0.
 """
@@ -27,16 +27,14 @@ from trimodal.bench.targets.questions import Listed
 from trimodal.client import Client
 from trimodal.errors import OperatorError
 from trimodal.report.console import print_table
-from trimodal.report.html import write_html
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="scripts/soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/ci/soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=1.0, help="times the usual load, but for live speech")
     parser.add_argument("--fake", action="store_true", help="fake engines: the serving path alone")
     parser.add_argument("--json", type=Path, help="file for figures and series")
-    parser.add_argument("--html", type=Path, help="file for tables and plots")
     parser.add_argument("--log", type=Path, help="file for the server's log; default: not kept")
     chosen = parser.parse_args(arguments)
     console = Console(width=160)
@@ -45,9 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         findings = asyncio.run(_run(server, gateway, chosen))
     if chosen.json:
         write_json(chosen.json, findings.plain())
-    if chosen.html:
-        write_html(chosen.html, findings.report())
-    for table in (findings.table(), findings.requests()):
+    for table in (findings.table(), findings.requests(), findings.meanwhile()):
         print_table(table, console)
     for fault in findings.faults:
         console.print(f"✗ {fault}", markup=False, soft_wrap=True)

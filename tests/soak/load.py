@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.vision.pictures import encode, noise, png_claiming
 from trimodal.audio.values import Samples
-from trimodal.bench.drive.others import recorded
+from trimodal.bench.common.samples import jpegs, spoken_streams
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import CANCELLED, OK, Record
 from trimodal.bench.targets.assistant import Assistant
@@ -22,7 +22,6 @@ from trimodal.bench.targets.questions import Listed, Question
 from trimodal.bench.targets.speech import Speech
 from trimodal.bench.targets.taking import Taking, taken
 from trimodal.bench.targets.vision import Vision
-from trimodal.bench.vision.sides import jpegs
 from trimodal.client import Client
 from trimodal.demo.acts import BURST, HANDBOOK
 from trimodal.speech.engines.fake import VOCABULARY, speak
@@ -95,7 +94,7 @@ def live_streams(client: Client, *, fake: bool) -> Kind:
 def recordings(folder: str, seconds: float, fake: bool) -> list[Samples]:
     """Different recordings, each at most `seconds` long: the demo's, or tones for the fake recogniser."""
     if not fake:
-        return recorded(SPEECH / folder, seconds)
+        return [one.samples for one in spoken_streams(SPEECH / folder, seconds)]
     rng = random.Random(0)
     return [speak([*rng.choices(VOCABULARY, k=int(seconds / 0.6)), 0.5])[0] for _ in range(8)]
 

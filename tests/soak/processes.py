@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from trimodal.bench.gateway.process import cpu_s
 from trimodal.errors import ServerError
 from trimodal.server.supervision.stubs import children, model_of
 
@@ -16,6 +15,15 @@ _MIB = 2.0**20
 _PREFIX = re.compile(rb"shm-region-prefix-name=([^\0]+)")
 _TICKS = os.sysconf("SC_CLK_TCK")
 Figures = dict[str, float]  # kind of a series → value
+
+
+def cpu_s(pid: int) -> float:
+    """Processor seconds that a process has used. Raises: ServerError where it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        raise ServerError(f"process {pid} is gone") from None
+    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def tree(launcher: int) -> Iterator[tuple[int, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import random
 import time
 from collections import Counter, defaultdict
@@ -154,9 +155,10 @@ async def soak(server: Server, kinds: Sequence[Kind], live: Kind, minutes: float
     looking = asyncio.create_task(_look(soaked, server))
     reloading = asyncio.create_task(_reload(soaked, server))
     bursting = asyncio.create_task(_burst(soaked, kinds))
+    due = itertools.islice(poisson(sum(rates)), len(turns))
     try:
         mixed, spoken = await asyncio.gather(
-            generator.run(asked, poisson(sum(rates)), seconds=seconds, drain_s=DRAIN_S, most=len(turns)),
+            generator.run(asked, due, seconds=seconds, drain_s=DRAIN_S),
             generator.run(listened, Closed(STREAMS), seconds=spoken_s, drain_s=DRAIN_S + STREAM_S),
         )
     finally:

@@ -1,22 +1,18 @@
-"""Shows what a soak came to: a table of slopes, JSON, and one page with plots."""
+"""Shows what a soak came to: tables, and JSON with every series."""
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from tests.soak.load import Kind
 from tests.soak.run import Soak
-from tests.soak.slopes import HOUR, LIMITS, Series, Verdict, judge, loads
+from tests.soak.slopes import LIMITS, Verdict, judge, loads
 from trimodal.bench.report.tables import number
-from trimodal.report.plots import COLOURS, draw
-from trimodal.report.values import Figure, Report, Section, Table
+from trimodal.report.values import Table
 
 _COLUMNS = ("series", "kind", "first", "last", "slope/h", "95 % interval", "limit/h", "limit/24 h", "verdict")
-_SPAN_MIB = 10.0  # what a plot shows at least: or the last page of a process looks like a leak
 
 
 class Findings:
@@ -80,112 +76,9 @@ class Findings:
         rows = [[what, str(count)] for what, count in self.reloading.most_common()]
         return Table("Refused while a model was reloaded", ("what the client saw", "requests"), rows)
 
-    def report(self) -> Report:
-        """The page."""
-        soaked = self.soaked
-        longest = max((one.ended - one.began for one in soaked.reloads), default=0.0)
-        facts = [
-            ("length", f"{soaked.seconds / 60:g} min, of which the first third is warm-up"),
-            (
-                "machine",
-                f"{os.cpu_count()} processors, {platform.platform()}, Python {platform.python_version()}",
-            ),
-            ("reloads", f"{len(soaked.reloads)}, the longest {longest:.1f} s"),
-        ]
-        flat = sum(one.word == "flat" for one in self.verdicts)
-        judged = sum(one.word != "short" for one in self.verdicts)
-        tables = [self.table(), self.requests(), self.meanwhile()]
-        sections = [
-            Section("Verdict", tables=tables, warnings=self.faults),
-            Section("Latency", _WINDOWS, figures=list(self._latency())),
-            Section("Memory of each process", _LINES, figures=list(self._memory())),
-            Section("Everything else", figures=list(self._rest())),
-        ]
-        return Report("Soak", f"{flat} of {judged} series are flat.", sections, facts)
-
     def _ends(self, kind: Kind) -> dict[str, int]:
         outcomes = [record.outcome for record in self.soaked.records[kind.name]]
         return {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))}
-
-    def _latency(self) -> list[Figure]:
-        names = dict.fromkeys(one.name for one in self.series if one.kind in ("p50", "p95", "p99"))
-        return [
-            self._figure(name, [(one, one.kind) for one in self.series if one.name == name], "ms")
-            for name in names
-        ]
-
-    def _memory(self) -> list[Figure]:
-        groups: dict[str, list[Series]] = {}
-        for one in self.series:
-            if one.kind == "memory" and "load by load" not in one.name:
-                groups.setdefault(one.name.rpartition(" #")[0], []).append(one)
-        found = [self._figure(name, [(one, "") for one in same], "MiB") for name, same in groups.items()]
-        all_of = [one for one in self.series if one.kind == "pss"]
-        return [self._figure("all processes (PSS)", [(one, "") for one in all_of], "MiB"), *found]
-
-    def _rest(self) -> list[Figure]:
-        found = []
-        for kind, unit in (
-            ("threads", ""),
-            ("descriptors", ""),
-            ("processor", "share"),
-            ("KV blocks", "share"),
-        ):
-            same = [one for one in self.series if one.kind == kind and "load by load" not in one.name]
-            longest = [one for one in same if one.times[-1] - one.times[0] > self.soaked.seconds / 3]
-            wide = kind in ("threads", "descriptors")
-            shown = [(one, one.name) for one in longest]
-            found.append(self._figure(kind, shown, unit, wide=wide))
-        shared = [one for one in self.series if one.kind == "shared memory"]
-        return [*found, self._figure("/dev/shm", [(one, "") for one in shared], "MiB")]
-
-    def _figure(
-        self,
-        title: str,
-        shown: Sequence[tuple[Series, str]],
-        unit: str,
-        *,
-        wide: bool = False,
-    ) -> Figure:
-        fitted = {(one.kind, one.name): one for one in self.verdicts if one.word != "short"}
-        minutes = self.soaked.seconds / 60
-
-        def paint(axes: Any) -> None:
-            axes.axvspan(0, minutes / 3, color="#f0f2f5", lw=0)
-            for one in self.soaked.reloads:
-                axes.axvline(one.began / 60, color="#c9d0d8", lw=0.7, ls=":")
-            for index, (one, label) in enumerate(shown):
-                colour = COLOURS[index % len(COLOURS)] if label else COLOURS[0]
-                at = [moment / 60 for moment in one.times]
-                mark = "o" if len(at) <= 40 else ""
-                axes.plot(at, one.values, color=colour, lw=1.1, marker=mark, ms=3, label=label or None)
-                if (found := fitted.get((one.kind, one.name))) and one.kind != "processor":
-                    _line(axes, found, one.times[-1])
-            axes.set(xlabel="minutes", ylabel=unit, xlim=(0, minutes))
-            low, high = axes.get_ylim()
-            spare = max(0.0, _SPAN_MIB - high + low) / 2
-            axes.set_ylim(*((low - spare, high + spare) if unit == "MiB" else (0.0, high)))
-            if wide:
-                axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-            elif any(label for _, label in shown):
-                axes.legend()
-
-        return draw(title, paint, wide=wide, width=11.5 if wide else 6.4)
-
-
-_WINDOWS = (
-    "Percentiles of twenty windows, each with one reload in its middle. Grey: the warm-up. Dotted: a "
-    "model is unloaded and loaded. Dashed: the slope."
-)
-_LINES = "Resident memory. Where a line ends, the process was replaced by a reload."
-
-
-def _line(axes: Any, found: Verdict, until: float) -> None:
-    """The slope, through the middle of what it was fitted to."""
-    middle, half = (found.first + found.last) / 2, found.slope * (until - found.began) / HOUR / 2
-    axes.plot(
-        [found.began / 60, until / 60], [middle - half, middle + half], color="#000000", lw=0.9, ls="--"
-    )
 
 
 def _row(one: Verdict) -> list[str]:

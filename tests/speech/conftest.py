@@ -17,41 +17,31 @@ from trimodal.speech.live import service as module
 
 
 @pytest.fixture(scope="session")
-def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """FP32 graphs of a multilingual Whisper, its checkpoint beside them; tests that change one copy it."""
-    from tests.speech.engines.test_onnxruntime import export
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A multilingual Whisper of random weights; tests that change it copy it."""
     from tests.speech.whisper.checkpoints import LANGUAGES, write_checkpoint
 
     directory = tmp_path_factory.mktemp("multilingual")
-    write_checkpoint(directory / "checkpoint", LANGUAGES, end_gain=1)
-    (directory / "onnx").mkdir()
-    return export(directory / "checkpoint", directory / "onnx", LANGUAGES)
+    write_checkpoint(directory, LANGUAGES, end_gain=1)
+    return directory
 
 
 @pytest.fixture(scope="session")
-def reference(graphs: Path) -> Iterator[SpeechEngine]:
-    """Those graphs in the engine onnxruntime."""
-    from tests.speech.engines.test_onnxruntime import opened
+def reference(checkpoint: Path) -> Iterator[SpeechEngine]:
+    """Its network in torch, decoded as the engine tensorrt does."""
+    from tests.speech.engines.tensorrt.torch_forward import open_on_torch
 
-    engine = opened(graphs)
+    engine = open_on_torch(checkpoint)
     yield engine
     engine.close()
 
 
 @pytest.fixture(scope="session")
-def torch_artefact(graphs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same checkpoint as FP32 weights for torch; tests that change one make their own."""
-    from tests.speech.engines.torch.artefacts import write_torch
-
-    return write_torch(graphs.parent / "checkpoint", tmp_path_factory.mktemp("torch") / "fp32")
-
-
-@pytest.fixture(scope="session")
-def static_plans(torch_artefact: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def static_plans(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its network as plans of TensorRT's double; tests copy them."""
     from tests.speech.engines.tensorrt.plans import write_static
 
-    return write_static(torch_artefact, tmp_path_factory.mktemp("plans"))
+    return write_static(checkpoint, tmp_path_factory.mktemp("plans"))
 
 
 @pytest.fixture
@@ -60,12 +50,12 @@ def runs(tensorrt_double: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> A
     from tests.speech.engines.tensorrt.on_onnx import TensorRTOnOnnx
     from tests.speech.engines.tensorrt.plans import H200
     from trimodal.speech.engines.tensorrt import engine as engine_tensorrt
-    from trimodal.speech.engines.tensorrt.session import Plan
+    from trimodal.speech.engines.tensorrt.session import TensorRTSession
 
     runs = TensorRTOnOnnx(tensorrt_double)
-    run, open_plans = Plan.run, engine_tensorrt.open_plans
+    run, open_plans = TensorRTSession.run, engine_tensorrt.open_plans
 
-    def known(self: Plan, kind: Any, tensors: Any, stream: int) -> None:
+    def known(self: TensorRTSession, kind: Any, tensors: Any, stream: int) -> None:
         assert all(tensor.is_contiguous() for tensor in tensors.values())
         runs.blocks = {each.data_ptr(): each.numel() * each.element_size() for each in tensors.values()}
         run(self, kind, tensors, stream)
@@ -74,7 +64,7 @@ def runs(tensorrt_double: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> A
         assert device == "cuda"
         return open_plans(*arguments, device="cpu")
 
-    monkeypatch.setattr(Plan, "run", known)
+    monkeypatch.setattr(TensorRTSession, "run", known)
     monkeypatch.setattr(engine_tensorrt, "open_plans", on_processor)
     monkeypatch.setattr(engine_tensorrt, "visible_gpus", lambda: [H200])
     return runs

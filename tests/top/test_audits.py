@@ -6,10 +6,10 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from tests.cache.doubles import ask
-from trimodal.cache.audit.auditor import AuditOptions, Auditor
+from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.audit.disagreements import digest
 from trimodal.cache.audit.metrics import AuditMetrics
-from trimodal.cache.semantic.decision import Decision
+from trimodal.cache.decision import Decision
 from trimodal.cache.values import Entry
 from trimodal.metrics import MemoryMetrics
 from trimodal.top.audits import as_json, audited, line
@@ -20,17 +20,17 @@ def page() -> Page:
     """As a server shows it after some audits of two tenants."""
     metrics = MemoryMetrics()
     auditor = Auditor(
-        AuditOptions(1.0, 0.01), 0.9, AuditMetrics(metrics, "llm"), draw=lambda: 0.0,
+        1.0, AuditMetrics(metrics, "llm"),
         submit=lambda job, *arguments: job(*arguments) is None, clock=iter(range(10_000)).__next__,
     )  # fmt: skip
     entry = Entry("stored", "Paris", "stop", 1, 64, 0.0, 1e12)
     for tenant, hits in (("", 3), ("acme", 700)):
         question = ask(tenant=tenant)
         for hit in (True, False):
-            decision = Decision(question.place, "asked", "stored", 0.95 if hit else 0.5, hit, entry)
+            decision = Decision(question.scope, "asked", "stored", 0.95 if hit else 0.5, hit, entry)
             for _ in range(hits):
-                if hit and (audit := auditor.hit(question, decision)):
-                    auditor.finish(audit, "Paris", "stop")
+                if hit:
+                    auditor.finish(decision, "Paris", "stop")
                 else:
                     auditor.missed(question, decision)
                     auditor.answered(question, "Paris.", "stop")
@@ -54,9 +54,7 @@ def test_each_group_has_its_line() -> None:
     assert (acme.hits, acme.misses) == ({"agreed": 700}, {"agreed": 700})
     assert acme.false_hits.upper < 0.01
     told = line(acme)
-    assert told.startswith(
-        f"tenant {digest('acme')}, default: a score of 0.9000 is a hit; 700 hits audited, "
-    )
+    assert told.startswith(f"tenant {digest('acme')}, default: 700 hits audited, ")
     assert "0.0% (0.0% to 0.7%) false; 700 near misses, 100.0% (99." in told
     assert as_json(acme)["missed_hits"]["rate"] == pytest.approx(1.0)
 

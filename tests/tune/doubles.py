@@ -1,4 +1,4 @@
-"""A server's repository API in memory, and a bench whose figures are made up."""
+"""A server's repository API in memory, and a system whose figures are made up."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class FakeRepository:
         return not self.down and model in self.live
 
 
-class MadeUp:
-    """A bench on a clock of its own: `value` of a setting, with noise; a round takes a second.
+class MadeUpSystem:
+    """A system on a clock of its own: `value` of a setting, with noise; a round takes a second.
 
     Args:
         violation: of the SLO by a setting.

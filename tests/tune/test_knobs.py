@@ -93,9 +93,11 @@ def test_reads_choices(text: str, choices: tuple[str, ...]) -> None:
 
 
 def test_reads_ranges() -> None:
-    knob = pipeline("speech").parse("step_s=0.3..1.5")
-    assert (knob.low, knob.high, knob.whole, knob.choices) == (0.3, 1.5, False, ())
-    assert pipeline("llm").parse("threads=1..8").whole
+    steps = pipeline("speech").parse("step_s=0.3..1.5").choices
+    assert (len(steps), steps[0], steps[1], steps[-1]) == (20, "0.3", "0.3632", "1.5")
+    assert pipeline("llm").parse("threads=1..8").choices == ("1", "2", "3", "4", "5", "6", "7", "8")
+    ratios = list(map(int, pipeline("llm").parse("max_num_batched_tokens=64..2048").choices))
+    assert (len(ratios), ratios[0], ratios[1], ratios[-1]) == (20, 64, 77, 2048)  # each 1.2 times the last
 
 
 @pytest.mark.parametrize(

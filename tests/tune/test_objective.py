@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("optuna")
 
-from trimodal.bench.load.generator import Run
+from trimodal.bench.load.generator import LoadRun
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.slo import parse_slo
 from trimodal.bench.load.statistics import Summary, summarise
@@ -15,24 +15,24 @@ from trimodal.tune.objective import bounds_to_compute, judge, parse_objective, v
 from trimodal.tune.search import Round
 
 
-def run(latencies: list[float], failed: int = 0) -> Run:
+def run(latencies: list[float], failed: int = 0) -> LoadRun:
     """One request after the other, each so many seconds long; the last ones fail."""
     records, at = [], 0.0
     for number, latency in enumerate(latencies):
         outcome = "unavailable" if number >= len(latencies) - failed else "ok"
         records.append(Record(number, at, at, (at + latency / 2,), at + latency, outcome, output_tokens=4))
         at += latency
-    return Run(tuple(records), 0.0, at)
+    return LoadRun(tuple(records), 0.0, at)
 
 
-def summary_of(one: Run, slo: str, maximize: str | None = None, minimize: str | None = None) -> Summary:
+def summary_of(one: LoadRun, slo: str, maximize: str | None = None, minimize: str | None = None) -> Summary:
     bounds = parse_slo(slo)
     objective = parse_objective(maximize, minimize, bounds, 3.6)
     cost = objective.cost_per_hour
     return summarise(one, bounds_to_compute(bounds, objective), cost_per_hour=cost)
 
 
-def worth(one: Run, slo: str = "", maximize: str | None = None, minimize: str | None = None) -> Round:
+def worth(one: LoadRun, slo: str = "", maximize: str | None = None, minimize: str | None = None) -> Round:
     bounds = parse_slo(slo)
     objective = parse_objective(maximize, minimize, bounds, 3.6)
     found = judge(summary_of(one, slo, maximize, minimize), bounds, objective)

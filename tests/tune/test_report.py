@@ -16,10 +16,13 @@ from trimodal.tune import report
 from trimodal.tune.knobs import Knob
 from trimodal.tune.objective import parse_objective
 from trimodal.tune.search import Final, Result, Round, Trial
-from trimodal.tune.session import Plan, Tuned
+from trimodal.tune.session import Tuned
+from trimodal.tune.settings import TuneSettings
 
 SLO = parse_slo("p99_ms<=50")
-PLAN = Plan("m", parse_objective(None, None, SLO, 0.0), ServerOptions(repository=Path("/models")), SLO)
+SETTINGS = TuneSettings(
+    "m", parse_objective(None, None, SLO, 0.0), ServerOptions(repository=Path("/models")), SLO
+)
 KNOBS = (Knob("m", "threads", ("1", "2")), Knob("m", "delay", ("0", "9")))
 
 
@@ -37,17 +40,18 @@ TUNED = Tuned(KNOBS, RESULT.trials, RESULT)
 
 
 def test_the_verdict_names_both_figures() -> None:
-    said = report.verdict(PLAN, TUNED)
+    said = report.verdict(SETTINGS, TUNED)
     assert said == "throughput under p99_ms<=50: 100 → 200 /s (2.00 times); better in 5 of 5 rounds."
     kept = replace(RESULT, chosen=START, why="nothing was better")
     assert (
-        report.verdict(PLAN, replace(TUNED, result=kept)) == "The knobs stay as they are: nothing was better."
+        report.verdict(SETTINGS, replace(TUNED, result=kept))
+        == "The knobs stay as they are: nothing was better."
     )
-    assert "Interrupted after 4 trials" in report.verdict(PLAN, replace(TUNED, result=None))
+    assert "Interrupted after 4 trials" in report.verdict(SETTINGS, replace(TUNED, result=None))
 
 
 def test_tables_hold_finals_and_trials() -> None:
-    finals, trials = report.tables(PLAN, TUNED)
+    finals, trials = report.tables(SETTINGS, TUNED)
     assert [row[0] for row in finals.rows] == ["start", "trial 2 (chosen)"]
     assert finals.rows[1][-2:] == ["2.00", "met"]
     assert [row[0] for row in trials.rows] == ["1", "2", "4", "3"]  # what misses the SLO behind what meets it
@@ -59,11 +63,11 @@ def test_tables_hold_finals_and_trials() -> None:
 
 def test_a_line_of_progress() -> None:
     assert (
-        report.progress(BEST, BEST, START.setting, PLAN.objective, 9)
+        report.progress(BEST, BEST, START.setting, SETTINGS.objective, 9)
         == "  2 of 9  200 /s  best  threads=2 delay=0"
     )
     assert "refused  threads=2: does <not> fit" in report.progress(
-        BROKEN, BEST, START.setting, PLAN.objective, 9
+        BROKEN, BEST, START.setting, SETTINGS.objective, 9
     )
 
 
@@ -75,16 +79,16 @@ def test_the_front_holds_what_nothing_beats_in_both() -> None:
 
 def test_the_page_is_whole_and_escapes(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    text = page(report.report(PLAN, TUNED, "--- a\n+++ b\n-  x: 1  # <b>"))
+    text = page(report.report(SETTINGS, TUNED, "--- a\n+++ b\n-  x: 1  # <b>"))
     assert "throughput against p99_ms" in text
-    assert "Course of the search" in text
     assert "&lt;b&gt;" in text
     assert "<not>" not in text
-    assert text.count("<svg") == 2
+    assert text.count("<svg") == 1
+    assert "<dt>settings</dt><dd>4 of 4</dd>" in text
 
 
 def test_the_data_are_plain() -> None:
-    found = report.data(PLAN, TUNED, "the diff")
+    found = report.data(SETTINGS, TUNED, "the diff")
     assert (found["chosen"], found["start"]) == (BEST.setting, START.setting)
     assert [one["meets_slo"] for one in found["trials"]] == [True, True, False, False]
     assert found["diff"] == "the diff"

@@ -20,7 +20,8 @@ from trimodal.server.options import ServerOptions
 from trimodal.tune import session
 from trimodal.tune.objective import parse_objective
 from trimodal.tune.search import Budget, Round, TrialError
-from trimodal.tune.session import Plan, chosen_knobs, live_pipeline, new_texts, tune, write_texts
+from trimodal.tune.session import chosen_knobs, live_pipeline, new_texts, tune, write_texts
+from trimodal.tune.settings import TuneSettings
 
 TEXT = "name: 'm'\nmax_batch_size: 8  # rows\ndynamic_batching { }  # at once\n"
 CONFIGS = {
@@ -51,24 +52,32 @@ def server(monkeypatch: pytest.MonkeyPatch) -> FakeRepository:
     return fake
 
 
-def plan(tmp_path: Path, **more: Any) -> Plan:
-    options = ServerOptions(repository=tmp_path)
-    objective = parse_objective(None, None, NO_SLO, 0.0)
-    budget = Budget(trials=3, rounds=1, final_rounds=1)
-    return Plan("m", objective, options, url="here:1", budget=budget, only=True, **more)
-
-
 KNOB = ("m.max_queue_delay_microseconds=0,100,200",)
 
 
+def settings(tmp_path: Path, **more: Any) -> TuneSettings:
+    return TuneSettings(
+        **{
+            "model": "m",
+            "objective": parse_objective(None, None, NO_SLO, 0.0),
+            "options": ServerOptions(repository=tmp_path),
+            "budget": Budget(trials=3, rounds=1, final_rounds=1),
+            "url": "here:1",
+            "only": True,
+            "knobs": KNOB,
+        }
+        | more
+    )
+
+
 def measuring(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def measure(bench: session.LiveBench) -> Round:
-        found = value(bench)
+    async def measure(system: session.LiveSystem) -> Round:
+        found = value(system)
         if isinstance(found, BaseException):
             raise found
         return Round(found)
 
-    monkeypatch.setattr(session.LiveBench, "measure", measure)
+    monkeypatch.setattr(session.LiveSystem, "measure", measure)
 
 
 def delay(fake: FakeRepository) -> int:
@@ -76,9 +85,9 @@ def delay(fake: FakeRepository) -> int:
 
 
 def test_tunes_and_puts_back(server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measuring(lambda bench: 1.0 + delay(server), monkeypatch)
+    measuring(lambda system: 1.0 + delay(server), monkeypatch)
     before = server.config("m")
-    tuned = tune(plan(tmp_path, knobs=KNOB))
+    tuned = tune(settings(tmp_path))
     assert tuned.result
     assert tuned.result.chosen.setting == {"m.max_queue_delay_microseconds": "200"}
     assert server.config("m") == before
@@ -89,9 +98,9 @@ def test_tunes_and_puts_back(server: FakeRepository, tmp_path: Path, monkeypatch
 def test_ctrl_c_keeps_the_trials_and_puts_back(
     server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measuring(lambda bench: KeyboardInterrupt() if delay(server) else 1.0, monkeypatch)
+    measuring(lambda system: KeyboardInterrupt() if delay(server) else 1.0, monkeypatch)
     before = server.config("m")
-    tuned = tune(plan(tmp_path, knobs=KNOB))
+    tuned = tune(settings(tmp_path))
     assert tuned.result is None
     assert len(tuned.trials) == 1
     assert server.config("m") == before
@@ -102,10 +111,10 @@ def test_ctrl_c_keeps_the_trials_and_puts_back(
 def test_a_failure_puts_back(
     server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    measuring(lambda bench: error if delay(server) else 1.0, monkeypatch)
+    measuring(lambda system: error if delay(server) else 1.0, monkeypatch)
     before = server.config("m")
     with pytest.raises(type(error)):
-        tune(plan(tmp_path, knobs=KNOB))
+        tune(settings(tmp_path))
     assert server.config("m") == before
     assert Guarded.released == 1
 
@@ -114,9 +123,9 @@ def test_trials_that_are_refused_or_die_are_told_and_put_back(
     server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.refuse = lambda config: "no" if config.dynamic_batching.max_queue_delay_microseconds == 100 else ""
-    measuring(lambda bench: TrialError("dead", "failed") if delay(server) == 200 else 1.0, monkeypatch)
+    measuring(lambda system: TrialError("dead", "failed") if delay(server) == 200 else 1.0, monkeypatch)
     before = server.config("m")
-    tuned = tune(plan(tmp_path, knobs=KNOB))
+    tuned = tune(settings(tmp_path))
     assert {one.state for one in tuned.trials} == {"measured", "refused", "failed"}
     assert server.config("m") == before
 
@@ -124,12 +133,12 @@ def test_trials_that_are_refused_or_die_are_told_and_put_back(
 def test_what_is_not_put_back_is_an_error_and_the_guard_stays(
     server: FakeRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measuring(lambda bench: 1.0, monkeypatch)
+    measuring(lambda system: 1.0, monkeypatch)
     restore = session.Snapshot.restore
     monkeypatch.setattr(session.Snapshot, "restore", lambda self: restore(self, patience=0.0))
     server.refuse = lambda config: "" if config.dynamic_batching.max_queue_delay_microseconds else "no"
     with pytest.raises(session.ServerError, match=r"m \(no\)"):
-        tune(plan(tmp_path, knobs=KNOB))
+        tune(settings(tmp_path))
     assert Guarded.released == 0
 
 
@@ -151,9 +160,9 @@ def test_restoring_waits_for_the_load_under_way(server: FakeRepository, tmp_path
 def test_a_server_that_died_is_started_again(tmp_path: Path) -> None:
     fake = FakeRepository(CONFIGS)
     revived: list[int] = []
-    stage = SimpleNamespace(dead=True, live=fake, revive=lambda: revived.append(1))
-    bench = session.LiveBench(plan(tmp_path), live_pipeline(fake, "m", tmp_path, "cpu"), stage)  # type: ignore[arg-type]
-    asyncio.run(bench.apply({"m.max_batch_size": "16"}))
+    server = SimpleNamespace(dead=True, live=fake, revive=lambda: revived.append(1))
+    system = session.LiveSystem(settings(tmp_path), live_pipeline(fake, "m", tmp_path, "cpu"), server)  # type: ignore[arg-type]
+    asyncio.run(system.apply({"m.max_batch_size": "16"}))
     assert revived == [1]
     assert fake.live["m"].max_batch_size == 16
 
@@ -164,8 +173,13 @@ def test_the_pipeline_is_what_the_server_has(tmp_path: Path) -> None:
     knobs = chosen_knobs(pipeline, ["m.instance_count=1,3"], only=False)
     assert {knob.label: knob.choices for knob in knobs}["m.instance_count"] == ("1", "3")
     assert len(chosen_knobs(pipeline, ["m.instance_count=1,3"], only=True)) == 1
+
+
+def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="--only needs a --knob"):
-        chosen_knobs(pipeline, [], only=True)
+        settings(tmp_path, knobs=())
+    with pytest.raises(SettingsError, match="leave it or --url out"):
+        settings(tmp_path, options=ServerOptions(repository=tmp_path, changes={"m": {"a": "1"}}))
 
 
 def written(tmp_path: Path, chosen: str) -> dict[Path, tuple[str, str]]:

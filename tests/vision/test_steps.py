@@ -7,8 +7,10 @@ from PIL import Image
 from tests.vision.pictures import artefact, encode, noise, quarters
 from trimodal.errors import ArtefactError, InvalidArgument
 from trimodal.metrics import MemoryMetrics
-from trimodal.vision.artefact import InputSpec
+from trimodal.vision.artefact import InputSpec, read_classifier
+from trimodal.vision.engines import fake
 from trimodal.vision.engines.fake import FakeClassifier
+from trimodal.vision.preprocess import Preprocessor
 from trimodal.vision.rank import RankStep
 from trimodal.vision.settings import PreprocessSettings, RankSettings, VisionSettings
 from trimodal.vision.steps import PreprocessStep, VisionStep
@@ -48,13 +50,13 @@ def test_a_bad_image_harms_only_its_own_request(preprocess, metrics):
 
 def test_the_images_of_a_batch_are_decoded_side_by_side(preprocess, monkeypatch):
     meeting = threading.Barrier(3, timeout=30)
-    whole = preprocess._preprocessor.prepare
+    whole = Preprocessor.prepare
 
-    def prepare(data, out, *, name):
+    def prepare(self, data, out, *, name):
         meeting.wait()  # Passes only when three are here at once.
-        whole(data, out, name=name)
+        whole(self, data, out, name=name)
 
-    monkeypatch.setattr(preprocess._preprocessor, "prepare", prepare)
+    monkeypatch.setattr(Preprocessor, "prepare", prepare)
     outcomes = preprocess.prepare([[encode(quarters(), "PNG")]] * 3)
     assert [outcome.shape for outcome in outcomes] == [(1, 3, 8, 8)] * 3
 
@@ -66,12 +68,35 @@ def test_settings_limits_reach_the_decoder(metrics):
     assert str(outcome) == "image: 64 × 64 pixels; at most 32 a side are accepted"
 
 
+class PlayedClassifier(FakeClassifier):
+    """Keeps the arrays that it was given; `spoilt`: the first of a run gets no finite logit."""
+
+    def __init__(self, classes):
+        super().__init__(classes)
+        self.given = []
+        self.spoilt = False
+
+    def classify(self, pixels):
+        self.given.append(pixels)
+        logits = super().classify(pixels)
+        if self.spoilt:
+            logits[0, 0] = np.nan
+        return logits
+
+
 @pytest.fixture
-def vision(tmp_path, metrics):
-    """The whole step on a fake engine of three classes; a picture's class is its red value modulo three."""
-    folder = str(artefact(tmp_path / "fake"))
-    service = VisionStep.open(tmp_path, VisionSettings(artefact=folder, engine="fake", top_k=1), metrics)
-    service._engine.batch_sizes.clear()
+def engine():
+    """Three classes; a picture's class is its red value modulo three."""
+    return PlayedClassifier(3)
+
+
+@pytest.fixture
+def vision(tmp_path, metrics, engine):
+    """The whole step on the played engine, warmed up."""
+    settings = VisionSettings(artefact="fake", engine="fake", top_k=1)
+    service = VisionStep.on(engine, read_classifier(artefact(tmp_path / "fake")), settings, metrics)
+    engine.batch_sizes.clear()
+    engine.given.clear()
     yield service
     service.close()
 
@@ -87,74 +112,71 @@ def names(outcome):
     return [label.decode() for label in labels[:, 0]]
 
 
-def test_one_run_for_all_requests_and_each_gets_its_own(vision, metrics):
+def test_one_run_for_all_requests_and_each_gets_its_own(vision, engine, metrics):
     first, second, third = vision.classify([[red(2)], [red(0), red(1)], [red(101)]])
     assert [names(one) for one in (first, second, third)] == [
         ["class 2"],
         ["class 0", "class 1"],
         ["class 2"],
     ]
-    assert vision._engine.batch_sizes == [4]
+    assert engine.batch_sizes == [4]
     assert metrics.get("trimodal_vision_classify_batch_size", {}).observations == [4]
     assert len(metrics.get("trimodal_vision_classify_seconds", {}).observations) == 1
     assert len(metrics.get("trimodal_vision_decode_seconds", {}).observations) == 4
 
 
-def test_a_bad_image_is_not_run_and_its_neighbours_get_their_own(vision, metrics):
+def test_a_bad_image_is_not_run_and_its_neighbours_get_their_own(vision, engine, metrics):
     good, bad, two, half = vision.classify([[red(1)], [b"junk"], [red(2), red(0)], [red(1), b""]])
     assert (names(good), names(two)) == (["class 1"], ["class 2", "class 0"])
     assert isinstance(bad, InvalidArgument)
     assert str(bad).startswith("image: not a JPEG")
     assert str(half).startswith("image[1]: empty")
-    assert vision._engine.batch_sizes == [3], "the good half of a refused request is not run either"
+    assert engine.batch_sizes == [3], "the good half of a refused request is not run either"
     assert (count(metrics, "prepared"), count(metrics, "refused")) == (4, 2)
 
 
-def test_nothing_runs_when_no_request_is_good(vision):
+def test_nothing_runs_when_no_request_is_good(vision, engine):
     outcomes = vision.classify([[b"junk"], [b"", red(0)]])
     assert all(isinstance(outcome, InvalidArgument) for outcome in outcomes)
-    assert vision._engine.batch_sizes == []
+    assert engine.batch_sizes == []
 
 
-def test_logits_that_are_not_finite_harm_only_their_own_request(vision, monkeypatch):
-    whole = vision._engine.classify
-
-    def classify(pixels):
-        logits = whole(pixels)
-        logits[0, 0] = np.nan
-        return logits
-
-    monkeypatch.setattr(vision._engine, "classify", classify)
+def test_logits_that_are_not_finite_harm_only_their_own_request(vision, engine):
+    engine.spoilt = True
     bad, good = vision.classify([[red(0)], [red(1)]])
     assert str(bad) == "logits: every number must be finite"
     assert names(good) == ["class 1"]
 
 
-def test_decoded_pixels_are_the_array_of_the_run(vision, monkeypatch):
+def test_decoded_pixels_are_the_array_of_the_run(vision, engine, monkeypatch):
     """Nothing copies them between the decoder and the engine."""
-    seen = []
     written = []
-    prepare, classify = vision.preprocess._preprocessor.prepare, vision._engine.classify
+    prepare = Preprocessor.prepare
 
-    def spy(data, out, *, name):
+    def spy(self, data, out, *, name):
         written.append(out)
-        prepare(data, out, name=name)
+        prepare(self, data, out, name=name)
 
-    monkeypatch.setattr(vision.preprocess._preprocessor, "prepare", spy)
-    monkeypatch.setattr(vision._engine, "classify", lambda pixels: (seen.append(pixels), classify(pixels))[1])
+    monkeypatch.setattr(Preprocessor, "prepare", spy)
     vision.classify([[red(1)], [red(2), red(0)]])
     assert len(written) == 3
-    assert all(np.shares_memory(out, seen[0]) for out in written)
+    assert all(np.shares_memory(out, engine.given[0]) for out in written)
 
 
-def test_opening_warms_up_all_of_it_and_counts_nothing(tmp_path, metrics):
+def decoders():
+    return {one for one in threading.enumerate() if one.name.startswith("decode")}
+
+
+def test_opening_warms_up_all_of_it_and_counts_nothing(tmp_path, metrics, engine, monkeypatch):
     artefact(tmp_path / "1" / "onnx")
     settings = VisionSettings(
         artefact="onnx", engine="fake", warm_up_batch_sizes=(1, 4), decode_threads=3, max_side=4
     )
+    monkeypatch.setattr(fake, "open_engine", lambda artefact, settings: engine)
+    before = decoders()
     service = VisionStep.open(tmp_path / "1", settings, metrics)
-    assert service._engine.batch_sizes == [1, 4]
-    assert len(service.preprocess._pool._threads) >= 1
+    assert engine.batch_sizes == [1, 4]
+    assert decoders() - before
     assert (count(metrics, "prepared"), count(metrics, "refused")) == (0, 0)
     assert metrics.get("trimodal_vision_classify_seconds", {}).observations == []
     service.close()
@@ -189,9 +211,10 @@ def test_a_bad_row_of_logits_is_refused_alone(tmp_path):
 
 def test_opened_services_are_warm_and_have_counted_nothing(tmp_path, metrics):
     folder = str(artefact(tmp_path / "warm"))
+    before = decoders()
     service = PreprocessStep.open(
         tmp_path, PreprocessSettings(classifier=folder, decode_threads=3, max_side=4), metrics
     )
-    assert len(service._pool._threads) >= 1
+    assert decoders() - before
     assert (count(metrics, "prepared"), count(metrics, "refused")) == (0, 0)
     service.close()

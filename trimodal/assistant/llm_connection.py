@@ -59,9 +59,9 @@ class LlmConnection:
         from trimodal.client.transports.base import Request
         from trimodal.client.transports.tensors import decode, encode
 
-        asked = Request(self._model, inputs, parameters={NAME: True} if trace else {})
+        request = Request(self._model, inputs, parameters={NAME: True} if trace else {})
         metadata = tuple((headers or {}).items())
-        call = self._stub.ModelStreamInfer(iter([encode(asked)]), metadata=metadata)
+        call = self._stub.ModelStreamInfer(iter([encode(request)]), metadata=metadata)
         problem: RequestError | None = None
         try:
             with on_cancel(call.cancel):
@@ -75,9 +75,9 @@ class LlmConnection:
             if problem:
                 raise problem
         except grpc.RpcError as error:
-            told = from_status(error.code(), error.details(), self._address)
-            if isinstance(told, RequestError):
-                raise told from None
-            raise InternalError(f"the server's own gRPC endpoint {self._address} fails: {told}") from None
+            failure = from_status(error.code(), error.details(), self._address)
+            if isinstance(failure, RequestError):
+                raise failure from None
+            raise InternalError(f"the server's own gRPC endpoint {self._address} fails: {failure}") from None
         finally:
             call.cancel()  # nothing if it is over

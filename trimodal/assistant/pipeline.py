@@ -83,8 +83,8 @@ class Pipeline:
     def _answer(self, state: RequestState, heard: str, saw: Saw) -> None:
         with self._stage(state, ANSWER):
             prompt = self._prompt.render(state.request.text or "", heard, saw)
-            asked = self._asked(prompt, state.request.history)
-            inputs = {**asked, **state.request.options, **_limits(state)}
+            prompted = self._prompted(prompt, state.request.history)
+            inputs = {**prompted, **state.request.options, **_limits(state)}
             finish_reason = ""
             traced, headers = state.request.trace, state.request.headers
             for piece in self._models.answer(inputs, state.on_cancel, trace=traced, headers=headers):
@@ -105,7 +105,7 @@ class Pipeline:
             as_request_error(error)
             state.fail(InternalError("answer: it could not be sent; send the request again"))
 
-    def _asked(self, prompt: str, history: Sequence[Turn]) -> dict[str, NDArray[Any]]:
+    def _prompted(self, prompt: str, history: Sequence[Turn]) -> dict[str, NDArray[Any]]:
         """Makes the llm's inputs. A lone question is its `text_input`: cached as if it came directly."""
         if not self._system and not history:
             return {"text_input": _text(prompt)}
@@ -128,8 +128,8 @@ class Pipeline:
         except Stopped:
             raise
         except Exception as error:
-            told = as_request_error(error) if not state.done else error
-            if isinstance(told, RequestError) and state.fail(type(told)(f"{name}: {told}")):
+            failure = as_request_error(error) if not state.done else error
+            if isinstance(failure, RequestError) and state.fail(type(failure)(f"{name}: {failure}")):
                 self._metrics.failures[name].increment(1)
             raise Stopped from None
         finally:

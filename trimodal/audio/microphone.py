@@ -22,20 +22,20 @@ def record(chunk_s: float) -> Generator[Samples, None, None]:
     try:
         device = sounddevice.query_devices(kind="input")
         rate = _rate(sounddevice, device)
-        heard: queue.Queue[Samples] = queue.Queue(maxsize=round(PATIENCE_S / chunk_s))
+        recorded: queue.Queue[Samples] = queue.Queue(maxsize=round(PATIENCE_S / chunk_s))
         missed = False
 
         def take(samples: Any, frames: int, time: Any, status: Any) -> None:
             nonlocal missed
             try:
-                heard.put_nowait(samples[:, 0].copy())
+                recorded.put_nowait(samples[:, 0].copy())
             except queue.Full:
                 missed = True
 
         def blocks() -> Generator[Samples, None, None]:
             resample = Resampler(rate)
             while not missed:
-                yield resample(heard.get())
+                yield resample(recorded.get())
             raise AudioError(
                 f"microphone: {PATIENCE_S:g} s of audio wait to be sent; the server is too slow for it"
             )

@@ -11,8 +11,8 @@ def normalise(text: str) -> str:
     return " ".join(re.sub(r"[^\w\s]|_", " ", re.sub(r"['’]", "", text.lower())).split())
 
 
-def word_error_rate(said: Sequence[str], heard: Sequence[str]) -> float:
+def word_error_rate(references: Sequence[str], hypotheses: Sequence[str]) -> float:
     """Of all texts together: wrong, missing and added words over the words that were said, normalised."""
     import jiwer
 
-    return float(jiwer.process_words(list(map(normalise, said)), list(map(normalise, heard))).wer)
+    return float(jiwer.process_words(list(map(normalise, references)), list(map(normalise, hypotheses))).wer)

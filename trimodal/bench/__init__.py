@@ -1,5 +1,4 @@
-"""Measures the served models beside their bare engines, in one run on one machine.
+"""Sends load to the served models, beside bare engines and other servers: `trimodal bench`.
 
-Absolute figures of a shared machine drift; so the two sides take turns, and what is
-claimed is their ratio.
+Absolute figures of a shared machine drift; so sides take turns, and what is claimed is their ratio.
 """

@@ -6,22 +6,21 @@ A lookup never raises: what is slow, down or damaged is a miss with a counter.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.bounded_calls import Bypassed, DaemonThreads, Guarded, TimedCalls
 from trimodal.cache.calibration import Calibration
-from trimodal.cache.embedder import Embedder
+from trimodal.cache.decision import Decider, Decision
+from trimodal.cache.embedder import Embedder, QuestionVectors
 from trimodal.cache.judge import Judge
 from trimodal.cache.metrics import CacheMetrics
-from trimodal.cache.options import CacheOptions
-from trimodal.cache.protocol import Audits
-from trimodal.cache.semantic.decision import Decider, Decision
-from trimodal.cache.semantic.thresholds import ConstantThreshold, Thresholds
 from trimodal.cache.stores.base import Limits, Store, open_store
 from trimodal.cache.values import Entry, Hit, Question
-from trimodal.cache.vectors import QuestionVectors
 from trimodal.cache.write_behind import DIGEST, WriteBehind
 from trimodal.errors import InvalidArgument, SettingsError
 
@@ -36,12 +35,43 @@ _MAX_LOOKUPS = 64
 """More at once are not looked up: they would wait for a thread longer than the engine might take."""
 
 
+@dataclass(frozen=True)
+class CacheOptions:
+    """Options of an `AnswerCache`, whose limits `LlmSettings` has checked.
+
+    Attributes:
+        mode: each layer includes the one before; "off" and "coalesce" store nothing.
+        store: a file's path or a URL, see `open_store`.
+        budget_s: how long a request waits for the store, seconds; then it goes past it.
+        embedding_budget_s: how long it waits for its embedding, before the store is asked for what is near.
+        judge_budget_s: how long it then waits for the judge.
+        ttls: namespace → seconds that its answers live; the first is that of requests which name none.
+        max_entries: answers in the store; the least recently used go first.
+        max_answer_bytes: a longer answer, in UTF-8, is not kept.
+        max_false_hit: upper bound of wrong answers among near-identical questions, 0 to 1.
+    """
+
+    mode: Literal["off", "coalesce", "exact", "semantic"]
+    store: str
+    budget_s: float = 0.02
+    embedding_budget_s: float = 0.05
+    judge_budget_s: float = 0.05
+    ttls: Mapping[str, float] | None = None
+    max_entries: int = 20_000
+    max_answer_bytes: int = 65_536
+    max_false_hit: float = 0.01
+
+    def ttl(self, namespace: str) -> float:
+        """Seconds that answers of `namespace` live; an unknown one counts as the default."""
+        ttls = self.ttls or {"default": 900.0}
+        return ttls.get(namespace, next(iter(ttls.values())))
+
+
 class AnswerCache:
     """Both layers over one store. Its methods are called from several threads at once.
 
     Args:
         embedder, judge, calibration: of the semantic layer; None with mode "exact".
-        thresholds: others than the one that the calibration has for `max_false_hit`.
         store: another one than `options.store` names.
         audits: of the semantic layer, closed with the cache; None: nothing is audited.
 
@@ -57,9 +87,8 @@ class AnswerCache:
         *,
         judge: Judge | None = None,
         calibration: Calibration | None = None,
-        thresholds: Thresholds | None = None,
         store: Store | None = None,
-        audits: Audits | None = None,
+        audits: Auditor | None = None,
     ) -> None:
         self._options, self.metrics, self.audits = options, metrics, audits
         self.threads = DaemonThreads(_THREADS, "llm-lookup", _MAX_LOOKUPS)
@@ -75,7 +104,7 @@ class AnswerCache:
             self._decider = Decider(
                 judge,
                 calibration,
-                thresholds or ConstantThreshold(calibration.threshold(options.max_false_hit)),
+                calibration.threshold(options.max_false_hit),
                 metrics,
                 callers=_CALLERS,
                 budget_s=options.judge_budget_s,
@@ -115,11 +144,11 @@ class AnswerCache:
             completion_tokens=completion_tokens,
             max_tokens=question.max_tokens,
             stored_at=now,
-            expires_at=now + self._options.ttl(question.place.namespace),
+            expires_at=now + self._options.ttl(question.scope.namespace),
         )
         # A cut answer serves one length alone: it does not take the place of a whole one, or of another cut.
         key = question.key if finish_reason == "stop" else _cut_key(question)
-        self._writer.put(question.place, key, entry)
+        self._writer.put(question.scope, key, entry)
 
     def close(self, timeout: float = 2.0) -> None:
         """Writes what waits and lets go of the store; what hangs is left behind after `timeout` seconds."""
@@ -133,7 +162,7 @@ class AnswerCache:
         keys = question.key, _cut_key(question)
 
         def look() -> Entry | None:
-            found = (self._store.get(question.place, key) for key in keys)
+            found = (self._store.get(question.scope, key) for key in keys)
             return next((entry for entry in found if entry and _answers(entry, question)), None)
 
         entry = calls.call(self._at_store, look, self._options.budget_s)
@@ -154,7 +183,7 @@ class AnswerCache:
             raise
         near = calls.call(
             self._at_store,
-            lambda: self._store.nearest(question.place, vector, CANDIDATES),
+            lambda: self._store.nearest(question.scope, vector, CANDIDATES),
             self._options.budget_s,
         )
         usable = [(similarity, entry) for similarity, entry in near if _usable(entry, question)]
@@ -219,6 +248,44 @@ class AnswerLookup:
     def _bypassed(self, reason: str) -> None:
         self._cache.metrics.bypassed(reason)
         self._cache.metrics.looked_up(self._layer, "bypass", time.perf_counter() - self._began)
+
+
+class NoLookup:
+    """Finds nothing at once."""
+
+    until = math.inf
+    begun = True
+    decision = None
+
+    def exact(self) -> None: ...
+
+    def semantic(self) -> None: ...
+
+    def give_up(self, now: float) -> bool:
+        return False
+
+
+class NoAnswers:
+    """Stores nothing: requests only share what is under way. Needs no threads."""
+
+    audits = None
+
+    def lookup(self, question: Question) -> NoLookup:
+        return NoLookup()
+
+    def submit(self, job: Callable[..., None], *args: Any) -> bool:
+        job(*args)
+        return True
+
+    def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+Lookup = AnswerLookup | NoLookup
+Answers = AnswerCache | NoAnswers
 
 
 def _cut_key(question: Question) -> str:

@@ -113,7 +113,7 @@ class CircuitBreaker:
         return self._until is None
 
     def enter(self) -> bool:
-        """Whether a call may be made now; the caller then reports `good` or `bad`."""
+        """Whether a call may be made now; the caller then reports `record_success` or `record_failure`."""
         with self._lock:
             if self._until is None:
                 return True
@@ -122,7 +122,7 @@ class CircuitBreaker:
             self._trying = True
             return True
 
-    def good(self) -> None:
+    def record_success(self) -> None:
         """A call went well."""
         with self._lock:
             was, self._until = self._until, None
@@ -130,7 +130,7 @@ class CircuitBreaker:
         if was is not None:
             logger.warning("%s is back", self._what)
 
-    def bad(self, why: str) -> None:
+    def record_failure(self, why: str) -> None:
         """A call failed."""
         with self._lock:
             now = self._clock()
@@ -217,10 +217,10 @@ class TimedCalls:
             if self._given_up:
                 raise Bypassed("timeout")  # the breaker knows
         if missed is None or (missed.cause is not None and isinstance(missed.cause, pardoned)):
-            target.breaker.good()
+            target.breaker.record_success()
         elif missed.reason != "busy" or not target.breaker.closed:
             # Busy says that there are many calls, nothing against the target; but a breaker's try has ended.
-            target.breaker.bad(str(missed))
+            target.breaker.record_failure(str(missed))
         if missed:
             raise missed
         return result
@@ -233,5 +233,5 @@ class TimedCalls:
             self._given_up = True
             target = self._target
         if target:
-            target.breaker.bad(f"timeout after {self._budget_s * 1e3:.0f} ms")
+            target.breaker.record_failure(f"timeout after {self._budget_s * 1e3:.0f} ms")
         return True

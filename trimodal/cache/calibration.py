@@ -1,7 +1,7 @@
 """Reads how sure the judge must be to keep a bound on wrong answers, as it was calibrated.
 
-A table is for one checkpoint of the judge. It lies beside the judge's model; `trimodal bench cache` makes one
-from an operator's own pairs.
+A table is for one checkpoint of the judge. It lies beside the judge's model; `build/judge/measure.py` makes
+one from an operator's own pairs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from trimodal.errors import SettingsError
 
 FILE = "calibration.json"
-COMMAND = "trimodal bench cache --accuracy-only --pairs FILE --calibrate FILE.json"
+COMMAND = "python build/judge/measure.py PAIRS --calibrate FILE.json"
 
 
 class Point(BaseModel):

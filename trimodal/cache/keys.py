@@ -1,4 +1,4 @@
-"""Encodes a request as a place and a question: all that changes an answer, so that no two are confused.
+"""Encodes a request as a scope and a question: all that changes an answer, so that no two are confused.
 
 Every field is written with its length before it, so nothing inside one (separators,
 NULs, JSON, marks that turn the writing direction) can pass for the border of another.
@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trimodal.cache.values import Place, Question
+from trimodal.cache.values import CacheScope, Question
 
 # Raised when the encoding below changes: what was stored under the old one is then never found.
 _VERSION = "trimodal-answer-1"
@@ -40,7 +40,7 @@ def question(
     max_tokens: int,
     verbatim: bool = False,
 ) -> Question:
-    """Returns the question that a request asks, and the place that it may be answered from.
+    """Returns the question that a request asks, and the scope that it may be answered from.
 
     Args:
         fingerprint: 16 hex digits of the model and the settings that change its answers.
@@ -61,9 +61,9 @@ def question(
         sampling = join((b"formed", sampling, pack(*form)))
     names = [_bytes(name) for name in (_VERSION, fingerprint, tenant, namespace)]
     shape = b"verbatim" if verbatim else b"normalised"
-    scope = hashlib.sha256(join((*names, context, sampling, pack(*stops), shape))).hexdigest()
-    place = Place(fingerprint, tenant, namespace, scope)
-    return Question(place, text if verbatim else normalised(text), max_tokens, temperature > 0)
+    digest = hashlib.sha256(join((*names, context, sampling, pack(*stops), shape))).hexdigest()
+    scope = CacheScope(fingerprint, tenant, namespace, digest)
+    return Question(scope, text if verbatim else normalised(text), max_tokens, temperature > 0)
 
 
 def normalised(text: str) -> str:

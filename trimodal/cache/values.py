@@ -1,6 +1,6 @@
-"""Values of the cache: a place, a question, a stored answer, a hit.
+"""Values of the cache: a scope, a question, a stored answer, a hit.
 
-Whatever changes an answer is part of the place or of the question, so two requests that differ in any of it
+Whatever changes an answer is part of the scope or of the question, so two requests that differ in any of it
 never meet. `keys` makes both of a request.
 """
 
@@ -20,21 +20,21 @@ Vector = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a question may be answered from. Nothing is ever found across two places.
+class CacheScope:
+    """Where a question may be answered from. Nothing is ever found across two scopes.
 
     Attributes:
         fingerprint: of the model and its engine (manifest, numerics, template); 16 hex digits.
         tenant: whose answers these are; "" is the tenant of those who name none.
         namespace: how long its answers live (see `cache_ttl`).
-        scope: SHA-256 in hex over the three above and all else that changes the answer but the last user
+        digest: SHA-256 in hex over the three above and all else that changes the answer but the last user
             message and max_tokens: system prompt, earlier turns, sampling, stop strings.
     """
 
     fingerprint: str
     tenant: str
     namespace: str
-    scope: str
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,17 @@ class Question:
     `sampled`: asked again, it may get another answer.
     """
 
-    place: Place
+    scope: CacheScope
     text: str
     max_tokens: int
     sampled: bool = False
 
     @cached_property
     def key(self) -> str:
-        """Of the exact layer: SHA-256 in hex of scope and text."""
-        # The scope has a fixed length, so no text can pass for another scope's.
+        """Of the exact layer: SHA-256 in hex of the scope's digest and the text."""
+        # The digest has a fixed length, so no text can pass for another scope's.
         text = self.text.encode(errors="surrogatepass")
-        return hashlib.sha256(self.place.scope.encode() + text).hexdigest()
+        return hashlib.sha256(self.scope.digest.encode() + text).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import threading
 import time
 
 from trimodal.cache.bounded_calls import CircuitBreaker
+from trimodal.cache.embedder import QuestionVectors
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.stores.base import Store
-from trimodal.cache.values import Entry, Place, Vector
-from trimodal.cache.vectors import QuestionVectors
+from trimodal.cache.values import CacheScope, Entry, Vector
 
 _WAITING = 256
 _COUNT_EVERY_S = 5.0
@@ -33,20 +33,20 @@ class WriteBehind:
         self, store: Store, vectors: QuestionVectors | None, metrics: CacheMetrics, breaker: CircuitBreaker
     ) -> None:
         self._store, self._vectors, self._metrics, self._breaker = store, vectors, metrics, breaker
-        self._waiting: queue.Queue[tuple[Place, str, Entry] | None] = queue.Queue(_WAITING)
+        self._waiting: queue.Queue[tuple[CacheScope, str, Entry] | None] = queue.Queue(_WAITING)
         self._until = math.inf
         self._lock = threading.Lock()  # nothing is queued after the end that `close` queues
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cache-writer", daemon=True)
         self._thread.start()
 
-    def put(self, place: Place, key: str, entry: Entry) -> None:
+    def put(self, scope: CacheScope, key: str, entry: Entry) -> None:
         """Queues an answer; never waits."""
         try:
             with self._lock:
                 if self._closing.is_set():
                     raise queue.Full
-                self._waiting.put_nowait((place, key, entry))
+                self._waiting.put_nowait((scope, key, entry))
         except queue.Full:
             self._metrics.stored("dropped")
 
@@ -83,9 +83,9 @@ class WriteBehind:
         with contextlib.suppress(Exception):  # What it could not write is lost: no request waits for it.
             self._store.close()
 
-    def _write(self, place: Place, key: str, entry: Entry) -> str:
+    def _write(self, scope: CacheScope, key: str, entry: Entry) -> str:
         try:
-            self._store.put(place, key, entry, self._vector(key, entry))
+            self._store.put(scope, key, entry, self._vector(key, entry))
         except Exception:
             return "failed"
         return "kept"

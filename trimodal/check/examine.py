@@ -27,11 +27,16 @@ def examine(
 ) -> list[Finding]:
     """Findings in the order of files and lines, each once, however many profiles read the file."""
     found = {
-        (finding.rule.id, finding.file, finding.place, finding.sentence): finding
+        (finding.rule, finding.place, finding.sentence): finding
         for finding in _all(repository, profiles, target)
-        if finding.rule.id in rules
+        if finding.rule in rules
     }
-    return sorted(_kept(list(found.values())), key=lambda finding: finding.order)
+    return sorted(_kept(list(found.values())), key=_order)
+
+
+def _order(finding: Finding) -> tuple[str, int, int, str, str]:
+    place = finding.place
+    return str(place.file), place.line, place.column, finding.rule, finding.sentence
 
 
 def _all(repository: Repository, profiles: Sequence[str], target: Target) -> Iterator[Finding]:
@@ -56,9 +61,9 @@ def _all(repository: Repository, profiles: Sequence[str], target: Target) -> Ite
 def _kept(findings: list[Finding]) -> Iterator[Finding]:
     """Without those that a comment in the file switches off."""
     ignored: dict[Path, dict[int, frozenset[str]]] = {}
-    for file in {finding.file for finding in findings}:
+    for file in {finding.place.file for finding in findings}:
         with suppress(OSError):  # told by a finding
             ignored[file] = ignored_rules(file.read_text(encoding="utf-8", errors="replace"))
     for finding in findings:
-        if finding.rule.id not in ignored.get(finding.file, {}).get(finding.place.line, ()):
+        if finding.rule not in ignored.get(finding.place.file, {}).get(finding.place.line, ()):
             yield finding

@@ -1,15 +1,13 @@
-"""What the checker says: a rule, and one finding of it at a place in a file."""
+"""Defines the checker's rules, and what it finds: a rule that is broken at a place in a file."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from trimodal.check.source import Place
-
-# error: the server refuses it, or it breaks when it is used · warning: it may hurt · note: worth a look
-Severity = Literal["error", "warning", "note"]
+from trimodal.check.source import SourcePosition
+from trimodal.report import findings
+from trimodal.report.findings import Severity
 
 
 @dataclass(frozen=True)
@@ -22,19 +20,25 @@ class Rule:
     fix: str
     refused: bool = False
 
+    def finding(
+        self, file: Path, position: SourcePosition, sentence: str, *, model: str = "", fix: str = ""
+    ) -> Finding:
+        """The rule broken at a place; `fix` where the rule's own is too general."""
+        place = FilePosition(file, position.line, position.column, model)
+        return Finding(self.severity, place, sentence, fix or self.fix, self.id)
+
 
 @dataclass(frozen=True)
-class Finding:
-    rule: Rule
+class FilePosition:
+    """Where something stands: lines and columns count from 1. `model`: whose file it is."""
+
     file: Path
-    place: Place
-    sentence: str
-    fix: str
+    line: int = 1
+    column: int = 1
     model: str = ""
 
-    @property
-    def order(self) -> tuple[str, int, int, str, str]:
-        return str(self.file), self.place.line, self.place.column, self.rule.id, self.sentence
+
+Finding = findings.Finding[FilePosition]
 
 
 @dataclass(frozen=True)
@@ -45,4 +49,4 @@ class Target:
     slo_ms: float = 0
     cores: int = 0
     gpu_memory: int = 0  # bytes, of one GPU
-    deployment: tuple[Path, ...] = field(default=())  # files with the server's command line
+    deployment: tuple[Path, ...] = ()  # files with the server's command line

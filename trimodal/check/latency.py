@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trimodal.check.repository import Config
-from trimodal.check.source import Node
 from trimodal.repository import Model
 
 # open: a repository cannot show it
@@ -63,23 +62,18 @@ def _item(name: str, evidence: Iterator[str], otherwise: str) -> Item:
     return Item(name, "done", found) if found else Item(name, "missing", (otherwise,))
 
 
-def _at(config: Config, text: str, node: Node) -> str:
-    file = config.file.relative_to(config.directory.parent)
-    return f"{file}:{node.place.line}: {text}"
+def _at(config: Config, text: str, *path: str | int) -> str:
+    return f"{config.relative_file}:{config.root.find(path).position.line}: {text}"
 
 
-def _parameter(config: Config, name: str) -> Node:
-    """Where a parameter is written."""
-    for node in config.root.fields:
-        if node.name == "parameters" and node.find(("key",)).value.strip("\"'") == name:
-            return node
-    return config.root
+def _of(config: Config, text: str, parameter: str) -> str:
+    return _at(config, text, *config.parameter_path(parameter))
 
 
 def _streaming(configs: list[Config]) -> Iterator[str]:
     for config in configs:
         if config.message.model_transaction_policy.decoupled:
-            yield _at(config, "decoupled", config.root.find(("model_transaction_policy", "decoupled")))
+            yield _at(config, "decoupled", "model_transaction_policy", "decoupled")
 
 
 def _quantised(configs: list[Config]) -> Iterator[str]:
@@ -88,13 +82,12 @@ def _quantised(configs: list[Config]) -> Iterator[str]:
         named = model.artefact if config.versions else ""
         precision = (model.precision() if named else "").lower()
         if precision in _LOW or any(low in named.lower() for low in _LOW):
-            key = "artefact" if "artefact" in config.parameters else ""
-            node = _parameter(config, key) if key else config.root.find(("default_model_filename",))
-            yield _at(config, f"{named}", node)
+            path = config.parameter_path("artefact") or ("default_model_filename",)
+            yield _at(config, named, *path)
         for key in ("quantization", "kv_cache_precision", "kv_cache_dtype"):
             value = _values(config).get(key, "")
             if any(low in value.lower() for low in _LOW):
-                yield _at(config, f"{key} {value}", _parameter(config, key))
+                yield _of(config, f"{key} {value}", key)
 
 
 def _values(config: Config) -> dict[str, str]:
@@ -116,39 +109,34 @@ def _set(configs: list[Config], names: tuple[str, ...]) -> Iterator[str]:
     for config in configs:
         for name, value in _values(config).items():
             if name in names and value.lower() not in _OFF and "${" not in value:
-                yield _at(config, f"{name} {value}", _parameter(config, name))
+                yield _of(config, f"{name} {value}", name)
 
 
 def _batching(configs: list[Config]) -> Iterator[str]:
     for config in configs:
         for name in ("dynamic_batching", "sequence_batching"):
             if config.message.HasField(name) and config.message.max_batch_size > 1:
-                yield _at(config, name, config.root.find((name,)))
+                yield _at(config, name, name)
         for name in ("max_num_seqs", "max_batch_size"):
             if config.message.model_transaction_policy.decoupled and name in config.parameters:
-                yield _at(config, f"{name}: the engine batches token by token", _parameter(config, name))
+                yield _of(config, f"{name}: the engine batches token by token", name)
 
 
 def _warm(configs: list[Config]) -> Iterator[str]:
     for config in configs:
         message = config.message
         if message.model_warmup:
-            yield _at(config, "model_warmup", config.root.find(("model_warmup",)))
+            yield _at(config, "model_warmup", "model_warmup")
         elif config.backend == "tensorrt" and message.optimization.cuda.graphs:
-            yield _at(
-                config,
-                "CUDA graphs: each size is run when it is captured",
-                config.root.find(("optimization",)),
-            )
+            yield _at(config, "CUDA graphs: each size is run when it is captured", "optimization")
         elif sizes := config.parameters.get("warm_up_batch_sizes"):
-            yield _at(config, f"warm_up_batch_sizes {sizes}", _parameter(config, "warm_up_batch_sizes"))
+            yield _of(config, f"warm_up_batch_sizes {sizes}", "warm_up_batch_sizes")
 
 
 def _compiled(configs: list[Config]) -> Iterator[str]:
     for config in configs:
         engine = config.parameters.get("engine", "")
         if config.backend in _COMPILED:
-            key = "backend" if config.message.backend else "platform"
-            yield _at(config, config.backend, config.root.find((key,)))
+            yield _at(config, config.backend, "backend" if config.message.backend else "platform")
         elif engine in _COMPILED:
-            yield _at(config, f"engine {engine}", _parameter(config, "engine"))
+            yield _of(config, f"engine {engine}", "engine")

@@ -14,7 +14,7 @@ from tritonclient.grpc import model_config_pb2
 
 from trimodal.check.findings import Finding
 from trimodal.check.rules import RULES
-from trimodal.check.source import Malformed, Node, Place, read_fields
+from trimodal.check.source import Malformed, Node, SourcePosition, read_fields
 from trimodal.settings import shorten
 
 DEFAULT = "default"  # the profile without --model-config-name: every model's config.pbtxt
@@ -53,16 +53,12 @@ class Config:
     message: Any
     found: list[Finding] = field(default_factory=list)  # while it was read
 
-    def place(self, *path: str | int) -> Place:
-        return self.root.find(path).place
-
     def finding(self, rule: str, sentence: str, *path: str | int, fix: str = "") -> Finding:
         """A finding at a field; `fix` where the rule's own is too general."""
-        return self.at(rule, sentence, self.place(*path), fix=fix)
+        return self.at(rule, sentence, self.root.find(path).position, fix=fix)
 
-    def at(self, rule: str, sentence: str, place: Place, *, fix: str = "") -> Finding:
-        named = RULES[rule]
-        return Finding(named, self.file, place, sentence, fix or named.fix, self.model)
+    def at(self, rule: str, sentence: str, position: SourcePosition, *, fix: str = "") -> Finding:
+        return RULES[rule].finding(self.file, position, sentence, model=self.model, fix=fix)
 
     @cached_property
     def versions(self) -> dict[int, Path]:
@@ -103,6 +99,16 @@ class Config:
                 if (folder / name).exists():
                     return backend
         return ""
+
+    @property
+    def relative_file(self) -> str:
+        """The file within its repository."""
+        return str(self.file.relative_to(self.directory.parent))
+
+    def parameter_path(self, name: str) -> tuple[str | int, ...]:
+        """Where a parameter is written; empty: nowhere."""
+        keys = [node.find(("key",)).value.strip("\"'") for node in self.root.named("parameters")]
+        return ("parameters", keys.index(name)) if name in keys else ()
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -182,26 +188,26 @@ def read_config(directory: Path, file: Path) -> Config:
         text, unreadable = file.read_text(encoding="utf-8", errors="replace"), ""
     except OSError as error:
         text, unreadable = "", f"the file cannot be read: {error.strerror}"
-    config = Config(directory.name, directory, file, text, Node("", Place(), is_message=True), None)
+    config = Config(directory.name, directory, file, text, Node("", SourcePosition(), is_message=True), None)
     if unreadable:
-        config.found.append(config.at("TRI001", unreadable, Place()))
+        config.found.append(config.at("TRI001", unreadable, SourcePosition()))
         return config
     try:
         config.root = read_fields(text)
     except Malformed as error:
-        config.found.append(config.at("TRI001", str(error), error.place))
+        config.found.append(config.at("TRI001", str(error), error.position))
         return config
     message = model_config_pb2.ModelConfig()
     try:  # Fields that it does not know are looked for by name, with their places.
         config.message = text_format.Parse(text, message, allow_unknown_field=True)
     except text_format.ParseError as error:
-        place = Place(error.GetLine() or 1, error.GetColumn() or 1)
+        position = SourcePosition(error.GetLine() or 1, error.GetColumn() or 1)
         # As `5:17 : 'max_batch_size: 8.0': Couldn't parse integer: 8.0`, the line in quotes.
         sentence = re.sub(r"^\d+:\d+ : (?:'.*': )?", "", str(error), flags=re.DOTALL)
-        config.found.append(config.at("TRI001", sentence, place))
+        config.found.append(config.at("TRI001", sentence, position))
         return config
     except ValueError as error:  # what protobuf 6.33 raises where an enumeration's number is too large
-        config.found.append(config.at("TRI001", shorten(str(error)), Place()))
+        config.found.append(config.at("TRI001", shorten(str(error)), SourcePosition()))
         return config
     for path, number in _unknown_numbers(message):
         name = next(part for part in reversed(path) if isinstance(part, str))

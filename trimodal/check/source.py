@@ -23,30 +23,55 @@ _IGNORE = re.compile(r"#.*\btrimodal:\s*ignore\[([\w\s,]*)\]")
 
 
 @dataclass(frozen=True)
-class Place:
+class SourcePosition:
     """Where something stands: lines and columns count from 1."""
 
     line: int = 1
     column: int = 1
 
 
+@dataclass(frozen=True)
+class Extent:
+    """Offsets of a field in the text; the elements of a list in brackets share that of the list.
+
+    Attributes:
+        start: of its name. value: of its value. end: behind that. past: behind its comma or semicolon.
+    """
+
+    start: int
+    value: int
+    end: int
+    past: int
+
+
 @dataclass
 class Node:
-    """One field as it is written: of a list in brackets there is one for each element."""
+    """One field as it is written: of a list in brackets there is one for each element.
+
+    Attributes:
+        value: of a scalar, as written; empty for a message.
+        start, end: offsets of its own value, of a message with its brackets.
+        extent: of the whole field.
+    """
 
     name: str
-    place: Place
-    value: str = ""  # of a scalar, as written; empty for a message
+    position: SourcePosition
+    value: str = ""
     fields: list[Node] = field(default_factory=list)
     is_message: bool = False
+    start: int = 0
+    end: int = 0
+    extent: Extent = Extent(0, 0, 0, 0)
+
+    def named(self, name: str) -> list[Node]:
+        return [child for child in self.fields if child.name == name]
 
     def find(self, path: Sequence[str | int]) -> Node:
         """The node at a path like ("input", 1, "dims"); the nearest one above it that is written down."""
         node, parts = self, list(path)
         while parts:
-            name = parts.pop(0)
+            named = node.named(str(parts.pop(0)))
             index = parts.pop(0) if parts and isinstance(parts[0], int) else 0
-            named = [child for child in node.fields if child.name == name]
             if not isinstance(index, int) or index >= len(named):
                 return node
             node = named[index]
@@ -56,16 +81,18 @@ class Node:
 class Malformed(ValueError):
     """Brackets that do not match, or something that is no field."""
 
-    def __init__(self, sentence: str, place: Place) -> None:
+    def __init__(self, sentence: str, position: SourcePosition) -> None:
         super().__init__(sentence)
-        self.place = place
+        self.position = position
 
 
 @dataclass(frozen=True)
 class _Token:
     kind: str
     text: str
-    place: Place
+    position: SourcePosition
+    start: int
+    end: int
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -73,7 +100,7 @@ def _tokens(text: str) -> Iterator[_Token]:
     for match in _TOKEN.finditer(text):
         kind, found = str(match.lastgroup), match.group()
         if kind not in ("space", "comment"):
-            yield _Token(kind, found, Place(line, match.start() - start + 1))
+            yield _Token(kind, found, SourcePosition(line, match.start() - start + 1), *match.span())
         if lines := found.count("\n"):
             line += lines
             start = match.start() + found.rindex("\n") + 1
@@ -89,81 +116,86 @@ class _Reader:
         return self.tokens[self.at].text if self.at < len(self.tokens) else ""
 
     @property
-    def place(self) -> Place:
+    def position(self) -> SourcePosition:
         index = min(self.at, len(self.tokens) - 1)
-        return self.tokens[index].place if self.tokens else Place()
+        return self.tokens[index].position if self.tokens else SourcePosition()
 
     def take(self, text: str = "") -> _Token:
         if self.at >= len(self.tokens):
-            raise Malformed(f"the file ends where {text or 'a value'} is expected", self.place)
+            raise Malformed(f"the file ends where {text or 'a value'} is expected", self.position)
         token = self.tokens[self.at]
         if text and token.text != text:
-            raise Malformed(f"{text} is expected before {token.text}", token.place)
+            raise Malformed(f"{text} is expected before {token.text}", token.position)
         self.at += 1
         return token
 
     def message(self, end: str) -> list[Node]:
+        """Fields up to the closing bracket, or, without one, up to the end of the text."""
         fields: list[Node] = []
         while self.next != end:
             if not self.next:
-                raise Malformed(f"a {end} is missing at the end of the file", self.place)
+                raise Malformed(f"a {end} is missing at the end of the file", self.position)
             fields += self.field()
-            while self.next in (",", ";"):
-                self.take()
         return fields
 
     def field(self) -> list[Node]:
-        token = self.take()
-        if token.kind != "word":
-            raise Malformed(f"{token.text} stands where a field's name is expected", token.place)
+        name = self.take()
+        if name.kind != "word":
+            raise Malformed(f"{name.text} stands where a field's name is expected", name.position)
         if self.next == ":":
             self.take()
-        if self.next != "[":
-            return [self.value(token.text, token.place)]
-        self.take("[")
-        nodes: list[Node] = []
-        while self.next != "]":
-            nodes.append(self.value(token.text, self.place))
-            if self.next != "]":
-                self.take(",")
-        self.take("]")
-        return nodes or [Node(token.text, token.place, "[]")]
+        if self.next == "[":
+            start = self.take().start
+            nodes: list[Node] = []
+            while self.next != "]":
+                nodes.append(self.value(name.text, self.position))
+                if self.next != "]":
+                    self.take(",")
+            end = self.take("]").end
+            nodes = nodes or [Node(name.text, name.position, "[]", start=start, end=end)]
+        else:
+            nodes = [self.value(name.text, name.position)]
+            start, end = nodes[0].start, nodes[0].end
+        past = end
+        while self.next in (",", ";"):
+            past = self.take().end
+        for node in nodes:
+            node.extent = Extent(name.start, start, end, past)
+        return nodes
 
-    def value(self, name: str, place: Place) -> Node:
-        if self.next in _OPEN:
-            end = _OPEN[self.take().text]
+    def value(self, name: str, position: SourcePosition) -> Node:
+        token = self.take()
+        if token.text in _OPEN:
             self.depth += 1
             if self.depth > _DEEPEST:
-                raise Malformed(f"more than {_DEEPEST} brackets inside each other", place)
-            fields = self.message(end)
+                raise Malformed(f"more than {_DEEPEST} brackets inside each other", position)
+            fields = self.message(_OPEN[token.text])
             self.depth -= 1
-            self.take(end)
-            return Node(name, place, fields=fields, is_message=True)
-        token = self.take()
+            closing = self.take(_OPEN[token.text])
+            return Node(name, position, "", fields, True, token.start, closing.end)
         if token.kind == "mark" and token.text not in "-":
-            raise Malformed(f"{name} has no value: {token.text} follows", token.place)
+            raise Malformed(f"{name} has no value: {token.text} follows", token.position)
         # The server's parser refuses unknown escapes, Python's does not.
         if token.kind == "text" and "\\" in _ESCAPE.sub("", token.text):
-            raise Malformed(f"{name} has an unknown escape: write \\\\ for a backslash", token.place)
-        value = token.text
+            raise Malformed(f"{name} has an unknown escape: write \\\\ for a backslash", token.position)
+        value, last = token.text, token
         while self.at < len(self.tokens) and self.tokens[self.at].kind == "text" == token.kind:
-            value += self.take().text  # strings beside each other are one
+            last = self.take()  # strings beside each other are one
+            value += last.text
         if token.text == "-":
-            value += self.take().text
-        return Node(name, place, value)
+            last = self.take()
+            value += last.text
+        return Node(name, position, value, start=token.start, end=last.end)
 
 
 def read_fields(text: str) -> Node:
     """The file as one message. Raises: Malformed."""
     if text.startswith("\ufeff"):
-        raise Malformed("the file begins with a byte order mark: save it as UTF-8 without one", Place())
-    reader = _Reader(text)
-    root = Node("", Place(), is_message=True)
-    while reader.next:
-        root.fields += reader.field()
-        while reader.next in (",", ";"):
-            reader.take()
-    return root
+        raise Malformed(
+            "the file begins with a byte order mark: save it as UTF-8 without one", SourcePosition()
+        )
+    fields = _Reader(text).message("")
+    return Node("", SourcePosition(), "", fields, True, -1, len(text) + 1)
 
 
 def ignored_rules(text: str) -> dict[int, frozenset[str]]:

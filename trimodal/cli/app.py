@@ -6,6 +6,8 @@ function, so that `trimodal --help` answers at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
 
 from trimodal.cli.bench.app import bench
@@ -16,10 +18,9 @@ from trimodal.cli.client.chat import chat
 from trimodal.cli.client.classify import classify
 from trimodal.cli.client.explain import explain
 from trimodal.cli.client.transcribe import transcribe
-from trimodal.cli.demo import demo
+from trimodal.cli.demo import demo, init
 from trimodal.cli.doctor import doctor
 from trimodal.cli.gateway import gateway
-from trimodal.cli.init import init
 from trimodal.cli.keys import keys
 from trimodal.cli.operate.check import check
 from trimodal.cli.operate.top import top
@@ -34,28 +35,18 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-for command in (
-    demo,
-    serve,
-    top,
-    init,
-    doctor,
-    check,
-    chat,
-    ask,
-    classify,
-    transcribe,
-    explain,
-    regress,
-    tune,
-):
-    app.command()(command)
-app.add_typer(build, name="build")
-app.add_typer(bench, name="bench")
-app.add_typer(cache, name="cache")
-app.add_typer(gateway, name="gateway")
-app.add_typer(keys, name="keys")
-app.add_typer(plan, name="plan")
+PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
+    "Serve": {"demo": demo, "serve": serve, "gateway": gateway, "keys": keys, "top": top, "cache": cache},
+    "Ask a running server": {"chat": chat, "ask": ask, "classify": classify, "transcribe": transcribe},
+    "Prepare": {"init": init, "build": build, "doctor": doctor, "check": check, "plan": plan},
+    "Measure": {"explain": explain, "bench": bench, "regress": regress, "tune": tune},
+}
+for panel, commands in PANELS.items():
+    for name, command in commands.items():
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
+        else:
+            app.command(name, rich_help_panel=panel)(command)
 
 
 @app.callback()

@@ -34,7 +34,7 @@ class Part(NamedTuple):
 RUNTIMES = {
     "llm": ("openvino", "place", "tensorrt_llm"),
     "vision": ("onnx", "tensorrt"),
-    "speech": ("ctranslate2", "onnx", "torch", "tensorrt"),
+    "speech": ("ctranslate2", "tensorrt"),
     "embedding": ("onnx",),
 }
 # Ungated checkpoints that a laptop serves; what the shipped configs do not name already is in `settings`.
@@ -71,8 +71,6 @@ NEEDS = {
     "llm_openvino": ("torch", "transformers", "nncf", "openvino_genai", "optimum"),
     "vision_onnx": ("torch", "onnx", "onnxscript", "onnxruntime"),
     "speech_ctranslate2": ("torch", "transformers", "ctranslate2"),
-    "speech_onnx": ("torch", "transformers", "onnx", "onnxruntime"),
-    "speech_torch": ("torch", "transformers"),
     "embedding_onnx": ("torch", "transformers", "onnx", "onnxruntime"),
 }
 INSTALL = "pip install 'trimodal[cpu,build]'"
@@ -100,8 +98,8 @@ def _add_command(task: str, what: str) -> None:
 
     # What this command does not know is for the script.
     settings = {"allow_extra_args": True, "ignore_unknown_options": True}
-    told = f"Build {what}. Other arguments: `trimodal build {task} -- --help` lists them."
-    build.command(task, help=told, context_settings=settings)(command)
+    description = f"Build {what}. Other arguments: `trimodal build {task} -- --help` lists them."
+    build.command(task, help=description, context_settings=settings)(command)
 
 
 _add_command("llm", "a causal language model")

@@ -42,7 +42,7 @@ def stats(
     import json
     from dataclasses import asdict
 
-    from trimodal.cache.options import default_store
+    from trimodal.cache.stores.base import default_store
     from trimodal.cache.values import StoreStats
     from trimodal.top.audits import as_json, line
 
@@ -104,8 +104,7 @@ def _opened(url: str, model: str) -> Iterator[tuple[str, Store]]:
     """The store and how to name it; a failure is one sentence and exit code 1."""
     from pathlib import Path
 
-    from trimodal.cache.options import default_store, is_file
-    from trimodal.cache.stores.base import Limits, StoreError, open_store
+    from trimodal.cache.stores.base import Limits, StoreError, default_store, is_file, open_store
     from trimodal.errors import OperatorError
 
     url = url or str(default_store(model))
@@ -138,7 +137,7 @@ def _check_file(path: Path) -> None:
 
 
 def _without_password(url: str) -> str:
-    from trimodal.cache.options import is_file
+    from trimodal.cache.stores.base import is_file
 
     before, at, host = url.rpartition("@")
     if is_file(url) or not at:

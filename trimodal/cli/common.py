@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import inspect
 import os
 import re
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -38,6 +41,39 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 Result = TypeVar("Result")
 
 
+def with_settings(kind: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes options of the fields of a dataclass; the command's function gets the value as `settings`."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        own = [
+            parameter
+            for parameter in inspect.signature(function, eval_str=True).parameters.values()
+            if parameter.name != "settings"
+        ]
+        hints = get_type_hints(kind, include_extras=True)
+        options = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=hints[field.name],
+            )
+            for field in dataclasses.fields(kind)
+        ]
+
+        @wraps(function)
+        def command(**given: Any) -> None:
+            arguments = {parameter.name: given.pop(parameter.name) for parameter in own}
+            function(**arguments, settings=kind(**given))
+
+        parameters = [*own, *options]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return decorate
+
+
 def connect(url: str, *, silence: float) -> Client:
     """The client of a command; tests put another one here."""
     from trimodal.client import Client, Timeouts
@@ -59,6 +95,12 @@ def read_key(file: Path | None, variable: str) -> str:
     if (file and not key) or not re.fullmatch(r"[!-~]*", key):
         raise SettingsError(f"{file or variable} has no key of printable ASCII without spaces")
     return key
+
+
+def check_writable(option: str, path: Path) -> None:
+    """Raises: typer.BadParameter: an hour of figures must not end in a file that cannot be written."""
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise typer.BadParameter(f"{option} {path}: no file can be written there")
 
 
 @contextmanager

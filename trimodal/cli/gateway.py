@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trimodal.cli.common import URL, one_sentence
+from trimodal.cli.common import URL, one_sentence, with_settings
 
 if TYPE_CHECKING:
     from trimodal.gateway.server import GatewayServer
     from trimodal.gateway.settings import GatewaySettings
 
+servers = partial(typer.Option, rich_help_panel="Model servers")
+access = partial(typer.Option, rich_help_panel="Gateway")
+limits = partial(typer.Option, rich_help_panel="Limits, in seconds and bytes")
+
 # Also of `trimodal serve --gateway`.
-Keys = Annotated[
-    Path | None, typer.Option(envvar="TRIMODAL_KEYS", help="file of API keys, made by `trimodal keys add`")
-]
-WithoutKeys = Annotated[
-    bool, typer.Option("--without-keys", help="let everybody in, also beyond this machine")
-]
-GatewayHost = Annotated[str, typer.Option(envvar="TRIMODAL_GATEWAY_HOST", help="address of the gateway")]
-GatewayPort = Annotated[int, typer.Option(envvar="TRIMODAL_GATEWAY_PORT", help="0 picks a free one")]
+Host = Annotated[str, access(envvar="TRIMODAL_GATEWAY_HOST", help="address of the gateway")]
+Port = Annotated[int, access(envvar="TRIMODAL_GATEWAY_PORT", help="0 picks a free one")]
+Keys = Annotated[Path | None, access(envvar="TRIMODAL_KEYS", help="file that `trimodal keys add` makes")]
+WithoutKeys = Annotated[bool, access("--without-keys", help="let everybody in, also beyond this machine")]
 CorsOrigins = Annotated[
     list[str] | None,
-    typer.Option(help="web pages from here may call it from a browser, as https://example.com; repeatable"),
+    access("--cors-origin", help="web pages from here may call it, as https://example.com; repeatable"),
 ]
 Upstream = Annotated[
     list[str] | None,
-    typer.Option(
+    servers(
         envvar="TRIMODAL_URL",
         help="host:port[:health-port] of a server's gRPC endpoint; with its health page, requests in "
         f"a process that died end at once; repeatable; default: {URL}",
@@ -36,52 +38,45 @@ Upstream = Annotated[
 ]
 Upstreams = Annotated[
     Path | None,
-    typer.Option(
-        envvar="TRIMODAL_UPSTREAMS", help="file of such servers, instead; it may be changed meanwhile"
-    ),
+    servers(envvar="TRIMODAL_UPSTREAMS", help="file of such servers, instead; it may be changed meanwhile"),
 ]
+
+
+@dataclass(frozen=True)
+class GatewayCommand:
+    """The options of `trimodal gateway`, named as in `GatewaySettings`; None: as there."""
+
+    upstream: Upstream = None
+    upstreams: Upstreams = None
+    host: Host = "127.0.0.1"
+    port: Port = 8080
+    keys: Keys = None
+    without_keys: WithoutKeys = False
+    cors_origins: CorsOrigins = None
+    max_body_bytes: Annotated[int, limits(help="of a request; larger ones are refused")] = 32 << 20
+    body_timeout_s: Annotated[float, limits("--body-timeout", help="until a body must be there")] = 60.0
+    header_timeout_s: Annotated[float, limits("--header-timeout", help="until headers must be there")] = 10.0
+    silence_s: Annotated[float, limits("--silence", help="that a model may be silent")] = 60.0
+    drain_timeout_s: Annotated[
+        float, limits("--drain-timeout", min=0, help="for running requests at the end")
+    ] = 30.0
+
 
 gateway = typer.Typer(help="OpenAI's HTTP API in front of Triton.", invoke_without_command=True)
 
 
 @gateway.callback()
-def serve(
-    context: typer.Context,
-    upstream: Upstream = None,
-    upstreams: Upstreams = None,
-    host: GatewayHost = "127.0.0.1",
-    port: GatewayPort = 8080,
-    keys: Keys = None,
-    without_keys: WithoutKeys = False,
-    cors_origin: CorsOrigins = None,
-    max_body_bytes: int = typer.Option(32 << 20, help="larger requests are refused"),
-    body_timeout: float = typer.Option(60.0, help="seconds until a request's body must be there"),
-    header_timeout: float = typer.Option(10.0, help="seconds until a request's headers must be there"),
-    silence: float = typer.Option(60.0, help="seconds that a model may be silent"),
-    drain_timeout: float = typer.Option(30.0, min=0, help="seconds for running requests at the end"),
-) -> None:
+@with_settings(GatewayCommand)
+def serve(context: typer.Context, settings: GatewayCommand) -> None:
     """Serves OpenAI's HTTP API in front of Triton until Ctrl-C or SIGTERM, then drains."""
     if context.invoked_subcommand:
         return
     with one_sentence("trimodal gateway"):
-        settings = settings_of(
-            upstream=tuple(upstream or (URL,)),
-            upstreams=upstreams,
-            host=host,
-            port=port,
-            keys=keys,
-            without_keys=without_keys,
-            cors_origins=tuple(cors_origin or ()),
-            max_body_bytes=max_body_bytes,
-            body_timeout_s=body_timeout,
-            header_timeout_s=header_timeout,
-            silence_s=silence,
-            drain_timeout_s=drain_timeout,
-        )
-        server = server_of(settings)
+        checked = settings_of(**asdict(settings))
+        server = server_of(checked)
         url = server.listen()
-        where = settings.upstreams or ", ".join(settings.upstream)
-        typer.echo(f"OpenAI API  {url}/v1\nfor         {whom(settings)}\nmodels at   {where}")
+        where = checked.upstreams or ", ".join(checked.upstream)
+        typer.echo(f"OpenAI API  {url}/v1\nfor         {whom(checked)}\nmodels at   {where}")
         typer.echo("Press Ctrl-C to stop.")
         server.run()
         typer.echo("Stopped.", err=True)
@@ -113,7 +108,7 @@ def _set_drain(file: Path, address: str, *, drain: bool) -> None:
 
 
 def settings_of(**values: object) -> GatewaySettings:
-    """Checks what a command line says of the gateway. Raises: OperatorError."""
+    """Checks what a command line says of the gateway; None: the default. Raises: OperatorError."""
     try:
         import trimodal.gateway.server  # noqa: F401
     except ImportError as error:
@@ -127,7 +122,8 @@ def settings_of(**values: object) -> GatewaySettings:
     from trimodal.settings import describe
 
     try:
-        return GatewaySettings.model_validate(values)
+        given = {name: value for name, value in values.items() if value not in (None, [])}
+        return GatewaySettings.model_validate(given)
     except ValidationError as error:
         raise SettingsError(describe(error, GatewaySettings)) from None
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # Title, key and decimal places of what is shown where a price is given.
 _COSTS = (("US$ an hour", "usd_per_hour", 2), ("US$ a million tokens", "usd_per_million_tokens", 3))
+_ENGINE, _COST = "Engine", "Cost"
 plan = typer.Typer(help="Say what fits on a GPU, and how many replicas a load needs.", no_args_is_help=True)
 plan.command()(fleet)
 plan.command()(replica)
@@ -29,19 +30,33 @@ def _group() -> None:
 def llm(
     source: str = typer.Argument(..., help="config.json, checkpoint directory or hub id."),
     card: list[str] = typer.Option([], help="GPU, as H100; repeatable. All known ones by default."),
-    precision: Precision = typer.Option(Precision.fp16, help="Of the weights."),
-    kv_precision: KvPrecision = typer.Option(KvPrecision.auto, help="Of the KV cache; auto: 16 bits."),
-    tp: int = typer.Option(1, min=1, help="Tensor parallel GPUs."),
-    pp: int = typer.Option(1, min=1, help="Pipeline parallel stages."),
-    max_seq_len: int = typer.Option(0, min=0, help="Prompt and answer; 0: 8192, or the model's most."),
-    max_batch_size: int = typer.Option(256, min=1, help="Sequences in a step."),
-    max_num_tokens: int = typer.Option(8192, min=1, help="Tokens in a step."),
-    runtime: Runtime = typer.Option(Runtime.tensorrt_llm, help="Whose rules for the KV pool apply."),
-    memory_fraction: float = typer.Option(
-        0.9, min=0.01, max=1, help="Of the free memory (tensorrt_llm) or of all memory (vllm)."
+    precision: Precision = typer.Option(Precision.fp16, help="Of the weights.", rich_help_panel=_ENGINE),
+    kv_precision: KvPrecision = typer.Option(
+        KvPrecision.auto, help="Of the KV cache; auto: 16 bits.", rich_help_panel=_ENGINE
     ),
-    tokens_per_second: float = typer.Option(0, min=0, max=1e9, help="Of all GPUs together, for the cost."),
-    price: float = typer.Option(0, min=0, max=1e6, help="US$ an hour of one GPU: adds the cost."),
+    tp: int = typer.Option(1, min=1, help="Tensor parallel GPUs.", rich_help_panel=_ENGINE),
+    pp: int = typer.Option(1, min=1, help="Pipeline parallel stages.", rich_help_panel=_ENGINE),
+    max_seq_len: int = typer.Option(
+        0, min=0, help="Prompt and answer; 0: 8192, or the model's most.", rich_help_panel=_ENGINE
+    ),
+    max_batch_size: int = typer.Option(256, min=1, help="Sequences in a step.", rich_help_panel=_ENGINE),
+    max_num_tokens: int = typer.Option(8192, min=1, help="Tokens in a step.", rich_help_panel=_ENGINE),
+    runtime: Runtime = typer.Option(
+        Runtime.tensorrt_llm, help="Whose rules for the KV pool apply.", rich_help_panel=_ENGINE
+    ),
+    memory_fraction: float = typer.Option(
+        0.9,
+        min=0.01,
+        max=1,
+        help="Of the free memory (tensorrt_llm) or of all memory (vllm).",
+        rich_help_panel=_ENGINE,
+    ),
+    tokens_per_second: float = typer.Option(
+        0, min=0, max=1e9, help="Of all GPUs together, for the cost.", rich_help_panel=_COST
+    ),
+    price: float = typer.Option(
+        0, min=0, max=1e6, help="US$ an hour of one GPU: adds the cost.", rich_help_panel=_COST
+    ),
     json_: bool = typer.Option(False, "--json", help="Machine-readable, bytes in full."),
 ) -> None:
     """Weights, KV cache and sequences of a language model on one GPU or on each known one.
@@ -60,7 +75,7 @@ def llm(
     with operator_errors():
         model = read_architecture(find_config(source))
         length = max_seq_len or min(8192, model.max_positions or 8192)
-        plans = [
+        deployments = [
             Deployment(
                 card=each,
                 precision=precision,
@@ -75,7 +90,7 @@ def llm(
             )
             for each in ([find_card(name) for name in card] or CARDS)
         ]
-        rows = [_row(model, each, size(model, each), tokens_per_second, price) for each in plans]
+        rows = [_row(model, each, size(model, each), tokens_per_second, price) for each in deployments]
     if json_:
         head = {"architecture": model.name, "parameters": model.parameters, "sliding_window": model.window}
         typer.echo(json.dumps(head | {"cards": rows}, indent=2))
@@ -87,16 +102,18 @@ def llm(
         raise typer.Exit(1)
 
 
-def _row(model: Architecture, plan: Deployment, sizing: Sizing, rate: float, price: float) -> dict[str, Any]:
+def _row(
+    model: Architecture, deployment: Deployment, sizing: Sizing, rate: float, price: float
+) -> dict[str, Any]:
     from trimodal.plan.advice import advise, cost_per_million, longest
 
     return {
-        "card": plan.card.name,
-        "gpus": plan.gpus,
-        "precision": plan.precision.value,
-        "kv_precision": plan.kv_precision.value,
-        "max_seq_len": plan.max_seq_len,
-        "memory_bytes": plan.card.memory,
+        "card": deployment.card.name,
+        "gpus": deployment.gpus,
+        "precision": deployment.precision.value,
+        "kv_precision": deployment.kv_precision.value,
+        "max_seq_len": deployment.max_seq_len,
+        "memory_bytes": deployment.card.memory,
         "weight_bytes": sizing.weights,
         "reserve_bytes": sizing.reserve,
         "kv_pool_bytes": sizing.pool,
@@ -104,15 +121,15 @@ def _row(model: Architecture, plan: Deployment, sizing: Sizing, rate: float, pri
         "kv_bytes_per_token": sizing.kv_token,
         "kv_blocks": sizing.blocks,
         "kv_tokens": sizing.tokens,
-        "sequences": min(sizing.sequences, plan.max_batch_size),
+        "sequences": min(sizing.sequences, deployment.max_batch_size),
         "kv_sequences": sizing.sequences,
         "longest_sequence": longest(sizing, model),
         "stream_bound_tokens_per_second": round(sizing.stream_bound, 1),
-        "usd_per_hour": round(price * plan.gpus, 3) if price else None,
-        "usd_per_million_tokens": round(cost_per_million(plan, price, rate), 4) if rate else None,
+        "usd_per_hour": round(price * deployment.gpus, 3) if price else None,
+        "usd_per_million_tokens": round(cost_per_million(deployment, price, rate), 4) if rate else None,
         "fits": not sizing.problems,
         "problems": list(sizing.problems),
-        "remedies": advise(model, plan),
+        "remedies": advise(model, deployment),
     }
 
 

@@ -19,7 +19,7 @@ from trimodal.cli import common
 if TYPE_CHECKING:
     from trimodal.regress.golden.cases import Case
     from trimodal.regress.run.rounds import Pace
-    from trimodal.regress.values import Run
+    from trimodal.regress.values import RecordedRun
 
 
 def regress(
@@ -44,6 +44,7 @@ def regress(
 
     from trimodal.regress.compare.compare import check, compare, refusals
     from trimodal.regress.compare.findings import Limits
+    from trimodal.regress.compare.significance import require_scipy
     from trimodal.regress.golden.cases import read_cases
     from trimodal.regress.report import as_data, print_comparison, print_findings
     from trimodal.regress.run.rounds import Pace
@@ -58,6 +59,8 @@ def regress(
         path = baseline or baseline_path(golden)
         if record:
             check_writable(path, golden)
+        else:
+            require_scipy()
         stored = None if record or versus else read_baseline(path)
         urls = [against] if versus is None else [against, versus]
         after, *others = common.run(_ask(urls, cases, Pace(repeat, concurrency, timeout)))
@@ -80,7 +83,7 @@ def regress(
     raise typer.Exit(1 if comparison.worse else 2 if comparison.doubtful else 0)
 
 
-async def _ask(urls: list[str], cases: list[Case], pace: Pace) -> list[Run]:
+async def _ask(urls: list[str], cases: list[Case], pace: Pace) -> list[RecordedRun]:
     from contextlib import AsyncExitStack
 
     from trimodal.regress.run import identity

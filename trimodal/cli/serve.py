@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, one_sentence, read_key
-from trimodal.cli.gateway import (
-    CorsOrigins,
-    GatewayHost,
-    GatewayPort,
-    Keys,
-    WithoutKeys,
-    server_of,
-    settings_of,
-    whom,
-)
+from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, one_sentence, read_key, with_settings
+from trimodal.cli.gateway import CorsOrigins, Keys, WithoutKeys, access, server_of, settings_of, whom
+from trimodal.cli.gateway import Host as GatewayHost
+from trimodal.cli.gateway import Port as GatewayPort
 from trimodal.errors import OperatorError
 from trimodal.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 
@@ -28,31 +23,120 @@ if TYPE_CHECKING:
     from trimodal.server.options import ServerOptions
     from trimodal.server.process import TritonServer
 
-# Options of every command that looks at a repository as a server would: here and in `trimodal doctor`.
-ProfileName = Annotated[str, typer.Option(envvar="TRIMODAL_PROFILE", help="cpu, cuda or tensorrt")]
+served = partial(typer.Option, rich_help_panel="What is served")
+addresses = partial(typer.Option, rich_help_panel="Addresses and ports; port 0 picks a free one")
+life = partial(typer.Option, rich_help_panel="Start and end")
+records = partial(typer.Option, rich_help_panel="Log and traces")
+
+# Options of every command that looks at a repository as a server would: here, in `doctor` and in `tune`.
+ProfileName = Annotated[str, served(envvar="TRIMODAL_PROFILE", help="cpu, cuda or tensorrt")]
 Repository = Annotated[
-    Path | None, typer.Option(envvar="TRIMODAL_MODEL_REPOSITORY", help="default: ./model_repository")
+    Path | None, served(envvar="TRIMODAL_MODEL_REPOSITORY", help="default: ./model_repository")
 ]
 Engines = Annotated[
     Path | None,
-    typer.Option(
-        envvar="TRIMODAL_ENGINES", help="directory with built engines, beside those of the repository"
-    ),
+    served(envvar="TRIMODAL_ENGINES", help="directory with built engines, beside those of the repository"),
 ]
-Models = Annotated[
-    list[str] | None, typer.Option(envvar="TRIMODAL_MODEL", help="this model only; repeatable")
-]
-Host = Annotated[str, typer.Option(envvar="TRIMODAL_HOST", help="address to listen on")]
-HttpPort = Annotated[int, typer.Option(envvar="TRIMODAL_HTTP_PORT", help="0 picks a free one")]
-GrpcPort = Annotated[int, typer.Option(envvar="TRIMODAL_GRPC_PORT", help="0 picks a free one")]
-MetricsPort = Annotated[int, typer.Option(envvar="TRIMODAL_METRICS_PORT", help="0 picks a free one")]
-HealthPort = Annotated[
-    int, typer.Option(envvar="TRIMODAL_HEALTH_PORT", help="of the page for probes; 0 picks a free one")
-]
+Models = Annotated[list[str] | None, served(envvar="TRIMODAL_MODEL", help="this model only; repeatable")]
 Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="MODEL.PARAMETER=VALUE", help="change a parameter; repeatable"),
+    served("--set", metavar="MODEL.PARAMETER=VALUE", help="change a parameter; repeatable"),
 ]
+Host = Annotated[str, addresses(envvar="TRIMODAL_HOST", help="address to listen on")]
+HttpPort = Annotated[int, addresses(envvar="TRIMODAL_HTTP_PORT")]
+GrpcPort = Annotated[int, addresses(envvar="TRIMODAL_GRPC_PORT")]
+MetricsPort = Annotated[int, addresses(envvar="TRIMODAL_METRICS_PORT")]
+HealthPort = Annotated[int, addresses(envvar="TRIMODAL_HEALTH_PORT", help="of the page for probes")]
+LogFormat = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Options of `trimodal serve` that `server_options` takes as they are."""
+
+    profile: ProfileName = "cpu"
+    model_repository: Repository = None
+    engines: Engines = None
+    model: Models = None
+    set_: Changes = None
+    host: Host = "127.0.0.1"
+    http_port: HttpPort = 8000
+    grpc_port: GrpcPort = 8001
+    metrics_port: MetricsPort = 8002
+    health_port: HealthPort = 8003
+    health_host: Annotated[
+        str, addresses(envvar="TRIMODAL_HEALTH_HOST", help="address of that page; default: --host")
+    ] = ""
+    drain_timeout: Annotated[
+        float, life(envvar="TRIMODAL_DRAIN_TIMEOUT", min=0, help="seconds for running requests")
+    ] = 30.0
+    ready_timeout: Annotated[
+        float, life(envvar="TRIMODAL_READY_TIMEOUT", min=1, help="seconds until all must be ready")
+    ] = 300.0
+    otlp: Annotated[
+        str,
+        records(
+            envvar="TRIMODAL_OTLP",
+            help="send traces to this OpenTelemetry collector, as http://collector:4318",
+        ),
+    ] = ""
+    otlp_every: Annotated[
+        int,
+        records(
+            envvar="TRIMODAL_OTLP_EVERY",
+            min=0,
+            help="trace one request in so many; 0: only those with a traceparent",
+        ),
+    ] = 1
+    log: Annotated[
+        Path | None,
+        records(
+            envvar="TRIMODAL_LOG",
+            help="file for Triton's log, appended to; default: in the cache directory. "
+            "Its format is TRIMODAL_LOG_FORMAT, text or json",
+        ),
+    ] = None
+    log_verbose: Annotated[
+        int, records(envvar="TRIMODAL_LOG_VERBOSE", min=0, help="Triton's own --log-verbose")
+    ] = 0
+    log_format: Annotated[LogFormat, records(envvar=FORMAT_VARIABLE, help="our records in that log")] = "text"
+    log_level: Annotated[
+        LogLevel,
+        records(envvar=LEVEL_VARIABLE, case_sensitive=False, help="our records from this level on"),
+    ] = "info"
+
+    def options(self, **others: Any) -> ServerOptions:
+        """As the server takes them. Raises: as `server_options`."""
+        own = {field.name: getattr(self, field.name) for field in fields(ServerSettings)}
+        return server_options(**own, **others)
+
+
+@dataclass(frozen=True)
+class ServeCommand(ServerSettings):
+    """All options of `trimodal serve`."""
+
+    operator_key_file: OperatorKeyFile = None
+    restart: Annotated[
+        bool,
+        life(
+            "--restart",
+            envvar="TRIMODAL_RESTART",
+            help="start tritonserver again if it ends by itself: at once, then after 1, 2, 4 … 30 s",
+        ),
+    ] = False
+    verbose: Annotated[
+        bool,
+        records("--verbose", "-v", envvar="TRIMODAL_VERBOSE", help="stream Triton's log to stderr"),
+    ] = False
+    gateway: Annotated[
+        bool, access("--gateway", envvar="TRIMODAL_GATEWAY", help="OpenAI's API in front of it")
+    ] = False
+    gateway_host: GatewayHost = "127.0.0.1"
+    gateway_port: GatewayPort = 8080
+    keys: Keys = None
+    without_keys: WithoutKeys = False
+    cors_origins: CorsOrigins = None
 
 
 def server_options(
@@ -83,71 +167,8 @@ def server_options(
     )
 
 
-def serve(
-    profile: ProfileName = "cpu",
-    model_repository: Repository = None,
-    engines: Engines = None,
-    model: Models = None,
-    host: Host = "127.0.0.1",
-    http_port: HttpPort = 8000,
-    grpc_port: GrpcPort = 8001,
-    metrics_port: MetricsPort = 8002,
-    health_port: HealthPort = 8003,
-    health_host: str = typer.Option(
-        "", envvar="TRIMODAL_HEALTH_HOST", help="address of that page; default: --host"
-    ),
-    set_: Changes = None,
-    drain_timeout: float = typer.Option(
-        30.0, envvar="TRIMODAL_DRAIN_TIMEOUT", min=0, help="seconds for running requests"
-    ),
-    ready_timeout: float = typer.Option(
-        300.0, envvar="TRIMODAL_READY_TIMEOUT", min=1, help="seconds until all must be ready"
-    ),
-    otlp: str = typer.Option(
-        "",
-        envvar="TRIMODAL_OTLP",
-        help="send traces to this OpenTelemetry collector, as http://collector:4318",
-    ),
-    otlp_every: int = typer.Option(
-        1,
-        envvar="TRIMODAL_OTLP_EVERY",
-        min=0,
-        help="trace one request in so many; 0: only those with a traceparent",
-    ),
-    operator_key_file: OperatorKeyFile = None,
-    log: Path | None = typer.Option(
-        None,
-        envvar="TRIMODAL_LOG",
-        help="file for Triton's log, appended to; default: in the cache directory. "
-        "Its format is TRIMODAL_LOG_FORMAT, text or json",
-    ),
-    log_verbose: int = typer.Option(
-        0, envvar="TRIMODAL_LOG_VERBOSE", min=0, help="Triton's own --log-verbose"
-    ),
-    log_format: Literal["text", "json"] = typer.Option(
-        "text", envvar=FORMAT_VARIABLE, help="our records in that log"
-    ),
-    log_level: Literal["debug", "info", "warning", "error"] = typer.Option(
-        "info", envvar=LEVEL_VARIABLE, case_sensitive=False, help="our records from this level on"
-    ),
-    verbose: bool = typer.Option(
-        False, "--verbose", "-v", envvar="TRIMODAL_VERBOSE", help="stream Triton's log to stderr"
-    ),
-    restart: bool = typer.Option(
-        False,
-        "--restart",
-        envvar="TRIMODAL_RESTART",
-        help="start tritonserver again if it ends by itself: at once, then after 1, 2, 4 … 30 s",
-    ),
-    gateway: bool = typer.Option(
-        False, "--gateway", envvar="TRIMODAL_GATEWAY", help="OpenAI's API in front of it"
-    ),
-    gateway_host: GatewayHost = "127.0.0.1",
-    gateway_port: GatewayPort = 8080,
-    keys: Keys = None,
-    without_keys: WithoutKeys = False,
-    cors_origin: CorsOrigins = None,
-) -> None:
+@with_settings(ServeCommand)
+def serve(settings: ServeCommand) -> None:
     """Starts Triton with this repository and serves until Ctrl-C or SIGTERM, then drains.
 
     --gateway starts `trimodal gateway` with it, which has more options where it runs by itself.
@@ -157,50 +178,29 @@ def serve(
 
     signals = Signals()
     with one_sentence("trimodal serve"), ExitStack() as stack:
-        warn_of_open_ports(host)
+        warn_of_open_ports(settings.host)
         stack.callback(signals.ignore)
-        options = server_options(
-            profile=profile,
-            model_repository=model_repository,
-            engines=engines,
-            model=model,
-            set_=set_,
-            host=host,
-            http_port=http_port,
-            grpc_port=grpc_port,
-            metrics_port=metrics_port,
-            health_port=health_port,
-            health_host=health_host,
-            drain_timeout=drain_timeout,
-            ready_timeout=ready_timeout,
-            operator_key=read_key(operator_key_file, OPERATOR_KEY) or None,
-            otlp=otlp,
-            otlp_every=otlp_every,
-            log=log,
-            log_verbose=log_verbose,
-            log_format=log_format,
-            log_level=log_level,
-        )
-        front = None
-        if gateway:
-            front = Front(
-                host=gateway_host,
-                port=gateway_port,
-                keys=keys,
-                without_keys=without_keys,
-                cors_origins=tuple(cors_origin or ()),
-                drain_timeout_s=drain_timeout,
+        options = settings.options(operator_key=read_key(settings.operator_key_file, OPERATOR_KEY) or None)
+        built_in = None
+        if settings.gateway:
+            built_in = BuiltInGateway(
+                host=settings.gateway_host,
+                port=settings.gateway_port,
+                keys=settings.keys,
+                without_keys=settings.without_keys,
+                cors_origins=settings.cors_origins,
+                drain_timeout_s=settings.drain_timeout,
             )
-            stack.callback(front.close)
+            stack.callback(built_in.close)
         try:
-            server = stack.enter_context(serving(options, signals, verbose=verbose))
+            server = stack.enter_context(serving(options, signals, verbose=settings.verbose))
         except Interrupted:
             typer.echo("Stopped while loading.", err=True)
             return
-        if front:
-            typer.echo(stack.enter_context(front.serving(server, signals)))
+        if built_in:
+            typer.echo(stack.enter_context(built_in.serving(server, signals)))
         typer.echo("Ready. Press Ctrl-C to stop.")
-        wait_for_signal(server, signals, verbose=verbose, restart=restart)
+        wait_for_signal(server, signals, verbose=settings.verbose, restart=settings.restart)
 
 
 def warn_of_open_ports(host: str) -> None:
@@ -215,7 +215,7 @@ def warn_of_open_ports(host: str) -> None:
         )
 
 
-class Front:
+class BuiltInGateway:
     """The gateway of `trimodal serve --gateway`: its settings and port are checked before the models load.
 
     Raises: OperatorError.

@@ -35,12 +35,12 @@ async def in_batches(items: Sequence[Item], size: int, ask: Ask[Item, Row]) -> l
 def each_alone(ask: Ask[Item, Row]) -> Ask[Item, Row | RequestError]:
     """As `ask`, but a batch that is refused is sent again one by one, and errors stand in for their rows."""
 
-    async def asked(items: Sequence[Item]) -> list[Row | RequestError]:
+    async def ask_each(items: Sequence[Item]) -> list[Row | RequestError]:
         try:
             return [*await ask(items)]
         except InvalidArgument as error:
             if len(items) == 1:
                 return [error]
-        return [row for item in items for row in await asked([item])]
+        return [row for item in items for row in await ask_each([item])]
 
-    return asked
+    return ask_each

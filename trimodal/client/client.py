@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -23,7 +24,6 @@ from trimodal.client.streams.chunks import blocks_of
 from trimodal.client.streams.live import Listening, LiveStream
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
 from trimodal.client.transports.tensors import strings
-from trimodal.client.transports.with_metadata import WithMetadata
 from trimodal.client.values import Answer, LiveUpdate, Message, Model, Prediction, Transcript, Turn
 from trimodal.errors import InvalidArgument, RequestError
 
@@ -72,13 +72,18 @@ class Client:
             transport = GrpcTransport(url, self._timeouts, connections)
         self._transport = transport
         self._batch_sizes: dict[str, int] = {}
+        self._metadata: Mapping[str, str] = {}
+        self._shared = False  # the connections are another client's to close
 
     def with_metadata(self, metadata: Mapping[str, str]) -> Client:
-        """A client of the same connections whose requests carry gRPC metadata, as {"traceparent": …}."""
+        """A client of the same connections whose requests carry gRPC metadata, as {"traceparent": …}.
+
+        The connections stay open when it is closed.
+        """
         if not metadata:
             return self
-        client = Client(transport=WithMetadata(self._transport, metadata), timeouts=self._timeouts)
-        client._batch_sizes = self._batch_sizes
+        client = copy(self)
+        client._metadata, client._shared = {**self._metadata, **metadata}, True
         return client
 
     async def ready(self, model: str = "") -> bool:
@@ -97,7 +102,8 @@ class Client:
 
     async def aclose(self) -> None:
         """Closes the connections; what still runs is cancelled."""
-        await self._transport.aclose()
+        if not self._shared:
+            await self._transport.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -243,8 +249,8 @@ class Client:
             encoded = strings([utf8("texts", text) for text in part]).reshape(-1, 1)
             return vectors(await self._infer(model, {"text_input": encoded}, timeout), len(part), model)
 
-        found = await in_batches(texts, await self.max_batch_size(model), ask)
-        return np.stack(found)
+        rows = await in_batches(texts, await self.max_batch_size(model), ask)
+        return np.stack(rows)
 
     def listen(
         self, *, timeout: float | None = None, model: str = "speech", **listening: Unpack[Listening]
@@ -256,7 +262,7 @@ class Client:
             listening: policy, language, prompt, step_s; the model's settings otherwise. task: "translate" for
                 English text, whatever is spoken.
         """
-        return LiveStream(self._transport, self._within(timeout), listening, model)
+        return LiveStream(self._transport, self._within(timeout), listening, model, self._metadata)
 
     async def transcribe(
         self,
@@ -291,7 +297,9 @@ class Client:
         return self._timeouts if timeout is None else replace(self._timeouts, total=timeout)
 
     async def _infer(self, model: str, inputs: Tensors, timeout: float | None) -> Tensors:
-        return await self._transport.infer(Request(model, inputs), self._within(timeout))
+        request = Request(model, inputs, metadata=self._metadata)
+        return await self._transport.infer(request, self._within(timeout))
 
     async def _stream(self, request: Request, timeout: float | None) -> Responses:
+        request = replace(request, metadata=self._metadata)
         return await self._transport.stream(request, self._within(timeout))

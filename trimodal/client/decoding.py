@@ -87,9 +87,9 @@ def read_logprobs(outputs: Tensors) -> tuple[TokenLogprob, ...]:
     return tuple(map(_token, json.loads(bytes(outputs["logprobs"][0]))))
 
 
-def _token(told: Mapping[str, Any]) -> TokenLogprob:
-    top = tuple(map(_token, told.get("top_logprobs", ())))
-    return TokenLogprob(str(told["token"]), bytes(told["bytes"]), float(told["logprob"]), top)
+def _token(entry: Mapping[str, Any]) -> TokenLogprob:
+    top = tuple(map(_token, entry.get("top_logprobs", ())))
+    return TokenLogprob(str(entry["token"]), bytes(entry["bytes"]), float(entry["logprob"]), top)
 
 
 def read(outputs: Tensors) -> LiveUpdate:

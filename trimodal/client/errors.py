@@ -129,8 +129,8 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
 
 def from_message(message: str, *, by_model: bool) -> RequestError:
     """Makes the error of a message in a stream; `by_model`: it is not Triton itself that refuses."""
-    if found := _PREFIX.fullmatch(message):
-        return _made(_CODES[found[1]], found[2])
+    if match := _PREFIX.fullmatch(message):
+        return _made(_CODES[match[1]], match[2])
     text = _plain(message)
     if _DIED.search(text):
         return Unavailable("the model's process is not healthy: it is loaded again", 2.0)
@@ -150,5 +150,5 @@ def _made(kind: type[RequestError], text: str) -> RequestError:
 
 
 def _plain(text: str) -> str:
-    found = _PREFIX.fullmatch(text)
-    return _PREAMBLE.sub("", found[2] if found else text)
+    match = _PREFIX.fullmatch(text)
+    return _PREAMBLE.sub("", match[2] if match else text)

@@ -11,12 +11,12 @@ from trimodal.audio.values import Word
 from trimodal.client.timing import Timing
 
 
-class _Said(TypedDict):
+class _RoleAndContent(TypedDict):
     role: str
     content: str
 
 
-class Message(_Said, total=False):
+class Message(_RoleAndContent, total=False):
     """One entry of a chat; role is system, user, assistant or tool.
 
     An assistant's may have `tool_calls` as OpenAI has them, a tool's has `tool_call_id`.
@@ -131,7 +131,7 @@ class LiveUpdate:
 
     Attributes:
         committed: words that are final now and were not before; times in seconds since the stream began.
-        text: the same as text. The texts of all updates, joined, are the transcript.
+        text: the same words as text. The texts of all updates, joined, are the transcript.
         tentative: the whole guess, at present, of what comes after all committed words.
         received_s: seconds of audio that the server has taken in.
         lag_s: `received_s` less the end of the last committed word; 0 before the first.

@@ -17,23 +17,29 @@ from trimodal.demo import acts, assistant, listening
 from trimodal.errors import TrimodalError
 from trimodal.gateway.server import GatewayServer
 from trimodal.gateway.settings import GatewaySettings
-from trimodal.paths import data_directory, default_engines, is_wheel
+from trimodal.paths import data_directory, default_engines, is_wheel, judge_artefact
 from trimodal.server.foreground import summary
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 
 DEMO = data_directory() / "build" / "demo"
+REPOSITORY = data_directory() / "model_repository"
 GATEWAY_PORT = 8080
 
 
 Act = Callable[[AsyncOpenAI, Console], Coroutine[Any, Any, bool]]
 
 ACTS: dict[str, Act] = {
-    "text": lambda api, console: acts.text(api, console, assistant.topics(DEMO)),
+    "text": lambda api, console: acts.text(api, console, assistant.topics(DEMO), judged=has_judge()),
     "images": lambda api, console: acts.images(api, console, DEMO / "vision" / "samples"),
     "audio": lambda api, console: listening.speech(api, console, DEMO / "speech" / "samples"),
     "assistant": lambda api, console: assistant.assistant(api, console, DEMO),
 }
+
+
+def has_judge() -> bool:
+    """Whether the semantic cache's judge is there: a wheel has it in a package of its own."""
+    return judge_artefact(REPOSITORY / "judge" / "1", "onnx-int8").is_dir()
 
 
 def run(console: Console, *, keep: bool) -> int:
@@ -46,7 +52,7 @@ def run(console: Console, *, keep: bool) -> int:
             # Generous budgets: a laptop that does other things must not miss its own hits.
             changes = {
                 "llm": {
-                    "cache": "semantic",
+                    "cache": "semantic" if has_judge() else "exact",
                     "cache_store": f"{folder}/answers.sqlite",
                     "cache_budget_ms": "500",
                     "cache_embedding_budget_ms": "2000",
@@ -55,7 +61,7 @@ def run(console: Console, *, keep: bool) -> int:
             }
             # The demo's own models, also where a repository lies in the working directory.
             options = ServerOptions(
-                repository=data_directory() / "model_repository",
+                repository=REPOSITORY,
                 engines=None if is_wheel() else default_engines(),
                 changes=changes,
             )

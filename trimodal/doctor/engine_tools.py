@@ -28,7 +28,7 @@ def _compiler(name: str, compiler: str, headers: str) -> Check:
     needed = {"C compiler": compiler, "Python.h": headers}
     if missing := [what for what, found in needed.items() if not found]:
         found = f"no {' and no '.join(missing)}: kernels in Triton's language cannot be compiled"
-        return TOOLS.failure(f"C ({name})", found, _COMPILER)
+        return TOOLS.error(f"C ({name})", found, _COMPILER)
     return TOOLS.ok(f"C ({name})", f"{compiler}, Python.h in {headers}")
 
 

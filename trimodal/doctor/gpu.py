@@ -6,8 +6,9 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
-from trimodal.doctor.values import Check, Group, size
+from trimodal.doctor.values import Check, Group
 from trimodal.errors import ServerError
+from trimodal.report.numbers import size
 from trimodal.repository import Model
 from trimodal.runtimes import gpu_libraries
 from trimodal.runtimes.gpu_device import Gpu
@@ -67,7 +68,7 @@ def _memory(gpu: Gpu, shares: Mapping[str, int]) -> Check:
     if total <= gpu.free:
         return GPU.ok("memory", f"{found}, of {size(gpu.free)} free on GPU {gpu.index}; caches come on top")
     has = f"has {size(gpu.memory)}" if total > gpu.memory else f"has {size(gpu.free)} free"
-    return GPU.failure(
+    return GPU.error(
         "memory",
         f"{found}, and GPU {gpu.index} {has}",
         "lower gpu_memory_utilization (0: what the others leave), build with fewer bits (trimodal plan llm "
@@ -85,7 +86,7 @@ def _code(gpus: Iterable[Gpu], models: Iterable[Model]) -> Iterator[Check]:
         for sm in sorted({gpu.sm for gpu in gpus}):
             code = gpu_libraries.has_code(name, version, sm)
             if code == "none":
-                yield GPU.failure(
+                yield GPU.error(
                     f"{name} for SM {sm}",
                     f"{version} has no code for it: models end with 'no kernel image is available'",
                     "hide that GPU with CUDA_VISIBLE_DEVICES, or serve these models on the processor",
@@ -134,7 +135,7 @@ def _driver(gpu: Gpu, needs: Mapping[str, int]) -> Check:
         return GPU.ok("driver", found)
     if serves and serves[0] >= major:
         return GPU.ok("driver", f"{found}, or the forward compatibility package, which is here")
-    return GPU.failure(
+    return GPU.error(
         "driver", found, f"install driver {least} or newer; {gpu_libraries.FORWARD_COMPATIBILITY}"
     )
 
@@ -144,7 +145,7 @@ def _gpu(gpu: Gpu, needs: Mapping[str, int]) -> Check:
     found = f"{gpu.name}, SM {gpu.sm}, {size(gpu.free)} of {size(gpu.memory)} are free"
     least = gpu_libraries.LEAST_SM.get(max(needs.values(), default=0), (0, 0))
     if tuple(int(part) for part in gpu.sm.split(".")) < least:
-        return GPU.failure(
+        return GPU.error(
             name,
             found,
             f"CUDA {max(needs.values())} serves SM {least[0]}.{least[1]} and newer: hide it with "

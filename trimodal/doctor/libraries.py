@@ -22,7 +22,6 @@ ENGINES: dict[str, tuple[str, ...]] = {
     "tensorrt_llm": ("tensorrt-llm",),
     "tensorrt_llm_pytorch": ("tensorrt-llm",),
     "vllm": ("vllm",),
-    "torch": ("torch",),
 }
 # Model → what its own code imports, whichever engine.
 MODELS: dict[str, tuple[str, ...]] = {
@@ -59,15 +58,14 @@ def check_libraries(models: Iterable[Model], extra: str) -> Iterator[Check]:
         yield from _onnxruntime_on_cuda()
     if any(model.engine == "ctranslate2" and model.wants_gpu for model in models):
         yield _shared("cuBLAS 12", "libcublas", 12, ("nvidia-cublas-cu12",), "ctranslate2")
-    if tensors := [model.name for model in models if _keeps_tensors_in_torch(model)]:
+    # On the GPU: so torch has to be built for CUDA.
+    if tensors := [model.name for model in models if model.engine == "tensorrt"]:
         yield _torch(", ".join(tensors))
 
 
 def _needs(model: Model) -> Iterator[Need]:
     if model.engine == "onnxruntime":
         yield Need((ONNXRUNTIME_GPU,) if model.wants_gpu else (ONNXRUNTIME_CPU, ONNXRUNTIME_GPU))
-    elif model.engine == "torch" and model.wants_gpu:
-        pass  # `_torch` asks for its build for CUDA, too.
     elif model.engine != FAKE and model.engine in ENGINES:
         yield Need(ENGINES[model.engine], model.parameters.get("python", ""))
     for name in MODELS[model.name]:
@@ -85,14 +83,14 @@ def _library(need: Need, models: list[str], extra: str) -> Check:
     remedy = f"pip install 'trimodal[{extra}]'"
     if need.python and not shutil.which(need.python):
         missing = f"{need.python} is no program that can be run (for {users})"
-        return LIBRARIES.failure(name, missing, f"set the parameter python of {users} to one that has {name}")
+        return LIBRARIES.error(name, missing, f"set the parameter python of {users} to one that has {name}")
     if name == ONNXRUNTIME_GPU and gpu_libraries.installed(ONNXRUNTIME_CPU):
         remedy = REPLACE
     if name in APART:
         remedy = f"pip install {name} in an environment of its own; llm's parameter `python` names its python"
     elif name == "tensorrt":
         remedy = "run in the image of the Dockerfile, or pip install tensorrt in the version of the manifests"
-    return LIBRARIES.failure(name, f"is not installed{where} (for {users})", remedy)
+    return LIBRARIES.error(name, f"is not installed{where} (for {users})", remedy)
 
 
 def _onnxruntime_on_cuda() -> Iterator[Check]:
@@ -104,15 +102,10 @@ def _onnxruntime_on_cuda() -> Iterator[Check]:
             yield LIBRARIES.warning(ONNXRUNTIME_GPU, found, f"before the next update: {REPLACE}")
         else:
             found = "and onnxruntime are both installed, and the one without CUDA is in place"
-            yield LIBRARIES.failure(ONNXRUNTIME_GPU, found, REPLACE)
+            yield LIBRARIES.error(ONNXRUNTIME_GPU, found, REPLACE)
     if ONNXRUNTIME_GPU in both:
         major = gpu_libraries.cuda_of(ONNXRUNTIME_GPU) or 12
         yield _shared("cuDNN 9", "libcudnn", 9, (f"nvidia-cudnn-cu{major}",), ONNXRUNTIME_GPU)
-
-
-def _keeps_tensors_in_torch(model: Model) -> bool:
-    """On the GPU: so torch has to be built for CUDA."""
-    return model.engine == "tensorrt" or (model.engine == "torch" and model.wants_gpu)
 
 
 def _torch(users: str) -> Check:
@@ -121,7 +114,7 @@ def _torch(users: str) -> Check:
     if version and not version.endswith("+cpu"):
         return LIBRARIES.ok("torch", f"{version} (for {users})")
     found = f"{version} is the build for processors" if version else "is not installed"
-    return LIBRARIES.failure("torch", f"{found} (for {users})", "pip install a torch that is built for CUDA")
+    return LIBRARIES.error("torch", f"{found} (for {users})", "pip install a torch that is built for CUDA")
 
 
 def _shared(name: str, stem: str, major: int, wheels: tuple[str, ...], user: str) -> Check:
@@ -130,4 +123,4 @@ def _shared(name: str, stem: str, major: int, wheels: tuple[str, ...], user: str
         return LIBRARIES.ok(name, f"{version}, a wheel (for {user})")
     if gpu_libraries.has_library(stem, major):
         return LIBRARIES.ok(name, f"{stem}.so.{major} of the system (for {user})")
-    return LIBRARIES.failure(name, f"is not there (for {user})", f"pip install {wheels[0]}")
+    return LIBRARIES.error(name, f"is not there (for {user})", f"pip install {wheels[0]}")

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from trimodal.doctor.values import Check, Group, size
+from trimodal.doctor.values import Check, Group
 from trimodal.errors import ServerError
 from trimodal.paths import cache_directory
+from trimodal.report.numbers import size
 from trimodal.repository import Model
 from trimodal.server import ports, preflight
 from trimodal.server.admin import Api
@@ -40,7 +41,7 @@ def check_machine(options: ServerOptions, models: Iterable[Model], gpus: int) ->
     """`gpus`: how many of them models may use."""
     if platform.system() != "Linux":
         found = f"{platform.system()} {platform.machine()}"
-        yield MACHINE.failure("system", found, "use Linux: there is no tritonserver for other systems")
+        yield MACHINE.error("system", found, "use Linux: there is no tritonserver for other systems")
         return
     yield _system()
     yield _memory()
@@ -101,7 +102,7 @@ def _disks(options: ServerOptions) -> Iterator[Check]:
         found = f"{size(free)} are free on the disk of {path} ({', '.join(uses)})"
         room = ROOM_TO_BUILD[options.profile]
         if free < LEAST_DISK:
-            yield MACHINE.failure("disk", found, "free some, or name another place (TRIMODAL_CACHE, TMPDIR)")
+            yield MACHINE.error("disk", found, "free some, or name another place (TRIMODAL_CACHE, TMPDIR)")
         else:
             remedy = f"enough to serve; building engines of real models may take {size(room)}"
             yield MACHINE.warning("disk", found, remedy, when="engines" in uses and free < room)
@@ -142,6 +143,6 @@ def _ports(options: ServerOptions) -> Check:
         api = Api(options.host, options.http_port, options.metrics_port, "")
         if options.http_port and api.ready():
             remedy = "a Triton is ready there already: end it first, or choose others"
-            return replace(refused, level="warning", remedy=remedy)
+            return replace(refused, severity="warning", remedy=remedy)
         return refused
     return MACHINE.ok("ports", f"{named} on {options.host} are free (HTTP, gRPC, metrics)")

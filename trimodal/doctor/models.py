@@ -9,9 +9,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from trimodal.doctor.values import Check, Group, size
+from trimodal.doctor.values import Check, Group
 from trimodal.errors import OperatorError, SettingsError
 from trimodal.manifest import MANIFEST, Manifest, check_files
+from trimodal.report.numbers import size
 from trimodal.repository import Model
 from trimodal.runtimes.gpu_device import Gpu
 from trimodal.server.artefacts import Artefact, artefacts_of, check_artefact
@@ -50,7 +51,7 @@ def check_models(models: Iterable[Model], gpus: Sequence[Gpu] | None, *, deep: b
             yield MODELS.refused(model.name, error)
         except OperatorError as error:
             if read in opened:  # what is wrong with it stands there
-                yield MODELS.failure(model.name, f"reads the engine of {opened[read]}")
+                yield MODELS.error(model.name, f"reads the engine of {opened[read]}")
             else:
                 yield MODELS.refused(model.name, error)
         else:

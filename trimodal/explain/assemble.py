@@ -8,9 +8,8 @@ from typing import Any
 
 from trimodal import trace
 from trimodal.explain import steps
-from trimodal.explain.clock import clock_offset
-from trimodal.explain.exchange import Exchange
-from trimodal.explain.requests import Asked, Kind, answer_of, stage_of, text_of, usage_of
+from trimodal.explain.exchange import Exchange, clock_offset
+from trimodal.explain.requests import DescribedRequest, Kind, answer_of, stage_of, text_of, usage_of
 from trimodal.explain.statistics import Counters, alone
 from trimodal.explain.triton_trace import TraceRecord
 from trimodal.explain.values import TRITON, Piece, Span, Waterfall
@@ -40,21 +39,22 @@ class Sources:
     notes: Sequence[str] = ()
 
 
-def assemble(kind: Kind, asked: Asked, exchange: Exchange, sources: Sources) -> Waterfall:
+def assemble(kind: Kind, described: DescribedRequest, exchange: Exchange, sources: Sources) -> Waterfall:
     """The waterfall of a request that was sent and answered."""
-    return _Assembly(kind, asked, exchange, sources).waterfall()
+    return _Assembly(kind, described, exchange, sources).waterfall()
 
 
 class _Assembly:
-    def __init__(self, kind: Kind, asked: Asked, exchange: Exchange, sources: Sources) -> None:
+    def __init__(self, kind: Kind, described: DescribedRequest, exchange: Exchange, sources: Sources) -> None:
         self._kind = kind
-        self._asked = asked
+        self._asked = described.words
         self._exchange = exchange
         self._sources = sources
         self._total = (exchange.received - exchange.sent) / 1e9
         self._own = trace.read(exchange.responses[-1].outputs)
         self._root = next(
-            (one for one in sources.records if one.request_id == asked.request.id and not one.parent), None
+            (one for one in sources.records if one.request_id == described.request.id and not one.parent),
+            None,
         )
         self._made = self._texts_made()
         self._clock = self._compare_clocks()
@@ -75,7 +75,7 @@ class _Assembly:
         last = self._exchange.responses[-1].outputs
         return Waterfall(
             self._kind,
-            self._asked.words,
+            self._asked,
             answer_of(self._kind, [one.outputs for one in self._exchange.responses]),
             self._total,
             [one.within(0.0, self._total) for one in steps.worth_showing(spans)],

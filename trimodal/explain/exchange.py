@@ -1,4 +1,4 @@
-"""Sends one request and notes when it went and when each response came."""
+"""Sends one request, notes when it went and each response came, and compares the server's clock with that."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from trimodal.client.transports.base import Request, Tensors, Timeouts, Transport
 from trimodal.errors import InternalError
+
+# Nanoseconds by which times of one clock may seem out of order, as they are taken before or after.
+_SLACK = 50_000
 
 
 @dataclass(frozen=True)
@@ -52,3 +55,22 @@ async def exchange(transport: Transport, request: Request, timeouts: Timeouts, *
     if not found:
         raise InternalError(f"{request.model} ended its answer without a response")
     return Exchange(sent, found)
+
+
+def clock_offset(
+    sent: int, events: Sequence[int], arrivals: Sequence[tuple[int, int]]
+) -> tuple[int, int] | None:
+    """Nanoseconds that the server's clock is ahead, and by how much that may be wrong; None: one clock.
+
+    As NTP does it: what the server did lies between the client's sending and its receiving, so the offset
+    lies between two bounds; the middle of them is taken. Clocks of two machines count from their starts and
+    differ by hours or days, so bounds that allow 0 mean the same clock.
+
+    Args:
+        events: times of the server. arrivals: when it made something, and when the client had that.
+    """
+    most = min(events) - sent
+    least = max(made - received for made, received in arrivals)
+    if least - _SLACK <= 0 <= most + _SLACK:
+        return None
+    return (least + most) // 2, abs(most - least) // 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -42,15 +42,14 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Asked:
+class DescribedRequest:
     """A request, and what it is in words."""
 
     request: Request
     words: str
-    facts: Sequence[tuple[str, str]] = field(default_factory=tuple)
 
 
-async def make(question: Question, *, warm_up: bool = False) -> Asked:
+async def make(question: Question, *, warm_up: bool = False) -> DescribedRequest:
     """The request of a question; one for warming up differs, so that no cache gives the answer away.
 
     Raises:
@@ -73,17 +72,19 @@ async def make(question: Question, *, warm_up: bool = False) -> Asked:
         return _recording(request, question)
     if kind == "embedding":
         encoded = strings([utf8("text", text)]).reshape(1, 1)
-        return Asked(replace(request, inputs={"text_input": encoded}), f"a text of {len(text)} characters")
+        return DescribedRequest(
+            replace(request, inputs={"text_input": encoded}), f"a text of {len(text)} characters"
+        )
     options: dict[str, int] = {"max_tokens": question.max_tokens}
     if kind == "llm":
         inputs = generation_inputs(text, None, options)  # type: ignore[arg-type]
-        return Asked(replace(request, inputs=inputs), _quoted(text))
+        return DescribedRequest(replace(request, inputs=inputs), _quoted(text))
     said = text if question.text is not None or not question.audio or warm_up else None
     inputs = await ask_inputs(said, question.image, question.audio, (), options)  # type: ignore[arg-type]
     words = [_quoted(said)] if said else []
     words += [f"the image {question.image.name}"] if question.image else []
     words += [f"the recording {question.audio.name}"] if question.audio else []
-    return Asked(replace(request, inputs=inputs), ", ".join(words))
+    return DescribedRequest(replace(request, inputs=inputs), ", ".join(words))
 
 
 def traced(request: Request) -> Request:
@@ -136,7 +137,7 @@ def _quoted(text: str) -> str:
     return f"“{line if len(line) <= _SHOWN else line[: _SHOWN - 1] + '…'}”"
 
 
-def _image(request: Request, question: Question) -> Asked:
+def _image(request: Request, question: Question) -> DescribedRequest:
     if question.image:
         try:
             data, words = question.image.read_bytes(), question.image.name
@@ -145,7 +146,7 @@ def _image(request: Request, question: Question) -> Asked:
     else:
         data, words = _picture(), "a made-up JPEG of 256 × 256"
     inputs = {"image": strings([data]).reshape(1, 1)}
-    return Asked(replace(request, inputs=inputs), f"{words} ({len(data):,} bytes)")
+    return DescribedRequest(replace(request, inputs=inputs), f"{words} ({len(data):,} bytes)")
 
 
 def _picture() -> bytes:
@@ -159,7 +160,7 @@ def _picture() -> bytes:
     return file.getvalue()
 
 
-def _recording(request: Request, question: Question) -> Asked:
+def _recording(request: Request, question: Question) -> DescribedRequest:
     if question.audio:
         from trimodal.audio.files import read_blocks
 
@@ -180,4 +181,6 @@ def _recording(request: Request, question: Question) -> Asked:
     name = "audio_int16" if samples.dtype == np.int16 else "audio"
     inputs = {name: samples.reshape(1, -1)}
     seconds = f"{samples.size / SAMPLE_RATE:.1f} s"
-    return Asked(replace(request, inputs=inputs, parameters=parameters), f"{words}, {seconds}, in one piece")
+    return DescribedRequest(
+        replace(request, inputs=inputs, parameters=parameters), f"{words}, {seconds}, in one piece"
+    )

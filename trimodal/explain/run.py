@@ -72,12 +72,13 @@ async def explain(question: Question, server: Server, *, warm_up: int = 1) -> Wa
         raise InvalidArgument(str(error)) from None
     triton = InferenceServerClient(server.url.rpartition("://")[2], ssl=server.url.startswith("grpcs://"))
     statistics = Statistics(triton)
-    asked = await make(question)
+    described = await make(question)
     try:
         async with AsyncExitStack() as stack:
             await _check(transport, question, server, timeouts)
-            if "trace" in await statistics.outputs(question.kind):
-                asked = replace(asked, request=traced(asked.request))
+            config = await statistics.config(question.kind)
+            if "trace" in [one.name for one in config.output]:
+                described = replace(described, request=traced(described.request))
             for _ in range(warm_up):
                 first = await make(question, warm_up=True)
                 await exchange(transport, first.request, timeouts, streamed=question.streamed)
@@ -92,12 +93,12 @@ async def explain(question: Question, server: Server, *, warm_up: int = 1) -> Wa
             except NotTraced as error:
                 notes.append(f"without Triton's own trace: {error}")
             before = await statistics.read()
-            done = await exchange(transport, asked.request, timeouts, streamed=question.streamed)
-            records = [] if notes else await tracing.records(asked.request.id)
+            done = await exchange(transport, described.request, timeouts, streamed=question.streamed)
+            records = [] if notes else await tracing.records(described.request.id)
             if not notes and not records:
                 notes.append("Triton wrote no trace of this request")
             counters = await statistics.since(before, question.kind)
-            return assemble(question.kind, asked, done, Sources(records, counters, ensembles, notes))
+            return assemble(question.kind, described, done, Sources(records, counters, ensembles, notes))
     except InferenceServerException as error:
         raise ConnectionLost(f"the server at {server.url} stopped answering: {error}") from None
     finally:
@@ -115,9 +116,11 @@ async def _check(transport: GrpcTransport, question: Question, server: Server, t
 
 
 async def _steps(statistics: Statistics, model: str) -> list[str]:
+    """The models of an ensemble, in the order of its file; none: it is a model itself."""
     from tritonclient.utils import InferenceServerException
 
     try:
-        return await statistics.steps(model)
+        config = await statistics.config(model)
     except InferenceServerException:  # an assistant may do without it
         return []
+    return [step.model_name for step in config.ensemble_scheduling.step]

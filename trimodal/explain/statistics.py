@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import sub
 from typing import Any
 
 
@@ -20,19 +21,7 @@ class Counters:
     total: int = 0
 
     def since(self, before: Counters) -> Counters:
-        return Counters(
-            self.requests - before.requests,
-            self.queue - before.queue,
-            self.compute_input - before.compute_input,
-            self.compute - before.compute,
-            self.compute_output - before.compute_output,
-            self.total - before.total,
-        )
-
-    @property
-    def inside(self) -> int:
-        """In the backend."""
-        return self.compute_input + self.compute + self.compute_output
+        return Counters(*map(sub, astuple(self), astuple(before)))
 
 
 class Statistics:
@@ -68,15 +57,9 @@ class Statistics:
             await asyncio.sleep(0.02)
         return changed
 
-    async def steps(self, model: str) -> list[str]:
-        """The models of an ensemble, in the order of its file; none: it is a model itself."""
-        answer = await self._client.get_model_config(model)
-        return [step.model_name for step in answer.config.ensemble_scheduling.step]
-
-    async def outputs(self, model: str) -> list[str]:
-        """Names of a model's outputs."""
-        answer = await self._client.get_model_config(model)
-        return [one.name for one in answer.config.output]
+    async def config(self, model: str) -> Any:
+        """The configuration that the server has of a model."""
+        return (await self._client.get_model_config(model)).config
 
 
 def alone(found: Mapping[str, Counters], models: Sequence[str], requests: int = 1) -> bool:

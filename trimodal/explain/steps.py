@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,13 @@ from trimodal.explain.values import Part, Span
 # Nanoseconds of the server's clock → seconds since the client sent.
 Scale = Callable[[int], float]
 _SHOWN_LEAST = 2e-6
+# What Triton tells of one model, in order.
+_PHASES: tuple[tuple[str, Part], ...] = (
+    ("queue", "queue"),
+    ("compute input", "processing"),
+    ("compute", "processing"),
+    ("compute output", "processing"),
+)
 # How our models call what they do → what a reader is told, and which part it is.
 _NAMES: dict[str, tuple[str, Part]] = {
     "tokenize": ("tokenize", "processing"),
@@ -34,14 +41,8 @@ _NAMES: dict[str, tuple[str, Part]] = {
 def of_record(record: TraceRecord, scale: Scale, depth: int) -> list[Span]:
     """Queue and computing of one model that is no ensemble."""
     marks = ("QUEUE_START", "COMPUTE_START", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START", "COMPUTE_END")
-    names: tuple[tuple[str, Part], ...] = (
-        ("queue", "queue"),
-        ("compute input", "processing"),
-        ("compute", "processing"),
-        ("compute output", "processing"),
-    )
     spans = []
-    for (name, part), begin, end in zip(names, marks, marks[1:], strict=False):
+    for (name, part), begin, end in zip(_PHASES, marks, marks[1:], strict=False):
         low, high = record.first(begin), record.first(end)
         if low is not None and high is not None:
             spans.append(Span(name, scale(low), scale(high), part, record.model, depth))
@@ -64,34 +65,32 @@ def of_counters(
     model: str, counters: Counters, begin: float, end: float, depth: int, requests: int = 1
 ) -> list[Span]:
     """What Triton's counters say of one of `requests` requests that lies between two times, in the middle."""
-    lengths: tuple[tuple[str, Part, int], ...] = (
-        ("queue", "queue", counters.queue),
-        ("compute input", "processing", counters.compute_input),
-        ("compute", "processing", counters.compute),
-        ("compute output", "processing", counters.compute_output),
-    )
-    seconds = [(name, part, took / requests / 1e9) for name, part, took in lengths]
-    at = max(begin, (begin + end - sum(took for *_, took in seconds)) / 2)
-    spans = []
-    for name, part, took in seconds:
-        spans.append(Span(name, min(at, end), min(at + took, end), part, model, depth, estimated=True))
-        at += took
-    return spans
+    took = (counters.queue, counters.compute_input, counters.compute, counters.compute_output)
+    times = _in_the_middle([nanoseconds / requests / 1e9 for nanoseconds in took], begin, end)
+    return [
+        Span(name, low, high, part, model, depth, estimated=True)
+        for (name, part), (low, high) in zip(_PHASES, times, strict=True)
+    ]
 
 
 def of_counted_steps(
     steps: Sequence[str], found: Mapping[str, Counters], begin: float, end: float, depth: int
 ) -> list[Span]:
     """The steps of an ensemble, one after the other, as long as Triton's counters say."""
-    lengths = [found[step].total / 1e9 for step in steps]
-    at = max(begin, (begin + end - sum(lengths)) / 2)
     spans: list[Span] = []
-    for step, took in zip(steps, lengths, strict=True):
-        until = min(at + took, end)
-        spans.append(Span(step, min(at, end), until, "processing", step, depth, estimated=True))
-        spans += of_counters(step, found[step], min(at, end), until, depth + 1)
-        at += took
+    times = _in_the_middle([found[step].total / 1e9 for step in steps], begin, end)
+    for step, (low, high) in zip(steps, times, strict=True):
+        spans.append(Span(step, low, high, "processing", step, depth, estimated=True))
+        spans += of_counters(step, found[step], low, high, depth + 1)
     return spans
+
+
+def _in_the_middle(lengths: Sequence[float], begin: float, end: float) -> Iterator[tuple[float, float]]:
+    """Begin and end of each of these lengths, one after the other, between two times."""
+    at = max(begin, (begin + end - sum(lengths)) / 2)
+    for length in lengths:
+        yield min(at, end), min(at + length, end)
+        at += length
 
 
 def of_model(spans: Sequence[Mapping[str, Any]], place: str, scale: Scale, depth: int) -> list[Span]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from starlette.requests import HTTPConnection
 
 from trimodal.client.options import Options
-from trimodal.gateway.errors import ApiError
+from trimodal.gateway.errors import ApiError, invalid
 from trimodal.gateway.keys import ANYBODY, Key, KeyRing
 from trimodal.gateway.quota import Quota
 from trimodal.gateway.upstreams.trace_context import read_trace_context
@@ -127,9 +127,5 @@ def _deadline(connection: HTTPConnection) -> int | None:
     if given is None:
         return None
     if not given.isascii() or not given.isdigit() or not 1 <= int(given[:10]) <= _MAX_DEADLINE_MS:
-        raise ApiError(
-            400,
-            f"x-slo-ttft-ms is not a whole number of milliseconds from 1 to {_MAX_DEADLINE_MS}",
-            param="x-slo-ttft-ms",
-        )
+        raise invalid(f"x-slo-ttft-ms is not a whole number of milliseconds from 1 to {_MAX_DEADLINE_MS}")
     return int(given[:10])

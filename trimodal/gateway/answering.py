@@ -18,11 +18,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from trimodal.gateway.errors import ApiError, as_api_error
-from trimodal.gateway.quota import Usage
+from trimodal.gateway.quota import KeyUsage
 
-Use = Callable[[], AbstractContextManager[Usage]]
-Make = Callable[[Usage], Awaitable[tuple[Any, Mapping[str, str]]]]
-Events = Callable[[Usage], AsyncIterator[bytes]]
+Use = Callable[[], AbstractContextManager[KeyUsage]]
+Make = Callable[[KeyUsage], Awaitable[tuple[Any, Mapping[str, str]]]]
+Events = Callable[[KeyUsage], AsyncIterator[bytes]]
 
 # Silence for so long ends connections in many proxies; a comment is no event to a client.
 PING_S = 10.0

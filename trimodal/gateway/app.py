@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,29 +21,37 @@ from starlette.responses import JSONResponse, Response
 from trimodal.client.client import Client
 from trimodal.client.transports.base import Timeouts
 from trimodal.gateway.access import Access, Caller, check_model, check_operator, request_id
-from trimodal.gateway.answering import EventAnswer, Events, Make, WholeAnswer
+from trimodal.gateway.answering import EventAnswer, Make, WholeAnswer
 from trimodal.gateway.errors import ApiError, as_api_error, invalid_body
 from trimodal.gateway.limits import BodyLimits
 from trimodal.gateway.metrics import CONTENT_TYPE, GatewayMetrics, Measured
-from trimodal.gateway.openai.audio import Transcription, read_form
+from trimodal.gateway.openai.audio import Task, Transcription, read_form
 from trimodal.gateway.openai.chat import Chat, Completion
-from trimodal.gateway.openai.conversation import Findings
-from trimodal.gateway.openai.images import classifications
-from trimodal.gateway.openai.responses import Reply
-from trimodal.gateway.openai.schemas import (
-    ChatRequest,
+from trimodal.gateway.openai.conversation import FindingsCache
+from trimodal.gateway.openai.responses import Reply, ResponseRequest
+from trimodal.gateway.openai.rows import (
     ClassificationRequest,
-    CompletionRequest,
     EmbeddingRequest,
-    ResponseRequest,
+    classifications,
+    embeddings,
 )
-from trimodal.gateway.openai.vectors import embeddings
+from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest
 from trimodal.gateway.page.serving import add_page
-from trimodal.gateway.quota import Usage
+from trimodal.gateway.quota import KeyUsage
 from trimodal.gateway.realtime.route import add_realtime
 from trimodal.gateway.realtime.sessions import Sessions
 from trimodal.gateway.settings import GatewaySettings
 from trimodal.gateway.upstreams.pool import Upstreams
+
+
+class PendingAnswer(Protocol):
+    """A checked request whose answer comes whole or as events."""
+
+    async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
+        """Body and headers of the answer."""
+
+    def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
+        """The encoded events of the answer."""
 
 
 class Gateway:
@@ -54,7 +62,7 @@ class Gateway:
         self.client = Client(transport=upstreams, timeouts=timeouts)
         self.access = access
         self.metrics = GatewayMetrics(upstreams)
-        self.findings = Findings()
+        self.findings = FindingsCache()
 
     def admit(self, request: Request, model: str) -> Caller:
         """Who asks for this model. Raises: ApiError 401 (who is it), 403 (not this model), 400 (a header)."""
@@ -72,10 +80,14 @@ class Gateway:
         """An answer in one piece, counted against the caller's limits while it is made."""
         return WholeAnswer(make, caller.request_id, lambda: self._use(caller), content_type)
 
-    def events(self, caller: Caller, events: Events, *, done: bool = True) -> Response:
-        """A stream of events, counted against the caller's limits while it runs."""
+    def answer(
+        self, caller: Caller, pending: PendingAnswer, *, stream: bool, done: bool = True, **whole: str
+    ) -> Response:
+        """An answer as a stream of events or in one piece; `done`: whether "[DONE]" ends the stream."""
+        if not stream:
+            return self.whole(caller, pending.whole, **whole)
         return EventAnswer(
-            events,
+            pending.events,
             caller.request_id,
             lambda: self._use(caller),
             allowed=lambda: self.access.holds(caller.key),
@@ -83,7 +95,7 @@ class Gateway:
         )
 
     @contextmanager
-    def _use(self, caller: Caller) -> Iterator[Usage]:
+    def _use(self, caller: Caller) -> Iterator[KeyUsage]:
         with self.access.quota.use(caller.key) as usage:
             try:
                 yield usage
@@ -127,8 +139,8 @@ def add_error_answers(app: FastAPI) -> None:
 
     async def answer(request: Request, error: Exception) -> Response:
         identity = request_id(request)
-        told = as_api_error(error, identity)
-        return JSONResponse(told.body, told.status, {**told.headers, "x-request-id": identity})
+        refusal = as_api_error(error, identity)
+        return JSONResponse(refusal.body, refusal.status, {**refusal.headers, "x-request-id": identity})
 
     async def not_found(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -153,62 +165,49 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
     @app.post("/v1/chat/completions")
     async def chat(request: Request, body: ChatRequest) -> Response:
         caller = gateway.admit(request, body.model)
-        asked = Chat(body, gateway.client_for(caller), caller, gateway.findings)
-        return gateway.events(caller, asked.events) if body.stream else gateway.whole(caller, asked.whole)
+        pending = Chat(body, gateway.client_for(caller), caller, gateway.findings)
+        return gateway.answer(caller, pending, stream=body.stream)
 
     @app.post("/v1/completions")
     async def completions(request: Request, body: CompletionRequest) -> Response:
         caller = gateway.admit(request, body.model)
-        asked = Completion(body, gateway.client_for(caller), caller)
-        return gateway.events(caller, asked.events) if body.stream else gateway.whole(caller, asked.whole)
+        pending = Completion(body, gateway.client_for(caller), caller)
+        return gateway.answer(caller, pending, stream=body.stream)
 
     @app.post("/v1/responses")
     async def respond(request: Request, body: ResponseRequest) -> Response:
         caller = gateway.admit(request, body.model)
-        asked = Reply(body, gateway.client_for(caller), caller)
-        if body.stream:
-            return gateway.events(caller, asked.events, done=False)
-        return gateway.whole(caller, asked.whole)
+        pending = Reply(body, gateway.client_for(caller), caller)
+        return gateway.answer(caller, pending, stream=body.stream, done=False)
 
     @app.post("/v1/embeddings")
     async def embed(request: Request, body: EmbeddingRequest) -> Response:
         caller = gateway.admit(request, body.model)
-
-        async def make(usage: Usage) -> tuple[Any, Mapping[str, str]]:
-            return await embeddings(body, gateway.client_for(caller)), {}
-
-        return gateway.whole(caller, make)
+        return gateway.whole(caller, lambda usage: embeddings(body, gateway.client_for(caller)))
 
 
 def add_media(app: FastAPI, gateway: Gateway) -> None:
     """Recordings and pictures."""
 
+    async def listen(request: Request, task: Task) -> Response:
+        gateway.access.identify(request)  # before the form is read
+        form = read_form(*await _form(request), task)
+        caller = gateway.admit(request, form.model)
+        transcription = Transcription(form, gateway.client_for(caller))
+        return gateway.answer(caller, transcription, stream=form.stream, content_type=form.content_type)
+
     @app.post("/v1/audio/transcriptions")
     async def transcribe(request: Request) -> Response:
-        gateway.access.identify(request)  # before the form is read
-        asked = read_form(*await _form(request))
-        caller = gateway.admit(request, asked.model)
-        transcription = Transcription(asked, gateway.client_for(caller))
-        if asked.stream:
-            return gateway.events(caller, lambda usage: transcription.events())
-        return gateway.whole(caller, lambda usage: transcription.whole(), asked.content_type)
+        return await listen(request, "transcribe")
 
     @app.post("/v1/audio/translations")
     async def translate(request: Request) -> Response:
-        gateway.access.identify(request)  # before the form is read
-        asked = read_form(*await _form(request), "translate")
-        caller = gateway.admit(request, asked.model)
-        translation = Transcription(asked, gateway.client_for(caller))
-        return gateway.whole(caller, lambda usage: translation.whole(), asked.content_type)
+        return await listen(request, "translate")
 
     @app.post("/v1/images/classifications")
     async def classify(request: Request, body: ClassificationRequest) -> Response:
         caller = gateway.admit(request, body.model)
-
-        async def make(usage: Usage) -> tuple[Any, Mapping[str, str]]:
-            return await classifications(body, gateway.client_for(caller)), {}
-
-        return gateway.whole(caller, make)
+        return gateway.whole(caller, lambda usage: classifications(body, gateway.client_for(caller)))
 
 
 async def _form(request: Request) -> tuple[dict[str, list[str]], bytes | None]:
@@ -235,8 +234,8 @@ def add_operation(app: FastAPI, gateway: Gateway) -> None:
     @app.get("/v1/models")
     async def models(request: Request) -> Any:
         caller = gateway.access.identify(request)
-        found = await gateway.client.models()
-        return {"object": "list", "data": [_model(one.name) for one in found if caller.key.may_use(one.name)]}
+        names = [model.name for model in await gateway.client.models()]
+        return {"object": "list", "data": [_model(name) for name in names if caller.key.may_use(name)]}
 
     @app.get("/v1/models/{name}")
     async def model(request: Request, name: str) -> Any:
@@ -258,8 +257,8 @@ def add_operation(app: FastAPI, gateway: Gateway) -> None:
     async def ready() -> Response:
         await gateway.upstreams.looked()
         models = gateway.upstreams.state
-        told = {"ready": bool(models) and all(models.values()), "models": models}
-        return JSONResponse(told, 200 if told["ready"] else 503)
+        all_ready = bool(models) and all(models.values())
+        return JSONResponse({"ready": all_ready, "models": models}, 200 if all_ready else 503)
 
 
 def _model(name: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ _MOST_MESSAGE, _MOST_PARAM = 1000, 200
 
 # A sentence of the server begins with the field's name: "max_tokens is 0: 1 to 512 are taken".
 _FIELD = re.compile(r"(?:parameter )?'?([a-z_]+(?:\[\d+\])?(?:\.[a-z_]+)*)'?(?: is | has | holds | must |: )")
+_FIRST = re.compile(r":? ")  # what ends the name where the sentence is ours
 # The assistant puts its stage in front, the model speech the one that hears for it.
 _STAGE = re.compile(r"^((heard|saw|answer|speech_recognize): )+")
 # Names of tensors → what a client of OpenAI's API called them.
@@ -85,9 +86,14 @@ class ApiError(TrimodalError):
         return {"retry-after": str(math.ceil(seconds)), "retry-after-ms": str(math.ceil(seconds * 1000))}
 
 
+def invalid(sentence: str, *, status: int = 400, code: str | None = None) -> ApiError:
+    """Refuses a field of the request, with whose name the sentence begins."""
+    return ApiError(status, sentence, param=_FIRST.split(sentence, 1)[0], code=code)
+
+
 def unsupported(field: str, why: str) -> ApiError:
     """Refuses a field of OpenAI's API that this server does not have."""
-    return ApiError(400, f"{field} {why}", param=field, code="unsupported_parameter")
+    return invalid(f"{field} {why}", code="unsupported_parameter")
 
 
 def as_api_error(error: BaseException, request_id: str = "") -> ApiError:

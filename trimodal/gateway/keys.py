@@ -15,7 +15,6 @@ operator = false                # may read /metrics, where all tenants are named
 from __future__ import annotations
 
 import hashlib
-import logging
 import secrets
 import threading
 import time
@@ -24,9 +23,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from trimodal.errors import SettingsError
-from trimodal.gateway.tables import read_tables, stamp, write_tables
-
-logger = logging.getLogger(__name__)
+from trimodal.gateway.tables import WatchedFile, read_tables, write_tables
 
 PREFIX = "tm-"
 _LOOK_S = 0.5  # a revoked key ends its streams within a second
@@ -68,13 +65,13 @@ def hashed(key: str) -> str:
 
 def read_keys(file: Path) -> list[Key]:
     """Reads all keys of a file. Raises: SettingsError naming the file and the field."""
-    found = read_tables(file, _File, Key)
-    names = [key.name for key in found.key]
+    keys = read_tables(file, _File, Key).key
+    names = [key.name for key in keys]
     if double := {name for name in names if names.count(name) > 1}:
         raise SettingsError(f"{file}: two keys are named '{min(double)}'")
-    if missing := [key.name for key in found.key if not key.hash]:
+    if missing := [key.name for key in keys if not key.hash]:
         raise SettingsError(f"{file}: key '{missing[0]}' has no hash")
-    return list(found.key)
+    return list(keys)
 
 
 def write_keys(file: Path, keys: list[Key]) -> None:
@@ -103,39 +100,25 @@ def revoke_key(file: Path, name: str) -> None:
 
 
 class KeyRing:
-    """Finds the key that a caller shows; reads its file again when that changes.
-
-    A file that has become unreadable or malformed leaves the keys as they were, and the log says so.
-    """
+    """Finds the key that a caller shows, in a file that may change meanwhile."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self._file = WatchedFile(file, lambda file: {key.hash: key for key in read_keys(file)})
         self._lock = threading.Lock()
-        self._changed = stamp(file)
-        self._keys = {key.hash: key for key in read_keys(file)}
         self._looked = time.monotonic()
 
     def find(self, secret: str) -> Key | None:
         """The key of this text, or None."""
-        self._look()
-        return self._keys.get(hashed(secret))
+        return self._keys().get(hashed(secret))
 
     def holds(self, key: Key) -> bool:
         """Whether a key that was found is still in the file, with whatever limits."""
-        self._look()
-        return key.hash in self._keys
+        return key.hash in self._keys()
 
-    def _look(self) -> None:
+    def _keys(self) -> dict[str, Key]:
         now = time.monotonic()
         with self._lock:
-            if now - self._looked < _LOOK_S:
-                return
-            self._looked = now
-            changed = stamp(self._file)
-            if changed == self._changed:
-                return
-            self._changed = changed
-            try:
-                self._keys = {key.hash: key for key in read_keys(self._file)}
-            except SettingsError as error:
-                logger.error("the keys stay as they were: %s", error)
+            if now - self._looked >= _LOOK_S:
+                self._looked = now
+                self._file.changed()
+            return self._file.contents

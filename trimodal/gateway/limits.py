@@ -66,13 +66,13 @@ class BodyLimits:
             return
         if body is None:  # the client left
             return
-        told = False
+        given = False
 
         async def whole() -> Message:
-            nonlocal told
-            if told:
+            nonlocal given
+            if given:
                 return await receive()
-            told = True
+            given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         await self._app(scope, whole, send)

@@ -14,7 +14,7 @@ import numpy as np
 
 from trimodal.audio.files import AudioError, exactly, read_blocks
 from trimodal.audio.values import SAMPLE_RATE, Samples
-from trimodal.gateway.errors import ApiError
+from trimodal.gateway.errors import ApiError, invalid
 
 _DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[^;,]*)*;base64,", re.I)
 
@@ -24,17 +24,15 @@ def decode_base64(text: str, field: str) -> bytes:
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise ApiError(400, f"{field} is not valid base64", param=field) from None
+        raise invalid(f"{field} is not valid base64") from None
 
 
 def decode_data_url(url: str, field: str) -> bytes:
     """The bytes of a data URL. Others are not fetched: nobody shall send a gateway to other addresses."""
-    found = _DATA_URL.match(url)
-    if not found:
-        raise ApiError(
-            400, f"{field} must be a data URL with base64: this server fetches nothing", param=field
-        )
-    return decode_base64(url[found.end() :], field)
+    match = _DATA_URL.match(url)
+    if not match:
+        raise invalid(f"{field} must be a data URL with base64: this server fetches nothing")
+    return decode_base64(url[match.end() :], field)
 
 
 def recording(contents: bytes, block_s: float, field: str) -> Generator[Samples, None, None]:
@@ -57,17 +55,17 @@ def _blocks(path: Path, block_s: float, field: str) -> Generator[Samples, None, 
             yield block
         return
     except AudioError as error:
-        reason = str(error).replace(str(path), field)
-        if read or "there is no audio in it" in reason:
-            raise ApiError(400, reason, param=field, code="invalid_audio") from None
+        refusal = ApiError(400, str(error).replace(str(path), field), param=field, code="invalid_audio")
+        if read or "there is no audio in it" in str(refusal):
+            raise refusal from None
     try:
         import av
     except ImportError:
-        raise ApiError(400, reason, param=field, code="invalid_audio") from None
+        raise refusal from None
     try:
         yield from exactly(max(1, round(block_s * SAMPLE_RATE)), _decode_with_av(path))
     except (av.error.FFmpegError, IndexError, ValueError, EOFError):
-        raise ApiError(400, reason, param=field, code="invalid_audio") from None
+        raise refusal from None
 
 
 def _decode_with_av(path: Path) -> Generator[Samples, None, None]:

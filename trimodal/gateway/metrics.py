@@ -61,13 +61,13 @@ class GatewayMetrics:
         """Counts what a request has used."""
         self._tokens.labels(tenant).inc(count)
 
-    def ended(self, endpoint: str, asked: Mapping[str, str], measure: Measure) -> None:
-        """Counts a request that is over; `asked` has its model and tenant, if it came so far."""
-        model, status = asked.get("model", ""), measure.status
+    def ended(self, endpoint: str, state: Mapping[str, str], measure: Measure) -> None:
+        """Counts a request that is over; `state` has its model and tenant, if it came so far."""
+        model, status = state.get("model", ""), measure.status
         if model and model not in self._upstreams.state:
             model = "other"
         where = (endpoint, model)
-        self._requests.labels(*where, asked.get("tenant", ""), str(status)).inc()
+        self._requests.labels(*where, state.get("tenant", ""), str(status)).inc()
         if measure.cause:
             self._refusals.labels(endpoint, measure.cause).inc()
         if status == _LEFT:

@@ -41,7 +41,7 @@ class _Used:
 
 
 @dataclass
-class Usage:
+class KeyUsage:
     """One request's use of its key. Set `tokens` when they are known; they are charged at its end."""
 
     headers: Mapping[str, str]
@@ -60,7 +60,7 @@ class Quota:
         self._used: dict[str, _Used] = {}
 
     @contextmanager
-    def use(self, key: Key, *, held: bool = False) -> Iterator[Usage]:
+    def use(self, key: Key, *, held: bool = False) -> Iterator[KeyUsage]:
         """Counts a request of this key while it runs. Raises: ApiError 429 when a limit is reached.
 
         Args:
@@ -77,7 +77,7 @@ class Quota:
             raise _limited(f"this key may use {limit}", used.tokens.wait_s(1))
         used.requests.left -= 1
         used.streams += not held
-        usage = Usage(self._headers(key, used))
+        usage = KeyUsage(self._headers(key, used))
         try:
             yield usage
         finally:

@@ -1,14 +1,15 @@
-"""Keeps lists of settings in TOML files, [[name]] after [[name]], that a running gateway reads again."""
+"""Keeps lists of settings in TOML files, [[name]] after [[name]], and reads them again when they change."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -21,7 +22,8 @@ else:
     import tomli as tomllib
 
 Table = TypeVar("Table", bound=BaseModel)
-Stamp = tuple[int, int, int]
+Contents = TypeVar("Contents")
+logger = logging.getLogger(__name__)
 
 
 def read_tables(file: Path, whole: type[Table], row: type[BaseModel]) -> Table:
@@ -56,10 +58,41 @@ def write_tables(file: Path, comment: str, name: str, rows: Iterable[Mapping[str
         raise
 
 
-def stamp(file: Path) -> Stamp:
+class WatchedFile(Generic[Contents]):
+    """A file that is read again when it changes.
+
+    One that has become unreadable or malformed leaves the contents as they were, and the log says so.
+
+    Args:
+        read: reads the file. Raises SettingsError.
+
+    Attributes:
+        contents: what was read last.
+    """
+
+    def __init__(self, file: Path, read: Callable[[Path], Contents]) -> None:
+        self._file, self._read = file, read
+        self._stamp = _stamp(file)
+        self.contents = read(file)
+
+    def changed(self) -> bool:
+        """Reads the file again if it is another one; whether `contents` are new."""
+        stamp = _stamp(self._file)
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        try:
+            self.contents = self._read(self._file)
+        except SettingsError as error:
+            logger.error("what the file had before stays in force: %s", error)
+            return False
+        return True
+
+
+def _stamp(file: Path) -> tuple[int, int, int]:
     """Changes when the file does."""
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return (0, 0, 0)
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -6,16 +6,15 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from trimodal.cache.answers import AnswerCache
-from trimodal.cache.audit.auditor import AuditOptions, Auditor
+from trimodal.cache.answers import AnswerCache, Answers, CacheOptions, NoAnswers
+from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.audit.compare import Embed, Same
 from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.embedder import TritonEmbedder, embedder_checkpoint
 from trimodal.cache.judge import TritonJudge, built_judge, calibration_of
 from trimodal.cache.keys import join, pack
 from trimodal.cache.metrics import CacheMetrics
-from trimodal.cache.options import CacheOptions, default_store
-from trimodal.cache.protocol import Answers, NoAnswers
+from trimodal.cache.stores.base import default_store
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import MANIFEST
 from trimodal.metrics import Metrics
@@ -60,9 +59,9 @@ def cache_options(settings: LlmSettings, model: str) -> CacheOptions:
 
 
 def open_audits(
-    settings: LlmSettings, metrics: Metrics, model: str, floor: float, embed: Embed, same: Same
+    settings: LlmSettings, metrics: Metrics, model: str, embed: Embed, same: Same
 ) -> Auditor | None:
-    """The audit of the semantic layer, whose thresholds begin at `floor`; None: `cache_audit` is 0.
+    """The audit of the semantic layer; None: `cache_audit` is 0.
 
     Args:
         embed, same: models that compare answers.
@@ -70,8 +69,8 @@ def open_audits(
     if not settings.cache_audit:
         return None
     folder = settings.beside_config(settings.cache_audit_file)
-    options = AuditOptions(settings.cache_audit, settings.cache_max_false_hit, folder)
-    return Auditor(options, floor, AuditMetrics(metrics, model), embed=embed, same=same)
+    counts = AuditMetrics(metrics, model)
+    return Auditor(settings.cache_audit, counts, folder=folder, embed=embed, same=same)
 
 
 def open_answers(
@@ -98,9 +97,6 @@ def open_answers(
         judge = TritonJudge(pb_utils, settings.judge, built.checkpoint)
         own = settings.beside_config(settings.cache_calibration)
         calibration = calibration_of(built, own, settings.cache_max_false_hit)
-        floor = calibration.threshold(settings.cache_max_false_hit)
-        audits = open_audits(settings, metrics, llm.name, floor, embedder.embed, judge.same)
-    cache = AnswerCache(
-        options, embedder, counts, judge=judge, calibration=calibration, thresholds=audits, audits=audits
-    )
+        audits = open_audits(settings, metrics, llm.name, embedder.embed, judge.same)
+    cache = AnswerCache(options, embedder, counts, judge=judge, calibration=calibration, audits=audits)
     return cache, fingerprint

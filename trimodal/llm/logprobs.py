@@ -47,12 +47,12 @@ class TextLogprobs:
         if last:
             self._take(self._detokenizer.flush())
         self._sent += len(text)
-        told: list[TokenLogprob] = []
+        sent: list[TokenLogprob] = []
         while self._unsent and self._sent and (self._unsent[0][0] <= self._sent or last):
             length, tokens = self._unsent.popleft()
             self._sent = max(0, self._sent - length)
-            told += tokens
-        return told
+            sent += tokens
+        return sent
 
     def _take(self, text: str) -> None:
         """Notes what the tokens without text turned out to be."""

@@ -13,10 +13,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from trimodal.cache.protocol import Answers, Lookup
+from trimodal.cache.answers import Answers, Lookup
 from trimodal.cache.values import Hit
 from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
-from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engine_core.messages import Stepped
 from trimodal.llm.engine_core.supervisor import (
@@ -34,7 +33,6 @@ from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.frontend.response_sender import ResponseSender
-from trimodal.llm.logprobs import TextLogprobs
 from trimodal.llm.request.outputs import Delta, Note, Sink
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import CancelRequest, ProbeRequest
@@ -46,10 +44,11 @@ _REPORT_S = 1.0
 
 
 class LlmService:
-    """Owns all requests of one model. Private methods are called with the lock held, but for the threads'.
+    """Takes the requests of one model and sends each of them its answer or its error.
 
-    Threads: llm-engine (`_follow_engine`), llm-monitor (`_monitor_requests`), llm-sender-N
-    (`_send_responses`), and the cache's llm-lookup-N (`_look_up`).
+    One lock guards all of them. Private methods are called with it held, unless they say that they are a
+    thread's or called without. Threads: llm-engine (`_follow_engine`), llm-monitor (`_monitor_requests`),
+    llm-sender-N (`_send_responses`), and the cache's llm-lookup-N (`_look_up`).
 
     Args:
         answers: the cache of answers; None: every request is generated. fingerprint: of model and engine.
@@ -84,10 +83,9 @@ class LlmService:
         self._stop_file = stop_file
         self._ttft_deadlines = settings.scheduler != "fifo"
         self._engine = EngineSupervisor(settings, start, metrics.restarts)
-        metrics.engine_ready.set(1)
-        self._dispatcher = Dispatcher(settings, metrics, self._engine, self._registry)
-        audits = answers.audits if answers else None
-        tokenizer, ids = self._input.tokenizer, self._dispatcher.next_id
+        tokenizer = self._input.tokenizer
+        self._dispatcher = Dispatcher(settings, metrics, self._engine, self._registry, tokenizer)
+        audits, ids = answers.audits if answers else None, self._dispatcher.next_id
         self._idle_audits = IdleAudits(audits, self._engine, tokenizer, ids) if audits else None
         named = [("llm-engine", self._follow_engine), ("llm-monitor", self._monitor_requests)]
         named += [(f"llm-sender-{index + 1}", self._send_responses) for index in range(settings.senders)]
@@ -105,8 +103,8 @@ class LlmService:
             RequestError: it is refused; `sink` is not called.
         """
         if isinstance(request, CancelRequest):
-            found = self.cancel(request.key)
-            sink.send(Delta("", "cancelled" if found else "not_found", 0, 0, 0, 0, Note()))
+            cancelled = self.cancel(request.key)
+            sink.send(Delta("", "cancelled" if cancelled else "not_found", 0, 0, 0, 0, Note()))
             return
         if isinstance(request, ProbeRequest):
             self._check_open()
@@ -175,8 +173,9 @@ class LlmService:
                 logger.exception("an event of the engine could not be taken")
                 if isinstance(event, Stepped):
                     self._engine.client.abandon()
-            for generation in completed:
-                self._keep(generation)
+            if self._cache:
+                for generation in completed:
+                    self._cache.keep(generation)
 
     def _take(self, event: EngineEvent) -> list[Generation]:
         """Handles an event; returns the generations that it completed."""
@@ -188,25 +187,15 @@ class LlmService:
                 self._idle_audits.served(completed)
                 self._idle_audits.take(event.outputs)
         elif isinstance(event, EngineLost):
-            self._metrics.engine_ready.set(0)
             if self._idle_audits:
                 self._idle_audits.lost()
             self._sender.notify(*self._dispatcher.lost(event.reason))
         elif isinstance(event, EngineReopened):
             self._dispatcher.reopened(event.info)
-            self._metrics.engine_ready.set(1)
         elif isinstance(event, EngineGivenUp):
             self._sender.notify(*self._dispatcher.given_up(event.reason))
         self._schedule()
         return completed
-
-    def _keep(self, generation: Generation) -> None:
-        """Stores a complete answer. Called without the lock."""
-        try:
-            if self._cache:
-                self._cache.keep(generation)
-        except Exception:
-            logger.exception("an answer could not be kept", extra={"request_id": generation.id})
 
     def _monitor_requests(self) -> None:
         """Thread llm-monitor: ends what has to end, every `cancel_poll_ms`; gives up lookups in time."""
@@ -301,8 +290,8 @@ class LlmService:
     def _audit(self, state: RequestState, lookup: Lookup, hit: Hit) -> None:
         """Perhaps has a request generated later that a hit has answered."""
         assert self._cache
-        if self._idle_audits and hit.kind == "semantic" and (audit := self._cache.audit(state, lookup)):
-            self._idle_audits.offer(state, audit)
+        if self._idle_audits and hit.kind == "semantic" and (decision := self._cache.audit(state, lookup)):
+            self._idle_audits.offer(state, decision)
 
     def _go_past_cache(self, state: RequestState, lookup: Lookup) -> None:
         """Serves a request whose lookup found nothing, or was skipped or given up."""
@@ -322,7 +311,7 @@ class LlmService:
         state.lookup = None
         self._sender.notify(state)
         try:
-            self._dispatcher.hasten(state)
+            self._dispatcher.boost(state)
             self._schedule()
         except Exception:
             # It listens already: only its terms were not passed on.
@@ -333,11 +322,7 @@ class LlmService:
         """Queues a generation for a request. Raises RequestError: there is no room for it, or no time."""
         state.lookup = None
         try:
-            request, tokenizer = state.request, self._input.tokenizer
-            whole = bool(request.sampling.grammar)
-            told = request.sampling.top_logprobs is not None
-            logprobs = TextLogprobs(tokenizer, whole=whole) if told else None
-            self._dispatcher.add(state, TextStream(tokenizer, request.stops, whole=whole), logprobs)
+            self._dispatcher.add(state)
             self._schedule()
         except RequestError:
             raise

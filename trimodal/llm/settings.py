@@ -82,9 +82,6 @@ class LlmSettings(Settings):
     gpu_memory_utilization: Annotated[float, Vllm] = Field(0.0, ge=0, le=1)
     # host memory for KV blocks that leave the GPU
     host_cache_bytes: Annotated[int, TensorRtLlm] = Field(0, ge=0)
-    capacity_scheduler_policy: Annotated[Literal["GUARANTEED_NO_EVICT", "MAX_UTILIZATION"], TensorRtLlm] = (
-        "GUARANTEED_NO_EVICT"
-    )
     kv_cache_dtype: Annotated[Literal["auto", "fp8"], FromCheckpoint] = "auto"
     # fp8: a checkpoint of 16 bits is quantised while it is loaded; empty: as it is
     quantization: Annotated[Literal["", "fp8"], Vllm] = ""

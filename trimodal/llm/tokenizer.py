@@ -140,11 +140,11 @@ class CheckpointTokenizer:
     def _render(
         self, messages: Sequence[Message], functions: Sequence[Function], tokens: Mapping[str, Any]
     ) -> str:
-        told = {"tools": list(functions)} if functions else {}
+        tools = {"tools": list(functions)} if functions else {}
         if not self._knows_tools:
-            messages, told = as_plain_chat(messages, functions), {}
+            messages, tools = as_plain_chat(messages, functions), {}
         assert self._template is not None
-        return str(self._template.render(messages=messages, add_generation_prompt=True, **told, **tokens))
+        return str(self._template.render(messages=messages, add_generation_prompt=True, **tools, **tokens))
 
     def _ids(self, text: str, *, special: bool) -> list[int]:
         if len(text) < _LONG_CHARACTERS:

@@ -140,48 +140,55 @@ def _matrix_bytes(model: Architecture, precision: Precision, parameters: int) ->
     return parameters * (1 if precision is Precision.fp8 else 2)
 
 
-def reserve_bytes(model: Architecture, plan: Deployment) -> int:
+def reserve_bytes(model: Architecture, deployment: Deployment) -> int:
     """Activations of the largest step, logits and decoder, CUDA graphs and the runtime, on one GPU."""
-    rows = ACTIVATION_ROWS[plan.runtime]
-    step = 2 * plan.max_num_tokens * rows * (model.intermediate_size / plan.tp + model.hidden_size)
-    logits = LOGITS_BYTES[plan.runtime] * plan.max_batch_size * model.vocab_size
+    rows = ACTIVATION_ROWS[deployment.runtime]
+    step = (
+        2 * deployment.max_num_tokens * rows * (model.intermediate_size / deployment.tp + model.hidden_size)
+    )
+    logits = LOGITS_BYTES[deployment.runtime] * deployment.max_batch_size * model.vocab_size
     # vLLM's memory pool serves one after the other; TensorRT-LLM allocates each for good.
-    both = max(step, logits) if plan.runtime is Runtime.vllm else step + logits
-    graphs = GRAPH_LAYER_BYTES[plan.runtime] * (plan.max_batch_size // 8 + 3) * model.layers / plan.pp
+    both = max(step, logits) if deployment.runtime is Runtime.vllm else step + logits
+    graphs = (
+        GRAPH_LAYER_BYTES[deployment.runtime]
+        * (deployment.max_batch_size // 8 + 3)
+        * model.layers
+        / deployment.pp
+    )
     return math.ceil(both + graphs + RUNTIME_RESERVE)
 
 
-def pool_blocks(plan: Deployment, pool: float, kv_token_gpu: int) -> int:
+def pool_blocks(deployment: Deployment, pool: float, kv_token_gpu: int) -> int:
     """Blocks of a pool: TensorRT-LLM rounds the last one up, vLLM down."""
-    exact = pool / (BLOCK_TOKENS[plan.runtime] * kv_token_gpu)
-    return math.ceil(exact) if plan.runtime is Runtime.tensorrt_llm else math.floor(exact)
+    exact = pool / (BLOCK_TOKENS[deployment.runtime] * kv_token_gpu)
+    return math.ceil(exact) if deployment.runtime is Runtime.tensorrt_llm else math.floor(exact)
 
 
-def size(model: Architecture, plan: Deployment) -> Sizing:
-    """All figures of `plan`. Raises: SettingsError when the parallel sizes do not divide the model."""
-    check_parallel(model, plan.tp, plan.pp)
-    weights = weight_bytes(model, plan.precision, tp=plan.tp, pp=plan.pp)
-    reserve = reserve_bytes(model, plan)
-    total = plan.card.cuda
-    if plan.runtime is Runtime.vllm:
-        pool = max(0.0, total * plan.memory_fraction - weights - reserve)
+def size(model: Architecture, deployment: Deployment) -> Sizing:
+    """All figures of `deployment`. Raises: SettingsError when the parallel sizes do not divide the model."""
+    check_parallel(model, deployment.tp, deployment.pp)
+    weights = weight_bytes(model, deployment.precision, tp=deployment.tp, pp=deployment.pp)
+    reserve = reserve_bytes(model, deployment)
+    total = deployment.card.cuda
+    if deployment.runtime is Runtime.vllm:
+        pool = max(0.0, total * deployment.memory_fraction - weights - reserve)
     else:
-        pool = max(0.0, (total - weights - reserve) * plan.memory_fraction)
-    kv_gpu = kv_bytes_per_token(model, plan.kv_precision, tp=plan.tp, pp=plan.pp)
-    blocks = pool_blocks(plan, pool, kv_gpu)
-    block_tokens = BLOCK_TOKENS[plan.runtime]
+        pool = max(0.0, (total - weights - reserve) * deployment.memory_fraction)
+    kv_gpu = kv_bytes_per_token(model, deployment.kv_precision, tp=deployment.tp, pp=deployment.pp)
+    blocks = pool_blocks(deployment, pool, kv_gpu)
+    block_tokens = BLOCK_TOKENS[deployment.runtime]
     tokens = blocks * block_tokens
     return Sizing(
         weights=weights,
-        kv_token=kv_gpu * plan.gpus,
+        kv_token=kv_gpu * deployment.gpus,
         reserve=reserve,
         pool=math.floor(pool),
         blocks=blocks,
         tokens=tokens,
-        sequences=blocks // math.ceil(plan.max_seq_len / block_tokens),
+        sequences=blocks // math.ceil(deployment.max_seq_len / block_tokens),
         left=math.floor(total - weights - reserve - pool),
-        stream_bound=_stream_bound(model, plan, kv_gpu),
-        problems=tuple(_problems(model, plan, weights + reserve, total, tokens)),
+        stream_bound=_stream_bound(model, deployment, kv_gpu),
+        problems=tuple(_problems(model, deployment, weights + reserve, total, tokens)),
     )
 
 
@@ -206,28 +213,39 @@ def kv_choice(precision: Precision, kv_precision: KvPrecision) -> str:
     )
 
 
-def _stream_bound(model: Architecture, plan: Deployment, kv_gpu: int) -> float:
+def _stream_bound(model: Architecture, deployment: Deployment, kv_gpu: int) -> float:
     """Stages of a pipeline work one after the other on a token, so only tp shortens the reading."""
-    read = _matrix_bytes(model, plan.precision, model.active_linear) + 2 * model.kept
+    read = _matrix_bytes(model, deployment.precision, model.active_linear) + 2 * model.kept
     read += 2 * (model.lm_head or model.embedding)
-    return plan.card.bandwidth / (read / plan.tp + kv_gpu * plan.pp * plan.max_seq_len)
+    return deployment.card.bandwidth / (
+        read / deployment.tp + kv_gpu * deployment.pp * deployment.max_seq_len
+    )
 
 
-def _problems(model: Architecture, plan: Deployment, loaded: int, total: float, tokens: int) -> list[str]:
+def _problems(
+    model: Architecture, deployment: Deployment, loaded: int, total: float, tokens: int
+) -> list[str]:
     problems = []
-    if plan.runtime is Runtime.vllm and plan.kv_precision is KvPrecision.int8:
+    if deployment.runtime is Runtime.vllm and deployment.kv_precision is KvPrecision.int8:
         problems.append("vLLM has no INT8 KV cache: fp8 and auto are left")
-    if plan.runtime is Runtime.tensorrt_llm and plan.kv_precision not in KV_CHOICES[plan.precision]:
-        problems.append(kv_choice(plan.precision, plan.kv_precision))
-    if not plan.card.has_fp8 and "fp8" in (plan.precision.value, plan.kv_precision.value):
-        problems.append(f"{plan.card.name} (SM {plan.card.sm}) has no FP8: it begins with SM 8.9")
+    if (
+        deployment.runtime is Runtime.tensorrt_llm
+        and deployment.kv_precision not in KV_CHOICES[deployment.precision]
+    ):
+        problems.append(kv_choice(deployment.precision, deployment.kv_precision))
+    if not deployment.card.has_fp8 and "fp8" in (deployment.precision.value, deployment.kv_precision.value):
+        problems.append(f"{deployment.card.name} (SM {deployment.card.sm}) has no FP8: it begins with SM 8.9")
     if loaded > total:
         problems.append(
             f"weights and activations take {loaded / 2**30:.1f} GiB of a GPU, "
-            f"and {plan.card.name} has {total / 2**30:.1f}"
+            f"and {deployment.card.name} has {total / 2**30:.1f}"
         )
-    elif tokens < plan.max_seq_len:
-        problems.append(f"the KV pool holds {tokens} tokens, less than one sequence of {plan.max_seq_len}")
-    if model.max_positions and plan.max_seq_len > model.max_positions:
-        problems.append(f"the model knows {model.max_positions} positions, less than {plan.max_seq_len}")
+    elif tokens < deployment.max_seq_len:
+        problems.append(
+            f"the KV pool holds {tokens} tokens, less than one sequence of {deployment.max_seq_len}"
+        )
+    if model.max_positions and deployment.max_seq_len > model.max_positions:
+        problems.append(
+            f"the model knows {model.max_positions} positions, less than {deployment.max_seq_len}"
+        )
     return problems

@@ -15,13 +15,13 @@ from rich.text import Text
 from trimodal.regress.compare.compare import Comparison
 from trimodal.regress.compare.findings import VERDICTS, Finding
 from trimodal.regress.compare.latencies import Latency
-from trimodal.regress.values import Run
+from trimodal.regress.values import RecordedRun
 
 _STYLES = {"worse": "red", "doubtful": "red", "better": "green", "changed": "yellow", "known": "yellow"}
 
 
 def print_comparison(
-    comparison: Comparison, before: Run, after: Run, console: Console, other: str = ""
+    comparison: Comparison, before: RecordedRun, after: RecordedRun, console: Console, other: str = ""
 ) -> None:
     """Knobs, findings, times by task, and a last line that says what came of it.
 
@@ -67,13 +67,13 @@ def summary(findings: Sequence[Finding], compared: int) -> str:
     return f"{compared} cases compared: {', '.join(told) or 'nothing changed'}"
 
 
-def as_data(comparison: Comparison, before: Run, after: Run) -> dict[str, Any]:
+def as_data(comparison: Comparison, before: RecordedRun, after: RecordedRun) -> dict[str, Any]:
     """Makes the comparison plain data; times in milliseconds."""
     runs = {"before": _about(before), "after": _about(after)}
     return {"worse": comparison.worse, **asdict(comparison), **runs}
 
 
-def _about(run: Run) -> dict[str, Any]:
+def _about(run: RecordedRun) -> dict[str, Any]:
     return {
         "recorded_at": run.recorded_at,
         "concurrency": run.concurrency,
@@ -102,7 +102,7 @@ def _table(left: Sequence[str], right: Sequence[str]) -> Table:
     return table
 
 
-def _count(run: Run) -> int:
+def _count(run: RecordedRun) -> int:
     return sum(len(record.observations) for record in run.cases.values())
 
 

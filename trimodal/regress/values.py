@@ -24,7 +24,7 @@ class _Stored(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Said(_Stored):
+class RecordedAnswer(_Stored):
     """One answer, whatever the task; two that are equal are the same answer.
 
     Attributes:
@@ -74,11 +74,11 @@ class Record(_Stored):
 
     task: str
     digest: str
-    answers: tuple[Said, ...]
+    answers: tuple[RecordedAnswer, ...]
     observations: tuple[Observation, ...] = Field(min_length=1)
 
     @property
-    def said(self) -> list[Said]:
+    def responses(self) -> list[RecordedAnswer]:
         """The answer of each request."""
         return [self.answers[one.answer] for one in self.observations]
 
@@ -98,7 +98,7 @@ class Server(_Stored):
     models: dict[str, ServedModel] = Field(default_factory=dict)
 
 
-class Run(_Stored):
+class RecordedRun(_Stored):
     """A golden set asked of a server, by case id.
 
     Attributes:
@@ -134,7 +134,7 @@ def check_writable(path: Path, golden: Path) -> None:
         raise OperatorError(f"{path} cannot be written: {reason}")
 
 
-def write_baseline(path: Path, run: Run) -> None:
+def write_baseline(path: Path, run: RecordedRun) -> None:
     """Replaces the file; a reader meanwhile sees the old one or the new one.
 
     Raises:
@@ -153,10 +153,10 @@ def write_baseline(path: Path, run: Run) -> None:
         raise OperatorError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
 
 
-def read_baseline(path: Path) -> Run:
+def read_baseline(path: Path) -> RecordedRun:
     """Reads a recorded run. Raises OperatorError: there is none, or it cannot be read; says what to do."""
     try:
-        run = Run.model_validate_json(path.read_bytes())
+        run = RecordedRun.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         raise OperatorError(
             f"no baseline {path}: record one with --record, or name it with --baseline"

@@ -1,1 +1,1 @@
-"""Shows figures: as tables on the console, as plots, and as one HTML page that needs nothing else."""
+"""Shows figures and findings: as tables on the console, as plots, as JSON, and as one HTML page."""

@@ -1,4 +1,4 @@
-"""Lists the NVIDIA GPUs of this machine by the driver's management library (NVML), without a CUDA context."""
+"""Lists NVIDIA GPUs and the processes on them by the driver's library (NVML), without a CUDA context."""
 
 from __future__ import annotations
 
@@ -64,6 +64,30 @@ def current_gpu() -> Gpu | None:
         return None
 
 
+def gpu_pids() -> set[int]:
+    """Numbers of the processes that hold memory of a GPU; empty where no driver answers.
+
+    In a container the driver tells the container's own numbers, or (before 555) none of its processes.
+    """
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # nvidia-ml-py is not installed, or finds no driver
+        return set()
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return {
+            int(process.pid)
+            for handle in handles
+            for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        }
+    except pynvml.NVMLError:  # a GPU that has fallen off the bus
+        return set()
+    finally:
+        pynvml.nvmlShutdown()
+
+
 def _read(pynvml: Any, index: int, driver: str) -> Gpu:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     return _described(pynvml, handle, handle, index, driver)
@@ -104,14 +128,14 @@ def _visible(gpus: list[Gpu], variable: str | None) -> list[Gpu]:
         return gpus
     chosen: list[Gpu] = []
     for name in (part.strip() for part in variable.split(",")):
-        found = [
+        named = [
             gpu
             for gpu in gpus
             if name == str(gpu.index) or (name.startswith("GPU-") and gpu.uuid.startswith(name))
         ]
-        if len(found) != 1:
+        if len(named) != 1:
             break
-        chosen += found
+        chosen += named
     return chosen
 
 

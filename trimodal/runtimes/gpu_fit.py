@@ -15,11 +15,11 @@ from trimodal.manifest import Manifest, Shape
 from trimodal.runtimes.gpu_device import Gpu
 
 
-def check_version(directory: Path, manifest: Manifest, found: str) -> None:
-    """Raises: ArtefactError when the engine was not built with exactly the runtime version `found`."""
-    if manifest.runtime_version != found:
+def check_version(directory: Path, manifest: Manifest, version: str) -> None:
+    """Raises: ArtefactError when the engine was not built with exactly the runtime version `version`."""
+    if manifest.runtime_version != version:
         built = f"{manifest.runtime} {manifest.runtime_version}"
-        raise _misfit(directory, manifest, f"was built with {built}, here is {found}")
+        raise _misfit(directory, manifest, f"was built with {built}, here is {version}")
 
 
 def check_gpu(directory: Path, manifest: Manifest, gpus: list[Gpu]) -> None:
@@ -63,15 +63,15 @@ def check_shapes(directory: Path, manifest: Manifest, wanted: Mapping[str, Shape
 def check_precision(directory: Path, manifest: Manifest, expected: str) -> None:
     """Raises: ArtefactError when `expected` is named and the engine has another precision."""
     if expected and manifest.precision != expected:
-        asked = f"and the configuration asks for {expected}"
-        raise _misfit(directory, manifest, f"is {manifest.precision}, {asked}")
+        wanted = f"and the configuration asks for {expected}"
+        raise _misfit(directory, manifest, f"is {manifest.precision}, {wanted}")
 
 
 def check_checkpoint(directory: Path, manifest: Manifest, expected: str) -> None:
     """Raises: ArtefactError when `expected` (a hash or its beginning) is set and is not the checkpoint's."""
     if expected and not manifest.source_sha256.startswith(expected):
-        found = f"hash {manifest.source_sha256[:12]}, not {expected[:12]}"
-        raise _misfit(directory, manifest, f"was built from a checkpoint with {found}")
+        other = f"hash {manifest.source_sha256[:12]}, not {expected[:12]}"
+        raise _misfit(directory, manifest, f"was built from a checkpoint with {other}")
 
 
 def check_limit(directory: Path, manifest: Manifest, limit: str, parameter: str, wanted: int) -> None:

@@ -44,14 +44,14 @@ def installed(names: str | Iterable[str], python: str = "") -> str | None:
     Args:
         python: another interpreter whose environment is asked; "" is the running one.
     """
-    found = (_distribution(name, python) for name in ([names] if isinstance(names, str) else names))
-    return next((one.version for one in found if one), None)
+    packages = (_distribution(name, python) for name in ([names] if isinstance(names, str) else names))
+    return next((one.version for one in packages if one), None)
 
 
 def python_tensorrt() -> str | None:
     """Version of TensorRT's Python package, as `tensorrt.__version__` says it: 10.14.1.48."""
-    found = installed(TENSORRT)
-    return found and found.partition(".post")[0]
+    version = installed(TENSORRT)
+    return version and version.partition(".post")[0]
 
 
 def native_tensorrt() -> str | None:
@@ -60,8 +60,8 @@ def native_tensorrt() -> str | None:
     The build number is not part of the name. NVIDIA's images say it in TRT_VERSION: 10.14.1.48.
     """
     named = newest_library("libnvinfer")
-    told = os.environ.get("TRT_VERSION", "").partition("+")[0]
-    return told if named and told.startswith(f"{named}.") else named
+    whole = os.environ.get("TRT_VERSION", "").partition("+")[0]
+    return whole if named and whole.startswith(f"{named}.") else named
 
 
 def newest_library(stem: str) -> str | None:
@@ -76,9 +76,9 @@ def newest_library(stem: str) -> str | None:
     return None
 
 
-def same_version(built: str, found: str) -> bool:
-    """Whether `found` says the same as `built`, as far as both go: 10.14.1 agrees with 10.14.1.48."""
-    return all(left == right for left, right in zip(built.split("."), found.split("."), strict=False))
+def same_version(built: str, other: str) -> bool:
+    """Whether `other` says the same as `built`, as far as both go: 10.14.1 agrees with 10.14.1.48."""
+    return all(left == right for left, right in zip(built.split("."), other.split("."), strict=False))
 
 
 def is_on_disk(name: str, file: str) -> bool:
@@ -86,8 +86,8 @@ def is_on_disk(name: str, file: str) -> bool:
 
     Two distributions may write into one folder (onnxruntime and onnxruntime-gpu): the last one wins.
     """
-    found = _distribution(name, "")
-    for path in (found.files or []) if found else []:
+    package = _distribution(name, "")
+    for path in (package.files or []) if package else []:
         if file in path.name and path.size is not None:
             place = Path(str(path.locate()))
             return place.is_file() and place.stat().st_size == path.size
@@ -104,8 +104,8 @@ def cuda_of(name: str, python: str = "") -> int | None:
 
     None: it is not installed, or does not say.
     """
-    found = _distribution(name, python)
-    for requirement in (found.requires or []) if found else []:
+    package = _distribution(name, python)
+    for requirement in (package.requires or []) if package else []:
         if match := re.match(r"(?:nvidia|tensorrt)[\w-]*[-_]cu(\d\d)(?!\d)", requirement):
             return int(match.group(1))
         # From CUDA 13 on NVIDIA's names have no suffix.

@@ -52,7 +52,7 @@ def find_jit_tools(python: str = "") -> JitTools:
     path = search_path(python or sys.executable)
     compilers = (shutil.which(name, path=path) for name in (os.environ.get("CC", ""), "gcc", "clang") if name)
     return JitTools(
-        compiler=next((found for found in compilers if found), ""),
+        compiler=next(filter(None, compilers), ""),
         nvcc=_nvcc(path),
         ninja=shutil.which("ninja", path=path) or "",
         kernels=gpu_libraries.installed(KERNELS, python) or "",
@@ -61,17 +61,17 @@ def find_jit_tools(python: str = "") -> JitTools:
 
 def python_headers(python: str = "") -> str:
     """Folder of that interpreter's Python.h, asked of itself; "" where there is none."""
-    asked = [python or sys.executable, "-I", "-c", _INCLUDE]
+    command = [python or sys.executable, "-I", "-c", _INCLUDE]
     try:
-        told = subprocess.run(asked, capture_output=True, text=True, timeout=_SECONDS, check=True)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
-    folder = told.stdout.strip()
+    folder = ended.stdout.strip()
     return folder if Path(folder, "Python.h").is_file() else ""
 
 
 def _nvcc(path: str) -> str:
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    if not home and (found := shutil.which("nvcc", path=path)):
-        return found
+    if not home and (nvcc := shutil.which("nvcc", path=path)):
+        return nvcc
     return shutil.which(os.path.join(home or _CUDA, "bin", "nvcc")) or ""

@@ -62,10 +62,10 @@ class HostRunner:
         self._session = session
 
     def run(self, inputs: Mapping[str, Array], output: str) -> Array:
-        (found,) = self._session.run(
+        (outputs,) = self._session.run(
             [output], {name: np.ascontiguousarray(array) for name, array in inputs.items()}
         )
-        return np.asarray(found)
+        return np.asarray(outputs)
 
 
 class CudaRunner:
@@ -86,11 +86,11 @@ class CudaRunner:
         rows = len(next(iter(inputs.values())))
         most = max(self._sessions) or rows
         with self._busy:
-            found = [
+            outputs = [
                 self._run({name: array[at : at + most] for name, array in inputs.items()}, output)
                 for at in range(0, rows, most)
             ]
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        return outputs[0] if len(outputs) == 1 else np.concatenate(outputs)
 
     def _run(self, inputs: Mapping[str, Array], output: str) -> Array:
         rows = len(next(iter(inputs.values())))
@@ -103,14 +103,14 @@ class CudaRunner:
                 binding.bind_cpu_input(name, array)  # copies to the GPU now
             binding.bind_output(output, "cpu")
             session.run_with_iobinding(binding)
-            (found,) = binding.copy_outputs_to_cpu()
+            (result,) = binding.copy_outputs_to_cpu()
         except Exception as error:  # ONNX Runtime has no common base for its errors.
             # cuDNN is looked for at the first convolution, memory at the first batch of a size: in a warm-up.
             raise ServerError(
                 f"the GPU fails on a batch of {size or rows} ({first_line(error)}): "
                 "`trimodal doctor --profile cuda` tells what is missing"
             ) from error
-        return np.asarray(found)[:rows]
+        return np.asarray(result)[:rows]
 
     def _staged(self, name: str, array: Array, size: int) -> Array:
         """`array` with zeros up to `size` rows, in this input's page-locked buffer, which grows as needed."""

@@ -115,10 +115,10 @@ def _load_cuda(onnxruntime: ModuleType) -> str:
 
 def _preload(onnxruntime: ModuleType, **where: str) -> str:
     """The first line of ONNX Runtime's complaint, which it prints on stdout; empty when all are loaded."""
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told):
+    complaint = io.StringIO()
+    with contextlib.redirect_stdout(complaint):
         onnxruntime.preload_dlls(**where)
-    return told.getvalue().strip().split("\n")[0]
+    return complaint.getvalue().strip().split("\n")[0]
 
 
 def _nvidia_folders() -> list[Path]:

@@ -37,8 +37,8 @@ def drain(
             free = {name for name in waiting if not callers[name] & (waiting | running)}
             if not (free or running):  # they call each other
                 free = set(waiting)
-            told = {name for name in sorted(free) if _answered(partial(api.unload, name))}
-            waiting, running = waiting - told, running | told
+            unloading = {name for name in sorted(free) if _answered(partial(api.unload, name))}
+            waiting, running = waiting - unloading, running | unloading
             with contextlib.suppress(TimeoutError):
                 running -= _ended(api, running, idle_looks)
             if time.monotonic() > deadline:

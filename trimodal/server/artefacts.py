@@ -57,14 +57,14 @@ class Artefact:
         runtime = self.runtime
         if runtime is None:
             return "build it first"
+        command = f"trimodal build {self.task} CHECKPOINT --runtime {SCRIPTS.get(runtime, runtime)}"
         if self.task == "judge":  # trained, and not made of a checkpoint alone
-            command = "python build/judge.py"
-        else:
-            command = f"trimodal build {self.task} CHECKPOINT --runtime {SCRIPTS.get(runtime, runtime)}"
+            command = "pip install 'trimodal[cache]', or python build/judge/build.py"
         prefix, name = PREFIXES.get(runtime, runtime), self.directory.name
         if name.startswith(f"{prefix}-"):
             command += f" --precision {name[len(prefix) + 1 :]}"
-        return f"build one with: {command}"
+        way = "get" if self.task == "judge" else "build"
+        return f"{way} one with: {command}"
 
     @property
     def by_triton(self) -> bool:
@@ -85,7 +85,7 @@ def artefacts_of(model: Model) -> list[Artefact]:
     kind = parameters.get("speculation")
     if kind in ("draft", "eagle3") and (draft := parameters.get("draft_artefact", DRAFTS.get(kind))):
         names.append(draft)
-    return [Artefact(model, (version / name).resolve(), task, runtime) for name in names]
+    return [Artefact(model, model.artefact_directory(name), task, runtime) for name in names]
 
 
 def check_artefacts(models: Iterable[Model], gpus: Sequence[Gpu]) -> None:
@@ -93,8 +93,8 @@ def check_artefacts(models: Iterable[Model], gpus: Sequence[Gpu]) -> None:
     sentences: dict[str, list[str]] = {}
     missing: dict[Path, str] = {}  # what a model opens, others may read: one line for all of them
     whole: set[Path] = set()
-    found = [artefact for model in models for artefact in artefacts_of(model)]
-    for artefact in sorted(found, key=lambda one: one.runtime is None):
+    artefacts = [artefact for model in models for artefact in artefacts_of(model)]
+    for artefact in sorted(artefacts, key=lambda one: one.runtime is None):
         try:
             manifest = check_artefact(artefact, gpus)
             if artefact.directory not in whole:
@@ -123,9 +123,9 @@ def check_artefact(artefact: Artefact, gpus: Sequence[Gpu] | None) -> Manifest:
     parameters = artefact.model.parameters
     gpu_fit.check_checkpoint(directory, manifest, parameters.get("checkpoint_sha256", ""))
     gpu_fit.check_precision(directory, manifest, parameters.get("precision", ""))
-    found = library_version(artefact)
-    if found is not None and not gpu_libraries.same_version(manifest.runtime_version, found):
-        gpu_fit.check_version(directory, manifest, found)
+    installed = library_version(artefact)
+    if installed is not None and not gpu_libraries.same_version(manifest.runtime_version, installed):
+        gpu_fit.check_version(directory, manifest, installed)
     if gpus is not None:
         gpu_fit.check_gpu(directory, manifest, list(gpus))
     if artefact.by_triton:

@@ -44,10 +44,10 @@ class Triton:
     def release(self) -> tuple[int, int]:
         """Major and minor number, as (2, 71); (0, 0) where nothing tells it, as for the wheel's (2.51)."""
         # NVIDIA's images say it in their environment.
-        found = re.match(
+        match = re.match(
             r"(\d+)\.(\d+)", "" if self.is_wheel else os.environ.get("TRITON_SERVER_VERSION", "")
         )
-        return (int(found[1]), int(found[2])) if found else (0, 0)
+        return (int(match[1]), int(match[2])) if match else (0, 0)
 
     @property
     def caches(self) -> Path:

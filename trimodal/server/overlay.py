@@ -114,10 +114,10 @@ def _file(profile: str) -> Path:
 
 def _merge(version: Path, artefacts: Path, target: Path) -> None:
     """A folder of links to what is in `version` and, before it, in `artefacts`."""
-    found = {entry.name: entry for entry in version.iterdir()}
+    entries = {entry.name: entry for entry in version.iterdir()}
     if artefacts.is_dir():
         # Hidden ones are builds that have not ended.
-        found |= {entry.name: entry for entry in artefacts.iterdir() if not entry.name.startswith(".")}
+        entries |= {entry.name: entry for entry in artefacts.iterdir() if not entry.name.startswith(".")}
     target.mkdir()
-    for name, entry in found.items():
+    for name, entry in entries.items():
         (target / name).symlink_to(entry)

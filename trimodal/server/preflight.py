@@ -23,12 +23,12 @@ SHM_PER_INSTANCE = 4 << 20
 def check_numpy() -> None:
     """Raises: ServerError when the stub would die on its first string tensor (numpy 2, Triton 2.51)."""
     try:
-        found = version("numpy")
+        installed = version("numpy")
     except PackageNotFoundError:
         raise ServerError("numpy is not installed: pip install 'numpy<2'") from None
-    if int(found.split(".")[0]) >= 2:
+    if int(installed.split(".")[0]) >= 2:
         raise ServerError(
-            f"numpy {found} is installed, but this Triton's Python backend needs numpy below 2: "
+            f"numpy {installed} is installed, but this Triton's Python backend needs numpy below 2: "
             "pip install 'numpy<2'"
         )
 

@@ -15,7 +15,7 @@ class RecogniseSettings(EngineSettings):
     """speech_recognize: which artefact, opened by which engine, and which results are believed."""
 
     artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
-    engine: Literal["ctranslate2", "onnxruntime", "tensorrt", "torch", "fake"] = "ctranslate2"
+    engine: Literal["ctranslate2", "tensorrt", "fake"] = "ctranslate2"
     device: Literal["cpu", "cuda"] = "cpu"
     max_batch_windows: Annotated[int, Field(ge=1, le=256, description="of one run of the engine")] = 8
     beam_size: Annotated[int, Field(ge=1, le=10, description="1 is greedy")] = 1

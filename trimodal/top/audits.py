@@ -18,13 +18,11 @@ class Audited:
 
     Attributes:
         tenant: digest of its name; "none" for those who name none.
-        threshold: score that a semantic hit needs; above 1: the judge makes none.
         hits, misses: audited so far, by "agreed", "disagreed" and "unclear".
     """
 
     tenant: str
     namespace: str
-    threshold: float
     hits: dict[str, int]
     misses: dict[str, int]
     false_hits: Bounds
@@ -33,13 +31,13 @@ class Audited:
 
 def audited(page: Page, model: str) -> Iterator[Audited]:
     """Every tenant and namespace that the audit of `model` has estimates of, by name."""
-    thresholds = list(page.series(f"{_P}_threshold", {"model": model}))
-    for found, threshold in sorted(thresholds, key=lambda one: (one[0]["tenant"], one[0]["namespace"])):
-        where = {label: found[label] for label in ("model", "tenant", "namespace")}
+    shown = page.series(f"{_P}_false_hit_ratio", {"model": model, "bound": "estimate"})
+    groups = sorted((found["tenant"], found["namespace"]) for found, _ in shown)
+    for tenant, namespace in groups:
+        where = {"model": model, "tenant": tenant, "namespace": namespace}
         yield Audited(
-            found["tenant"],
-            found["namespace"],
-            threshold,
+            tenant,
+            namespace,
             _counts(page, where, "hit"),
             _counts(page, where, "miss"),
             _bounds(page, where, "false_hit_ratio"),
@@ -49,9 +47,8 @@ def audited(page: Page, model: str) -> Iterator[Audited]:
 
 def line(one: Audited) -> str:
     """What is known of one group, as a sentence."""
-    wanted = "no hit by the judge" if one.threshold > 1 else f"a score of {one.threshold:.4f} is a hit"
     return (
-        f"tenant {one.tenant}, {one.namespace}: {wanted}; {sum(one.hits.values())} hits audited, "
+        f"tenant {one.tenant}, {one.namespace}: {sum(one.hits.values())} hits audited, "
         f"{_shown(one.false_hits)} false; {sum(one.misses.values())} near misses, "
         f"{_shown(one.missed_hits)} missed"
     )
@@ -60,7 +57,7 @@ def line(one: Audited) -> str:
 def as_json(one: Audited) -> dict[str, Any]:
     """The same for machines: rates with `lower` and `upper`."""
     rates = {
-        name: dict(zip(("rate", "lower", "upper"), bounds, strict=False))
+        name: dict(zip(("rate", "lower", "upper"), bounds, strict=True))
         for name, bounds in (("false_hits", one.false_hits), ("missed_hits", one.missed_hits))
     }
     return {**asdict(one), **rates}

@@ -1,18 +1,25 @@
 """Works out the figures of the view from two looks at the server and the gateway.
 
-Latencies are in seconds, rates are per second, shares from 0 to 1. None: nothing is known, mostly because
-nothing happened between the two looks. A part whose metrics the server does not have is None as a whole.
+A figure is a field, and stands beside how it is read. Latencies are in seconds, rates are per second, shares
+from 0 to 1. None: nothing is known, mostly because nothing happened between the two looks. A part whose
+metrics the server does not have is None as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
-from trimodal.top.page import Change
+from trimodal.report.numbers import Number
+from trimodal.top.page import Change, Labels
 
-Number = float | None
+Part = TypeVar("Part")
 FAULTS = ("deadline", "unavailable", "internal")
+_LOOKUPS = "trimodal_cache_lookups_total"
+_TOKENS = "trimodal_llm_tokens_total"
+# Every request is looked up by the exact layer first.
+_EVERY = {"layer": "exact"}
 
 
 @dataclass(frozen=True)
@@ -21,6 +28,36 @@ class Latency:
     p90: Number
     p99: Number
     per_s: Number  # observations
+
+
+def _read(how: Callable[[Change], Any]) -> Any:
+    return field(metadata={"read": how})
+
+
+def _latency(histogram: str) -> Any:
+    return _read(lambda change: _quantiles(change, histogram))
+
+
+def _rate(counter: str, *, least: Number = None, **labels: str | Collection[str]) -> Any:
+    """Growth a second; `least`: of a counter that is not there before the first of what it counts."""
+
+    def grown(change: Change) -> Number:
+        found = change.rate(counter, **labels)
+        return least if found is None else found
+
+    return _read(grown)
+
+
+def _ratio(part: str, whole: str, of: Labels | None = None, by: Labels | None = None) -> Any:
+    return _read(lambda change: change.ratio(part, whole, of, by))
+
+
+def _mean(histogram: str) -> Any:
+    return _read(lambda change: change.mean(histogram))
+
+
+def _now(gauge: str) -> Any:
+    return _read(lambda change: change.after.total(gauge))
 
 
 @dataclass(frozen=True)
@@ -39,106 +76,141 @@ class Model:
 
 @dataclass(frozen=True)
 class Llm:
-    ttft: Latency
-    itl: Latency
-    queue: Latency
-    e2e: Latency
-    requests_per_s: Number
-    errors_per_s: Number
-    turned_away_per_s: Number
-    active: Number
-    queued: Number
-    kv_usage: Number
-    prompt_tokens_per_s: Number
-    completion_tokens_per_s: Number
-    prefix_hit_share: Number  # of prompt tokens
-    tokens_per_step: Number
-    acceptance: Number
-    speculating: bool
-    engine_restarts: Number  # since the server's start
+    ttft: Latency = _latency("trimodal_llm_ttft_seconds")
+    itl: Latency = _latency("trimodal_llm_itl_seconds")
+    queue: Latency = _latency("trimodal_llm_queue_seconds")
+    e2e: Latency = _latency("trimodal_llm_e2e_seconds")
+    requests_per_s: Number = _rate("trimodal_llm_requests_total", least=0.0)
+    errors_per_s: Number = _rate("trimodal_llm_requests_total", least=0.0, outcome=FAULTS)
+    turned_away_per_s: Number = _rate("trimodal_llm_unserved_total")
+    active: Number = _now("trimodal_llm_active_requests")
+    queued: Number = _now("trimodal_llm_queued_requests")
+    kv_usage: Number = _now("trimodal_llm_kv_usage_ratio")
+    prompt_tokens_per_s: Number = _rate(_TOKENS, least=0.0, kind="prompt")
+    completion_tokens_per_s: Number = _rate(_TOKENS, least=0.0, kind="completion")
+    prefix_hit_share: Number = _ratio(_TOKENS, _TOKENS, {"kind": "cached"}, {"kind": "prompt"})
+    tokens_per_step: Number = _now("trimodal_llm_tokens_per_step")
+    acceptance: Number = _now("trimodal_llm_speculation_acceptance_ratio")
+    speculating: bool = _read(lambda change: bool(change.after.total("trimodal_llm_speculation_active")))
+    engine_restarts: Number = _now("trimodal_llm_engine_restarts_total")  # since the server's start
 
 
 @dataclass(frozen=True)
 class Cache:
-    hit_share: Number  # of lookups, whichever layer
-    semantic_share: Number  # of lookups, by the semantic layer
-    entries: Number
-    saved_tokens_per_s: Number
-    bypassed_per_s: Number
+    """`hit_share` is of lookups, whichever layer; `semantic_share` of lookups, by the semantic layer."""
+
+    hit_share: Number = _ratio(_LOOKUPS, _LOOKUPS, {"outcome": "hit"}, _EVERY)
+    semantic_share: Number = _ratio(_LOOKUPS, _LOOKUPS, {"outcome": "hit", "layer": "semantic"}, _EVERY)
+    entries: Number = _now("trimodal_cache_entries")
+    saved_tokens_per_s: Number = _rate(_TOKENS, least=0.0, kind="saved")
+    bypassed_per_s: Number = _rate("trimodal_cache_bypassed_total")
 
 
 @dataclass(frozen=True)
 class Speech:
-    lag: Latency
-    turnaround: Latency
-    run: Latency
-    streams: Number
-    windows: Number
-    batch_size: Number
-    audio_per_s: Number  # seconds of audio recognised in a second
-    speech_share: Number  # of the audio received
-    errors_per_s: Number  # streams refused or failed, windows failed
+    """`audio_per_s`: seconds of audio recognised in a second; `speech_share`: of the audio received."""
+
+    lag: Latency = _latency("trimodal_speech_lag_seconds")
+    turnaround: Latency = _latency("trimodal_speech_turnaround_seconds")
+    run: Latency = _latency("trimodal_speech_recognize_seconds")
+    streams: Number = _now("trimodal_speech_active_streams")
+    windows: Number = _now("trimodal_speech_windows_in_flight")
+    batch_size: Number = _mean("trimodal_speech_batch_size")
+    audio_per_s: Number = _rate("trimodal_speech_audio_seconds_total")
+    speech_share: Number = _ratio(
+        "trimodal_speech_voiced_seconds_total", "trimodal_speech_received_seconds_total"
+    )
+    errors_per_s: Number = _read(
+        lambda change: (
+            (change.rate("trimodal_speech_streams_total", outcome=("refused", "failed")) or 0.0)
+            + (change.rate("trimodal_speech_windows_total", outcome="failed") or 0.0)
+        )
+    )
 
 
 @dataclass(frozen=True)
 class Vision:
-    decode: Latency
-    classify: Latency
-    images_per_s: Number
-    refused_per_s: Number
-    batch_size: Number
+    decode: Latency = _latency("trimodal_vision_decode_seconds")
+    classify: Latency = _latency("trimodal_vision_classify_seconds")
+    images_per_s: Number = _rate("trimodal_vision_images_total", outcome="prepared")
+    refused_per_s: Number = _rate("trimodal_vision_images_total", outcome="refused")
+    batch_size: Number = _mean("trimodal_vision_classify_batch_size")
 
 
 @dataclass(frozen=True)
 class Embedding:
-    run: Latency
-    texts_per_s: Number
-    refused_per_s: Number
-    batch_size: Number
+    run: Latency = _latency("trimodal_embedding_seconds")
+    texts_per_s: Number = _rate("trimodal_embedding_texts_total", outcome=("whole", "truncated"))
+    refused_per_s: Number = _rate("trimodal_embedding_texts_total", outcome="refused")
+    batch_size: Number = _mean("trimodal_embedding_batch_size")
+
+
+def _stages(change: Change) -> Mapping[str, Latency]:
+    histogram = "trimodal_assistant_stage_seconds"
+    stages = change.after.values(f"{histogram}_count", "stage")
+    return {stage: _quantiles(change, histogram, stage=stage) for stage in stages}
 
 
 @dataclass(frozen=True)
 class Assistant:
-    ttft: Latency
-    e2e: Latency
-    stages: Mapping[str, Latency]
-    active: Number
-    requests_per_s: Number
-    errors_per_s: Number
+    ttft: Latency = _latency("trimodal_assistant_ttft_seconds")
+    e2e: Latency = _latency("trimodal_assistant_e2e_seconds")
+    stages: Mapping[str, Latency] = _read(_stages)
+    active: Number = _now("trimodal_assistant_active_requests")
+    requests_per_s: Number = _rate("trimodal_assistant_requests_total")
+    errors_per_s: Number = _rate("trimodal_assistant_requests_total", outcome=FAULTS)
+
+
+def _answered(change: Change, begins: str) -> float:
+    """Requests a second with such a status; a client that left has 499."""
+    name = "trimodal_gateway_requests_total"
+    statuses = [one for one in change.after.values(name, "status") if one.startswith(begins)]
+    return change.rate(name, status=statuses) or 0.0
 
 
 @dataclass(frozen=True)
 class Gateway:
-    ttft: Latency
-    itl: Latency
-    request: Latency
-    requests_per_s: Number
-    errors_per_s: Number  # status 5xx
-    refused_per_s: Number  # status 4xx; a client that left has 499 and is none
-    in_flight: Number
-    moved_per_s: Number
-    affinity_share: Number
+    """`errors_per_s`: status 5xx; `refused_per_s`: 4xx, without the clients that left."""
+
+    ttft: Latency = _latency("trimodal_gateway_ttft_seconds")
+    itl: Latency = _latency("trimodal_gateway_itl_seconds")
+    request: Latency = _latency("trimodal_gateway_request_seconds")
+    requests_per_s: Number = _read(lambda change: _answered(change, ""))
+    errors_per_s: Number = _read(lambda change: _answered(change, "5"))
+    refused_per_s: Number = _read(lambda change: _answered(change, "4") - _answered(change, "499"))
+    in_flight: Number = _now("trimodal_gateway_in_flight")
+    moved_per_s: Number = _rate("trimodal_gateway_upstream_moved_total")
+    affinity_share: Number = _ratio(
+        "trimodal_gateway_affinity_total", "trimodal_gateway_affinity_total", {"result": "hit"}
+    )
 
 
 @dataclass(frozen=True)
 class Figures:
     """One picture of the view."""
 
-    models: tuple[Model, ...]
-    llm: Llm | None
-    cache: Cache | None
-    speech: Speech | None
-    vision: Vision | None
-    embedding: Embedding | None
-    assistant: Assistant | None
-    gateway: Gateway | None
+    models: tuple[Model, ...] = ()
+    llm: Llm | None = None
+    cache: Cache | None = None
+    speech: Speech | None = None
+    vision: Vision | None = None
+    embedding: Embedding | None = None
+    assistant: Assistant | None = None
+    gateway: Gateway | None = None
 
 
 def figures(server: Change | None, gateway: Change | None, ready: Mapping[str, bool]) -> Figures:
     """All figures; `ready` says of each model whether it answers."""
-    nothing = Figures((), None, None, None, None, None, None, None)
-    parts = nothing if server is None else _of_server(server, ready)
-    return Figures(**{**vars(parts), "gateway": _gateway(gateway) if gateway else None})
+    return Figures(
+        models=_models(server, ready) if server else (),
+        llm=_part(Llm, server, "trimodal_llm_ttft_seconds_count"),
+        cache=_part(Cache, server, _LOOKUPS),
+        speech=_part(Speech, server, "trimodal_speech_lag_seconds_count"),
+        vision=_part(Vision, server, "trimodal_vision_images_total"),
+        embedding=_part(Embedding, server, "trimodal_embedding_texts_total"),
+        assistant=_part(Assistant, server, "trimodal_assistant_ttft_seconds_count"),
+        gateway=_part(Gateway, gateway),
+    )
 
 
 def ready_at_gateway(gateway: Change) -> dict[str, bool]:
@@ -155,30 +227,25 @@ def ready_at_gateway(gateway: Change) -> dict[str, bool]:
     return models
 
 
-def _of_server(change: Change, ready: Mapping[str, bool]) -> Figures:
-    has = change.after.has
-    return Figures(
-        models=_models(change, ready),
-        llm=_llm(change) if has("trimodal_llm_ttft_seconds_count") else None,
-        cache=_cache(change) if has("trimodal_cache_lookups_total") else None,
-        speech=_speech(change) if has("trimodal_speech_lag_seconds_count") else None,
-        vision=_vision(change) if has("trimodal_vision_images_total") else None,
-        embedding=_embedding(change) if has("trimodal_embedding_texts_total") else None,
-        assistant=_assistant(change) if has("trimodal_assistant_ttft_seconds_count") else None,
-        gateway=None,
-    )
+def _part(part: type[Part], change: Change | None, metric: str = "") -> Part | None:
+    """Its figures; None: the page has no such metric."""
+    if change is None or (metric and not change.after.has(metric)):
+        return None
+    return part(**{one.name: one.metadata["read"](change) for one in fields(part)})  # type: ignore[arg-type]
 
 
-def _latency(change: Change, histogram: str, **labels: str) -> Latency:
+def _quantiles(change: Change, histogram: str, **labels: str) -> Latency:
     p50, p90, p99 = (change.quantile(q, histogram, **labels) for q in (0.5, 0.9, 0.99))
     return Latency(p50, p90, p99, change.rate(f"{histogram}_count", **labels))
 
 
 def _models(change: Change, ready: Mapping[str, bool]) -> tuple[Model, ...]:
     def one(name: str) -> Model:
+        label = {"model": name}
+
         def mean_s(total: str) -> Number:
-            share = change.ratio(total, "nv_inference_request_success", {"model": name}, {"model": name})
-            return None if share is None else share / 1e6
+            mean = change.ratio(total, "nv_inference_request_success", label, label)
+            return None if mean is None else mean / 1e6
 
         failures = ("BACKEND", "OTHER", "REJECTED")
         return Model(
@@ -189,118 +256,7 @@ def _models(change: Change, ready: Mapping[str, bool]) -> tuple[Model, ...]:
             waiting=change.after.total("nv_inference_pending_request_count", model=name),
             queue_s=mean_s("nv_inference_queue_duration_us"),
             request_s=mean_s("nv_inference_request_duration_us"),
-            batch_size=change.ratio(
-                "nv_inference_count", "nv_inference_exec_count", {"model": name}, {"model": name}
-            ),
+            batch_size=change.ratio("nv_inference_count", "nv_inference_exec_count", label, label),
         )
 
     return tuple(map(one, change.after.values("nv_inference_request_success", "model")))
-
-
-def _llm(change: Change) -> Llm:
-    name, total, rate = "trimodal_llm_", change.after.total, change.rate
-    tokens = f"{name}tokens_total"
-    return Llm(
-        ttft=_latency(change, f"{name}ttft_seconds"),
-        itl=_latency(change, f"{name}itl_seconds"),
-        queue=_latency(change, f"{name}queue_seconds"),
-        e2e=_latency(change, f"{name}e2e_seconds"),
-        # None of both is there before the first request.
-        requests_per_s=rate(f"{name}requests_total") or 0.0,
-        errors_per_s=rate(f"{name}requests_total", outcome=FAULTS) or 0.0,
-        turned_away_per_s=rate(f"{name}unserved_total"),
-        active=total(f"{name}active_requests"),
-        queued=total(f"{name}queued_requests"),
-        kv_usage=total(f"{name}kv_usage_ratio"),
-        prompt_tokens_per_s=rate(tokens, kind="prompt") or 0.0,
-        completion_tokens_per_s=rate(tokens, kind="completion") or 0.0,
-        prefix_hit_share=change.ratio(tokens, tokens, {"kind": "cached"}, {"kind": "prompt"}),
-        tokens_per_step=total(f"{name}tokens_per_step"),
-        acceptance=total(f"{name}speculation_acceptance_ratio"),
-        speculating=bool(total(f"{name}speculation_active")),
-        engine_restarts=total(f"{name}engine_restarts_total"),
-    )
-
-
-def _cache(change: Change) -> Cache:
-    lookups = "trimodal_cache_lookups_total"
-    # Every request is looked up by the exact layer first.
-    every = {"layer": "exact"}
-    return Cache(
-        hit_share=change.ratio(lookups, lookups, {"outcome": "hit"}, every),
-        semantic_share=change.ratio(lookups, lookups, {"outcome": "hit", "layer": "semantic"}, every),
-        entries=change.after.total("trimodal_cache_entries"),
-        saved_tokens_per_s=change.rate("trimodal_llm_tokens_total", kind="saved") or 0.0,
-        bypassed_per_s=change.rate("trimodal_cache_bypassed_total"),
-    )
-
-
-def _speech(change: Change) -> Speech:
-    name, total, rate = "trimodal_speech_", change.after.total, change.rate
-    failed = rate(f"{name}windows_total", outcome="failed") or 0.0
-    return Speech(
-        lag=_latency(change, f"{name}lag_seconds"),
-        turnaround=_latency(change, f"{name}turnaround_seconds"),
-        run=_latency(change, f"{name}recognize_seconds"),
-        streams=total(f"{name}active_streams"),
-        windows=total(f"{name}windows_in_flight"),
-        batch_size=change.mean(f"{name}batch_size"),
-        audio_per_s=rate(f"{name}audio_seconds_total"),
-        speech_share=change.ratio(f"{name}voiced_seconds_total", f"{name}received_seconds_total"),
-        errors_per_s=(rate(f"{name}streams_total", outcome=("refused", "failed")) or 0.0) + failed,
-    )
-
-
-def _vision(change: Change) -> Vision:
-    return Vision(
-        decode=_latency(change, "trimodal_vision_decode_seconds"),
-        classify=_latency(change, "trimodal_vision_classify_seconds"),
-        images_per_s=change.rate("trimodal_vision_images_total", outcome="prepared"),
-        refused_per_s=change.rate("trimodal_vision_images_total", outcome="refused"),
-        batch_size=change.mean("trimodal_vision_classify_batch_size"),
-    )
-
-
-def _embedding(change: Change) -> Embedding:
-    texts = "trimodal_embedding_texts_total"
-    return Embedding(
-        run=_latency(change, "trimodal_embedding_seconds"),
-        texts_per_s=change.rate(texts, outcome=("whole", "truncated")),
-        refused_per_s=change.rate(texts, outcome="refused"),
-        batch_size=change.mean("trimodal_embedding_batch_size"),
-    )
-
-
-def _assistant(change: Change) -> Assistant:
-    name = "trimodal_assistant_"
-    stages = change.after.values(f"{name}stage_seconds_count", "stage")
-    return Assistant(
-        ttft=_latency(change, f"{name}ttft_seconds"),
-        e2e=_latency(change, f"{name}e2e_seconds"),
-        stages={stage: _latency(change, f"{name}stage_seconds", stage=stage) for stage in stages},
-        active=change.after.total(f"{name}active_requests"),
-        requests_per_s=change.rate(f"{name}requests_total"),
-        errors_per_s=change.rate(f"{name}requests_total", outcome=FAULTS),
-    )
-
-
-def _gateway(change: Change) -> Gateway:
-    name, rate = "trimodal_gateway_", change.rate
-    statuses = change.after.values(f"{name}requests_total", "status")
-    affinity = f"{name}affinity_total"
-
-    def per_s(begins: str) -> float:
-        return rate(f"{name}requests_total", status=[s for s in statuses if s.startswith(begins)]) or 0.0
-
-    left = rate(f"{name}requests_total", status="499") or 0.0
-    return Gateway(
-        ttft=_latency(change, f"{name}ttft_seconds"),
-        itl=_latency(change, f"{name}itl_seconds"),
-        request=_latency(change, f"{name}request_seconds"),
-        requests_per_s=per_s(""),
-        errors_per_s=per_s("5"),
-        refused_per_s=per_s("4") - left,
-        in_flight=change.after.total(f"{name}in_flight"),
-        moved_per_s=rate(f"{name}upstream_moved_total"),
-        affinity_share=change.ratio(affinity, affinity, {"result": "hit"}),
-    )

@@ -85,17 +85,17 @@ def called_error(pb_utils: Any, error: Any, fields: Collection[str]) -> RequestE
         fields: inputs and parameters that the caller's own client chose: a sentence that begins with one of
             them is a refusal of what that client sent.
     """
-    told = _PREAMBLE.sub("", error.message())
-    if coded := _CODED.fullmatch(told):
+    sentence = _PREAMBLE.sub("", error.message())
+    if coded := _CODED.fullmatch(sentence):
         return _KINDS[coded[1]](coded[2])
-    if found := _NOT_READY.search(told):
-        return Unavailable(f"the model '{(found[1] or found[2])}' is not ready; try again later")
-    if died := _DIED.search(told):
+    if missing := _NOT_READY.search(sentence):
+        return Unavailable(f"the model '{(missing[1] or missing[2])}' is not ready; try again later")
+    if died := _DIED.search(sentence):
         return Unavailable(f"the process of model '{died[1]}' died: it is loaded again", _RETRY_S)
-    if (field := _FIELD.match(told)) and field[1] in fields:
-        return InvalidArgument(told)
+    if (field := _FIELD.match(sentence)) and field[1] in fields:
+        return InvalidArgument(sentence)
     for beginning, kind in _BEGINNINGS:
-        if beginning.match(told):
-            return kind(told)
+        if beginning.match(sentence):
+            return kind(sentence)
     kinds = {getattr(pb_utils.TritonError, name): kind for name, kind in _KINDS.items()}
-    return kinds.get(error.code(), InternalError)(told)
+    return kinds.get(error.code(), InternalError)(sentence)

@@ -11,8 +11,8 @@ from trimodal.errors import as_request_error
 
 def error_response(pb_utils: Any, error: BaseException, request_id: str = "") -> Any:
     """A response with the error's own code; an unexpected error is logged and told without details."""
-    told = as_request_error(error, request_id)
-    return _response(pb_utils, told.code, str(told))
+    request_error = as_request_error(error, request_id)
+    return _response(pb_utils, request_error.code, str(request_error))
 
 
 def stream_error_response(pb_utils: Any, error: BaseException) -> Any:
@@ -20,8 +20,8 @@ def stream_error_response(pb_utils: Any, error: BaseException) -> Any:
 
     A gRPC stream hands on the message and drops the code, so a client could not tell them apart.
     """
-    told = as_request_error(error)
-    return _response(pb_utils, told.code, f"{told.code}: {told}")
+    request_error = as_request_error(error)
+    return _response(pb_utils, request_error.code, f"{request_error.code}: {request_error}")
 
 
 class ResponseStream:

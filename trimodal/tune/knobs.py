@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from trimodal.errors import SettingsError
 from trimodal.llm.settings import ReadBy
 from trimodal.repository import Model
@@ -47,26 +49,27 @@ READ_WITH: dict[str, tuple[str, tuple[str, ...]]] = {
 _ON_CUDA = ("prefer_nhwc", "fuse_conv_bias")
 _DELAYS = ("0", "200", "1000", "3000")
 _MOST_CHOICES = 64
+_RANGE = 20  # values of lo..hi that are tried
 
 
 @dataclass(frozen=True)
 class Knob:
-    """One thing to turn: either `choices`, in their order, or every number from `low` to `high`."""
+    """One thing to turn, and the values that are tried, in their order."""
 
     model: str
     name: str
-    choices: tuple[str, ...] = ()
-    low: float = 0.0
-    high: float = 0.0
-    whole: bool = True
+    choices: tuple[str, ...]
 
     @property
     def label(self) -> str:
         return f"{self.model}.{self.name}"
 
+    @property
+    def is_numeric(self) -> bool:
+        return all(_number(choice) is not None for choice in self.choices)
+
     def __str__(self) -> str:
-        span = ",".join(self.choices) or f"{self.low:g}..{self.high:g}"
-        return f"{self.label}={span}"
+        return f"{self.label}={','.join(self.choices)}"
 
 
 class Pipeline:
@@ -98,24 +101,12 @@ class Pipeline:
         if not equals or not span:
             raise SettingsError(f"--knob {text}: write it as model.knob=a,b,c or model.knob=lo..hi")
         model, name = self.find(target.strip())
-        low, dots, high = span.partition("..")
-        if dots:
-            try:
-                ends = float(low), float(high)
-            except ValueError:
-                raise SettingsError(f"--knob {text}: {span} is not a range of two numbers") from None
-            if not (ends[0] < ends[1] and all(map(math.isfinite, ends))):
-                raise SettingsError(f"--knob {text}: the first number of {span} must be the smaller one")
-            whole = "." not in low and "." not in high
-            knob = Knob(model, name, (), *ends, whole)
-            tried: tuple[str, ...] = (low, high)
-        else:
-            tried = tuple(dict.fromkeys(part.strip() for part in span.split(",")))
-            knob = Knob(model, name, tried)
-        if len(tried) > _MOST_CHOICES:
-            raise SettingsError(f"--knob {text}: {len(tried)} values, at most {_MOST_CHOICES}")
-        for value in tried:
-            if why := self.refusal({f"{model}.{name}": value}, alone=True):
+        choices = spread(span) if ".." in span else tuple(part.strip() for part in span.split(","))
+        knob = Knob(model, name, tuple(dict.fromkeys(choices)))
+        if len(knob.choices) > _MOST_CHOICES:
+            raise SettingsError(f"--knob {text}: {len(knob.choices)} values, at most {_MOST_CHOICES}")
+        for value in knob.choices:
+            if why := self.refusal({knob.label: value}, alone=True):
                 raise SettingsError(f"--knob {text}: {why}")
         return knob
 
@@ -292,6 +283,29 @@ def _is_read(model: Model, name: str, metadata: Iterable[object]) -> bool:
     return not (name in _ON_CUDA and model.parameters.get("device") != "cuda")
 
 
+def spread(span: str) -> tuple[str, ...]:
+    """The values of `lo..hi` that are tried: in equal steps, over an order of magnitude in equal ratios.
+
+    Raises: SettingsError.
+    """
+    first, _, last = span.partition("..")
+    low, high = _number(first), _number(last)
+    if low is None or high is None:
+        raise SettingsError(f"--knob: {span} is not a range of two numbers")
+    if not (low < high and math.isfinite(low) and math.isfinite(high)):
+        raise SettingsError(f"--knob: the first number of {span} must be the smaller one")
+    steps = np.geomspace if low > 0 and high / low >= 10 else np.linspace
+    whole = "." not in first and "." not in last
+    return tuple(str(round(one)) if whole else f"{one:.4g}" for one in steps(low, high, _RANGE).tolist())
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def _cores(cores: int) -> tuple[str, ...]:
     return tuple(str(1 << power) for power in range(max(1, cores).bit_length()))
 
@@ -306,9 +320,7 @@ def _ordered(values: Iterable[str]) -> tuple[str, ...]:
     """Numbers by size, before words."""
 
     def key(value: str) -> tuple[bool, float, str]:
-        try:
-            return (False, float(value), value)
-        except ValueError:
-            return (True, 0.0, value)
+        number = _number(value)
+        return number is None, number or 0.0, value
 
     return tuple(sorted(values, key=key))

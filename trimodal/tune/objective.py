@@ -9,12 +9,13 @@ from trimodal.bench.load.statistics import Summary
 from trimodal.errors import SettingsError
 from trimodal.tune.search import Round
 
+# Rate → attribute of a run's summary, unit.
 RATES = {
-    "throughput": "items_per_s",
-    "requests_per_s": "requests_per_s",
-    "goodput": "goodput",
-    "tokens_per_s": "output_tokens_per_s",
-    "rtfx": "audio_s_per_s",
+    "throughput": ("items_per_s", "/s"),
+    "requests_per_s": ("requests_per_s", "requests/s"),
+    "goodput": ("goodput", "/s"),
+    "tokens_per_s": ("output_tokens_per_s", "tokens/s"),
+    "rtfx": ("audio_s_per_s", ""),
 }
 COST = "cost"  # of 1,000 requests
 _NEVER = 1e12
@@ -39,7 +40,7 @@ class Objective:
     def value(self, summary: Summary) -> float | None:
         """The figure of a run; None: the run has none."""
         if self.name in RATES:
-            found = getattr(summary, RATES[self.name])
+            found = getattr(summary, RATES[self.name][0])
             return None if found is None else float(found)
         if self.statistic is None:
             return summary.costs.per_1000_requests if summary.costs else None
@@ -49,9 +50,7 @@ class Objective:
     @property
     def unit(self) -> str:
         if self.name in RATES:
-            return {"throughput": "/s", "requests_per_s": "requests/s", "tokens_per_s": "tokens/s"}.get(
-                self.name, "/s" if self.name == "goodput" else ""
-            )
+            return RATES[self.name][1]
         return "per 1,000 requests" if self.name == COST else "ms"
 
 
@@ -129,8 +128,13 @@ def judge(summary: Summary, slo: Slo, objective: Objective) -> Round | None:
             figures[label(name, statistic)] = estimate.value
     for bound, verdict in zip(slo.bounds, summary.verdicts, strict=False):
         if verdict.value is not None:
-            figures[bound.text.partition("<=")[0]] = verdict.value
+            figures[figure_of(bound)] = verdict.value
     return Round(value if objective.maximise else -value, violation(summary, slo, objective), figures)
+
+
+def figure_of(bound: Bound) -> str:
+    """The name of the figure that a bound is on: `p99_ms`."""
+    return bound.text.partition("<=")[0]
 
 
 def label(metric: str, statistic: str) -> str:

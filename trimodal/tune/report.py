@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,10 @@ from typing import Any
 
 from trimodal.report.plots import COLOURS, draw
 from trimodal.report.values import Figure, Report, Section, Table
-from trimodal.tune.objective import Objective
+from trimodal.tune.objective import Objective, figure_of
 from trimodal.tune.search import Final, Result, Trial
-from trimodal.tune.session import Plan, Tuned
+from trimodal.tune.session import Tuned
+from trimodal.tune.settings import TuneSettings
 from trimodal.tune.space import Setting
 
 _ROWS = 12
@@ -46,28 +48,28 @@ def changes(setting: Setting, start: Setting, joint: str = " ") -> str:
     return joint.join(changed)
 
 
-def tables(plan: Plan, tuned: Tuned) -> list[Table]:
+def tables(settings: TuneSettings, tuned: Tuned) -> list[Table]:
     """The finals, and the best trials."""
     found = []
     if tuned.result and tuned.result.finals:
-        found.append(_finals(plan, tuned.result))
+        found.append(_finals(settings, tuned.result))
     if tuned.trials:
-        found.append(_trials(plan, tuned.trials))
+        found.append(_trials(settings, tuned.trials))
     return found
 
 
-def verdict(plan: Plan, tuned: Tuned) -> str:
+def verdict(settings: TuneSettings, tuned: Tuned) -> str:
     """The outcome in a sentence or two."""
     if tuned.result is None:
         return f"Interrupted after {len(tuned.trials)} trials. Nothing was chosen."
     result = tuned.result
     if not result.improved:
         return f"The knobs stay as they are: {result.why}."
-    before, after = (_final_value(result, one, plan.objective) for one in (result.start, result.chosen))
-    name = plan.objective.name
+    before, after = (_final_value(result, one, settings.objective) for one in (result.start, result.chosen))
+    name = settings.objective.name
     ratio = f" ({after / before:.2f} times)" if before else ""
-    slo = f" under {plan.slo.text}" if plan.slo.bounds else ""
-    return f"{name}{slo}: {number(before)} → {number(after)} {plan.objective.unit}{ratio}; {result.why}."
+    slo = f" under {settings.slo.text}" if settings.slo.bounds else ""
+    return f"{name}{slo}: {number(before)} → {number(after)} {settings.objective.unit}{ratio}; {result.why}."
 
 
 def diff(texts: Mapping[Path, tuple[str, str]], root: Path) -> str:
@@ -82,20 +84,20 @@ def diff(texts: Mapping[Path, tuple[str, str]], root: Path) -> str:
     return "\n".join(parts)
 
 
-def data(plan: Plan, tuned: Tuned, difference: str) -> dict[str, Any]:
+def data(settings: TuneSettings, tuned: Tuned, difference: str) -> dict[str, Any]:
     """All of it for a JSON file."""
     result = tuned.result
     return {
-        "model": plan.model,
-        "objective": {"name": plan.objective.name, "maximize": plan.objective.maximise},
-        "slo": plan.slo.text,
-        "load": str(plan.workload),
+        "model": settings.model,
+        "objective": {"name": settings.objective.name, "maximize": settings.objective.maximise},
+        "slo": settings.slo.text,
+        "load": str(settings.workload),
         "machine": platform.platform(),
         "date": date.today().isoformat(),
         "knobs": {knob.label: str(knob).partition("=")[2] for knob in tuned.knobs},
         "start": result.start.setting if result else (tuned.trials[0].setting if tuned.trials else None),
         "chosen": result.chosen.setting if result else None,
-        "why": verdict(plan, tuned),
+        "why": verdict(settings, tuned),
         "trials": [
             {**asdict(one), "meets_slo": bool(one.rounds) and not one.violation} for one in tuned.trials
         ],
@@ -108,13 +110,13 @@ def data(plan: Plan, tuned: Tuned, difference: str) -> dict[str, Any]:
     }
 
 
-def report(plan: Plan, tuned: Tuned, difference: str) -> Report:
+def report(settings: TuneSettings, tuned: Tuned, difference: str) -> Report:
     """The HTML page."""
-    figures = [] if len(tuned.trials) < 2 else [pareto(plan, tuned), course(plan, tuned)]
+    figures = [] if len(tuned.trials) < 2 else [pareto(settings, tuned)]
     knobs = Table("What was searched", ("knob", "values"), [str(knob).split("=", 1) for knob in tuned.knobs])
     sections = [
-        Section("Result", "", tables(plan, tuned)[:-1], figures),
-        Section("Trials", "", tables(plan, tuned)[-1:]),
+        Section("Result", "", tables(settings, tuned)[:-1], figures),
+        Section("Trials", "", tables(settings, tuned)[-1:]),
         Section("Knobs", "", [knobs]),
     ]
     if difference:
@@ -122,15 +124,16 @@ def report(plan: Plan, tuned: Tuned, difference: str) -> Report:
         rows = [[line.replace(" ", "\u00a0") or "\u00a0"] for line in difference.splitlines()]
         sections.insert(1, Section("Change of the files", "", [Table("", ("diff",), rows)]))
     facts = [
-        ("model", plan.model),
-        ("SLO", plan.slo.text or "none"),
-        ("load", str(plan.workload)),
-        ("round", f"{plan.seconds:g} s, up to {plan.budget.rounds} for a trial"),
+        ("model", settings.model),
+        ("SLO", settings.slo.text or "none"),
+        ("load", str(settings.workload)),
+        ("round", f"{settings.seconds:g} s, up to {settings.budget.rounds} for a trial"),
+        ("settings", f"{len(tuned.trials)} of {math.prod(len(knob.choices) for knob in tuned.knobs):,}"),
         ("ended by", tuned.result.ended if tuned.result else "Ctrl-C"),
         ("machine", platform.platform()),
         ("date", date.today().isoformat()),
     ]
-    return Report(f"trimodal tune {plan.model}", verdict(plan, tuned), sections, facts)
+    return Report(f"trimodal tune {settings.model}", verdict(settings, tuned), sections, facts)
 
 
 def front(points: Sequence[tuple[float, float]], *, maximise: bool) -> list[int]:
@@ -148,16 +151,16 @@ def front(points: Sequence[tuple[float, float]], *, maximise: bool) -> list[int]
     return found
 
 
-def second_axis(plan: Plan) -> str:
+def second_axis(settings: TuneSettings) -> str:
     """The figure that the objective is weighed against: the SLO's first of a run, else the p99 latency."""
-    names = [bound.text.partition("<=")[0] for bound in plan.slo.of_run if bound.metric != "error_rate"]
-    against = next((name for name in names if name != plan.objective.name), "p99_ms")
-    return "requests_per_s" if against == plan.objective.name else against
+    names = [figure_of(bound) for bound in settings.slo.of_run if bound.metric != "error_rate"]
+    against = next((name for name in names if name != settings.objective.name), "p99_ms")
+    return "requests_per_s" if against == settings.objective.name else against
 
 
-def pareto(plan: Plan, tuned: Tuned) -> Figure:
+def pareto(settings: TuneSettings, tuned: Tuned) -> Figure:
     """All trials, the objective over what it costs, with the front."""
-    against, objective = second_axis(plan), plan.objective
+    against, objective = second_axis(settings), settings.objective
     known = [one for one in tuned.trials if one.figure(against) is not None]
     points = [(one.figure(against) or 0.0, one.figure(objective.name) or 0.0) for one in known]
     chosen = tuned.result.chosen.number if tuned.result else -1
@@ -192,8 +195,8 @@ def pareto(plan: Plan, tuned: Tuned) -> Figure:
                     xytext=(8, 6),
                     color=COLOURS[1],
                 )
-        for bound in plan.slo.bounds:
-            if bound.text.partition("<=")[0] == against:
+        for bound in settings.slo.bounds:
+            if figure_of(bound) == against:
                 axes.axvline(bound.limit, color=COLOURS[1], lw=0.8, ls="--", label=bound.text)
         axes.set(xlabel=against.replace("_", " "), ylabel=_axis(objective))
         axes.margins(x=0.12, y=0.12)
@@ -205,32 +208,6 @@ def pareto(plan: Plan, tuned: Tuned) -> Figure:
         paint,
         caption="A point is a trial, the median of its rounds. Nothing beats those on the front in both.",
     )
-
-
-def course(plan: Plan, tuned: Tuned) -> Figure:
-    """The trials in their order, and the best until then."""
-    name = plan.objective.name
-    best: list[float] = []
-    top: Trial | None = None
-    for one in tuned.trials:
-        if top is None or (one.state == "measured" and one.score > top.score):
-            top = one
-        best.append(top.figure(name) or 0.0)
-
-    def paint(axes: Any) -> None:
-        for state, colour in (("measured", COLOURS[0]), ("stopped", "#b6bec8")):
-            some = [(one.number + 1, one.figure(name)) for one in tuned.trials if one.state == state]
-            if some:
-                axes.scatter(*zip(*some, strict=True), s=22, color=colour, label=state, zorder=3)
-        lost = [one.number + 1 for one in tuned.trials if not one.rounds]
-        if lost:
-            axes.scatter(lost, [0] * len(lost), marker="x", color=COLOURS[1], label="refused or failed")
-        axes.step(range(1, len(best) + 1), best, where="post", color="#5b6675", lw=1, label="best so far")
-        axes.set(xlabel="trial", ylabel=_axis(plan.objective))
-        axes.set_ylim(bottom=0)
-        axes.legend(loc="best")
-
-    return draw("Course of the search", paint, caption="The first trial is the start.")
 
 
 def _axis(objective: Objective) -> str:
@@ -249,9 +226,9 @@ def _final_value(result: Result, trial: Trial, objective: Objective) -> float:
     return final.figure(objective.name) or 0.0
 
 
-def _columns(plan: Plan) -> list[str]:
-    names = [plan.objective.name, *(bound.text.partition("<=")[0] for bound in plan.slo.bounds)]
-    return list(dict.fromkeys([*names, second_axis(plan)]))
+def _columns(settings: TuneSettings) -> list[str]:
+    names = [settings.objective.name, *(figure_of(bound) for bound in settings.slo.bounds)]
+    return list(dict.fromkeys([*names, second_axis(settings)]))
 
 
 def _cells(trial: Trial, columns: Sequence[str]) -> list[str]:
@@ -259,8 +236,8 @@ def _cells(trial: Trial, columns: Sequence[str]) -> list[str]:
     return ["–" if value is None else number(value) for value in values]
 
 
-def _finals(plan: Plan, result: Result) -> Table:
-    columns = _columns(plan)
+def _finals(settings: TuneSettings, result: Result) -> Table:
+    columns = _columns(settings)
     first = result.finals[0]
     rows = []
     for one in result.finals:
@@ -285,8 +262,8 @@ def _ratio(one: Final, first: Final) -> str:
     return f"{median(pairs):.2f}" if pairs else "–"
 
 
-def _trials(plan: Plan, trials: Sequence[Trial]) -> Table:
-    columns = _columns(plan)
+def _trials(settings: TuneSettings, trials: Sequence[Trial]) -> Table:
+    columns = _columns(settings)
     start = trials[0]
     best = sorted(trials[1:], key=lambda one: (one.state != "measured", -one.score))
     rows = []

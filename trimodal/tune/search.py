@@ -1,6 +1,6 @@
 """Searches settings: proposes with Optuna, repeats what is good, stops what is bad, measures the best again.
 
-Nothing here knows a server: a `Bench` applies a setting and measures a round of it.
+Nothing here knows a server: a `TunedSystem` applies a setting and measures a round of it.
 """
 
 from __future__ import annotations
@@ -46,6 +46,11 @@ class Round:
     violation: float = 0.0
     figures: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def score(self) -> float:
+        """One number for both: whatever meets the SLO stands before all that does not."""
+        return self.gain if self.violation == 0 else -1e9 * (1 + self.violation)
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -68,10 +73,7 @@ class Trial:
 
     @property
     def score(self) -> float:
-        """One number for both: every setting that meets the SLO stands before every one that does not."""
-        if not self.rounds:
-            return _WORST
-        return self.gain if self.violation == 0 else -1e9 * (1 + self.violation)
+        return Round(self.gain, self.violation).score if self.rounds else _WORST
 
     def figure(self, name: str) -> float | None:
         values = [one.figures[name] for one in self.rounds if name in one.figures]
@@ -130,7 +132,7 @@ class Budget:
     seed: int = 0
 
 
-class Bench(Protocol):
+class TunedSystem(Protocol):
     """What is tuned."""
 
     def refusal(self, setting: Setting) -> str:
@@ -146,7 +148,7 @@ class Bench(Protocol):
         """One round. Raises: TrialError."""
 
 
-Tell = Callable[[Trial, Trial], None]
+OnTrial = Callable[[Trial, Trial], None]
 
 
 class Search:
@@ -161,13 +163,13 @@ class Search:
         self,
         space: Space,
         start: Setting,
-        bench: Bench,
+        system: TunedSystem,
         budget: Budget,
         *,
-        tell: Tell = lambda trial, best: None,
+        tell: OnTrial = lambda trial, best: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._space, self._start, self._bench, self._budget = space, start, bench, budget
+        self._space, self._start, self._system, self._budget = space, start, system, budget
         self._tell, self._clock = tell, clock
         self._rng = random.Random(budget.seed)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -176,7 +178,7 @@ class Search:
         )
         self._study = optuna.create_study(direction="maximize", sampler=sampler)
         self._trials: list[Trial] = []
-        self._seen: dict[tuple[tuple[str, str], ...], float] = {}
+        self._seen: set[frozenset[tuple[str, str]]] = set()
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -204,15 +206,14 @@ class Search:
             self._keep(trial, best)
         else:
             ended = "every setting"
-        chosen, finals, why = await self._final(start, began)
+        chosen, finals, why = await self._final(start)
         return Result(start, chosen, self.trials, finals, why, self._clock() - began, ended)
 
     def _keep(self, trial: Trial, best: Trial) -> None:
         self._trials.append(trial)
-        self._seen[_key(self._bench.canonical(trial.setting))] = trial.score
+        self._seen.add(self._key(trial.setting))
         self._tell(trial, best)
-        parameters = self._space.parameters(trial.setting)
-        if len(parameters) == len(self._space.knobs):
+        if parameters := self._space.parameters(trial.setting):
             self._study.add_trial(
                 optuna.trial.create_trial(
                     params=parameters, distributions=self._space.distributions, value=trial.score
@@ -227,21 +228,20 @@ class Search:
         """
         while True:
             near = len(self._trials) > self._budget.trials // 3 and len(self._trials) % 2 == 0
-            if near and (found := self._unseen()):
-                yield found
-                continue
-            for _ in range(_SEEN):
-                asked = self._study.ask(self._space.distributions)
-                setting = self._space.of_trial(asked)
-                self._study.tell(asked, state=optuna.trial.TrialState.FAIL)
-                if self._is_new(setting):
-                    break
-            else:
-                found = self._unseen()
-                if found is None:
-                    return
-                setting = found
+            setting = (None if near else self._sampled()) or self._unseen()
+            if setting is None:
+                return
             yield setting
+
+    def _sampled(self) -> Setting | None:
+        """A new setting of Optuna's; None: it proposes what is known already."""
+        for _ in range(_SEEN):
+            asked = self._study.ask(self._space.distributions)
+            setting = self._space.of_trial(asked)
+            self._study.tell(asked, state=optuna.trial.TrialState.FAIL)
+            if self._is_new(setting):
+                return setting
+        return None
 
     def _unseen(self) -> Setting | None:
         """The first new neighbour of the best trials, else any setting that is left; None: none is."""
@@ -249,17 +249,17 @@ class Search:
             for setting in self._space.neighbours(trial.setting, self._rng):
                 if self._is_new(setting):
                     return setting
-        if self._space.size is None:
-            return None
         return next((setting for setting in self._space.all() if self._is_new(setting)), None)
 
     def _is_new(self, setting: Setting) -> bool:
-        if _key(self._bench.canonical(setting)) in self._seen:
-            return False
-        if self._bench.refusal(setting):
-            self._seen[_key(self._bench.canonical(setting))] = _WORST
-            return False
-        return True
+        key = self._key(setting)
+        if key not in self._seen and self._system.refusal(setting):
+            self._seen.add(key)
+        return key not in self._seen
+
+    def _key(self, setting: Setting) -> frozenset[tuple[str, str]]:
+        """The same for settings whose difference has no effect."""
+        return frozenset(self._system.canonical(setting).items())
 
     def _needed(self) -> float:
         """Seconds for one more trial and the final, by what trials took until now."""
@@ -273,9 +273,9 @@ class Search:
         state: State = "measured"
         reason = ""
         try:
-            await self._bench.apply(setting)
+            await self._system.apply(setting)
             for left in reversed(range(self._budget.rounds)):
-                rounds.append(await self._bench.measure())
+                rounds.append(await self._system.measure())
                 if best and left and (reason := _hopeless(rounds[-1], best, noise)):
                     state = "stopped"
                     break
@@ -285,7 +285,7 @@ class Search:
         seconds = self._clock() - began
         return Trial(len(self._trials), setting, state, tuple(rounds), reason, seconds)
 
-    async def _final(self, start: Trial, began: float) -> tuple[Trial, tuple[Final, ...], str]:
+    async def _final(self, start: Trial) -> tuple[Trial, tuple[Final, ...], str]:
         budget = self._budget
         better = [one for one in self._trials if one.state == "measured" and one.score > start.score]
         better.sort(key=lambda one: -one.score)
@@ -303,8 +303,8 @@ class Search:
                 if one.number in lost:
                     continue
                 try:
-                    await self._bench.apply(one.setting)
-                    rounds[one.number].append(await self._bench.measure())
+                    await self._system.apply(one.setting)
+                    rounds[one.number].append(await self._system.measure())
                 except TrialError as error:
                     lost[one.number] = str(error)
         if start.number in lost:
@@ -334,13 +334,9 @@ def _hopeless(last: Round, best: Trial, noise: float) -> str:
     return ""
 
 
-def _round_score(one: Round) -> tuple[bool, float]:
-    return (True, one.gain) if one.violation == 0 else (False, -one.violation)
-
-
 def _wins(one: Final, start: Final) -> int:
     pairs = zip(one.rounds, start.rounds, strict=True)
-    return sum(_round_score(ours) > _round_score(theirs) for ours, theirs in pairs)
+    return sum(ours.score > theirs.score for ours, theirs in pairs)
 
 
 def _beats(one: Final, start: Final, least_gain: float) -> bool:
@@ -355,7 +351,3 @@ def _beats(one: Final, start: Final, least_gain: float) -> bool:
     if one.again.violation > 0:
         return False
     return one.again.gain - start.again.gain >= least_gain * abs(start.again.gain)
-
-
-def _key(setting: Setting) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(setting.items()))

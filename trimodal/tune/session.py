@@ -7,11 +7,10 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from trimodal.bench.load import generator
-from trimodal.bench.load.slo import NO_SLO, Slo
 from trimodal.bench.load.statistics import summarise
 from trimodal.bench.targets.taking import Target
 from trimodal.client import Client
@@ -19,43 +18,18 @@ from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import ServerError, SettingsError, TrimodalError
 from trimodal.repository import Model
-from trimodal.server.options import ServerOptions
 from trimodal.server.process import Interrupted, TritonServer
 from trimodal.tune.fields import file_for, put_text
 from trimodal.tune.guard import Guard
 from trimodal.tune.knobs import Knob, Pipeline
 from trimodal.tune.live import LiveServer, Repository, Snapshot, apply
-from trimodal.tune.objective import Objective, bounds_to_compute, judge
-from trimodal.tune.search import Budget, Result, Round, Search, Tell, Trial, TrialError
+from trimodal.tune.objective import bounds_to_compute, judge
+from trimodal.tune.search import OnTrial, Result, Round, Search, Trial, TrialError
+from trimodal.tune.settings import TuneSettings
 from trimodal.tune.space import Setting, Space
-from trimodal.tune.workload import Workload, kind_of, targets
+from trimodal.tune.workload import kind_of, targets
 
 _GRACE_S = 60.0  # of a round, for answers that are under way at its end
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is tuned, and how it is measured.
-
-    Attributes:
-        knobs: as `model.knob=a,b,c` or `model.knob=lo..hi`; the others keep their ranges.
-        only: the others are not searched.
-        seconds, warmup: of one round; after a load the warm-up is twice as long.
-        url: of a server that runs; empty: one is started with `options`.
-    """
-
-    model: str
-    objective: Objective
-    options: ServerOptions
-    slo: Slo = NO_SLO
-    workload: Workload = field(default_factory=Workload)
-    budget: Budget = field(default_factory=Budget)
-    knobs: tuple[str, ...] = ()
-    only: bool = False
-    seconds: float = 3.0
-    warmup: float = 0.5
-    url: str = ""
-    operator_key: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,11 +41,11 @@ class Tuned:
     result: Result | None
 
 
-class Stage:
-    """The server, and what asks it. One that was started here is started again when it dies."""
+class TunedServer:
+    """Starts the server that is tuned, and starts it again when it dies; or connects to one that runs."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, settings: TuneSettings) -> None:
+        self._settings = settings
         self._own: TritonServer | None = None
         self._closing = False
         self.live = self._start()
@@ -98,9 +72,9 @@ class Stage:
             self._own.kill()
 
     def _start(self) -> LiveServer:
-        if self._plan.url:
-            return LiveServer(self._plan.url, self._plan.operator_key)
-        self._own = TritonServer(self._plan.options)
+        if self._settings.url:
+            return LiveServer(self._settings.url, self._settings.operator_key)
+        self._own = TritonServer(self._settings.options)
         try:
             self._own.start(stop=lambda: self._closing)
         except Interrupted:
@@ -108,11 +82,11 @@ class Stage:
         return LiveServer(self._own.grpc_url, self._own.operator_key)
 
 
-class LiveBench:
-    """Applies settings to the stage's server and sends it the load of a round."""
+class LiveSystem:
+    """Applies settings to the tuned server and sends it the load of a round."""
 
-    def __init__(self, plan: Plan, pipeline: Pipeline, stage: Stage) -> None:
-        self._plan, self._pipeline, self._stage = plan, pipeline, stage
+    def __init__(self, settings: TuneSettings, pipeline: Pipeline, server: TunedServer) -> None:
+        self._settings, self._pipeline, self._server = settings, pipeline, server
         self._rounds = 0
         self._fresh = self._doubtful = False
         # A load that was begun goes on when its task is cancelled: nobody else may load until it is over.
@@ -134,20 +108,20 @@ class LiveBench:
         models = self._pipeline.models
         needed = {name: model.config for name, model in models.items()}
         with self.loading:
-            if self._stage.dead:
-                self._stage.revive()
+            if self._server.dead:
+                self._server.revive()
             wanted = self._pipeline.configs(setting)
-            why = apply(self._stage.live, wanted, needed=needed, anew=self._doubtful)
+            why = apply(self._server.live, wanted, needed=needed, anew=self._doubtful)
             self._doubtful = bool(why)
         return why
 
     async def measure(self) -> Round:
-        plan, self._rounds = self._plan, self._rounds + 1
-        warmup = plan.warmup * (2 if self._fresh else 1)
+        settings, self._rounds = self._settings, self._rounds + 1
+        warmup = settings.warmup * (2 if self._fresh else 1)
         self._fresh = False
         try:
             found = await asyncio.wait_for(
-                self._round(warmup), warmup + plan.seconds + plan.workload.timeout + _GRACE_S
+                self._round(warmup), warmup + settings.seconds + settings.workload.timeout + _GRACE_S
             )
         except asyncio.TimeoutError:
             raise self._failed("the round did not end") from None
@@ -156,34 +130,34 @@ class LiveBench:
         return found
 
     async def _round(self, warmup: float) -> Round:
-        plan, live = self._plan, self._stage.live
-        config = self._pipeline.models[plan.model].config
+        settings, live = self._settings, self._server.live
+        config = self._pipeline.models[settings.model].config
         # New connections: those to a server that was started again lead nowhere.
         async with Client(live.url) as client:
             transport = GrpcTransport(live.url, Timeouts())
             try:
-                target = targets(config, client, transport, plan.workload)(self._rounds)
+                target = targets(config, client, transport, settings.workload)(self._rounds)
                 run = await self._send(target, warmup)
             finally:
                 await transport.aclose()
-        slo = bounds_to_compute(plan.slo, plan.objective)
-        summary = summarise(run, slo, cost_per_hour=plan.objective.cost_per_hour)
+        slo = bounds_to_compute(settings.slo, settings.objective)
+        summary = summarise(run, slo, cost_per_hour=settings.objective.cost_per_hour)
         if not summary.ok:
             why = next(iter(summary.errors), run.stopped or "no request was answered")
             raise self._failed(f"no request succeeded: {why}")
-        judged = judge(summary, plan.slo, plan.objective)
+        judged = judge(summary, settings.slo, settings.objective)
         if judged is None:
-            raise SettingsError(f"{plan.objective.name} is not a figure of model {plan.model}")
+            raise SettingsError(f"{settings.objective.name} is not a figure of model {settings.model}")
         return judged
 
-    async def _send(self, target: Target, warmup: float) -> generator.Run:
-        plan = self._plan
+    async def _send(self, target: Target, warmup: float) -> generator.LoadRun:
+        settings = self._settings
         return await generator.run(
             target.send,
-            plan.workload.arrivals(self._rounds),
-            seconds=plan.seconds,
+            settings.workload.arrivals(self._rounds),
+            seconds=settings.seconds,
             warmup=warmup,
-            drain_s=plan.workload.timeout,
+            drain_s=settings.workload.timeout,
         )
 
     def _failed(self, why: str) -> TrialError:
@@ -215,8 +189,6 @@ def live_pipeline(repository: Repository, main: str, directory: Path, profile: s
 def chosen_knobs(pipeline: Pipeline, given: Iterable[str], *, only: bool) -> list[Knob]:
     """The knobs that are searched: the defaults, with what was given instead. Raises: SettingsError."""
     named = {knob.label: knob for knob in map(pipeline.parse, given)}
-    if only and not named:
-        raise SettingsError("--only needs a --knob")
     found = {} if only else {knob.label: knob for knob in pipeline.defaults(len(os.sched_getaffinity(0)))}
     knobs = list((found | named).values())
     if not knobs:
@@ -225,9 +197,9 @@ def chosen_knobs(pipeline: Pipeline, given: Iterable[str], *, only: bool) -> lis
 
 
 def tune(
-    plan: Plan,
+    settings: TuneSettings,
     *,
-    tell: Tell = lambda trial, best: None,
+    tell: OnTrial = lambda trial, best: None,
     began: Callable[[Pipeline, list[Knob]], None] = lambda pipeline, knobs: None,
 ) -> Tuned:
     """Searches. Ctrl-C ends it early, with what was measured; the server is as before in any case.
@@ -239,18 +211,22 @@ def tune(
         OperatorError: the server cannot be started, reached, measured or put back.
     """
     with ExitStack() as stack:
-        stage = Stage(plan)
-        stack.callback(stage.close)
-        pipeline = live_pipeline(stage.live, plan.model, plan.options.repository, plan.options.profile)
-        if not kind_of(pipeline.models[plan.model].config):
-            raise SettingsError(f"model {plan.model}: no load is known for it; tune the models that it calls")
-        knobs = chosen_knobs(pipeline, plan.knobs, only=plan.only)
+        server = TunedServer(settings)
+        stack.callback(server.close)
+        pipeline = live_pipeline(
+            server.live, settings.model, settings.options.repository, settings.options.profile
+        )
+        if not kind_of(pipeline.models[settings.model].config):
+            raise SettingsError(
+                f"model {settings.model}: no load is known for it; tune the models that it calls"
+            )
+        knobs = chosen_knobs(pipeline, settings.knobs, only=settings.only)
         began(pipeline, knobs)
-        bench = LiveBench(plan, pipeline, stage)
-        if not stage.is_own:
-            keep(stage.live, pipeline, bench.loading, stack)
+        system = LiveSystem(settings, pipeline, server)
+        if not server.is_own:
+            keep(server.live, pipeline, system.loading, stack)
         space = Space(knobs)
-        search = Search(space, pipeline.start(knobs), bench, plan.budget, tell=tell)
+        search = Search(space, pipeline.start(knobs), system, settings.budget, tell=tell)
         result: Result | None = None
         with suppress(KeyboardInterrupt):
             result = asyncio.run(search.run())

@@ -7,13 +7,8 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
-from optuna.trial import FrozenTrial, Trial
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.trial import Trial
 
 from trimodal.tune.knobs import Knob
 
@@ -29,91 +24,46 @@ class Space:
 
     def __init__(self, knobs: Sequence[Knob]) -> None:
         self.knobs = tuple(knobs)
-        self.distributions = {knob.label: _distribution(knob) for knob in knobs}
-
-    @property
-    def size(self) -> int | None:
-        """How many settings there are; None: a range makes them countless for a grid."""
-        if any(not knob.choices for knob in self.knobs):
-            return None
-        return math.prod(len(knob.choices) for knob in self.knobs)
+        self.size = math.prod(len(knob.choices) for knob in knobs)
+        self.distributions: dict[str, BaseDistribution] = {
+            knob.label: IntDistribution(0, len(knob.choices) - 1)
+            if knob.is_numeric
+            else CategoricalDistribution(knob.choices)
+            for knob in knobs
+        }
 
     def all(self) -> Iterator[Setting]:
-        """Every setting of choices, in order."""
+        """Every setting, in order."""
         for values in itertools.product(*(knob.choices for knob in self.knobs)):
             yield dict(zip((knob.label for knob in self.knobs), values, strict=True))
 
-    def of_trial(self, trial: Trial | FrozenTrial) -> Setting:
-        return {knob.label: _text(knob, trial.params[knob.label]) for knob in self.knobs}
+    def of_trial(self, trial: Trial) -> Setting:
+        found = {knob: trial.params[knob.label] for knob in self.knobs}
+        return {knob.label: knob.choices[at] if knob.is_numeric else at for knob, at in found.items()}
 
-    def parameters(self, setting: Setting) -> dict[str, int | float | str]:
-        """A setting as Optuna's parameters; without the values that no choice or range has."""
-        found = {}
-        for knob in self.knobs:
-            value = _number(knob, setting[knob.label])
-            if value is not None:
-                found[knob.label] = value
-        return found
+    def parameters(self, setting: Setting) -> dict[str, int | str] | None:
+        """A setting as Optuna's parameters; None: it has a value that is no choice, as the start may."""
+        if any(setting[knob.label] not in knob.choices for knob in self.knobs):
+            return None
+        values = {knob: setting[knob.label] for knob in self.knobs}
+        return {
+            knob.label: knob.choices.index(value) if knob.is_numeric else value
+            for knob, value in values.items()
+        }
 
     def neighbours(self, setting: Setting, rng: random.Random) -> list[Setting]:
         """Settings with one knob one step away (a word: any other one), in random order."""
-        found = []
-        for knob in self.knobs:
-            for value in _beside(knob, setting[knob.label]):
-                found.append({**setting, knob.label: value})
+        found = [
+            {**setting, knob.label: value}
+            for knob in self.knobs
+            for value in _beside(knob, setting[knob.label])
+        ]
         rng.shuffle(found)
         return found
 
 
-def _is_numeric(knob: Knob) -> bool:
-    return all(_float(choice) is not None for choice in knob.choices)
-
-
-def _float(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _distribution(knob: Knob) -> BaseDistribution:
-    if knob.choices:
-        if _is_numeric(knob):
-            return IntDistribution(0, len(knob.choices) - 1)
-        return CategoricalDistribution(knob.choices)
-    # Over more than one order of magnitude ratios count.
-    log = knob.low > 0 and knob.high / knob.low >= 10
-    if knob.whole:
-        return IntDistribution(int(knob.low), int(knob.high), log=log)
-    return FloatDistribution(knob.low, knob.high, log=log)
-
-
-def _text(knob: Knob, value: object) -> str:
-    if knob.choices:
-        return knob.choices[int(str(value))] if _is_numeric(knob) else str(value)
-    return str(int(str(value))) if knob.whole else f"{float(str(value)):.4g}"
-
-
-def _number(knob: Knob, text: str) -> int | float | str | None:
-    if knob.choices:
-        if text not in knob.choices:
-            return None
-        return knob.choices.index(text) if _is_numeric(knob) else text
-    value = _float(text)
-    if value is None or not knob.low <= value <= knob.high:
-        return None
-    return int(value) if knob.whole else value
-
-
-def _beside(knob: Knob, text: str) -> list[str]:
-    if not knob.choices:
-        value, step = _float(text), (knob.high - knob.low) / 10
-        if value is None:
-            return []
-        near = [min(knob.high, value + step), max(knob.low, value - step)]
-        shown = (str(round(one)) if knob.whole else f"{one:.4g}" for one in near)
-        return [one for one in dict.fromkeys(shown) if one != text]
-    if text not in knob.choices or not _is_numeric(knob):
-        return [choice for choice in knob.choices if choice != text]
-    at = knob.choices.index(text)
+def _beside(knob: Knob, value: str) -> list[str]:
+    if value not in knob.choices or not knob.is_numeric:
+        return [choice for choice in knob.choices if choice != value]
+    at = knob.choices.index(value)
     return [knob.choices[near] for near in (at + 1, at - 1) if 0 <= near < len(knob.choices)]

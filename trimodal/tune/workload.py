@@ -22,20 +22,6 @@ from trimodal.client import Client
 from trimodal.client.transports.base import Request, Timeouts, Transport
 from trimodal.errors import SettingsError
 
-_DTYPES = {
-    "TYPE_BOOL": np.bool_,
-    "TYPE_UINT8": np.uint8,
-    "TYPE_UINT16": np.uint16,
-    "TYPE_UINT32": np.uint32,
-    "TYPE_UINT64": np.uint64,
-    "TYPE_INT8": np.int8,
-    "TYPE_INT16": np.int16,
-    "TYPE_INT32": np.int32,
-    "TYPE_INT64": np.int64,
-    "TYPE_FP16": np.float16,
-    "TYPE_FP32": np.float32,
-    "TYPE_FP64": np.float64,
-}
 _VARIABLE = 8  # length of a dimension that the configuration leaves open
 DEFAULT_CONCURRENCY = 8
 
@@ -71,6 +57,14 @@ class Workload:
         return f"{self.rate:g} requests/s" if self.rate else f"{self.concurrency} clients in a closed loop"
 
 
+def parse_size(text: str) -> tuple[int, int]:
+    """Reads --image-size, as 224x224. Raises: SettingsError."""
+    sides = text.split("x")
+    if len(sides) != 2 or not all(side.isdecimal() and 0 < int(side) < 10_000 for side in sides):
+        raise SettingsError(f"--image-size {text}: write it as 224x224, at most 9999x9999")
+    return int(sides[0]), int(sides[1])
+
+
 def kind_of(config: Any) -> str:
     """vision, llm, embedding or speech, by the tensors that it takes and gives; else tensors."""
     inputs, outputs = ({one.name for one in some} for some in (config.input, config.output))
@@ -94,7 +88,7 @@ def targets(config: Any, client: Client, transport: Transport, workload: Workloa
     """
     kind, model, timeout = kind_of(config), str(config.name), workload.timeout
     if kind == "vision":
-        from trimodal.bench.vision.sides import jpegs
+        from trimodal.bench.common.samples import jpegs
 
         files = jpegs(*workload.image_size)
         vision = Vision(client, files, batch=workload.batch, timeout=timeout, model=model)
@@ -105,7 +99,7 @@ def targets(config: Any, client: Client, transport: Transport, workload: Workloa
         one: Callable[..., Target] = GrpcLlm if kind == "llm" else Embedding
         return lambda number: one(client, questions.reseeded(number), timeout=timeout, model=model)
     if kind == "speech":
-        from trimodal.bench.speech.utterances import read_utterances
+        from trimodal.bench.common.samples import read_utterances
 
         recordings = [one.samples for one in read_utterances(workload.samples)]
         speech = Speech(client, recordings, pace=workload.pace, timeout=max(timeout, 60.0), model=model)
@@ -121,6 +115,7 @@ class RandomTensors:
 
     def __init__(self, transport: Transport, config: Any, batch: int, timeout: float) -> None:
         from tritonclient.grpc import model_config_pb2
+        from tritonclient.utils import triton_to_np_dtype
 
         rng = np.random.default_rng(0)
         self._transport, self._model, self._batch = transport, str(config.name), batch
@@ -134,8 +129,8 @@ class RandomTensors:
             rows = [batch, *shape] if config.max_batch_size else shape
             if dtype == "TYPE_STRING":
                 self._inputs[one.name] = np.full(rows, b"text", dtype=object)
-            elif dtype in _DTYPES:
-                self._inputs[one.name] = rng.integers(0, 2, rows).astype(_DTYPES[dtype])
+            elif known := triton_to_np_dtype(dtype.removeprefix("TYPE_")):
+                self._inputs[one.name] = rng.integers(0, 2, rows).astype(known)
             else:
                 raise SettingsError(f"model {config.name}: no load is known for input {one.name} ({dtype})")
 

@@ -88,8 +88,8 @@ def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _end_of_scan(data: bytes, at: int) -> int:
-    found = _AFTER_SCAN.search(data, at)
-    return found.start() if found else len(data)
+    marker = _AFTER_SCAN.search(data, at)
+    return marker.start() if marker else len(data)
 
 
 def _lacks_scans(data: bytes) -> bool:

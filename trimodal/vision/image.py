@@ -107,27 +107,27 @@ def _jpeg(data: bytes, size: tuple[int, int], at_least: int) -> NDArray[np.uint8
         pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, "RGB", **sizes)
     except ValueError as error:
         # The last warning of several; those before it come up when there are no bytes too many.
-        if not (found := _TOO_MANY.search(str(error))):
+        if not (warning := _TOO_MANY.search(str(error))):
             raise
-        tidied = tidied_jpeg(data, int(found[1]) if found[2] == "d9" else 0)
+        tidied = tidied_jpeg(data, int(warning[1]) if warning[2] == "d9" else 0)
         pixels = simplejpeg.decode_jpeg(tidied, "RGB", **sizes)
     return pixels
 
 
 def _exif(info: dict[Any, Any]) -> bytes:
-    found = info.get("exif", b"")
-    return found if isinstance(found, bytes) else b""
+    exif = info.get("exif", b"")
+    return exif if isinstance(exif, bytes) else b""
 
 
 def _check_size(size: tuple[int, int], limits: Limits, name: str) -> None:
     width, height = size
-    told = f"{name}: {width} × {height} pixels"
+    size_text = f"{name}: {width} × {height} pixels"
     if min(size) < limits.min_side:
-        raise InvalidArgument(f"{told}; at least {limits.min_side} a side are needed")
+        raise InvalidArgument(f"{size_text}; at least {limits.min_side} a side are needed")
     if max(size) > limits.max_side:
-        raise InvalidArgument(f"{told}; at most {limits.max_side} a side are accepted")
+        raise InvalidArgument(f"{size_text}; at most {limits.max_side} a side are accepted")
     if width * height > limits.max_pixels:
-        raise InvalidArgument(f"{told}; at most {limits.max_pixels} in all are accepted")
+        raise InvalidArgument(f"{size_text}; at most {limits.max_pixels} in all are accepted")
 
 
 def _rgb(image: Image.Image) -> Image.Image:

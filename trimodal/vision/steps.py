@@ -87,8 +87,8 @@ class PreprocessStep:
         errors = iter(list(run(self._one, named, pixels)))
         refusals = []
         for images in requests:
-            found = [error for error in (next(errors) for _ in images) if error is not None]
-            refusals.append(found[0] if found else None)
+            bad = [error for error in (next(errors) for _ in images) if error is not None]
+            refusals.append(bad[0] if bad else None)
         return pixels, refusals
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ FEWEST = 16  # channels that fill a tensor core's tile
 
 
 @dataclass(frozen=True)
-class Plan:
+class QuantisedNodes:
     """What gets Q/DQ: node name → index of its weight and the axis of its output channels; and inputs of
     additions: node name → index."""
 
@@ -39,7 +39,7 @@ class Plan:
     activations: tuple[str, ...]
 
 
-def choose(model: onnx.ModelProto, kind: Kind) -> Plan:
+def choose(model: onnx.ModelProto, kind: Kind) -> QuantisedNodes:
     """Nodes of `model` that are worth quantising."""
     graph = model.graph
     weights = {weight.name: weight for weight in graph.initializer}
@@ -59,7 +59,7 @@ def choose(model: onnx.ModelProto, kind: Kind) -> Plan:
                 joined[node.name] = own.index(False) if False in own else 1
     activations = [node.input[0] for node in graph.node if node.name in weighted]
     activations += [node.input[joined[node.name]] for node in graph.node if node.name in joined]
-    return Plan(weighted, joined, tuple(dict.fromkeys(activations)))
+    return QuantisedNodes(weighted, joined, tuple(dict.fromkeys(activations)))
 
 
 def ranges(
@@ -89,7 +89,9 @@ def ranges(
     return dict(zip(names, map(float, found), strict=True))
 
 
-def quantise(model: onnx.ModelProto, plan: Plan, largest: Mapping[str, float], kind: Kind) -> onnx.ModelProto:
+def quantise(
+    model: onnx.ModelProto, chosen: QuantisedNodes, largest: Mapping[str, float], kind: Kind
+) -> onnx.ModelProto:
     """A copy of `model` (opset 19 or later) with Q/DQ; its scales are numbers that FP16 holds.
 
     Weights are stored in 8 bits behind a DequantizeLinear; activations pass through a pair of Q and DQ, which
@@ -104,7 +106,7 @@ def quantise(model: onnx.ModelProto, plan: Plan, largest: Mapping[str, float], k
     graph.initializer.append(numpy_helper.from_array(zero, "qdq/zero"))
     pairs: dict[str, str] = {}
     nodes: list[NodeProto] = []
-    for tensor in plan.activations:
+    for tensor in chosen.activations:
         scale = _scale(np.array(largest[tensor], np.float32), kind)
         graph.initializer.append(numpy_helper.from_array(scale, f"{tensor}/scale"))
         pairs[tensor] = f"{tensor}/dq"
@@ -115,11 +117,11 @@ def quantise(model: onnx.ModelProto, plan: Plan, largest: Mapping[str, float], k
         )
     weights = {weight.name: weight for weight in graph.initializer}
     for node in graph.node:
-        if node.name in plan.joined:
-            index = plan.joined[node.name]
+        if node.name in chosen.joined:
+            index = chosen.joined[node.name]
             node.input[index] = pairs[node.input[index]]
-        if node.name in plan.weighted:
-            place, axis = plan.weighted[node.name]
+        if node.name in chosen.weighted:
+            place, axis = chosen.weighted[node.name]
             name = f"{node.name}/weight"
             nodes.append(_quantised_weight(graph, weights[node.input[place]], name, axis, kind))
             node.input[0], node.input[place] = pairs[node.input[0]], name

@@ -1,21 +1,20 @@
-"""Does what builds of a Whisper checkpoint have in common: options, torch's results, the way into place."""
+"""Does what builds of a Whisper checkpoint have in common: options, and torch's results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from steps.artefact import origin, targets, tell_built
+from steps.artefact import targets
 from steps.speech.audio import read_recordings
-from steps.speech.check import Reference, judge, reference
+from steps.speech.check import Reference, reference
 from steps.speech.checkpoint import Checkpoint, load, parse_contexts
 
 from trimodal.build_support import progress, resolve_checkpoint
-from trimodal.manifest import Manifest, atomic_directory, write_manifest
 
 MODEL = "speech_recognize"
 Source = Annotated[str, typer.Argument(help="checkpoint directory or hub id of a Whisper")]
@@ -58,41 +57,6 @@ class Prepared:
     source: str
     contexts_s: list[float]
     heard: Reference
-
-    def put_in_place(
-        self,
-        script: str,
-        runtime: Mapping[str, str],
-        extra: dict[str, Any],
-        write: Callable[[Path, str], None],
-        check: Callable[[Path, str], tuple[dict[str, Any], dict[str, Any]]],
-        min_agreement: float | None,
-    ) -> None:
-        """Writes, checks and describes each artefact in turn.
-
-        Args:
-            runtime: its fields of the manifest.
-            write, check: of a directory and a precision; the check gives figures to judge, and more.
-        """
-        for precision, place in self.targets.items():
-            manifest = Manifest(
-                task="speech",
-                **runtime,
-                precision=precision,
-                **origin(self.checkpoint.directory, self.source, script),
-                shapes=self.checkpoint.shapes(self.contexts_s),
-                extra=extra,
-            )
-            with atomic_directory(place) as work:
-                with progress(f"Writing {precision}"):
-                    write(work, precision)
-                    self.checkpoint.write_files(work)
-                write_manifest(work, manifest)  # The serving engine reads it.
-                manifest.check, more = check(work, precision)
-                judge(manifest, min_agreement, place.name)
-                manifest.check |= more
-                write_manifest(work, manifest)
-            tell_built(place)
 
 
 def prepare(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,7 @@ from trimodal.audio.word_errors import normalise, word_error_rate
 from trimodal.build_support import progress
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest
-from trimodal.speech.engines.protocol import SpeechEngine, open_engine
-from trimodal.speech.settings import RecogniseSettings
+from trimodal.speech.engines.protocol import SpeechEngine
 from trimodal.speech.values import Window
 from trimodal.speech.whisper.features import Features, log_mel_batch, smallest_context
 
@@ -165,18 +163,11 @@ def compare(checkpoint: Checkpoint, reference: Reference, encode: Encode, write:
     }
 
 
-def compare_words(
-    reference: Reference, directory: Path, engine_name: str, *, random_weights: bool
-) -> dict[str, Any]:
-    """Figures of the serving engine: its words against torch's, and error rates where the truth is known."""
-    import torch
+def compare_words(reference: Reference, engine: SpeechEngine, *, random_weights: bool) -> dict[str, Any]:
+    """Figures of a serving engine: its words against torch's, and error rates where the truth is known.
 
-    settings = {
-        "artefact": str(directory),
-        "engine": engine_name,
-        "intra_op_threads": torch.get_num_threads(),
-    }
-    engine = open_engine(directory, RecogniseSettings.model_validate(settings))
+    Closes the engine.
+    """
     windows = [Window(samples, reference.language) for samples in reference.windows]
     heard = hear(engine, windows, "Hearing it in the serving engine")
     figures = {"word_agreement": agreement(reference.texts, heard)}

@@ -25,6 +25,7 @@ from trimodal.speech.values import MAX_WINDOW_S
 from trimodal.speech.whisper.features import FRAMES_PER_S, Padding
 
 if TYPE_CHECKING:
+    from steps.speech.network import Whisper
     from transformers import WhisperForConditionalGeneration
 
 PREPROCESSOR = "preprocessor_config.json"
@@ -183,19 +184,22 @@ class Checkpoint:
         generation = self.model.generation_config
         return list(generation.suppress_tokens or []), list(generation.begin_suppress_tokens or [])
 
-    def network(self) -> dict[str, Any]:
-        """What a network is beside its weights, for the manifest. Raises: ArtefactError: another network."""
+    def network(self) -> Whisper:
+        """The model as modules to trace, of the same weights. Raises: ArtefactError: another network."""
+        from steps.speech.network import NetworkSpec, Whisper
+
         config = self.config
         if config.activation_function != "gelu":
             raise ArtefactError(
                 f"{self.directory.name}: activation_function is {config.activation_function}, not gelu"
             )
-        return {
-            "encoder_heads": config.encoder_attention_heads,
-            "decoder_heads": config.decoder_attention_heads,
-            "alignment_heads": self.alignment_heads,
-            "embed_scale": config.d_model**0.5 if config.scale_embedding else 1.0,
-        }
+        spec = NetworkSpec(
+            encoder_heads=config.encoder_attention_heads,
+            decoder_heads=config.decoder_attention_heads,
+            alignment_heads=self.alignment_heads,
+            embed_scale=config.d_model**0.5 if config.scale_embedding else 1.0,
+        )
+        return Whisper(self.model.model.state_dict(), spec)
 
     def described(self) -> dict[str, Any]:
         """What a manifest says of the checkpoint itself."""

@@ -13,8 +13,8 @@ import onnx
 
 from trimodal.errors import ArtefactError
 from trimodal.manifest import InputRange
+from trimodal.speech.engines.tensorrt.rows import START, bucket_sizes, longest_opening
 from trimodal.speech.whisper.artefact import SpeechShapes
-from trimodal.speech.whisper.buckets import START, bucket_sizes, longest_opening
 from trimodal.speech.whisper.features import FRAMES_PER_S
 
 Size = tuple[int, int, int]  # smallest, tuned for, largest

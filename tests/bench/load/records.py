@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trimodal.bench.load.generator import Run
+from trimodal.bench.load.generator import LoadRun
 from trimodal.bench.load.records import Record
 
 
@@ -23,5 +23,5 @@ def answer(due: float, ttft: float, gaps: Sequence[float] = (), **more: Any) -> 
     return record(due=due, latency=at - due, pieces=tuple(pieces), **{"output_tokens": len(pieces)} | more)
 
 
-def run_of(records: Sequence[Record], seconds: float, began: float = 0.0, **more: Any) -> Run:
-    return Run(tuple(records), began, seconds, **more)
+def run_of(records: Sequence[Record], seconds: float, began: float = 0.0, **more: Any) -> LoadRun:
+    return LoadRun(tuple(records), began, seconds, **more)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.doubles.virtual_clock import run_virtually
 from trimodal.bench.load.arrivals import Closed, constant
-from trimodal.bench.load.generator import Run, Send, run
+from trimodal.bench.load.generator import LoadRun, Send, run
 from trimodal.bench.load.records import OK, UNREACHABLE, Record
 
 
@@ -29,7 +29,7 @@ def server(takes: Callable[[int], float], outcome: str = OK, at_once: int = 10**
     return send
 
 
-def ran(send: Send, arrivals: Any, **options: Any) -> Run:
+def ran(send: Send, arrivals: Any, **options: Any) -> LoadRun:
     return run_virtually(run(send, arrivals, **options))
 
 
@@ -119,7 +119,7 @@ def test_a_server_that_comes_back_within_a_moment_ends_nothing() -> None:
 
 
 def test_a_run_is_stopped_from_outside_with_what_it_has() -> None:
-    async def stopped() -> Run:
+    async def stopped() -> LoadRun:
         stop = asyncio.Event()
         asyncio.get_running_loop().call_later(2.25, stop.set)
         return await run(server(lambda _: 0.5), Closed(2), seconds=60.0, stop=stop)
@@ -138,7 +138,7 @@ def test_a_stopped_run_cancels_only_what_does_not_end_soon(
 ) -> None:
     ended: list[str] = []
 
-    async def stopped() -> Run:
+    async def stopped() -> LoadRun:
         answered = server(lambda _: takes)
 
         async def send(number: int) -> Record:

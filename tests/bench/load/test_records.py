@@ -9,7 +9,6 @@ from trimodal.bench.load.records import METRICS
 def test_times_count_from_when_a_request_was_due() -> None:
     one = record(due=2.0, sent=2.5, pieces=(3.0, 3.25, 4.0), ended=4.5, output_tokens=4)
     assert one.latency == 2.5
-    assert one.service == 2.0
     assert one.ttft == 1.0
     assert one.itl == (0.25, 0.75)
     assert one.tpot == pytest.approx(1.5 / 3)

@@ -83,7 +83,7 @@ def test_costs_and_the_servers_own_figures_have_tables(results: list[Result]) ->
     assert costs
     assert "1 M output tokens" in costs.columns
     assert counted
-    assert counted.rows[0] == ["poisson 2/s", "0.25"]
+    assert counted.rows[0] == ["poisson 2/s", "served", "0.25"]
 
 
 def test_doubts_name_a_late_client() -> None:

@@ -15,11 +15,11 @@ from trimodal.bench.load.generator import run
 from trimodal.bench.load.slo import parse_slo
 from trimodal.bench.load.statistics import summarise
 from trimodal.bench.targets.http import HttpLlm, read_url
-from trimodal.bench.targets.known import PATH, Delays, make_app
 from trimodal.bench.targets.questions import Listed, Question
 from trimodal.errors import SettingsError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+PATH = "/v2/models/llm/generate_stream"
 
 
 @asynccontextmanager
@@ -51,10 +51,27 @@ def app_of(handler: Handler, path: str = PATH) -> web.Application:
     return app
 
 
+def known(ttft: float, gap: float, pieces: int) -> web.Application:
+    """Answers of known delays, counted from the request's arrival, so that they never add up."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        clock = asyncio.get_running_loop().time
+        arrived = clock()
+        await request.read()
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for number in range(pieces):
+            await asyncio.sleep(max(0.0, arrived + ttft + number * gap - clock()))
+            event = {"text_output": "a", "prompt_tokens": 8, "completion_tokens": number + 1}
+            await response.write(f"data: {json.dumps(event)}\n\n".encode())
+        return response
+
+    return app_of(answer)
+
+
 async def test_known_delays_are_measured() -> None:
     """Nothing comes before it is due. How close the figures are is held by the virtual clock, and e2e."""
-    delays = Delays(ttft=0.1, gap=0.05, pieces=4)
-    async with asked(make_app(delays)) as target:
+    async with asked(known(ttft=0.1, gap=0.05, pieces=4)) as target:
         done = await run(target.send, Closed(2), requests=4)
     assert [record.outcome for record in done.records] == ["ok"] * 4
     for record in done.records:
@@ -147,7 +164,7 @@ async def test_nobody_at_the_address_is_unreachable() -> None:
 
 
 async def test_a_client_that_leaves_is_no_error() -> None:
-    async with asked(make_app(Delays(0.0, 0.01, 50)), cancel_after=2) as target:
+    async with asked(known(0.0, 0.01, 50), cancel_after=2) as target:
         record = await target.send(0)
     assert (record.outcome, len(record.pieces)) == ("cancelled", 2)
 
@@ -169,3 +186,30 @@ def test_addresses_are_told_apart(given: str, url: str, openai: bool) -> None:
 def test_other_addresses_are_refused(given: str) -> None:
     with pytest.raises(SettingsError, match="--url"):
         read_url(given, "llm")
+
+
+@pytest.mark.parametrize(
+    ("listed", "asked_for"),
+    [
+        ({"data": [{"id": "llama"}]}, "llama"),
+        ({"data": [{"id": "a"}, {"id": "llm"}]}, "llm"),
+        ({"data": []}, "llm"),
+        ({"error": "no such path"}, "llm"),
+    ],
+)
+async def test_an_openai_server_s_own_model_is_asked(listed: object, asked_for: str) -> None:
+    seen: list[str] = []
+
+    async def models(request: web.Request) -> web.StreamResponse:
+        return web.json_response(listed)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        seen.append((await request.json())["model"])
+        return web.Response(text="data: [DONE]\n\n")
+
+    app = app_of(answer, "/v1/chat/completions")
+    app.router.add_get("/v1/models", models)
+    async with asked(app, "/v1") as target:
+        await target.choose_model()
+        await target.send(0)
+    assert seen == [asked_for]

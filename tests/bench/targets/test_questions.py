@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.traces import Traced
-from trimodal.bench.targets.questions import Mix, Questions
+from trimodal.bench.targets.questions import Mix, Questions, read_lines
 
 
 def mix(prompt: str = "64", answer: str = "16", **more: object) -> Mix:
@@ -52,6 +54,21 @@ def test_repeated_questions_were_asked_before() -> None:
     texts = [asked.at(number).text for number in range(300)]
     again = sum(text in texts[:number] for number, text in enumerate(texts))
     assert again == pytest.approx(150, abs=35)
+
+
+def test_tiers_have_their_weights() -> None:
+    asked = Questions(mix(tiers={"premium": 1.0, "standard": 3.0}))
+    tiers = [asked.at(number).tier for number in range(400)]
+    assert tiers.count("premium") == pytest.approx(100, abs=35)
+    assert set(tiers) == {"premium", "standard"}
+    assert Questions(mix()).at(0).tier == ""
+
+
+def test_lines_of_a_file_are_asked_in_turn(tmp_path: Path) -> None:
+    file = tmp_path / "questions.txt"
+    file.write_text("one\n\ntwo\n")
+    asked = Questions(mix(lines=read_lines(file)))
+    assert [asked.at(number).text for number in range(3)] == ["one", "two", "one"]
 
 
 def test_a_traces_lengths_and_blocks_are_kept() -> None:

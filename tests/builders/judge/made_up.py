@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.builders.scripts import Later
 
-example = Later("steps.judge.example")
+pairs = Later("judge.pairs")
 DOMAINS = ("cooking", "travel", "tax", "pets", "cars", "music", "law", "garden")
 THINGS = ("cake", "boat", "form", "rabbit", "engine", "song", "fence", "lamp", "roof", "shoe")
 VERBS = ("paint", "sell", "clean", "lend", "measure", "move", "weigh", "open")
@@ -34,7 +34,7 @@ def written(seed: int, number: int = 100) -> list[Any]:
             (asked, f"What is the way to {verb} {one} {thing}s?", True, "light"),
             (asked, asked.upper(), True, "case"),
         ):
-            found.setdefault((a, b), example.Example(a, b, same, kind, domain))
+            found.setdefault((a, b), pairs.Example(a, b, same, kind, domain))
     return list(found.values())
 
 

@@ -1,4 +1,4 @@
-"""steps/judge/disguise: the same question as somebody else would type it."""
+"""build/judge/disguise: the same question as somebody else would type it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.builders.scripts import Later, importable
 
 disguises, words, surface, sources = (
-    Later(f"steps.judge.{name}") for name in ("disguise", "disguise.words", "disguise.surface", "sources")
+    Later(f"judge.{name}") for name in ("disguise.disguise", "disguise.words", "disguise.surface", "sources")
 )
 NEGATIONS = (
     r"n['’]t\b|\b(?:not|no|never|without|none|nothing|nobody|neither|cannot)\b"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.builders.scripts import Later, importable
-from trimodal.bench.cache.pairs import clopper_pearson
+from trimodal.errors import ArtefactError, SettingsError
 
 pytestmark = pytest.mark.build
-figures = Later("steps.judge.figures")
-report = Later("steps.judge.report")
+figures = Later("judge.figures")
+pairs = Later("judge.pairs")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -22,9 +22,10 @@ def _scripts() -> Iterator[None]:
 
 
 def scored(same, different, unrelated=()):
-    Example = Later("steps.judge.example").Example
     kinds = [("light", True, same), ("number", False, different), ("unrelated", False, unrelated)]
-    examples = [Example("a", "b", is_same, kind, "x") for kind, is_same, scores in kinds for _ in scores]
+    examples = [
+        pairs.Example("a", "b", is_same, kind, "x") for kind, is_same, scores in kinds for _ in scores
+    ]
     return figures.Scored(examples, np.array([*same, *different, *unrelated]))
 
 
@@ -43,41 +44,56 @@ def test_the_curve_rises_and_its_bounds_are_exact():
     rng = np.random.default_rng(0)
     given = scored(rng.beta(8, 2, 400), rng.beta(2, 8, 900), unrelated=[1.0] * 5)
     made = figures.calibrate([given], "c0ffee", "made up")
-    assert (made["paraphrases"], made["hard_negatives"], made["checkpoint_sha256"]) == (400, 900, "c0ffee")
-    thresholds = [point["threshold"] for point in made["curve"]]
+    assert (made.paraphrases, made.hard_negatives, made.checkpoint_sha256) == (400, 900, "c0ffee")
+    thresholds = [point.threshold for point in made.curve]
     assert thresholds == sorted(set(thresholds))
-    for point in made["curve"]:
-        passed = (given.differing() >= point["threshold"]).sum()
-        assert point["false_hits"] == passed
-        assert 0 <= point["false_hit_upper"] - clopper_pearson(int(passed), 900)[1] < 2e-6
-    assert made["curve"][-1]["false_hits"] == 0
-    threshold = figures.threshold_for(made, 0.01)
-    assert clopper_pearson(int((given.differing() >= threshold).sum()), 900)[1] <= 0.01
-    assert figures.threshold_for(made, 0.02) < threshold
-    assert figures.threshold_for(made, 1e-4) > 1
+    for point in made.curve:
+        passed = (given.differing() >= point.threshold).sum()
+        assert point.false_hits == passed
+        assert 0 <= point.false_hit_upper - pairs.clopper_pearson(int(passed), 900)[1] < 2e-6
+    assert made.curve[-1].false_hits == 0
+    threshold = made.threshold(0.01)
+    assert pairs.clopper_pearson(int((given.differing() >= threshold).sum()), 900)[1] <= 0.01
+    assert made.threshold(0.02) < threshold
+    with pytest.raises(SettingsError, match="no threshold keeps it"):
+        made.threshold(1e-4)
 
 
 def test_of_several_parts_the_worst_counts():
     made_up, by_hand = scored([0.9, 0.8], [0.1] * 500), scored([0.7, 0.4], [0.3] * 2 + [0.1] * 298)
     curve = {
-        point["threshold"]: point
-        for point in figures.calibrate([made_up, by_hand], "c0ffee", "both")["curve"]
+        point.threshold: point for point in figures.calibrate([made_up, by_hand], "c0ffee", "both").curve
     }
-    assert curve[0.100001]["hit_rate"] == 1.0
-    assert (curve[0.100001]["false_hits"], curve[0.300001]["false_hits"]) == (2, 0)
-    assert curve[0.300001]["false_hit_upper"] == pytest.approx(clopper_pearson(0, 300)[1], abs=1e-6)
+    assert curve[0.100001].hit_rate == 1.0
+    assert (curve[0.100001].false_hits, curve[0.300001].false_hits) == (2, 0)
+    assert curve[0.300001].false_hit_upper == pytest.approx(pairs.clopper_pearson(0, 300)[1], abs=1e-6)
 
 
-def test_the_cache_s_own_reader_takes_the_curve(tmp_path):
-    from trimodal.cache.calibration import Point
-
-    made = figures.calibrate([scored([0.9, 0.8], [0.1] * 500)], "c0ffee", "made up")
-    assert [Point.model_validate(point).threshold for point in made["curve"]] == [0.100001]
+def test_a_calibration_needs_both_labels():
+    with pytest.raises(ArtefactError, match="rewordings and near-identical pairs"):
+        figures.calibrate([scored([0.9], [])], "c0ffee", "pairs.jsonl")
 
 
-def test_folds_have_every_name_once():
-    names = [f"k{number}" for number in range(11)]
-    dealt = report.deal(names, 3, seed=1)
-    assert sorted(name for fold in dealt for name in fold) == sorted(names)
-    assert {len(fold) for fold in dealt} <= {3, 4}
-    assert dealt == report.deal(names, 3, seed=1)
+@pytest.mark.parametrize(
+    ("hits", "trials", "low", "high"),
+    [
+        (0, 10, 0.0, 0.308497),
+        (10, 10, 0.691503, 1.0),
+        (3, 10, 0.066740, 0.652453),
+        (50, 100, 0.398321, 0.601679),
+        (0, 434, 0.0, 0.008464),
+        (1, 434, 0.000058, 0.012770),
+        (500, 5000, 0.091820, 0.108650),
+        (0, 0, 0.0, 1.0),
+    ],
+)
+def test_bounds_are_those_of_the_tables(hits, trials, low, high):
+    assert pairs.clopper_pearson(hits, trials) == pytest.approx((low, high), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("hits", "trials", "confidence"), [(-1, 3, 0.95), (4, 3, 0.95), (1, 3, 0), (1, 3, 1)]
+)
+def test_what_is_no_share_is_refused(hits, trials, confidence):
+    with pytest.raises(ValueError, match="is no share"):
+        pairs.clopper_pearson(hits, trials, confidence)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.builders.scripts import Later, importable
-from trimodal.bench.cache.pairs import HARD, SAME
 from trimodal.errors import ArtefactError
 from trimodal.judge.normaliser import normalise
 
 pytestmark = pytest.mark.build
-blocks = Later("steps.judge.blocks")
-lines = Later("steps.judge.lines")
+blocks = Later("judge.blocks")
+lines = Later("judge.lines")
+pairs_of = Later("judge.pairs")
 
 BLOCK = """\
 # a comment
@@ -125,8 +125,8 @@ def test_the_projects_own_have_every_kind_and_many_domains():
     pairs = [each for one in written for each in one.pairs(rng)]
     kinds = Counter(each.kind for each in pairs)
     assert len(written) > 1000
-    assert min(kinds[kind] for kind in HARD) > 200
-    assert set(kinds) <= {*HARD, *SAME}
+    assert min(kinds[kind] for kind in pairs_of.HARD) > 200
+    assert set(kinds) <= {*pairs_of.HARD, *pairs_of.SAME}
     assert len({each.domain for each in pairs}) > 60
     assert 0.2 < sum(each.same for each in pairs) / len(pairs) < 0.6
     assert all(each.a != each.b and not set("{}|") & set(each.a + each.b) - {"|"} for each in pairs)
@@ -134,17 +134,17 @@ def test_the_projects_own_have_every_kind_and_many_domains():
 
 @pytest.mark.slow
 def test_no_text_of_a_sealed_pair_is_written_elsewhere():
-    sources = Later("steps.judge.sources")
-    files = sorted(sources.DATA.glob("*.jsonl"))
+    sources = Later("judge.sources")
+    files = sorted(pairs_of.DATA.glob("*.jsonl"))
     sealed = [path for path in files if path.name.startswith(sources.SEALED)]
-    others = sources.read_files([path for path in files if path not in sealed])
+    others = pairs_of.read_files([path for path in files if path not in sealed])
     known = {normalise(text) for each in (*sources.written_pairs(5), *others) for text in each[:2]}
-    pairs = sources.read_files(sealed)
+    pairs = pairs_of.read_files(sealed)
     assert len(pairs) > 2000
     assert [each for each in pairs if not known.isdisjoint(map(normalise, each[:2]))] == []
 
 
 def test_what_once_went_wrong_is_what_a_judge_is_asked_about():
-    pairs = Later("steps.judge.sources").once_wrong()
+    pairs = Later("judge.sources").once_wrong()
     assert len(pairs) > 500
     assert all(normalise(each.a) != normalise(each.b) for each in pairs)

@@ -17,86 +17,58 @@ pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),
+    ("here", "options", "expected"),
     [
-        (("--precision", "fp8"), "--precision fp8 --kv-precision auto needs --calibration"),
-        (("--calibration", "texts"), "--precision fp16 --kv-precision auto uses no --calibration"),
-        (("--precision", "int8-wo", "--kv-precision", "int8"), "beside --precision int8-wo: auto it does"),
-        (("--precision", "fp8", "--kv-precision", "int8"), "beside --precision fp8: auto or fp8 it does"),
-        (("--tp", "3"), "--tp 3 does not divide the 4 attention heads"),
-        (("--pp", "4"), "--pp 4 does not divide the 2 layers"),
-        (("--max-num-tokens", "8"), "--max-num-tokens 8 is below --max-batch-size 256"),
-        (("--max-seq-len", "1024"), "the model knows 512 positions, less than 1024"),
-        (("--tp", "2", "--pp", "2"), "--tp 2 --pp 2 takes 4 GPUs, and 2 can be seen"),
-        (("--name", "a/b"), "not a plain directory name"),
-        (("--speculation", "lookahead", "--lookahead", "4,3"), "window,ngram,verification is needed"),
-        (("--speculation", "lookahead", "--lookahead", "4,1,4"), "n-grams of 2"),
-        (("--speculation", "medusa"), "needs --draft: the directory"),
-        (("--draft", "."), "--speculation none has none"),
-    ],
-)
-def test_unfit_options_are_one_sentence_before_anything_heavy(
-    build_engine: Build,
-    llama: Path,
-    recorder: Recorder,
-    texts: Path,
-    options: tuple[str, ...],
-    expected: str,
-) -> None:
-    given = [texts if each == "texts" else each for each in options]
-    assert expected in sentence(build_engine(llama, *given))
-    assert recorder.calls == []
-
-
-@pytest.mark.parametrize(
-    ("gpus", "options", "expected"),
-    [
-        (ServerError("no NVIDIA driver answers (x): install one"), (), "no NVIDIA driver answers"),
-        ([], (), "takes 1 GPUs, and none can be seen"),
-        ([gpu(0), gpu(1, sm="8.0")], ("--tp", "2"), "one engine needs GPUs of one SM"),
+        ({}, ("--precision", "fp8"), "--precision fp8 --kv-precision auto needs --calibration"),
+        ({}, ("--calibration", "texts"), "--precision fp16 --kv-precision auto uses no --calibration"),
         (
-            [gpu(0, sm="8.0")],
+            {},
+            ("--precision", "int8-wo", "--kv-precision", "int8"),
+            "beside --precision int8-wo: auto it does",
+        ),
+        ({}, ("--precision", "fp8", "--kv-precision", "int8"), "beside --precision fp8: auto or fp8 it does"),
+        ({}, ("--tp", "3"), "--tp 3 does not divide the 4 attention heads"),
+        ({}, ("--pp", "4"), "--pp 4 does not divide the 2 layers"),
+        ({}, ("--max-num-tokens", "8"), "--max-num-tokens 8 is below --max-batch-size 256"),
+        ({}, ("--max-seq-len", "1024"), "the model knows 512 positions, less than 1024"),
+        ({}, ("--tp", "2", "--pp", "2"), "--tp 2 --pp 2 takes 4 GPUs, and 2 can be seen"),
+        ({}, ("--name", "a/b"), "not a plain directory name"),
+        ({}, ("--speculation", "lookahead", "--lookahead", "4,3"), "window,ngram,verification is needed"),
+        ({}, ("--speculation", "lookahead", "--lookahead", "4,1,4"), "n-grams of 2"),
+        ({}, ("--speculation", "medusa"), "needs --draft: the directory"),
+        ({}, ("--draft", "."), "--speculation none has none"),
+        ({"gpus": ServerError("no NVIDIA driver answers (x): install one")}, (), "no NVIDIA driver answers"),
+        ({"gpus": []}, (), "takes 1 GPUs, and none can be seen"),
+        ({"gpus": [gpu(0), gpu(1, sm="8.0")]}, ("--tp", "2"), "one engine needs GPUs of one SM"),
+        (
+            {"gpus": [gpu(0, sm="8.0")]},
             ("--kv-precision", "fp8", "--calibration", "texts"),
             "has no FP8: it begins with",
         ),
-        ([gpu(0, memory=GIB)], (), "weights and activations take"),
-        ([gpu(0, free=GIB // 2)], (), "GPU 0 has 0.5 GiB free of 80.0"),
+        ({"gpus": [gpu(0, memory=GIB)]}, (), "weights and activations take"),
+        ({"gpus": [gpu(0, free=GIB // 2)]}, (), "GPU 0 has 0.5 GiB free of 80.0"),
+        ({"version": None}, (), "TensorRT-LLM is not installed here"),
+        (
+            {"version": "1.3.0"},
+            (),
+            "later releases have no engines (put the checkpoint in place with build/llm_place.py",
+        ),
+        ({"version": "1.1.0"}, (), "TensorRT-LLM 1.1.0 is here, and engines are built with 1.2.x"),
     ],
 )
-def test_an_unfit_machine_is_one_sentence(
+def test_what_cannot_be_built_is_one_sentence_before_anything_heavy(
     build_engine: Build,
     machine: SimpleNamespace,
     llama: Path,
     recorder: Recorder,
     texts: Path,
-    gpus: Any,
+    here: dict[str, Any],
     options: tuple[str, ...],
     expected: str,
 ) -> None:
-    machine.gpus = gpus
+    vars(machine).update(here)
     given = [texts if each == "texts" else each for each in options]
     assert expected in sentence(build_engine(llama, *given))
-    assert recorder.calls == []
-
-
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [
-        (None, "TensorRT-LLM is not installed here"),
-        ("1.3.0", "later releases have no engines (put the checkpoint in place with build/llm_place.py"),
-        ("1.1.0", "TensorRT-LLM 1.1.0 is here, and engines are built with 1.2.x"),
-    ],
-)
-def test_another_version_is_one_sentence(
-    build_engine: Build,
-    machine: SimpleNamespace,
-    llama: Path,
-    recorder: Recorder,
-    version: str | None,
-    expected: str,
-) -> None:
-    machine.version = version
-    assert expected in sentence(build_engine(llama))
     assert recorder.calls == []
 
 

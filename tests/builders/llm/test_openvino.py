@@ -3,56 +3,37 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 from tests.builders.engine_builds import Build, command, sentence
-from tests.builders.scripts import BUILD
 from trimodal.manifest import read_manifest
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    with mock.patch.dict(os.environ), mock.patch.object(sys, "path", [str(BUILD), *sys.path]):
-        yield
-
-
 @pytest.fixture(scope="module")
-def build() -> Build:
+def build(scripts: None) -> Build:
     return command("llm_openvino")
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("checkpoints") / "tiny"
-    result = command("random_checkpoint")("llama-tiny", "--out", directory)
-    assert result.exit_code == 0, result.output
-    return directory
-
-
-@pytest.fixture(scope="module")
-def artefacts(checkpoint: Path, build: Build, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def artefacts(llama: Path, build: Build, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("artefacts")
     calibration = directory / "calibration.txt"
     calibration.write_text("\n".join(f"sample {index} of a text" for index in range(16)))
     result = build(
-        *(checkpoint, "--precision", "int8", "--precision", "int4", "--out", directory / "{precision}"),
+        *(llama, "--precision", "int8", "--precision", "int4", "--out", directory / "{precision}"),
         *("--calibration", calibration),
     )
     assert result.exit_code == 0, result.output
     return directory
 
 
-def test_random_checkpoint_decodes_every_id_and_encodes_any_text(checkpoint: Path) -> None:
+def test_random_checkpoint_decodes_every_id_and_encodes_any_text(llama: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers")
-    tokenizer = tokenizers.Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+    tokenizer = tokenizers.Tokenizer.from_file(str(llama / "tokenizer.json"))
     words = [tokenizer.decode([index]) for index in range(256, 509)]
     assert len(set(words)) == len(words)
     assert tokenizer.encode("".join(words)).ids == list(range(256, 509))
@@ -98,10 +79,10 @@ def test_int4_fits_its_scales_to_the_calibration_texts(artefacts: Path) -> None:
 
 
 @pytest.mark.slow
-def test_fp32_gives_the_answers_of_torch(checkpoint: Path, build: Build, tmp_path: Path) -> None:
+def test_fp32_gives_the_answers_of_torch(llama: Path, build: Build, tmp_path: Path) -> None:
     texts = tmp_path / "texts.txt"
     texts.write_text("The first paragraph\nhas two lines.\n\nThe second has one.\n")
-    result = build(checkpoint, "--precision", "fp32", "--out", tmp_path / "fp32", "--check-file", texts)
+    result = build(llama, "--precision", "fp32", "--out", tmp_path / "fp32", "--check-file", texts)
     assert result.exit_code == 0, result.output
     check = read_manifest(tmp_path / "fp32", task="llm", runtime="openvino").check
     assert check["greedy_answers_identical"] == check["greedy_answers"] == 16
@@ -111,12 +92,12 @@ def test_fp32_gives_the_answers_of_torch(checkpoint: Path, build: Build, tmp_pat
 
 @pytest.mark.slow
 def test_low_agreement_leaves_the_old_artefact(
-    checkpoint: Path, artefacts: Path, build: Build, tmp_path: Path
+    llama: Path, artefacts: Path, build: Build, tmp_path: Path
 ) -> None:
     target = tmp_path / "int4"
     target.mkdir()
     (target / "old").write_text("old")
-    result = build(checkpoint, "--precision", "int4", "--out", target, "--min-agreement", "1")
+    result = build(llama, "--precision", "int4", "--out", target, "--min-agreement", "1")
     assert "less than --min-agreement 1: nothing was replaced" in sentence(result)
     assert [path.name for path in tmp_path.rglob("*")] == ["int4", "old"]
 

@@ -6,17 +6,15 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from tests.builders.scripts import importable
+from tests.builders.engine_builds import command, sentence
 from trimodal.llm.engines import artefact
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tokenizer import CheckpointTokenizer
@@ -26,31 +24,18 @@ from trimodal.runtimes import gpu_device
 DEMO = Path(__file__).resolve().parents[3] / "build" / "demo" / "llm"
 
 
-@pytest.fixture(autouse=True)
-def _scripts() -> Iterator[None]:
-    with importable():
-        yield
-
-
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     return Path(shutil.copytree(DEMO, tmp_path / "demo"))
 
 
 def place(*arguments: object) -> Result:
-    app = typer.Typer()
-    app.command()(import_module("llm_place").main)
-    texts = [str(argument) for argument in arguments]
-    with mock.patch.object(sys, "argv", ["llm_place.py", *texts]):
-        return CliRunner().invoke(app, texts)
+    with mock.patch.object(sys, "argv", ["llm_place.py", *map(str, arguments)]):
+        return command("llm_place")(*arguments)
 
 
 def refused(*arguments: object) -> str:
-    result = place(*arguments)
-    assert result.exit_code == 1
-    assert isinstance(result.exception, SystemExit)
-    (sentence,) = [line for line in result.output.splitlines() if line.startswith("error: ")]
-    return sentence.removeprefix("error: ")
+    return sentence(place(*arguments)).removeprefix("error: ")
 
 
 def edit(path: Path, **changes: Any) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-import shutil
-import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -17,8 +14,9 @@ import pytest
 from tests.builders.engine_builds import command, sentence
 from tests.speech.engines.tensorrt.on_onnx import TensorRTOnOnnx, builds
 from tests.speech.engines.tensorrt.plans import H200
+from tests.speech.engines.tensorrt.torch_forward import open_on_torch
 from tests.speech.whisper.checkpoints import sound
-from trimodal.manifest import GpuTarget, InputRange, read_manifest
+from trimodal.manifest import GpuTarget, InputRange, checkpoint_sha256, read_manifest
 from trimodal.speech.engines.protocol import open_engine
 from trimodal.speech.engines.tensorrt import engine as engine_tensorrt
 from trimodal.speech.settings import RecogniseSettings
@@ -34,12 +32,6 @@ LARGEST = 4
 
 
 @pytest.fixture
-def weights(torch_fp16: Path) -> Path:
-    """FP16 weights of build/speech_torch.py."""
-    return torch_fp16
-
-
-@pytest.fixture
 def machine(tensorrt_double, monkeypatch):
     """A GPU machine's libraries: both doubles, memory on the processor."""
     runs = TensorRTOnOnnx(tensorrt_double)
@@ -52,14 +44,13 @@ def machine(tensorrt_double, monkeypatch):
 @pytest.fixture
 def build(machine, audio, tmp_path):
     cache = tmp_path / "cache"
-    return lambda *arguments: command("speech_tensorrt")(
-        *arguments, "--audio", audio, "--max-batch", LARGEST, "--timing-cache", cache
-    )
+    common = "--audio", audio, "--contexts", "5,10", "--max-batch", LARGEST, "--timing-cache", cache
+    return lambda *arguments: command("speech_tensorrt")(*common, *arguments)
 
 
 @pytest.fixture
-def artefact(weights, build, tmp_path):
-    result = build(weights, "--out", tmp_path / "tensorrt-fp16")
+def artefact(checkpoint, build, tmp_path):
+    result = build(checkpoint, "--out", tmp_path / "tensorrt-fp16", "--min-agreement", 0.1)
     assert result.exit_code == 0, result.output
     return tmp_path / "tensorrt-fp16"
 
@@ -91,22 +82,26 @@ def test_plans_are_built_of_the_two_graphs_with_profiles_for_what_is_run(artefac
     assert openings["tokens"] == InputRange(min=(1, 1), opt=(2, 4), max=(LARGEST, 228))
 
 
-def test_the_manifest_says_what_the_plans_were_built_with_and_from(artefact, weights, machine):
+def test_the_manifest_says_what_the_plans_were_built_with_and_from(artefact, checkpoint, machine):
     manifest = read_manifest(artefact, task="speech", runtime="tensorrt")
-    source = read_manifest(weights, task="speech", runtime="torch")
     assert manifest.runtime_version == machine.module.__version__
     assert manifest.gpu == GpuTarget(sm="9.0", name="NVIDIA H200")
-    assert (manifest.precision, manifest.source_sha256) == ("fp16", source.source_sha256)
-    assert manifest.shapes == source.shapes | {"max_batch_size": LARGEST}
-    assert manifest.extra["weights"]["sha256"] == source.files["weights.pt"]
+    assert (manifest.precision, manifest.source) == ("fp16", "english")
+    assert manifest.source_sha256 == checkpoint_sha256(checkpoint)
+    assert manifest.shapes == {
+        "contexts_s": [5.0, 10.0], "languages": ["en"], "mel_bins": 80, "sample_rate": 16000,
+        "padding": "silence", "positions": 448, "max_batch_size": LARGEST,
+    }  # fmt: skip
+    extra = {key: manifest.extra[key] for key in ("multilingual", "suppressed", "suppressed_first")}
+    assert extra == {"multilingual": False, "suppressed": [], "suppressed_first": []}
     assert "build/speech_tensorrt.py" in manifest.command
     assert {"encoder.plan", "decoder.plan", "tokenizer.json"} <= set(manifest.files)
     assert not any(name.endswith((".onnx", ".pt")) for name in manifest.files)
     check = manifest.check
     assert check["batches"] == [1, 2, LARGEST]
     # ONNX Runtime computes FP16 graphs of these sizes in FP32 or FP16 as it likes, torch in FP32.
-    assert 0 < check["logits_relative_error"] < 5e-3
-    assert 0 < check["alignment_relative_error"] < 5e-3
+    assert 0 < check["logits_relative_error"] < 1e-2
+    assert 0 < check["alignment_relative_error"] < 1e-2
     assert check["windows"] == 5
 
 
@@ -130,19 +125,18 @@ def test_the_plans_have_fp16_caches_of_a_fixed_capacity_and_give_the_new_tokens_
     assert len(large) == 1, "embeddings and projection are one weight"
 
 
-def test_the_serving_engine_opens_it_and_hears_what_torch_hears(artefact, weights, machine, monkeypatch):
+def test_the_serving_engine_opens_it_and_hears_what_torch_hears(artefact, checkpoint, machine, monkeypatch):
     monkeypatch.setattr(engine_tensorrt, "visible_gpus", lambda: [H200])
     opened = functools.partial(engine_tensorrt.open_plans)
     monkeypatch.setattr(
         engine_tensorrt, "open_plans", lambda *arguments, device: opened(*arguments, device="cpu")
     )
     windows = [Window(sound(seconds, seed)) for seed, seconds in enumerate([3, 4, 8, 5, 9])]
+    settings = RecogniseSettings(
+        artefact="x", engine="tensorrt", device="cuda", max_batch_windows=LARGEST, precision="fp16"
+    )
     heard = []
-    for directory, engine, device in ((artefact, "tensorrt", "cuda"), (weights, "torch", "cpu")):
-        settings = RecogniseSettings(
-            artefact="x", engine=engine, device=device, max_batch_windows=LARGEST, precision="fp16"
-        )
-        model = open_engine(directory, settings)
+    for model in (open_engine(artefact, settings), open_on_torch(checkpoint, contexts_s=[5.0, 10.0])):
         heard.append([[word.text for word in one.words] for one in model.recognise(windows)])
         model.close()
     assert sum(one == other for one, other in zip(*heard, strict=True)) >= 3, "random weights in FP16"
@@ -173,20 +167,20 @@ def refused(build, tmp_path):
         ("IExecutionContext.execute_async_v3", False, "encoder.plan was not run"),
     ],
 )
-def test_what_tensorrt_refuses_replaces_nothing(refused, weights, machine, call, result, words):
+def test_what_tensorrt_refuses_replaces_nothing(refused, checkpoint, machine, call, result, words):
     machine.recorder.returns(call, result)
-    assert words in refused(weights)
+    assert words in refused(checkpoint)
 
 
 @pytest.mark.parametrize("scale", [1.2, float("nan")])
-def test_plans_that_compute_something_else_replace_nothing(refused, weights, machine, scale):
+def test_plans_that_compute_something_else_replace_nothing(refused, checkpoint, machine, scale):
     machine.runs.scale = scale
-    assert "the plans' logits differ from their network's by " in refused(weights)
+    assert "the plans' logits differ from torch's by " in refused(checkpoint)
 
 
-def test_plans_above_our_own_limit_are_kept_with_a_warning(build, weights, machine, tmp_path):
+def test_plans_above_our_own_limit_are_kept_with_a_warning(build, checkpoint, machine, tmp_path):
     machine.runs.scale = 1.05
-    result = build(weights, "--out", tmp_path / "made")
+    result = build(checkpoint, "--out", tmp_path / "made", "--min-agreement", 0.1)
     assert result.exit_code == 0, result.output
     check = read_manifest(tmp_path / "made", task="speech", runtime="tensorrt").check
     assert 0.02 < check["logits_relative_error"] < 0.08
@@ -194,15 +188,15 @@ def test_plans_above_our_own_limit_are_kept_with_a_warning(build, weights, machi
 
 
 @pytest.mark.slow
-def test_words_that_differ_replace_nothing(refused, weights, machine):
-    with mock.patch("steps.speech.plan_check.agreement", return_value=0.9):
-        found = refused(weights, "--min-agreement", 0.95)
+def test_words_that_differ_replace_nothing(refused, checkpoint, machine):
+    with mock.patch("steps.speech.check.agreement", return_value=0.9):
+        found = refused(checkpoint, "--min-agreement", 0.95)
     assert "agree with torch's words on 90.0%, less than --min-agreement 0.95" in found
 
 
-def test_an_operator_that_the_parser_lacks_is_named_before_the_build(refused, weights, machine):
+def test_an_operator_that_the_parser_lacks_is_named_before_the_build(refused, checkpoint, machine):
     with mock.patch("steps.tensorrt.operators.unsupported", return_value=["NonZero of float64", "Unique"]):
-        assert "lacks what" in (found := refused(weights))
+        assert "lacks what" in (found := refused(checkpoint))
     assert found.endswith("needs: NonZero of float64; Unique")
     assert machine.recorder.named("Builder.build_serialized_network") == []
 
@@ -210,51 +204,25 @@ def test_an_operator_that_the_parser_lacks_is_named_before_the_build(refused, we
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--precision", "fp32"), "is fp16, and a plan has its weights' precision: name --precision fp16"),
+        (("--contexts", "5,x"), "is not a list of seconds such as 5,10,30"),
         (("--opt-batch", 5), "--opt-batch 5 is more than --max-batch 4"),
         (("--workspace-gib", -1), "--workspace-gib -1: above 0"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_built(refused, weights, machine, arguments, words):
-    assert words in refused(weights, *arguments)
+def test_what_cannot_be_is_said_before_anything_is_built(refused, checkpoint, machine, arguments, words):
+    assert words in refused(checkpoint, *arguments)
     assert machine.recorder.named("tensorrt.Builder") == []
 
 
-def test_a_machine_without_tensorrt_is_told_so(refused, weights, monkeypatch):
+def test_a_machine_without_tensorrt_is_told_so(refused, checkpoint, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorrt", None)
-    assert "TensorRT's Python package does not import" in refused(weights)
+    assert "TensorRT's Python package does not import" in refused(checkpoint)
 
 
-def test_a_machine_whose_torch_has_no_cuda_is_told_of_no_check(refused, build, weights, machine, tmp_path):
+def test_a_machine_whose_torch_has_no_cuda_is_told_of_no_check(refused, build, checkpoint, machine, tmp_path):
     with mock.patch("steps.tensorrt.run.DEVICE", "cuda"):
-        assert "torch has no CUDA here" in refused(weights)
-        assert build(weights, "--out", tmp_path / "unchecked", "--no-check").exit_code == 0
+        assert "torch has no CUDA here" in refused(checkpoint)
+        assert build(checkpoint, "--out", tmp_path / "unchecked", "--no-check").exit_code == 0
     manifest = read_manifest(tmp_path / "unchecked", task="speech", runtime="tensorrt")
     assert manifest.check == {"not run": "--no-check"}
     assert machine.runs.runs == []
-
-
-@pytest.mark.slow
-def test_weights_of_a_checkpoint_are_made_first_and_stay_beside_the_plans(
-    build,
-    checkpoint,
-    audio,
-    weights,
-    tmp_path,
-):
-    def made(command, **_):
-        assert Path(command[1]).name == "speech_torch.py"
-        assert command[2:] == [
-            *(str(checkpoint), "--precision", "fp16", "--out", str(tmp_path / "torch-fp16")),
-            *("--audio", str(audio), "--contexts", "5,10"),
-        ]
-        shutil.copytree(weights, tmp_path / "torch-fp16")
-        return subprocess.CompletedProcess(command, 0)
-
-    with mock.patch("subprocess.run", made):
-        result = build(checkpoint, "--out", tmp_path / "tensorrt-fp16", "--contexts", "5,10")
-    assert result.exit_code == 0, result.output
-    assert (tmp_path / "tensorrt-fp16" / "decoder.plan").is_file()
-    failed = subprocess.CompletedProcess([], 1)
-    with mock.patch("subprocess.run", return_value=failed):
-        assert "no weights, so no plans" in sentence(build(checkpoint, "--out", tmp_path / "other"))

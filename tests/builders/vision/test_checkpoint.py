@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
-from tests.builders.scripts import Later, importable, refusal, run
+from tests.builders.scripts import Later, refusal, run
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, read_manifest
 from trimodal.vision.artefact import InputSpec
@@ -21,12 +21,6 @@ SPEC = InputSpec(height=32, width=32, resize="exact")
 CLASSES = 6
 PIXELS = np.random.default_rng(3).integers(0, 256, (24, 3, 32, 32), dtype=np.uint8)
 torch, checkpoint, models = Later("torch"), Later("steps.vision.checkpoint"), Later("steps.vision.models")
-
-
-@pytest.fixture(autouse=True)
-def _scripts() -> Iterator[None]:
-    with importable():
-        yield
 
 
 def config(directory: Path, architecture: str) -> Path:

@@ -6,14 +6,13 @@ import importlib
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from tests.builders.scripts import BUILD, importable, refusal, run
+from tests.builders.scripts import BUILD, refusal, run
 from trimodal.manifest import read_manifest
 from trimodal.metrics import MemoryMetrics
 from trimodal.vision.settings import VisionSettings
@@ -23,12 +22,6 @@ pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 DEMO = BUILD / "demo" / "vision"
 SCRIPT = "vision_onnx"
 PRECISIONS = ["fp32", "fp16", "int8", "int8-gpu", "fp8"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    with importable():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,28 +1,23 @@
-"""What is drawn, with which probability, and what a compared pair changes."""
+"""What is drawn, with which probability, and what is counted of it."""
 
 from __future__ import annotations
 
 import json
 import random
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cache.doubles import ask
-from trimodal.cache.audit.auditor import AuditOptions, Auditor
+from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.audit.metrics import AuditMetrics
-from trimodal.cache.audit.promise import NEVER
-from trimodal.cache.audit.values import Audit
-from trimodal.cache.semantic.decision import Decision
+from trimodal.cache.decision import Decision
 from trimodal.cache.values import Entry, Question
 from trimodal.metrics import MemoryMetrics
 
-FLOOR = 0.9
 STORED = Entry("stored", "Paris", "stop", 1, 64, 0.0, 1e12)
 SAME = "Paris."
 OTHER = "Berlin"
@@ -40,8 +35,8 @@ class Rig:
     ) -> None:
         self.metrics, self.full = MemoryMetrics(), False
         self.auditor = Auditor(
-            AuditOptions(share, 0.01, folder), FLOOR, AuditMetrics(self.metrics, "llm"),
-            same=judge, draw=drawn, submit=self._at_once, clock=lambda: 0.0,
+            share, AuditMetrics(self.metrics, "llm"),
+            folder=folder, same=judge, draw=drawn, submit=self._at_once, clock=lambda: 0.0,
         )  # fmt: skip
 
     def _at_once(self, job: Callable[..., None], *arguments: Any) -> bool:
@@ -49,14 +44,14 @@ class Rig:
             job(*arguments)
         return not self.full
 
-    def hit(self, question: Question, fresh: str, score: float = 0.95) -> Audit | None:
-        audit = self.auditor.hit(question, decision(question, score, hit=True))
-        if audit:
-            self.auditor.finish(audit, fresh, "stop")
-        return audit
+    def hit(self, question: Question, fresh: str, finish_reason: str = "stop") -> bool:
+        drawn = self.auditor.hit(question)
+        if drawn:
+            self.auditor.finish(decision(question, hit=True), fresh, finish_reason)
+        return drawn
 
-    def miss(self, question: Question, fresh: str, score: float) -> None:
-        self.auditor.missed(question, decision(question, score, hit=False))
+    def miss(self, question: Question, fresh: str) -> None:
+        self.auditor.missed(question, decision(question, hit=False))
         self.auditor.answered(question, fresh, "stop")
 
     def count(self, **labels: str) -> float:
@@ -68,15 +63,15 @@ class Rig:
         return self.metrics.get("trimodal_cache_audit_dropped_total", labels).value
 
 
-def decision(question: Question, score: float, *, hit: bool) -> Decision:
-    return Decision(question.place, question.text, STORED.text, score, hit, STORED)
+def decision(question: Question, *, hit: bool) -> Decision:
+    return Decision(question.scope, question.text, STORED.text, 0.95 if hit else 0.5, hit, STORED)
 
 
 def test_hits_and_near_misses_are_counted_by_agreement() -> None:
     rig = Rig()
     rig.hit(ask(), SAME)
-    rig.miss(ask(), OTHER, 0.5)
-    rig.miss(ask(), SAME, 0.5)
+    rig.miss(ask(), OTHER)
+    rig.miss(ask(), SAME)
     assert rig.count(decision="hit", agreement="agreed") == 1
     assert rig.count(decision="miss", agreement="disagreed") == 1
     assert rig.count(decision="miss", agreement="agreed") == 1
@@ -85,60 +80,29 @@ def test_hits_and_near_misses_are_counted_by_agreement() -> None:
 def test_the_share_of_them_is_drawn() -> None:
     draw = random.Random(1)
     rig = Rig(draw.random)
-    drawn = sum(rig.hit(ask(), SAME) is not None for _ in range(20_000))
+    drawn = sum(rig.hit(ask(), SAME) for _ in range(20_000))
     assert drawn == pytest.approx(400, abs=80)
     for number in range(5000):
-        rig.miss(ask(f"q{number}"), SAME, 0.5)
+        rig.miss(ask(f"q{number}"), SAME)
     assert rig.count(decision="miss", agreement="agreed") == pytest.approx(100, abs=40)
-
-
-def test_what_a_raised_threshold_holds_back_is_all_audited() -> None:
-    rig = Rig(lambda: 0.0)
-    for _ in range(200):
-        audit = Audit(decision(ask(), 0.95, hit=True), 0.02)
-        rig.auditor._promises.hit(audit.decision.place, 0.95, "disagreed")
-    assert rig.auditor.threshold(ask().place) == NEVER
-    late = Rig(lambda: 0.99)
-    late.auditor._promises = rig.auditor._promises
-    late.miss(ask(), SAME, 0.95)
-    late.miss(ask(), SAME, 0.85)
-    assert late.count(decision="miss", agreement="agreed") == 1
-
-
-def test_what_no_threshold_lets_pass_tells_nothing_of_a_raised_one() -> None:
-    """A pair in another language needs 0.999 wherever the threshold is."""
-    rig = Rig()
-    for _ in range(200):
-        rig.auditor._promises.hit(ask().place, 0.95, "disagreed")
-    for _ in range(2000):
-        foreign = replace(decision(ask(), 0.95, hit=False), floor=0.999)
-        rig.auditor.missed(ask(), foreign)
-        assert rig.auditor.answered(ask(), SAME, "stop")
-    assert rig.auditor.threshold(ask().place) == NEVER
-    assert rig.count(decision="miss", agreement="agreed") == 2000
-    for _ in range(2000):
-        rig.miss(ask(), SAME, 0.95)
-    assert rig.auditor.threshold(ask().place) < NEVER
 
 
 def test_sampled_answers_are_not_audited() -> None:
     rig, sampled = Rig(), ask(temperature=0.7)
-    assert rig.hit(sampled, SAME) is None
-    rig.miss(sampled, SAME, 0.5)
+    assert not rig.hit(sampled, SAME)
+    rig.miss(sampled, SAME)
     assert rig.count(decision="miss", agreement="agreed") == 0
 
 
 def test_an_answer_that_was_cut_is_unclear() -> None:
     rig = Rig()
-    audit = rig.auditor.hit(ask(), decision(ask(), 0.95, hit=True))
-    assert audit
-    rig.auditor.finish(audit, "Paris", "length")
+    rig.hit(ask(), "Paris", "length")
     assert rig.count(decision="hit", agreement="unclear") == 1
 
 
 def test_only_the_answer_to_the_near_miss_itself_is_compared_and_once() -> None:
     rig = Rig()
-    rig.auditor.missed(ask("one"), decision(ask("one"), 0.5, hit=False))
+    rig.auditor.missed(ask("one"), decision(ask("one"), hit=False))
     assert not rig.auditor.answered(ask("two"), SAME, "stop")
     assert not rig.auditor.answered(ask("one", tenant="acme"), SAME, "stop")
     assert rig.auditor.answered(ask("one"), SAME, "stop")
@@ -148,7 +112,7 @@ def test_only_the_answer_to_the_near_miss_itself_is_compared_and_once() -> None:
 def test_near_misses_without_an_answer_do_not_pile_up() -> None:
     rig = Rig()
     for number in range(1000):
-        rig.auditor.missed(ask(f"q{number}"), decision(ask(), 0.5, hit=False))
+        rig.auditor.missed(ask(f"q{number}"), decision(ask(), hit=False))
     assert len(rig.auditor._near) == 64
 
 
@@ -173,7 +137,7 @@ def test_hits_that_disagree_are_written_for_the_operator(
     disagreeing(monkeypatch)
     rig = Rig(folder=tmp_path)
     rig.hit(ask("what is a lambda"), OTHER)
-    rig.miss(ask(), OTHER, 0.5)
+    rig.miss(ask(), OTHER)
     (path,) = tmp_path.iterdir()
     (line,) = path.read_text().splitlines()
     pair = json.loads(line)
@@ -211,19 +175,12 @@ def test_estimates_are_shown_once_a_second() -> None:
         rig.hit(ask(), SAME)
         shown.append(rig.metrics.get(name, {**labels, "tenant": "none", "bound": "upper"}).value)
     assert shown[0] == shown[1] > shown[2]
-    threshold = rig.metrics.get("trimodal_cache_audit_threshold", {**labels, "tenant": "none"})
-    assert threshold.value == FLOOR
 
 
 def test_a_thread_of_its_own_compares_when_none_is_given() -> None:
     metrics = MemoryMetrics()
-    auditor = Auditor(AuditOptions(1.0, 0.01), FLOOR, AuditMetrics(metrics, "llm"), draw=lambda: 0.0)
-    audit = auditor.hit(ask(), decision(ask(), 0.95, hit=True))
-    assert audit
-    auditor.finish(audit, SAME, "stop")
-    deadline = time.monotonic() + 10
-    while not auditor.status(ask().place).false_hits.samples:
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-    auditor.close(5.0)
+    auditor = Auditor(1.0, AuditMetrics(metrics, "llm"))
+    auditor.finish(decision(ask(), hit=True), SAME, "stop")
+    auditor.close(60.0)  # after what waits
+    assert "trimodal_cache_audit_answers_total" in {name for name, _ in metrics.series}
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("cache-audit")]

@@ -8,18 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from trimodal.bench.cache.pairs import read_pairs
 from trimodal.cache.audit import disagreements
 from trimodal.cache.audit.disagreements import Disagreements, digest
-from trimodal.cache.values import Place
-
-
-def place(tenant: str) -> Place:
-    return Place("0" * 16, tenant, "faq", "0" * 64)
+from trimodal.cache.decision import Decision
+from trimodal.cache.values import CacheScope, Entry
 
 
 def write(file: Disagreements, tenant: str = "acme", asked: str = "When?") -> bool:
-    return file.write(place(tenant), asked, "Who?", 0.97654321, ("He.", "At one."))
+    scope = CacheScope("0" * 16, tenant, "faq", "0" * 64)
+    entry = Entry("Who?", "He.", "stop", 1, 64, 0.0, 1e12)
+    return file.write(Decision(scope, asked, "Who?", 0.97654321, True, entry), "At one.")
 
 
 def test_a_line_is_a_pair_without_a_label(tmp_path: Path) -> None:
@@ -31,17 +29,6 @@ def test_a_line_is_a_pair_without_a_label(tmp_path: Path) -> None:
         "a": "When?", "b": "Who?", "label": None, "class": None, "domain": "faq", "score": 0.976543,
         "answers": ["He.", "At one."],
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("asked", ["When?", "When?\u2028\x85\x0c\u2029"])
-def test_a_line_that_was_labelled_is_read_as_a_pair(tmp_path: Path, asked: str) -> None:
-    write(Disagreements(tmp_path), asked=asked)
-    (path,) = tmp_path.iterdir()
-    path.write_text(
-        path.read_text().replace('"label": null, "class": null', '"label": "different", "class": "person"')
-    )
-    (pair,) = read_pairs(path)
-    assert (pair.a, pair.b, pair.label, pair.kind) == (asked, "Who?", "different", "person")
 
 
 def test_each_tenant_has_a_file_whose_name_tells_nothing(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""What tests of stores share: places, entries, vectors, a clock that is moved by hand."""
+"""What tests of stores share: scopes, entries, vectors, a clock that is moved by hand."""
 
 import numpy as np
 
-from trimodal.cache.values import Entry, Place, Vector
+from trimodal.cache.values import CacheScope, Entry, Vector
 
 START = 1_700_000_000.0
 DIMENSION = 16
@@ -18,10 +18,10 @@ class Clock:
         return self.now
 
 
-def place(
-    fingerprint: str = "f" * 16, tenant: str = "", namespace: str = "default", scope: str = ""
-) -> Place:
-    return Place(fingerprint, tenant, namespace, scope or "5" * 64)
+def scope(
+    fingerprint: str = "f" * 16, tenant: str = "", namespace: str = "default", digest: str = ""
+) -> CacheScope:
+    return CacheScope(fingerprint, tenant, namespace, digest or "5" * 64)
 
 
 def entry(answer: str = "an answer", now: float = START, ttl: float = 600.0, **changes: object) -> Entry:

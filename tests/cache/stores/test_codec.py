@@ -1,4 +1,4 @@
-"""Stored bytes: only what was packed for this very place and key comes back."""
+"""Stored bytes: only what was packed for this very scope and key comes back."""
 
 import json
 from dataclasses import asdict
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cache.stores.rig import axis, entry, place
+from tests.cache.stores.rig import axis, entry, scope
 from trimodal.cache.stores.base import StoreError
 from trimodal.cache.stores.codec import (
     CHECK,
@@ -16,11 +16,11 @@ from trimodal.cache.stores.codec import (
     checked_vector,
     digest,
     pack,
-    place_name,
     read_vectors,
+    scope_name,
     unpack,
 )
-from trimodal.cache.values import Entry, Place
+from trimodal.cache.values import CacheScope, Entry
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
@@ -101,13 +101,13 @@ def test_digests_of_different_parts_differ(first: list[str], second: list[str]) 
     assert (digest(*first) == digest(*second)) == (first == second)
 
 
-PLACES = st.builds(Place, *[st.text("ab:\0\ud800", max_size=3)] * 4)
+PLACES = st.builds(CacheScope, *[st.text("ab:\0\ud800", max_size=3)] * 4)
 
 
 @given(PLACES, PLACES)
-def test_names_of_different_places_differ(first: Place, second: Place) -> None:
-    assert (place_name(first) == place_name(second)) == (first == second)
-    assert len(place_name(first)) == 64
+def test_names_of_different_places_differ(first: CacheScope, second: CacheScope) -> None:
+    assert (scope_name(first) == scope_name(second)) == (first == second)
+    assert len(scope_name(first)) == 64
 
 
 def test_vectors_are_checked() -> None:
@@ -120,7 +120,7 @@ def test_vectors_are_checked() -> None:
 
 
 def test_the_check_is_in_front() -> None:
-    packed = pack(place_name(place()), "k", entry())
+    packed = pack(scope_name(scope()), "k", entry())
     assert Entry(**json.loads(packed[CHECK:])) == entry()
 
 

@@ -11,12 +11,12 @@ import pytest
 from tests.builders.scripts import Later
 from tests.cache.stores.qdrant_local import local_client
 from tests.cache.stores.redis_server import RedisServer
-from tests.cache.stores.rig import Clock, axis, between, entry, place, random_vectors
+from tests.cache.stores.rig import Clock, axis, between, entry, random_vectors, scope
 from trimodal.cache.stores.base import Limits, Owner, Store, StoreError
 from trimodal.cache.stores.memory import MemoryStore
 from trimodal.cache.stores.redis import RedisStore
 from trimodal.cache.stores.sqlite import SqliteStore
-from trimodal.cache.values import Place
+from trimodal.cache.values import CacheScope
 
 Make = Callable[..., Store]
 qdrant = Later("trimodal.cache.stores.qdrant")  # whose client takes seconds to import
@@ -68,50 +68,50 @@ def store(make: Make) -> Store:
 
 def test_gives_back_what_was_put(store: Store) -> None:
     kept = entry("naïve \0 𝄞 \u202e answer\n", text="", finish_reason="length", completion_tokens=0)
-    store.put(place(), "k", kept, None)
-    assert store.get(place(), "k") == kept
-    assert store.get(place(), "other") is None
+    store.put(scope(), "k", kept, None)
+    assert store.get(scope(), "k") == kept
+    assert store.get(scope(), "other") is None
 
 
 def test_the_last_put_counts(store: Store) -> None:
-    store.put(place(), "k", entry("first"), axis(0))
-    store.put(place(), "k", entry("second"), axis(1))
-    assert store.get(place(), "k") == entry("second")
-    assert store.nearest(place(), axis(1), 4) == [(1.0, entry("second"))]
+    store.put(scope(), "k", entry("first"), axis(0))
+    store.put(scope(), "k", entry("second"), axis(1))
+    assert store.get(scope(), "k") == entry("second")
+    assert store.nearest(scope(), axis(1), 4) == [(1.0, entry("second"))]
     assert store.stats().entries == 1
 
 
 def test_nearest_is_by_cosine_best_first(store: Store) -> None:
     for number, cosine in enumerate((0.5, 0.9, 0.7)):
-        store.put(place(), f"k{number}", entry(f"{cosine}"), between(0, number + 1, cosine))
-    found = store.nearest(place(), axis(0), 2)
+        store.put(scope(), f"k{number}", entry(f"{cosine}"), between(0, number + 1, cosine))
+    found = store.nearest(scope(), axis(0), 2)
     assert [(round(score, 4), kept.answer) for score, kept in found] == [(0.9, "0.9"), (0.7, "0.7")]
-    assert len(store.nearest(place(), axis(0), 10)) == 3
+    assert len(store.nearest(scope(), axis(0), 10)) == 3
 
 
 def test_nearest_agrees_with_a_search_of_all(store: Store) -> None:
     vectors, asked = random_vectors(300), random_vectors(5, seed=1)
     for number, vector in enumerate(vectors):
-        store.put(place(), f"k{number}", entry(str(number)), vector)
+        store.put(scope(), f"k{number}", entry(str(number)), vector)
         if number == 150:
-            store.nearest(place(), asked[0], 4)  # the rest must be found too
+            store.nearest(scope(), asked[0], 4)  # the rest must be found too
     for vector in asked:
         scores = vectors @ vector
-        found = store.nearest(place(), vector, 4)
+        found = store.nearest(scope(), vector, 4)
         assert [kept.answer for _, kept in found] == [str(row) for row in np.argsort(-scores)[:4]]
         assert np.allclose([score for score, _ in found], np.sort(scores)[::-1][:4], atol=1e-5)
 
 
 def test_without_a_vector_it_is_for_get_alone(store: Store) -> None:
-    store.put(place(), "a", entry("a"), None)
-    store.put(place(), "b", entry("with"), axis(0))
-    store.nearest(place(), axis(0), 1)
-    store.put(place(), "b", entry("without"), None)
-    assert store.nearest(place(), axis(0), 4) == []
-    assert store.get(place(), "b") == entry("without")
+    store.put(scope(), "a", entry("a"), None)
+    store.put(scope(), "b", entry("with"), axis(0))
+    store.nearest(scope(), axis(0), 1)
+    store.put(scope(), "b", entry("without"), None)
+    assert store.nearest(scope(), axis(0), 4) == []
+    assert store.get(scope(), "b") == entry("without")
 
 
-def test_nothing_is_found_across_places(store: Store) -> None:
+def test_nothing_is_found_across_scopes(store: Store) -> None:
     # Fields that run together, whatever separates them: "a" + "bc" and "ab" + "c".
     fields = [
         ("f" * 16, "0" * 16),
@@ -119,25 +119,25 @@ def test_nothing_is_found_across_places(store: Store) -> None:
         ("n", "b:n"),
         ("1" * 64, "2" * 64),
     ]
-    places = [Place(*parts) for parts in product(*fields)]
-    for where in places:
+    scopes = [CacheScope(*parts) for parts in product(*fields)]
+    for where in scopes:
         store.put(where, "k", entry(repr(where)), axis(0))
-    for where in places:
+    for where in scopes:
         assert store.get(where, "k") == entry(repr(where))
         assert store.nearest(where, axis(0), 4) == [(1.0, entry(repr(where)))]
-    assert store.get(place("f" * 16, "b"), "k") is None
+    assert store.get(scope("f" * 16, "b"), "k") is None
     assert store.stats().tenants == 7
 
 
 def test_an_answer_ends_when_its_time_is_over(store: Store, clock: Clock) -> None:
-    store.put(place(), "short", entry("short", ttl=1.5), axis(0))
-    store.put(place(), "long", entry("long", ttl=60), between(0, 1, 0.8))
+    store.put(scope(), "short", entry("short", ttl=1.5), axis(0))
+    store.put(scope(), "long", entry("long", ttl=60), between(0, 1, 0.8))
     clock.now += 1.499
-    assert store.get(place(), "short") is not None
-    assert [kept.answer for _, kept in store.nearest(place(), axis(0), 4)] == ["short", "long"]
+    assert store.get(scope(), "short") is not None
+    assert [kept.answer for _, kept in store.nearest(scope(), axis(0), 4)] == ["short", "long"]
     clock.now += 0.001
-    assert store.get(place(), "short") is None
-    assert [kept.answer for _, kept in store.nearest(place(), axis(0), 4)] == ["long"]
+    assert store.get(scope(), "short") is None
+    assert [kept.answer for _, kept in store.nearest(scope(), axis(0), 4)] == ["long"]
     assert store.stats().entries == 1
 
 
@@ -145,26 +145,26 @@ def test_the_least_recently_used_makes_room(make: Make, clock: Clock) -> None:
     store = make(3)
     for number in range(3):
         clock.now += 1
-        store.put(place(), f"k{number}", entry(f"{number}"), axis(number))
+        store.put(scope(), f"k{number}", entry(f"{number}"), axis(number))
     clock.now += 1
-    assert store.get(place(), "k0") is not None
-    assert len(store.nearest(place(), axis(1), 1)) == 1
+    assert store.get(scope(), "k0") is not None
+    assert len(store.nearest(scope(), axis(1), 1)) == 1
     clock.now += 1
-    store.put(place(), "k3", entry("3"), axis(3))
-    assert [store.get(place(), f"k{number}") is not None for number in range(4)] == [True, True, False, True]
-    assert store.nearest(place(), axis(2), 1)[0][0] == 0.0
+    store.put(scope(), "k3", entry("3"), axis(3))
+    assert [store.get(scope(), f"k{number}") is not None for number in range(4)] == [True, True, False, True]
+    assert store.nearest(scope(), axis(2), 1)[0][0] == 0.0
     assert store.stats().entries == 3
 
 
 def test_expired_answers_make_room_first(make: Make, clock: Clock) -> None:
     store = make(2)
-    store.put(place(), "lasting", entry("lasting"), axis(0))
+    store.put(scope(), "lasting", entry("lasting"), axis(0))
     clock.now += 1
-    store.put(place(), "brief", entry("brief", now=clock.now, ttl=1), axis(1))
+    store.put(scope(), "brief", entry("brief", now=clock.now, ttl=1), axis(1))
     clock.now += 2
-    store.put(place(), "new", entry("new"), axis(2))
-    assert store.get(place(), "lasting") is not None
-    assert store.get(place(), "new") is not None
+    store.put(scope(), "new", entry("new"), axis(2))
+    assert store.get(scope(), "lasting") is not None
+    assert store.get(scope(), "new") is not None
 
 
 @pytest.mark.parametrize(
@@ -182,33 +182,33 @@ def test_expired_answers_make_room_first(make: Make, clock: Clock) -> None:
     ],
 )
 def test_clear_drops_what_matches(store: Store, chosen: dict[str, str], left: set[str]) -> None:
-    places = {
-        "x": place(tenant="", namespace="x"),
-        "ax": place(tenant="a", namespace="x"),
-        "ay": place(tenant="a", namespace="y"),
-        "bx": place("0" * 16, tenant="b", namespace="x"),
+    scopes = {
+        "x": scope(tenant="", namespace="x"),
+        "ax": scope(tenant="a", namespace="x"),
+        "ay": scope(tenant="a", namespace="y"),
+        "bx": scope("0" * 16, tenant="b", namespace="x"),
     }
-    for name, where in places.items():
+    for name, where in scopes.items():
         store.put(where, "k", entry(name), axis(0))
         store.nearest(where, axis(0), 1)
     assert store.clear(Owner(**chosen)) == 4 - len(left)
-    assert {name for name, where in places.items() if store.get(where, "k")} == left
-    assert {name for name, where in places.items() if store.nearest(where, axis(0), 1)} == left
+    assert {name for name, where in scopes.items() if store.get(where, "k")} == left
+    assert {name for name, where in scopes.items() if store.nearest(where, axis(0), 1)} == left
     assert store.stats().entries == len(left)
     assert store.count() == len(left)
-    store.put(places["ax"], "k", entry("again"), axis(0))
-    assert store.nearest(places["ax"], axis(0), 1) == [(1.0, entry("again"))]
+    store.put(scopes["ax"], "k", entry("again"), axis(0))
+    assert store.nearest(scopes["ax"], axis(0), 1) == [(1.0, entry("again"))]
 
 
 def test_clear_of_many(make: Make) -> None:
     store = make(3_000)
     vectors = random_vectors(2_400)
     for number, vector in enumerate(vectors):
-        store.put(place(tenant="ab"[number % 2]), f"k{number}", entry(), vector if number < 50 else None)
-    store.nearest(place(tenant="a"), vectors[0], 4)
+        store.put(scope(tenant="ab"[number % 2]), f"k{number}", entry(), vector if number < 50 else None)
+    store.nearest(scope(tenant="a"), vectors[0], 4)
     assert store.clear(Owner(tenant="a")) == 1_200
-    assert store.nearest(place(tenant="a"), vectors[0], 4) == []
-    assert len(store.nearest(place(tenant="b"), vectors[0], 4)) == 4
+    assert store.nearest(scope(tenant="a"), vectors[0], 4) == []
+    assert len(store.nearest(scope(tenant="b"), vectors[0], 4)) == 4
 
 
 @pytest.mark.parametrize(
@@ -218,17 +218,17 @@ def test_clear_of_many(make: Make) -> None:
 )
 def test_an_embedding_that_is_no_unit_vector_is_refused(store: Store, vector: np.ndarray) -> None:
     with pytest.raises(StoreError, match="unit length"):
-        store.put(place(), "k", entry(), vector.astype(np.float32))
+        store.put(scope(), "k", entry(), vector.astype(np.float32))
     with pytest.raises(StoreError, match="unit length"):
-        store.nearest(place(), vector.astype(np.float32), 1)
-    assert store.get(place(), "k") is None
+        store.nearest(scope(), vector.astype(np.float32), 1)
+    assert store.get(scope(), "k") is None
 
 
 def test_vectors_of_another_length_are_not_compared(store: Store) -> None:
-    store.put(place(), "a", entry("16"), axis(0))
-    store.put(place(), "b", entry("8"), axis(0, 8))
-    assert store.nearest(place(), axis(0, 8), 4) == [(1.0, entry("8"))]
-    assert store.nearest(place(), axis(0), 4) == [(1.0, entry("16"))]
+    store.put(scope(), "a", entry("16"), axis(0))
+    store.put(scope(), "b", entry("8"), axis(0, 8))
+    assert store.nearest(scope(), axis(0, 8), 4) == [(1.0, entry("8"))]
+    assert store.nearest(scope(), axis(0), 4) == [(1.0, entry("16"))]
 
 
 def test_stats_count_entries_bytes_and_tenants(store: Store) -> None:
@@ -236,7 +236,7 @@ def test_stats_count_entries_bytes_and_tenants(store: Store) -> None:
     assert store.count() == 0
     before = store.stats().bytes
     for tenant, key in product("abc", "xy"):
-        store.put(place(tenant=tenant), key, entry("z" * 5_000), axis(0))
+        store.put(scope(tenant=tenant), key, entry("z" * 5_000), axis(0))
     assert (store.stats().entries, store.stats().tenants) == (6, 3)
     assert store.count() == 6
     assert store.stats().bytes - before >= 6 * 5_000
@@ -249,7 +249,7 @@ def test_many_threads(make: Make) -> None:
 
     def work(number: int) -> None:
         try:
-            where = place(tenant=str(number % 2))
+            where = scope(tenant=str(number % 2))
             for key in range(50):
                 name = f"{number}-{key}"
                 store.put(where, name, entry(name), vectors[key])

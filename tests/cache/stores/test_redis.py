@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from tests.cache.stores.redis_server import RedisServer
-from tests.cache.stores.rig import Clock, axis, between, entry, place, random_vectors
+from tests.cache.stores.rig import Clock, axis, between, entry, random_vectors, scope
 from trimodal.cache.stores import redis as store_redis
 from trimodal.cache.stores.base import Limits, Owner, StoreError, open_store
 from trimodal.cache.stores.redis import RedisStore
@@ -21,7 +21,7 @@ from trimodal.cache.stores.redis_layout import EXPIRES, USED, Names
 from trimodal.errors import OperatorError
 
 LIMITS = Limits(1_000, timeout_s=5.0)
-NAMES = Names.of(place())
+NAMES = Names.of(scope())
 VECTORS = f"{NAMES.vectors}16"
 
 
@@ -65,44 +65,44 @@ def opened(server: RedisServer, limits: Limits = LIMITS, clock: Clock | None = N
 
 def test_two_servers_share_their_answers(shared: RedisServer, store: RedisStore) -> None:
     other = opened(shared)
-    assert other.nearest(place(), axis(0), 4) == []
+    assert other.nearest(scope(), axis(0), 4) == []
     for number in range(5):
-        store.put(place(), f"k{number}", entry(f"{number}"), axis(number))
-        assert other.nearest(place(), axis(number), 1) == [(1.0, entry(f"{number}"))]
-    assert other.get(place(), "k4") == entry("4")
+        store.put(scope(), f"k{number}", entry(f"{number}"), axis(number))
+        assert other.nearest(scope(), axis(number), 1) == [(1.0, entry(f"{number}"))]
+    assert other.get(scope(), "k4") == entry("4")
     assert other.clear(Owner()) == 5
-    assert store.nearest(place(), axis(0), 4) == []
-    other.put(place(), "k", entry("after"), axis(0))
-    assert store.nearest(place(), axis(0), 4) == [(1.0, entry("after"))]
+    assert store.nearest(scope(), axis(0), 4) == []
+    other.put(scope(), "k", entry("after"), axis(0))
+    assert store.nearest(scope(), axis(0), 4) == [(1.0, entry("after"))]
     other.close()
 
 
 def test_the_server_ends_answers_too(store: RedisStore, raw: redis.Redis) -> None:
-    store.put(place(), "k", entry(ttl=100), axis(0))
+    store.put(scope(), "k", entry(ttl=100), axis(0))
     for name in (f"{NAMES.answer}k", VECTORS):
         assert 99_000 < raw.pttl(name) <= 100_000
-    store.put(place(), "long", entry(ttl=200), axis(1))
-    store.put(place(), "short", entry(ttl=50), axis(1))
+    store.put(scope(), "long", entry(ttl=200), axis(1))
+    store.put(scope(), "short", entry(ttl=50), axis(1))
     assert 199_000 < raw.pttl(VECTORS) <= 200_000
-    store.put(place(), "k", entry(ttl=-1), axis(0))
-    assert store.get(place(), "k") is None
+    store.put(scope(), "k", entry(ttl=-1), axis(0))
+    assert store.get(scope(), "k") is None
     assert raw.exists(f"{NAMES.answer}k") == 0
 
 
 def test_what_the_server_evicted_is_gone(store: RedisStore, raw: redis.Redis) -> None:
     for number in range(4):
-        store.put(place(), f"k{number}", entry(f"{number}"), between(0, 1, 0.9 - number / 10))
-    store.nearest(place(), axis(0), 4)
+        store.put(scope(), f"k{number}", entry(f"{number}"), between(0, 1, 0.9 - number / 10))
+    store.nearest(scope(), axis(0), 4)
     raw.delete(f"{NAMES.answer}k0")
-    assert [kept.answer for _, kept in store.nearest(place(), axis(0), 4)] == ["1", "2", "3"]
+    assert [kept.answer for _, kept in store.nearest(scope(), axis(0), 4)] == ["1", "2", "3"]
     assert store.stats().entries == 3
     raw.delete(VECTORS)
-    assert store.nearest(place(), axis(0), 4) == []
-    assert store.get(place(), "k1") is not None
+    assert store.nearest(scope(), axis(0), 4) == []
+    assert store.get(scope(), "k1") is not None
 
 
 def test_names_hold_nothing_of_a_client(store: RedisStore, raw: redis.Redis) -> None:
-    where = place(tenant="Tenant", namespace="Namespace")
+    where = scope(tenant="Tenant", namespace="Namespace")
     store.put(where, "k", entry(), axis(0))
     names = raw.keys("*")
     assert len(names) == 4
@@ -114,7 +114,7 @@ def test_keys_of_others_are_left_alone(store: RedisStore, raw: redis.Redis) -> N
     raw.set("mine", "1")
     raw.set("trimodal", "2")
     for number in range(700):
-        store.put(place(), f"k{number}", entry(), axis(0))
+        store.put(scope(), f"k{number}", entry(), axis(0))
     assert store.clear(Owner()) == 700
     assert set(raw.keys("*")) == {b"mine", b"trimodal"}
 
@@ -126,22 +126,22 @@ def test_keys_of_others_are_left_alone(store: RedisStore, raw: redis.Redis) -> N
 )
 def test_a_poisoned_value_is_a_miss_and_dropped(store: RedisStore, raw: redis.Redis, poison: bytes) -> None:
     for number in range(2):
-        store.put(place(), f"k{number}", entry(f"{number}"), between(0, 1, 0.9 - number / 10))
+        store.put(scope(), f"k{number}", entry(f"{number}"), between(0, 1, 0.9 - number / 10))
     raw.set(f"{NAMES.answer}k0", poison)
-    assert [kept.answer for _, kept in store.nearest(place(), axis(0), 4)] == ["1"]
+    assert [kept.answer for _, kept in store.nearest(scope(), axis(0), 4)] == ["1"]
     raw.set(f"{NAMES.answer}k0", poison)
-    assert store.get(place(), "k0") is None
+    assert store.get(scope(), "k0") is None
     assert raw.strlen(f"{NAMES.answer}k0") == 0
-    store.put(place(), "k0", entry("again"), axis(0))
-    assert store.get(place(), "k0") == entry("again")
+    store.put(scope(), "k0", entry("again"), axis(0))
+    assert store.get(scope(), "k0") == entry("again")
 
 
-def test_another_places_value_is_a_miss(store: RedisStore, raw: redis.Redis) -> None:
-    store.put(place(tenant="a"), "k", entry("of a"), axis(0))
-    stolen = raw.get(f"{Names.of(place(tenant='a')).answer}k")
-    raw.set(f"{Names.of(place(tenant='b')).answer}k", stolen)
-    assert store.get(place(tenant="b"), "k") is None
-    assert store.get(place(tenant="a"), "k") == entry("of a")
+def test_another_scopes_value_is_a_miss(store: RedisStore, raw: redis.Redis) -> None:
+    store.put(scope(tenant="a"), "k", entry("of a"), axis(0))
+    stolen = raw.get(f"{Names.of(scope(tenant='a')).answer}k")
+    raw.set(f"{Names.of(scope(tenant='b')).answer}k", stolen)
+    assert store.get(scope(tenant="b"), "k") is None
+    assert store.get(scope(tenant="a"), "k") == entry("of a")
 
 
 def test_a_huge_value_is_cut_and_dropped(
@@ -149,24 +149,24 @@ def test_a_huge_value_is_cut_and_dropped(
 ) -> None:
     monkeypatch.setattr(store_redis, "VALUE_BYTES", 10_000)
     raw.setrange(f"{NAMES.answer}k", 50_000_000, b"x")
-    assert store.get(place(), "k") is None
+    assert store.get(scope(), "k") is None
     assert raw.exists(f"{NAMES.answer}k") == 0
 
 
 @pytest.mark.parametrize("name", [f"{NAMES.answer}k", VECTORS, USED, EXPIRES])
 def test_another_type_at_a_name_is_dropped(store: RedisStore, raw: redis.Redis, name: str) -> None:
     raw.rpush(name, "a list")
-    assert store.get(place(), "k") is None
-    assert store.nearest(place(), axis(0), 4) == []
+    assert store.get(scope(), "k") is None
+    assert store.nearest(scope(), axis(0), 4) == []
     raw.delete(name)
     raw.rpush(name, "a list")
-    store.put(place(), "k", entry(), axis(0))
-    assert store.get(place(), "k") == entry()
-    assert store.nearest(place(), axis(0), 4) == [(1.0, entry())]
+    store.put(scope(), "k", entry(), axis(0))
+    assert store.get(scope(), "k") == entry()
+    assert store.nearest(scope(), axis(0), 4) == [(1.0, entry())]
     raw.delete(name)
     raw.rpush(name, "a list")  # while uses wait to be written
-    store.put(place(), "k2", entry(), axis(1))
-    assert store.get(place(), "k2") == entry()
+    store.put(scope(), "k2", entry(), axis(1))
+    assert store.get(scope(), "k2") == entry()
 
 
 def test_a_poisoned_stream_gives_only_what_is_right(store: RedisStore, raw: redis.Redis) -> None:
@@ -182,58 +182,58 @@ def test_a_poisoned_stream_gives_only_what_is_right(store: RedisStore, raw: redi
         {"k": "*", "v": good, "e": "9e9"},
     ):
         raw.xadd(VECTORS, fields)
-    store.put(place(), "k", entry(), axis(1))
-    assert store.nearest(place(), axis(0), 4) == [(0.0, entry())]
+    store.put(scope(), "k", entry(), axis(1))
+    assert store.nearest(scope(), axis(0), 4) == [(0.0, entry())]
 
 
 def test_a_stream_that_began_anew_is_read_from_its_start(store: RedisStore, raw: redis.Redis) -> None:
-    store.put(place(), "k", entry(), axis(0))
-    assert store.nearest(place(), axis(1), 4) == [(0.0, entry())]
+    store.put(scope(), "k", entry(), axis(0))
+    assert store.nearest(scope(), axis(1), 4) == [(0.0, entry())]
     raw.delete(VECTORS)
     # As after a fail-over to a server whose clock is behind.
     raw.xadd(VECTORS, {"k": "k", "v": axis(1).tobytes(), "e": "9e9"}, id="1-1")
-    assert store.nearest(place(), axis(1), 4) == [(1.0, entry())]
+    assert store.nearest(scope(), axis(1), 4) == [(1.0, entry())]
 
 
-def test_a_large_place_is_read_in_steps(
+def test_a_large_scope_is_read_in_steps(
     shared: RedisServer, store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, vector in enumerate(random_vectors(50)):
-        store.put(place(), f"k{number}", entry(str(number)), vector)
+        store.put(scope(), f"k{number}", entry(str(number)), vector)
     monkeypatch.setattr(store_redis, "CHUNK", 20)
     other = opened(shared)
     other._limits = Limits(1_000, timeout_s=0.0)
-    assert [len(other.nearest(place(), axis(0), 100)) for _ in range(4)] == [20, 40, 50, 50]
+    assert [len(other.nearest(scope(), axis(0), 100)) for _ in range(4)] == [20, 40, 50, 50]
     other.close()
 
 
 def test_a_full_server_fails_puts_and_still_answers(store: RedisStore, raw: redis.Redis) -> None:
-    store.put(place(), "k", entry("kept"), axis(0))
+    store.put(scope(), "k", entry("kept"), axis(0))
     raw.config_set("maxmemory-policy", "noeviction")
     raw.config_set("maxmemory", 1)
     with pytest.raises(StoreError, match="maxmemory"):
-        store.put(place(), "k2", entry(), axis(1))
-    assert store.get(place(), "k") == entry("kept")
-    assert store.nearest(place(), axis(0), 4) == [(1.0, entry("kept"))]
+        store.put(scope(), "k2", entry(), axis(1))
+    assert store.get(scope(), "k") == entry("kept")
+    assert store.nearest(scope(), axis(0), 4) == [(1.0, entry("kept"))]
     raw.config_set("maxmemory", 0)
-    store.put(place(), "k2", entry(), axis(1))
-    assert store.get(place(), "k2") == entry()
+    store.put(scope(), "k2", entry(), axis(1))
+    assert store.get(scope(), "k2") == entry()
 
 
 def test_killed_and_back_it_is_used_again(own: RedisServer) -> None:
     store = opened(own)
-    store.put(place(), "k", entry(), axis(0))
-    assert len(store.nearest(place(), axis(0), 4)) == 1
+    store.put(scope(), "k", entry(), axis(0))
+    assert len(store.nearest(scope(), axis(0), 4)) == 1
     own.kill()
     for call in calls(store):
         with pytest.raises(StoreError, match="Redis"):
             call()
     own.start()
     # It kept nothing; the index must not either.
-    assert store.nearest(place(), axis(0), 4) == []
-    assert store.get(place(), "k") is None
-    store.put(place(), "k", entry("new"), axis(0))
-    assert store.nearest(place(), axis(0), 4) == [(1.0, entry("new"))]
+    assert store.nearest(scope(), axis(0), 4) == []
+    assert store.get(scope(), "k") is None
+    store.put(scope(), "k", entry("new"), axis(0))
+    assert store.nearest(scope(), axis(0), 4) == [(1.0, entry("new"))]
     store.close()
 
 
@@ -248,11 +248,11 @@ def test_killed_in_the_middle_of_a_load(own: RedisServer) -> None:
             for key in range(50):
                 name = f"{number}-{key}"
                 try:
-                    store.put(place(), name, entry(name), vectors[key])
-                    found = store.get(place(), name)
+                    store.put(scope(), name, entry(name), vectors[key])
+                    found = store.get(scope(), name)
                     if found is not None and found.answer != name:
                         wrong.append(found)
-                    store.nearest(place(), vectors[key], 2)
+                    store.nearest(scope(), vectors[key], 2)
                 except StoreError as error:
                     failed.append(error)
                     time.sleep(0.001)
@@ -274,31 +274,31 @@ def test_killed_in_the_middle_of_a_load(own: RedisServer) -> None:
     assert not any(thread.is_alive() for thread in threads)
     assert failed
     assert not wrong
-    store.put(place(), "k", entry("after"), axis(0))
-    assert store.get(place(), "k") == entry("after")
+    store.put(scope(), "k", entry("after"), axis(0))
+    assert store.get(scope(), "k") == entry("after")
     store.close()
 
 
 def test_a_server_that_does_not_answer_fails_and_is_used_again(own: RedisServer) -> None:
     patient = opened(own)
-    patient.put(place(), "k", entry(), axis(0))
+    patient.put(scope(), "k", entry(), axis(0))
     store = opened(own, Limits(1_000, timeout_s=0.1))
     own.stop()
     for call in calls(store):
         with pytest.raises(StoreError, match="[Tt]ime"):
             call()
     own.go_on()
-    assert patient.get(place(), "k") == entry()
-    assert patient.nearest(place(), axis(0), 1) == [(1.0, entry())]
+    assert patient.get(scope(), "k") == entry()
+    assert patient.nearest(scope(), axis(0), 1) == [(1.0, entry())]
     patient.close()
     store.close()
 
 
 def calls(store: RedisStore) -> list:
     return [
-        lambda: store.get(place(), "k"),
-        lambda: store.nearest(place(), axis(0), 4),
-        lambda: store.put(place(), "k3", entry(), axis(0)),
+        lambda: store.get(scope(), "k"),
+        lambda: store.nearest(scope(), axis(0), 4),
+        lambda: store.put(scope(), "k3", entry(), axis(0)),
         lambda: store.clear(Owner()),
         store.stats,
         store.count,
@@ -307,7 +307,7 @@ def calls(store: RedisStore) -> list:
 
 def test_no_reply_is_waited_for_twice(own: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(own, Limits(1_000, timeout_s=1.0))
-    store.get(place(), "k")
+    store.get(scope(), "k")
     waits = []
     connect = redis.Connection._connect
 
@@ -318,7 +318,7 @@ def test_no_reply_is_waited_for_twice(own: RedisServer, monkeypatch: pytest.Monk
     monkeypatch.setattr(redis.Connection, "_connect", counted)
     own.stop()
     with pytest.raises(StoreError):
-        store.get(place(), "k")
+        store.get(scope(), "k")
     assert waits == []  # one reply was waited for, no connection made to try again
     own.go_on()
     store.close()
@@ -328,13 +328,13 @@ def test_a_password_is_sent_and_never_told(tmp_path: Path) -> None:
     server = RedisServer(tmp_path, "--requirepass", "s3cret")
     try:
         store = open_store(server.url.replace("//", "//:s3cret@"), LIMITS)
-        store.put(place(), "k", entry(now=time.time()), None)
-        assert store.get(place(), "k") is not None
+        store.put(scope(), "k", entry(now=time.time()), None)
+        assert store.get(scope(), "k") is not None
         store.close()
         for user in ("", ":wr0ng@"):
             store = open_store(server.url.replace("//", f"//{user}"), LIMITS)
             with pytest.raises(StoreError) as caught:
-                store.get(place(), "k")
+                store.get(scope(), "k")
             assert "wr0ng" not in str(caught.value)
             store.close()
     finally:
@@ -344,7 +344,7 @@ def test_a_password_is_sent_and_never_told(tmp_path: Path) -> None:
 def test_nothing_at_the_address() -> None:
     store = open_store("redis://127.0.0.1:1/0", LIMITS)
     with pytest.raises(StoreError, match="refused"):
-        store.get(place(), "k")
+        store.get(scope(), "k")
     store.close()
 
 
@@ -379,10 +379,10 @@ def test_a_bad_url_is_told_without_its_password(url: str) -> None:
 
 
 def test_threads_share_a_few_connections(store: RedisStore) -> None:
-    store.put(place(), "k", entry(), axis(0))
+    store.put(scope(), "k", entry(), axis(0))
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
-        threads = [threading.Thread(target=store.get, args=(place(), "k")) for _ in range(16)]
+        threads = [threading.Thread(target=store.get, args=(scope(), "k")) for _ in range(16)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache.stores.rig import Clock, axis, between, entry, place, random_vectors
+from tests.cache.stores.rig import Clock, axis, between, entry, random_vectors, scope
 from trimodal.cache.stores import sqlite, sqlite_connections
 from trimodal.cache.stores.base import Limits, Owner, StoreError, open_store
 from trimodal.cache.stores.sqlite import SqliteStore
@@ -23,13 +23,13 @@ LIMITS = Limits(1_000, timeout_s=2.0)
 WRITER = """
 import sys
 from pathlib import Path
-from tests.cache.stores.rig import entry, place, random_vectors
+from tests.cache.stores.rig import entry, scope, random_vectors
 from trimodal.cache.stores.base import Limits
 from trimodal.cache.stores.sqlite import SqliteStore
 store = SqliteStore(Path(sys.argv[1]), Limits(300, 2.0), lambda: 1.7e9)
 vectors = random_vectors(1_000)
 for number in range(10**9):
-    store.put(place(tenant=sys.argv[2]), f"k{number}", entry(f"{number} " * 300), vectors[number % 1_000])
+    store.put(scope(tenant=sys.argv[2]), f"k{number}", entry(f"{number} " * 300), vectors[number % 1_000])
     print(number, flush=True)
 """
 
@@ -60,34 +60,34 @@ def writer(path: Path, tenant: str = "") -> Iterator[subprocess.Popen[str]]:
 
 def test_a_restart_keeps_the_answers(path: Path) -> None:
     with opened(path) as store:
-        store.put(place(), "k", entry("kept"), axis(0))
+        store.put(scope(), "k", entry("kept"), axis(0))
     with opened(path) as store:
-        assert store.get(place(), "k") == entry("kept")
-        assert store.nearest(place(), axis(0), 1) == [(1.0, entry("kept"))]
+        assert store.get(scope(), "k") == entry("kept")
+        assert store.nearest(scope(), axis(0), 1) == [(1.0, entry("kept"))]
 
 
 def test_a_restart_keeps_the_order_of_use(path: Path) -> None:
     clock = Clock()
     with opened(path, clock=clock) as store:
         for number in range(3):
-            store.put(place(), f"k{number}", entry(), axis(number))
+            store.put(scope(), f"k{number}", entry(), axis(number))
             clock.now += 1
-        store.get(place(), "k0")
+        store.get(scope(), "k0")
     with opened(path, Limits(3, 2.0), clock) as store:
-        store.put(place(), "k3", entry(), axis(3))
-        assert store.get(place(), "k0") is not None
-        assert store.get(place(), "k1") is None
+        store.put(scope(), "k3", entry(), axis(3))
+        assert store.get(scope(), "k0") is not None
+        assert store.get(scope(), "k1") is None
 
 
 def test_a_smaller_bound_is_reached_in_pieces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "PIECE", 20)
     with opened(path) as store:
         for number in range(100):
-            store.put(place(), f"k{number}", entry(), None)
+            store.put(scope(), f"k{number}", entry(), None)
     with opened(path, Limits(30, 2.0)) as store:
         sizes = []
         for number in range(5):
-            store.put(place(), f"new{number}", entry(), None)
+            store.put(scope(), f"new{number}", entry(), None)
             sizes.append(store.stats().entries)
     assert sizes == [81, 62, 43, 30, 30]
 
@@ -106,10 +106,10 @@ def test_killed_while_it_writes_it_is_whole(path: Path) -> None:
         connection.close()
         with opened(path) as store:
             # What it said was stored is there, and whole.
-            kept = store.get(place(tenant=tenant), f"k{last}")
+            kept = store.get(scope(tenant=tenant), f"k{last}")
             assert kept is not None
             assert kept.answer == f"{last} " * 300
-            assert len(store.nearest(place(tenant=tenant), axis(0), 4)) == 4
+            assert len(store.nearest(scope(tenant=tenant), axis(0), 4)) == 4
     assert list(path.parent.glob("*.damaged-*")) == []
 
 
@@ -117,30 +117,30 @@ def test_another_process_writes_and_clears(path: Path) -> None:
     with opened(path) as store, writer(path, "other") as process:
         assert process.stdout is not None
         number = int(process.stdout.readline())
-        assert store.get(place(tenant="other"), f"k{number}") is not None
-        store.nearest(place(tenant="other"), axis(0), 4)
+        assert store.get(scope(tenant="other"), f"k{number}") is not None
+        store.nearest(scope(tenant="other"), axis(0), 4)
         for _ in range(20):
-            store.put(place(tenant="mine"), "k", entry("mine"), axis(0))
+            store.put(scope(tenant="mine"), "k", entry("mine"), axis(0))
             number = int(process.stdout.readline())
-        found = store.nearest(place(tenant="other"), random_vectors(1_000)[number], 1)
+        found = store.nearest(scope(tenant="other"), random_vectors(1_000)[number], 1)
         assert found[0][1].answer == f"{number} " * 300
         process.kill()
         process.wait(20)
         with opened(path) as command:
             assert command.clear(Owner(tenant="other")) > 20
-        assert store.nearest(place(tenant="other"), axis(0), 4) == []
-        assert store.get(place(tenant="mine"), "k") is not None
+        assert store.nearest(scope(tenant="other"), axis(0), 4) == []
+        assert store.get(scope(tenant="mine"), "k") is not None
 
 
 def test_a_write_under_way_holds_up_no_reader(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_connections, "WRITE_WAIT_S", 0.05)
     with opened(path, Limits(1_000, timeout_s=0.05)) as store:
-        store.put(place(), "k", entry(), axis(0))
+        store.put(scope(), "k", entry(), axis(0))
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         other.execute("DELETE FROM answers")
-        assert store.get(place(), "k") == entry()
-        assert store.nearest(place(), axis(0), 1) == [(1.0, entry())]
+        assert store.get(scope(), "k") == entry()
+        assert store.nearest(scope(), axis(0), 1) == [(1.0, entry())]
         assert store.stats().entries == 1
     # close() could not write the uses either: they are let go.
     other.execute("ROLLBACK")
@@ -153,17 +153,17 @@ def test_a_write_that_cannot_have_its_turn_fails(path: Path, monkeypatch: pytest
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="locked"):
-            store.put(place(), "k", entry(), None)
+            store.put(scope(), "k", entry(), None)
         other.execute("ROLLBACK")
         other.close()
-        store.put(place(), "k", entry(), None)
-        assert store.get(place(), "k") == entry()
+        store.put(scope(), "k", entry(), None)
+        assert store.get(scope(), "k") == entry()
 
 
 def test_a_poisoned_row_is_a_miss(path: Path) -> None:
     with opened(path) as store:
         for number in range(5):
-            store.put(place(), f"k{number}", entry(f"{number}"), between(0, 1, 0.9 - number / 10))
+            store.put(scope(), f"k{number}", entry(f"{number}"), between(0, 1, 0.9 - number / 10))
         with sqlite3.connect(path) as other:
             other.execute(
                 "UPDATE answers SET packed = (SELECT packed FROM answers WHERE key = 'k1') WHERE key = 'k0'"
@@ -171,35 +171,35 @@ def test_a_poisoned_row_is_a_miss(path: Path) -> None:
             other.execute("UPDATE answers SET packed = 'text' WHERE key = 'k2'")
             other.execute("UPDATE answers SET vector = x'00' WHERE key = 'k3'")
         other.close()
-        assert store.get(place(), "k0") is None
-        assert store.get(place(), "k2") is None
-        assert store.get(place(), "k3") is not None
-        assert [kept.answer for _, kept in store.nearest(place(), axis(0), 4)] == ["1", "4"]
+        assert store.get(scope(), "k0") is None
+        assert store.get(scope(), "k2") is None
+        assert store.get(scope(), "k3") is not None
+        assert [kept.answer for _, kept in store.nearest(scope(), axis(0), 4)] == ["1", "4"]
 
 
-def test_a_large_place_is_read_in_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_scope_is_read_in_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "CHUNK", 10)
-    monkeypatch.setattr(sqlite, "PLACE_ROWS", 50)
+    monkeypatch.setattr(sqlite, "SCOPE_ROWS", 50)
     vectors = random_vectors(100)
     with opened(path, Limits(1_000, timeout_s=0.0)) as store:
         for number, vector in enumerate(vectors):
-            store.put(place(), f"k{number}", entry(str(number)), vector)
-        counts = [len(store.nearest(place(), axis(0), 100)) for _ in range(7)]
+            store.put(scope(), f"k{number}", entry(str(number)), vector)
+        counts = [len(store.nearest(scope(), axis(0), 100)) for _ in range(7)]
         # A chunk a call; of the oldest 50 none.
         assert counts == [10, 20, 30, 40, 50, 50, 50]
-        assert {int(kept.answer) for _, kept in store.nearest(place(), axis(0), 100)} == set(range(50, 100))
+        assert {int(kept.answer) for _, kept in store.nearest(scope(), axis(0), 100)} == set(range(50, 100))
 
 
 @pytest.mark.slow
 def test_thousands_of_tenants_find_nothing_of_each_other(path: Path) -> None:
     with opened(path, Limits(10_000, 2.0)) as store:
         for number in range(3_000):
-            store.put(place(tenant=f"t{number}"), "same key", entry(f"{number}"), axis(0))
+            store.put(scope(tenant=f"t{number}"), "same key", entry(f"{number}"), axis(0))
         for number in range(3_000):
-            where = place(tenant=f"t{number}")
+            where = scope(tenant=f"t{number}")
             assert store.get(where, "same key") == entry(f"{number}")
             assert store.nearest(where, axis(0), 4) == [(1.0, entry(f"{number}"))]
-        assert store.nearest(place(tenant="t3000"), axis(0), 4) == []
+        assert store.nearest(scope(tenant="t3000"), axis(0), 4) == []
         assert store.stats().tenants == 3_000
 
 
@@ -207,7 +207,7 @@ def test_the_file_is_for_its_owner_alone(path: Path) -> None:
     old = os.umask(0)
     try:
         with opened(path) as store:
-            store.put(place(), "k", entry(), axis(0))
+            store.put(scope(), "k", entry(), axis(0))
             modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
     finally:
         os.umask(old)
@@ -218,7 +218,7 @@ def test_the_file_is_for_its_owner_alone(path: Path) -> None:
 def test_dropped_answers_leave_the_file(path: Path) -> None:
     with opened(path, Limits(500, 2.0)) as store:
         for number in range(600):
-            store.put(place(), f"k{number}", entry(f"number {number:04} " * 30), axis(0))
+            store.put(scope(), f"k{number}", entry(f"number {number:04} " * 30), axis(0))
         full = store.stats().bytes
         assert store.clear(Owner()) == 500
         assert store.stats().bytes < full / 5
@@ -229,27 +229,27 @@ def test_dropped_answers_leave_the_file(path: Path) -> None:
 
 def test_a_full_disk_fails_puts_and_still_answers(path: Path) -> None:
     with opened(path) as store:
-        store.put(place(), "k", entry("kept"), axis(0))
+        store.put(scope(), "k", entry("kept"), axis(0))
         with store._database.writing() as writer:
             pages = writer.execute("PRAGMA page_count").fetchone()[0]
             writer.execute(f"PRAGMA max_page_count={pages + 5}")
         with pytest.raises(StoreError, match="full"):
-            store.put(place(), "large", entry("x" * 60_000), axis(1))
-        assert store.get(place(), "k") == entry("kept")
-        assert store.nearest(place(), axis(0), 1) == [(1.0, entry("kept"))]
+            store.put(scope(), "large", entry("x" * 60_000), axis(1))
+        assert store.get(scope(), "k") == entry("kept")
+        assert store.nearest(scope(), axis(0), 1) == [(1.0, entry("kept"))]
         store.clear(Owner())
-        store.put(place(), "k", entry("again"), axis(0))
-        assert store.get(place(), "k") == entry("again")
+        store.put(scope(), "k", entry("again"), axis(0))
+        assert store.get(scope(), "k") == entry("again")
 
 
 def test_calls_after_close_fail(path: Path) -> None:
     store = SqliteStore(path, LIMITS)
-    store.put(place(), "k", entry(), axis(0))
+    store.put(scope(), "k", entry(), axis(0))
     store.close()
     for call in (
-        lambda: store.get(place(), "k"),
-        lambda: store.nearest(place(), axis(0), 1),
-        lambda: store.put(place(), "k", entry(), None),
+        lambda: store.get(scope(), "k"),
+        lambda: store.nearest(scope(), axis(0), 1),
+        lambda: store.put(scope(), "k", entry(), None),
         lambda: store.clear(Owner()),
         store.stats,
         store.count,
@@ -262,8 +262,8 @@ def test_it_is_opened_by_its_path(path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("HOME", str(path.parent))
     for url in (str(path), "~/home.sqlite"):
         store = open_store(url, Limits())
-        store.put(place(), "k", entry(now=time.time()), None)
-        assert store.get(place(), "k") is not None
+        store.put(scope(), "k", entry(now=time.time()), None)
+        assert store.get(scope(), "k") is not None
         store.close()
     assert (path.parent / "home.sqlite").exists()
 
@@ -276,8 +276,8 @@ def test_close_while_threads_read_and_write(path: Path) -> None:
         started.release()
         try:
             for key in range(100_000):
-                store.put(place(), f"{number}-{key}", entry(), axis(0))
-                store.nearest(place(), axis(0), 2)
+                store.put(scope(), f"{number}-{key}", entry(), axis(0))
+                store.nearest(scope(), axis(0), 2)
         except StoreError:
             return
         except BaseException as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache.stores.rig import Clock, axis, entry, place
+from tests.cache.stores.rig import Clock, axis, entry, scope
 from trimodal.cache.stores import sqlite_connections, sqlite_file
 from trimodal.cache.stores.base import Limits, StoreError, open_store
 from trimodal.cache.stores.sqlite import SqliteStore
@@ -29,7 +29,7 @@ def open_at(path: Path) -> SqliteStore:
 def filled(path: Path, count: int = 200) -> None:
     store = open_at(path)
     for number in range(count):
-        store.put(place(), f"k{number}", entry("x" * 1_000), axis(number % 16))
+        store.put(scope(), f"k{number}", entry("x" * 1_000), axis(number % 16))
     store.close()
 
 
@@ -53,8 +53,8 @@ def test_a_damaged_file_is_set_aside(path: Path, damage: str, caplog: pytest.Log
     path.write_bytes(content)
     store = open_at(path)
     assert store.stats().entries == 0
-    store.put(place(), "k", entry(), axis(0))
-    assert store.nearest(place(), axis(0), 1) == [(1.0, entry())]
+    store.put(scope(), "k", entry(), axis(0))
+    assert store.nearest(scope(), axis(0), 1) == [(1.0, entry())]
     store.close()
     aside = set_aside(path)
     assert [file.read_bytes() for file in aside] == [content]
@@ -77,13 +77,13 @@ def test_damage_while_it_runs_is_set_aside(
     failures = 0
     for number in range(200):
         try:
-            store.get(place(), f"k{number}")
-            store.nearest(place(), axis(0), 4)
+            store.get(scope(), f"k{number}")
+            store.nearest(scope(), axis(0), 4)
         except StoreError:
             failures += 1
     assert failures == 1  # then it is a fresh file
-    store.put(place(), "k", entry(), axis(0))
-    assert store.nearest(place(), axis(0), 4) == [(1.0, entry())]
+    store.put(scope(), "k", entry(), axis(0))
+    assert store.nearest(scope(), axis(0), 4) == [(1.0, entry())]
     store.close()
     assert len(caplog.messages) == 1
     assert len(set_aside(path)) == 1
@@ -102,11 +102,11 @@ def test_two_stores_on_a_damaged_file_set_it_aside_once(
     for store in stores * 2:
         for number in range(50):
             try:
-                store.get(place(), f"k{number}")
+                store.get(scope(), f"k{number}")
             except StoreError:
                 continue
-    stores[0].put(place(), "k", entry("shared"), axis(0))
-    assert stores[1].get(place(), "k") == entry("shared")
+    stores[0].put(scope(), "k", entry("shared"), axis(0))
+    assert stores[1].get(scope(), "k") == entry("shared")
     for store in stores:
         store.close()
     assert len(caplog.messages) == 1
@@ -114,14 +114,14 @@ def test_two_stores_on_a_damaged_file_set_it_aside_once(
 
 def test_a_file_that_was_removed_is_made_again(path: Path) -> None:
     store = open_at(path)
-    store.put(place(), "k", entry(), axis(0))
-    store.nearest(place(), axis(0), 1)
+    store.put(scope(), "k", entry(), axis(0))
+    store.nearest(scope(), axis(0), 1)
     for file in path.parent.iterdir():
         file.unlink()
-    assert store.get(place(), "k") is None
-    assert store.nearest(place(), axis(0), 1) == []
-    store.put(place(), "k", entry("new"), axis(0))
-    assert store.nearest(place(), axis(0), 1) == [(1.0, entry("new"))]
+    assert store.get(scope(), "k") is None
+    assert store.nearest(scope(), axis(0), 1) == []
+    store.put(scope(), "k", entry("new"), axis(0))
+    assert store.nearest(scope(), axis(0), 1) == [(1.0, entry("new"))]
     store.close()
 
 
@@ -182,18 +182,18 @@ def test_stores_opened_at_once_share_one_file(path: Path) -> None:
     for thread in threads:
         thread.join(30)
     assert len(stores) == 8
-    stores[0].put(place(), "k", entry(), axis(0))
+    stores[0].put(scope(), "k", entry(), axis(0))
     for store in stores:
-        assert store.nearest(place(), axis(0), 1) == [(1.0, entry())]
+        assert store.nearest(scope(), axis(0), 1) == [(1.0, entry())]
         store.close()
 
 
 def test_connections_do_not_pile_up(path: Path) -> None:
     store = open_at(path)
-    store.put(place(), "k", entry(), None)
+    store.put(scope(), "k", entry(), None)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        threads = [threading.Thread(target=store.get, args=(place(), "k")) for _ in range(32)]
+        threads = [threading.Thread(target=store.get, args=(scope(), "k")) for _ in range(32)]
         for thread in threads:
             thread.start()
         for thread in threads:

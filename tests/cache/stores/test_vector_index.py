@@ -133,13 +133,13 @@ def test_least_recently_used_indexes_make_room() -> None:
     full = VectorIndex(16)
     full.add(["a"], axis(0)[None], [LATER])
     indexes = VectorIndexes(limit=3 * full.nbytes)
-    for place in ("a", "b", "c", "a", "d"):
-        with indexes.use(place, 16) as index:
+    for scope in ("a", "b", "c", "a", "d"):
+        with indexes.use(scope, 16) as index:
             index.add(["a"], axis(0)[None], [LATER])
     sizes = {}
-    for place in ("a", "c", "d", "b"):
-        with indexes.use(place, 16) as index:
-            sizes[place] = len(index)
+    for scope in ("a", "c", "d", "b"):
+        with indexes.use(scope, 16) as index:
+            sizes[scope] = len(index)
     assert sizes == {"a": 1, "c": 1, "d": 1, "b": 0}
 
 

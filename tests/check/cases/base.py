@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -114,3 +115,37 @@ STATE = (
     'initial_state: { name: "i" data_type: TYPE_FP32 %s } } ]'
 )
 PLAN = 'platform: "tensorrt_plan"\nmax_batch_size: 8\n' + TENSORS
+
+
+def _changed(snippet: str, text: str) -> str:
+    """`old => new` of a text, once."""
+    old, _, new = snippet.partition(" =>")
+    return text.replace(old, new.strip(), 1)
+
+
+# What a snippet of refused.txt is put into.
+KINDS: Mapping[str, Callable[[str], Files]] = {
+    "added": lambda snippet: python(f"{BATCHES}{snippet}\n"),
+    "changed": lambda snippet: python(_changed(snippet, BATCHES)),
+    "tensor": lambda snippet: python(tensor(snippet)),
+    "dynamic": lambda snippet: python(DYNAMIC % snippet),
+    "sequence": lambda snippet: python(SEQUENCE % snippet),
+    "warm-up": lambda snippet: python(WARM % snippet),
+    "head": lambda snippet: pipeline(head=ENSEMBLE + snippet),
+    "step-1": lambda snippet: pipeline(_changed(snippet, STEP_1), STEP_2),
+    "step-2": lambda snippet: pipeline(STEP_1, _changed(snippet, STEP_2)),
+}
+
+
+def read_cases(file: Path) -> Iterator[Case]:
+    """The cases of a file as refused.txt."""
+    text = re.sub(r"^#.*\n", "", file.read_text(), flags=re.MULTILINE)
+    for row in re.split(r"\n(?=TRI)", text.strip()):
+        head, broken, *clean = row.split("\n")
+        named, _, reply = head.partition(" | ")
+        name, kind, line = re.fullmatch(r"(\S+) ([\w-]+)(?::(\d+))?", named).groups()  # type: ignore[union-attr]
+        rule, _, short = name.partition("-")
+        bare = pipeline() if kind.startswith(("head", "step")) else OK
+        make = KINDS[kind]
+        right = make(clean[0][2:]) if clean else bare
+        yield Case(rule, make(broken[2:]), right, reply, int(line or 0), name=short)

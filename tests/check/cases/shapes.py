@@ -209,61 +209,6 @@ class TritonPythonModel:
                     sender.send(response)
         return None
 """,
-    "guarded/config.pbtxt": _REPEAT + _IO,
-    "guarded/1/model.py": """
-import triton_python_backend_utils as pb_utils
-from triton_python_backend_utils import TRITONSERVER_RESPONSE_COMPLETE_FINAL as FINAL
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            if request.is_cancelled():
-                sender.send(flags=FINAL)
-                continue
-            try:
-                for text in self.generate(request):
-                    sender.send(pb_utils.InferenceResponse([]))
-            except Exception as error:
-                sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error))))
-            finally:
-                sender.send(flags=FINAL)
-
-    def generate(self, request):
-        try:
-            sender = request.get_response_sender()
-            sender.send(pb_utils.InferenceResponse([]), self.flags())
-        except ValueError:
-            self.fail(sender)
-        yield ""
-
-    def flags(self):
-        return 0
-""",
-    "both/config.pbtxt": _REPEAT + _IO,
-    "both/1/model.py": """
-import queue
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-            answer = self.answer(request)
-            if answer.has_error():
-                sender.send(pb_utils.InferenceResponse(error=answer.error()), flags=final)
-            if not answer.has_error():
-                sender.send(answer, flags=final)
-        return None
-
-    def answer(self, request):
-        waiting = queue.Queue()
-        inner = pb_utils.InferenceRequest(model_name="other", requested_output_names=["OUT"], inputs=[])
-        return inner.exec()
-""",
     "handed_on/config.pbtxt": _REPEAT + _IO,
     "handed_on/1/model.py": """
 import triton_python_backend_utils as pb_utils
@@ -381,8 +326,7 @@ output: [ { name: "O" "UT" data_type: TYPE_INT32 dims: [ -1 ] } ]
 dynamic_batching: { preferred_batch_size: 4, preferred_batch_size: 8 }
 metric_tags { key: "quoted \\"#\\" \\x41" value: "{ [ < \\\\" }
 parameters { key: "a" value { string_value: "1" } } parameters { key: "a" value { string_value: "2" } }
-response_cache { enable: t }
-""".replace("response_cache { enable: t }\n", ""),
+""",
     "spelt/1/model.py": "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n",
     "by_agent/config.pbtxt": 'model_repository_agents { agents [ { name: "relocation" } ] }\n',
 }

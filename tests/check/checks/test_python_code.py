@@ -18,7 +18,7 @@ def found(folder: Path, code: str) -> list[tuple[str, int]]:
     (folder / "1" / "model.py").write_text(code)
     (folder / "config.pbtxt").write_text(BATCHES)
     config = read_config(folder, folder / "config.pbtxt")
-    return [(one.rule.id, one.place.line) for one in check_python(config, Target((24, 10)))]
+    return [(one.rule, one.place.line) for one in check_python(config, Target((24, 10)))]
 
 
 @pytest.mark.parametrize(

@@ -30,5 +30,5 @@ def test_a_command_line(text: str, expected: list[str], tmp_path: Path) -> None:
     file = tmp_path / "compose.yaml"
     file.write_text(f"\n{text}\n")
     found = list(check_deployment(Target((24, 10), deployment=(file,))))
-    assert [one.rule.id for one in found] == expected
+    assert [one.rule for one in found] == expected
     assert {one.place.line for one in found} <= {2}

@@ -1,72 +1,106 @@
 """`trimodal bench …` as a user calls it: refusals at once, and each bench once with its fake engine."""
 
+from __future__ import annotations
+
+import csv
 import json
 import re
-import subprocess
-import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
-from tests.bench.speech.spoken import write_recordings
-from tests.project.pages import ROOT
+from tests.bench.common.recordings import write_recordings
 from tests.vision.pictures import artefact
-from trimodal.bench.speech.utterances import Utterance
+from trimodal.bench.common.samples import Recording
 from trimodal.cli.app import app
+from trimodal.server.options import ServerOptions
+from trimodal.server.process import TritonServer
 from trimodal.speech.engines.fake import speak
 
+COMMANDS = ["llm", "vision", "speech", "embedding", "assistant", "cache"]
+FAKE_LLM = ("--set", "engine=fake", "--set", "fake_prefill_us=0")
 
-def run(*arguments):
-    return CliRunner().invoke(app, ["bench", *map(str, arguments)], env={"COLUMNS": "120", "TERM": "dumb"})
+
+def run(*arguments: object) -> Result:
+    environment = {"COLUMNS": "120", "TERM": "dumb"}
+    return CliRunner().invoke(app, ["bench", *map(str, arguments)], env=environment)
+
+
+def said(result: Result) -> str:
+    return " ".join(result.output.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("command", "sentence"),
     [
-        (["vision", "--image-size", "big"], "--image-size big: 224 or 640x480 is needed"),
-        (["vision", "--image-size", "8x8"], "16 to 4096 pixels a side"),
-        (["vision", "--concurrency", "0"], "concurrency"),
-        (["vision", "--set", "vision"], "--set vision: write it as model.parameter=value"),
-        (["vision", "--set", "vision.top_z=1"], "unknown parameter 'top_z'"),
-        (["vision", "--set", "vision.top_k=none"], "parameter 'top_k' = 'none'"),
-        (["vision", "--pixels"], "profile cpu: vision is one model, which takes image files alone"),
-        (["vision", "--profile", "tpu"], "tpu is not a profile: cpu, cuda or tensorrt"),
-        (["vision", "--profile", "tensorrt", "--bare"], "only Triton runs this classifier"),
-        (["embedding", "--profile", "tpu"], "tpu is not a profile"),
-        (["embedding", "--profile", "cuda", "--set", "colour=red"], "unknown parameter 'colour'"),
-        (["speech", "--profile", "tpu"], "tpu is not a profile"),
-        (["speech", "--policy", "best"], "--policy best: known are live, agreement, vad, window"),
-        (["speech", "--streams", "0"], "streams"),
-        (["speech", "--chunk-ms", "10"], "chunk-ms"),
-        (["speech", "--set", "engine=fake"], "write it as model.parameter=value"),
-        (["speech", "--samples", "/nowhere"], "--samples /nowhere/samples.json: FileNotFoundError"),
-        (["embedding", "--set", "engine"], "--set engine: parameter=value is needed"),
-        (["embedding", "--set", "engine=none"], "parameter 'engine' = 'none'"),
-        (["llm", "--set", "engine"], "--set engine: parameter=value is needed"),
-        (["llm", "--prompt-tokens", "64", "--prompt-tokens", "4"], "prompt-tokens"),
-        (["llm", "--peer", "vllm"], "--peer vllm: known is fastapi"),
-        (
-            ["llm", "--peer", "fastapi", "--peer-dtype", "int8"],
-            "--peer-dtype int8: known are bfloat16, float32",
-        ),
-        (["llm", "--peer", "fastapi", "--set", "engine=fake"], "the fake engine has no checkpoint"),
-        (["vision", "--peer", "vllm"], "--peer vllm: known is fastapi"),
-        (["speech", "--peer", "vllm"], "--peer vllm: known is fastapi"),
-        (["stall", "--requests", "0"], "requests"),
-        (["stall", "--json", "/nowhere/figures.json"], "--json /nowhere/figures.json: no file can be"),
+        ("llm --load sine", "--load sine: known are closed, constant, poisson, gamma, trace"),
+        ("llm --load poisson", "how many requests a second? --rate 4"),
+        ("llm --rate 0", "--rate 0: above 0"),
+        ("llm --load trace", "--load trace: name its file with --trace FILE"),
+        ("llm --load closed --trace /dev/null", "--trace /dev/null: line 1 lacks TIMESTAMP"),
+        ("llm --trace /nowhere.csv", "--trace /nowhere.csv: cannot be read"),
+        ("llm --load gamma --rate 1 --burstiness 0", "--burstiness 0: a number above 0"),
+        ("llm --slo speed<=5", "'speed' is no metric: known are ms"),
+        ("llm --waterfall", "--waterfall is a part of --html's report"),
+        ("llm --seconds 3 --requests 3", "one of them"),
+        ("llm --streams 5000", "a closed loop of 5000 clients: 1 to 4096"),
+        ("llm --prompt-tokens zipf:3", "--prompt-tokens zipf:3: 64, uniform:"),
+        ("llm --prompt-tokens 4", "--prompt-tokens 4: 8 to"),
+        ("llm --shared-prefix 2:3", "--shared-prefix 2:3: SHARE:TOKENS"),
+        ("llm --prompts /nowhere.txt", "--prompts /nowhere.txt: cannot be read"),
+        ("llm --prompts /dev/null", "--prompts /dev/null: no line with text"),
+        ("llm --html /nowhere/r.html", "--html /nowhere/r.html: no file can be"),
+        ("llm --json /nowhere/r.json", "--json /nowhere/r.json: no file can be"),
+        ("llm --url 127.0.0.1:1 --bare", "--bare runs on this machine's own model"),
+        ("llm --url http://h/v1/completions", "only /v1/chat/completions is known"),
+        ("llm --url 127.0.0.1:1", "no server at 127.0.0.1:1"),
+        ("llm --set engine", "--set llm.engine: write it as model.parameter=value"),
+        ("vision --image-size big", "--image-size big: 224 or 640x480 is needed"),
+        ("vision --image-size 8x8", "16 to 4096 pixels a side"),
+        ("vision --concurrency 0", "concurrency"),
+        ("vision --set vision.", "--set vision.: write it as model.parameter=value"),
+        ("vision --set top_z=1", "unknown parameter 'top_z'"),
+        ("vision --profile tpu", "tpu is not a profile: cpu, cuda or tensorrt"),
+        ("vision --url http://127.0.0.1:1", "this bench goes over gRPC: host:port is needed"),
+        ("vision --bare --rate 5", "own model in closed loops"),
+        ("embedding --profile tpu", "tpu is not a profile"),
+        ("embedding --set colour=red", "unknown parameter 'colour'"),
+        ("embedding --words many", "--words many: 64, uniform:"),
+        ("speech --policy best", "--policy best: known are live, agreement, vad, window"),
+        ("speech --streams 0", "streams"),
+        ("speech --chunk-ms 10", "chunk-ms"),
+        ("speech --set engine=fake", "write it as model.parameter=value"),
+        ("speech --samples /nowhere", "--samples /nowhere/samples.json: FileNotFoundError"),
+        ("assistant --image-size big", "--image-size big"),
+        ("cache --layer all", "--layer all: known are exact, semantic"),
+        ("overload --load 0", "load"),
+        ("overload --load nan", "load"),
+        ("overload --seconds 0", "seconds"),
+        ("overload --scheduler best", "--scheduler best: known are deadline, fifo"),
+        ("overload --mix premium", "--mix premium: tier=weight is needed"),
+        ("overload --mix premium=-1", "with a weight above 0"),
+        ("overload --mix premium=nan", "with a weight above 0"),
+        ("overload --mix gold=1", "'gold' is none of the tiers in tiers.toml: premium, standard, batch"),
+        ("overload --tiers /nowhere.toml", "nowhere.toml cannot be read"),
+        ("overload --prompts /nowhere.txt", "cannot be read"),
+        ("overload --plot /nowhere/plot.png", "--plot /nowhere/plot.png: no file can be written there"),
+        ("overload --plot plot.xyz", "--plot plot.xyz: a name that ends with .png is needed"),
+        ("overload --set engine", "--set llm.engine: write it as model.parameter=value"),
+        ("overload --set colour=red", "unknown parameter 'colour'"),
     ],
 )
-def test_wrong_options_are_refused_before_anything_starts(arguments, sentence):
-    result = run(*arguments)
-    assert result.exit_code in (1, 2)
-    assert sentence in result.output.replace("│\n│", "").replace("\n", "")
+def test_wrong_options_are_refused_before_anything_starts(command: str, sentence: str) -> None:
+    result = run(*command.split())
+    assert result.exit_code in (1, 2), result.output
+    assert sentence in said(result)
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize(
-    "name", ["assistant", "cache", "embedding", "llm", "overload", "speech", "stall", "vision"]
-)
-def test_help_shows_a_typical_command_that_its_options_allow(name):
+@pytest.mark.parametrize("name", [*COMMANDS, "overload"])
+def test_help_shows_a_typical_command_that_its_options_allow(name: str) -> None:
     shown = " ".join(run(name, "--help").output.split())
     typical = re.search(rf"Typical: trimodal bench {name}((?: [a-z-][\w.,-]*| \d+)*)", shown)
     assert typical
@@ -74,117 +108,149 @@ def test_help_shows_a_typical_command_that_its_options_allow(name):
         assert shown.count(option) >= 2, f"{option} is no option of it"
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_groups_the_options_of_load(name: str) -> None:
+    shown = run(name, "--help").output
+    for text in ("Load", "Server", "Report", "--burstiness", "--max-in-flight", "--cost-per-hour"):
+        assert text in shown
+
+
 @pytest.fixture
-def figures(tmp_path, monkeypatch):
-    """`figures("llm", …)`: output and JSON of a bench that ends well."""
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a load test that ends well; gives its JSON."""
     monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "cache"))
 
-    def measure(*arguments):
-        target = tmp_path / "figures.json"
+    def measure(*arguments: object) -> dict[str, Any]:
+        target = tmp_path / "out.json"
         result = run(*arguments, "--json", target)
         assert result.exit_code == 0, result.output
-        return result.output, json.loads(target.read_text())
+        return dict(json.loads(target.read_text()))
 
     return measure
 
 
 @pytest.mark.slow
 @pytest.mark.e2e
-def test_llm(figures, tmp_path):
-    questions = tmp_path / "questions.txt"
-    questions.write_text("one question\n\nanother question\n")
-    options = ("--streams", "2", "--rounds", "1", "--max-tokens", "10", "--prefix", "64")
-    sides = ("--bare", "--versus", "fake_step_ms=100", "--prompts", questions)
-    output, found = figures("llm", "--set", "engine=fake", "--set", "fake_step_ms=1", *options, *sides)
-    assert "shared prefix of 64 tokens" in output
-    two = found["prompts"]["streams_2"]
-    assert set(two) == {"bare", "versus", "served"}
-    assert all(side["tokens_per_second"] > 0 for side in two.values())
-    # Two streams of 10 steps that each sleep 0.1 s, however busy the machine is.
-    assert two["versus"]["tokens_per_second"] <= 2 * 10 / 0.9, "the steps of `--versus` are longer"
+def test_the_fake_engines_delays_are_measured_beside_it(report: Any, tmp_path: Path) -> None:
+    """A step of 50 ms for each token: no answer can be shorter, on either side."""
+    load = ("--load", "constant", "--rate", "2", "--seconds", "3", "--warmup", "1", "--rounds", "1")
+    page, table, lines = (tmp_path / name for name in ("report.html", "out.csv", "out.jsonl"))
+    files = ("--html", page, "--csv", table, "--jsonl", lines, "--waterfall")
+    asked = ("--bare", "--max-tokens", "8", "--slo", "tpot_ms<=1,error_rate<=0", "--cost-per-hour", "1")
+    found = report("llm", *FAKE_LLM, "--set", "fake_step_ms=50", *load, *asked, *files)
+    assert [case["side"] for case in found["cases"]] == ["served", "bare"]
+    for case in found["cases"]:
+        assert (case["requests"], case["ok"], case["outcomes"]) == (6, 6, {"ok": 6})
+        assert case["metrics"]["latency_ms"]["least"] >= 7 * 50 - 5
+        assert case["goodput"] == 0
+        assert [verdict["met"] for verdict in case["verdicts"]] == [False, True]
+    for part in ("Timeline", "Waterfall", "The four parts", " more tokens"):
+        assert part in page.read_text()
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [row["side"] for row in rows] == ["served", "bare"]
+    records = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert len(records) == 2 * 8, "those of the warm-up too"
+    assert all(record["output_tokens"] == 8 for record in records)
 
 
 @pytest.mark.slow
 @pytest.mark.e2e
-def test_llm_beside_its_peer(figures, tmp_path):
-    checkpoint = tmp_path / "tiny"
-    script = [sys.executable, "build/random_checkpoint.py", "llama-tiny", "--out", str(checkpoint)]
-    subprocess.run(script, cwd=ROOT, check=True, capture_output=True)
-    peer = ("--peer", "fastapi", "--peer-checkpoint", checkpoint, "--peer-dtype", "float32")
-    lengths = ("--prompt-tokens", "16", "--prompt-tokens", "40", "--max-tokens", "6")
-    fake = ("--set", "engine=fake", "--set", "fake_step_ms=1", "--rounds", "1", "--streams", "2")
-    output, found = figures("llm", *fake, *lengths, *peer)
-    assert "served over peer" in output
-    assert found["peer"] == {"checkpoint": str(checkpoint), "same": False}
-    for length in (16, 40):
-        sides = found[f"prompt_{length}"]["streams_2"]
-        assert set(sides) == {"served", "peer float32"}
-        assert all(ratio > 0 for ratio in sides["peer float32"]["served_over"].values())
-
-
-def test_questions_that_cannot_be_read_are_one_sentence(tmp_path):
-    empty = tmp_path / "empty.txt"
-    empty.write_text("\n")
-    for file, sentence in ((empty, "no line with text"), (tmp_path / "none.txt", "cannot be read")):
-        result = run("llm", "--set", "engine=fake", "--prompts", file)
-        assert result.exit_code == 1
-        assert sentence in result.output
+def test_another_server_takes_turns_and_answers_as_long(report: Any) -> None:
+    changes = {"llm": {"engine": "fake", "fake_step_ms": "20", "fake_prefill_us": "0"}}
+    with TritonServer(ServerOptions.on_free_ports("llm", changes=changes)) as other:
+        load = ("--streams", "2", "--requests", "6", "--rounds", "2", "--max-tokens", "uniform:4-9")
+        found = report(
+            "llm", *FAKE_LLM, "--set", "fake_step_ms=5", *load, "--beside", f"http://{other.http_url}"
+        )
+    served, beside = found["cases"]
+    assert (served["side"], beside["side"]) == ("served", other.http_url)
+    assert served["ok"] == beside["ok"] == 12
+    assert beside["output_tokens_per_s"] < served["output_tokens_per_s"]
 
 
 @pytest.mark.slow
 @pytest.mark.e2e
-def test_vision(figures, tmp_path):
-    fake = ("--artefact", artefact(tmp_path / "fake"), "--set", "vision.engine=fake")
-    cases = ("--concurrency", "1", "--concurrency", "3", "--batch", "4", "--image-size", "64x48")
-    output, found = figures("vision", *fake, *cases, "--rounds", "1", "--seconds", "0.2", "--bare")
-    assert "best served case" in output
-    assert set(found["served"]) == {"1x1", "3x1", "3x4"}
-    assert set(found["bare"]) == {f"{kind}_{size}" for kind in ("engine", "pipeline") for size in (1, 3, 4)}
-    assert found["served"]["1x1"]["steps"]["vision"]["batch"] == 1
-    assert found["served"]["3x4"]["steps"]["vision"]["batch"] >= 4
-    assert all(one["rate"] > 0 and one["requests"] > 0 for one in found["served"].values())
+def test_a_cache_answers_what_was_asked_before(report: Any) -> None:
+    fake = (*FAKE_LLM, "--set", "fake_step_ms=5", "--set", "fake_answer=An answer.")
+    load = ("--streams", "1", "--requests", "40", "--repeat-share", "0.5", "--max-tokens", "64")
+    sides = {case["side"]: case for case in report("cache", *fake, *load)["cases"]}
+    assert set(sides) == {"served", "hits", "misses"}
+    assert sides["hits"]["requests"] + sides["misses"]["requests"] == 40
+    assert sides["served"]["more"]["exact_hit_rate"] > 0
 
 
 @pytest.mark.slow
 @pytest.mark.e2e
-def test_embedding(figures):
-    options = ("--set", "engine=fake", "--concurrency", "1", "--concurrency", "4")
-    output, found = figures("embedding", *options, "--rounds", "1", "--seconds", "0.2", "--bare")
-    assert "texts/s" in output
-    assert found["served_1"]["batch"] == 1
-    assert found["ratio_4"] > 0
-    assert found["added_ms_1"] > 0  # a fake embeds in no time: what is left is the way
-
-
-@pytest.mark.e2e
-def test_stall(figures):
-    output, found = figures("stall", "--requests", "50")
-    assert "50 sequential requests" in output
-    assert found["requests"] == 50
+def test_images_beside_the_bare_engine(report: Any, tmp_path: Path) -> None:
+    fake = ("--artefact", artefact(tmp_path / "fake"), "--set", "engine=fake")
+    load = ("--concurrency", "1", "--concurrency", "3", "--batch", "4", "--seconds", "0.3", "--rounds", "1")
+    found = report("vision", *fake, *load, "--image-size", "64x48", "--bare")
+    names = [(case["case"], case["side"]) for case in found["cases"]]
+    assert names == [(case, side) for case in ("1 client", "3 clients") for side in ("served", "bare")]
+    assert all(case["items_per_s"] > 0 for case in found["cases"])
+    assert found["cases"][2]["more"]["images_per_run"] >= 4
 
 
 @pytest.mark.slow
 @pytest.mark.e2e
-def test_live_streams_on_the_fake_recogniser(figures, tmp_path):
+def test_texts_beside_the_bare_engine(report: Any) -> None:
+    load = ("--concurrency", "4", "--seconds", "0.3", "--rounds", "1", "--words", "uniform:4-8")
+    served, bare = report("embedding", "--set", "engine=fake", *load, "--bare")["cases"]
+    assert (served["side"], bare["side"]) == ("served", "bare")
+    # A fake embeds in no time: what is left is the way.
+    assert served["items_per_s"] < bare["items_per_s"]
+
+
+@pytest.mark.slow
+@pytest.mark.e2e
+def test_live_streams_on_the_fake_recogniser(report: Any, tmp_path: Path) -> None:
     """The fake hears what was said without an error: any that is counted is the bench's or the sessions'."""
     sentences = ["what is a list", "explain the while statement", "one two three four"]
-    utterances = [Utterance(samples, text, tuple(words)) for text, samples, words in map(said, sentences)]
-    fake = ("--set", "speech_recognize.engine=fake", "--set", "speech.vad=energy")
-    _, found = figures(
-        *("speech", "--samples", write_recordings(tmp_path, utterances), *fake),
-        *("--streams", "1", "--streams", "3", "--policy", "vad", "--seconds", "2"),
+    utterances = []
+    for sentence in sentences:
+        samples, words = speak(sentence.split())
+        utterances.append(Recording(samples, sentence, tuple(words)))
+    fake = ("--set", "speech_recognize.engine=fake", "--set", "speech.vad=energy", "--policy", "vad")
+    load = ("--streams", "1", "--streams", "3", "--stream-seconds", "2", "--requests", "3")
+    found = report("speech", "--samples", write_recordings(tmp_path, utterances), *fake, *load)
+    assert [case["case"] for case in found["cases"]] == ["1 client", "3 clients"]
+    for case in found["cases"]:
+        assert (case["ok"], case["more"]["word_error_rate"]) == (3, 0)
+        assert case["metrics"]["lag_ms"]["least"] > 0, "no word is told before it ends"
+
+
+TIERS = """
+[tier.standard]
+ttft_deadline_ms = 300
+itl_bound_ms = 1000
+
+[tier.slow]
+priority = -1
+ttft_deadline_ms = 600
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+def test_two_small_levels_on_both_schedulers(report: Any, tmp_path: Path) -> None:
+    """At 4 times its capacity first in, first out can only be late; the figures of both sides balance."""
+    tiers, plot = tmp_path / "tiers.toml", tmp_path / "plot.png"
+    tiers.write_text(TIERS)
+    found = report(
+        *("overload", "--load", "0.5", "--load", "4", "--seconds", "1", "--capacity", "20"),
+        *("--tiers", tiers, "--mix", "slow=1,standard=3", "--plot", plot),
+        *("--set", "fake_step_ms=5", "--set", "max_num_seqs=2"),
     )
-    rows = found["live"]
-    assert set(rows) == {"vad_1", "vad_3"}
-    for row in rows.values():
-        assert (row["wer"], row["offline_wer"], row["wer_to_offline"], row["failed"]) == (0, 0, 0, 0)
-        assert row["words"] > 0
-        # No word is held before it ends.
-        assert 0 < row["lag_p50"] <= row["lag_p99"]
-        assert row["compute"] > 0
-        assert 1 <= row["batch_mean"] <= row["batch_most"]
-
-
-def said(sentence):
-    samples, words = speak(sentence.split())
-    return sentence, samples, words
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert found["capacity"]["requests_per_s"] == 20
+    assert all(rate > 0 for rate in found["capacity"]["closed_loop"].values())
+    assert any("of its peak" in sentence for sentence in found["statements"])
+    cases = {(case["case"], case["side"]): case for case in found["cases"]}
+    for load in ("0.5×", "4×"):
+        both = [cases[load, side] for side in ("deadline", "fifo")]
+        assert both[0]["requests"] == both[1]["requests"] > 0, "the very same requests"
+        for side, one in zip(("deadline", "fifo"), both, strict=True):
+            of_tiers = [cases[name, at] for name, at in cases if name.startswith(f"{load} ") and at == side]
+            assert sum(tier["requests"] for tier in of_tiers) == one["requests"]
+            assert one["unsent"] == 0
+        assert "unavailable" not in both[1]["outcomes"]

@@ -29,7 +29,8 @@ replicas = 3
 name = "by beginning"
 replicas = 3
 """
-ARGUMENTS = ("--rate", "20", "--seconds", "20", "--lengths", "alpaca", "--prefixes", "30:2000:1:0")
+SHORT = ("--prompt-tokens", "lognormal:12,1", "--output-tokens", "lognormal:36,1")
+ARGUMENTS = ("--rate", "20", "--seconds", "20", *SHORT, "--prefixes", "30:2000:1:0")
 
 
 @pytest.fixture
@@ -56,39 +57,15 @@ def test_plans_are_compared_on_the_same_requests(plans: Path) -> None:
     assert (apart["name"], together["name"]) == ("in turn", "by beginning")
     assert apart["requests"] == together["requests"] > 300
     assert together["hit_rate"] > apart["hit_rate"] > 0
-    assert apart["cost"] == together["cost"] == pytest.approx(3 * 2.0 * 20 / 3600, rel=0.02)
+    # Of three replicas, until the last answer.
+    assert all(1 <= one["cost"] / (3 * 2.0 * 20 / 3600) < 1.3 for one in (apart, together))
 
 
-def test_a_table_and_a_page(plans: Path, tmp_path: Path) -> None:
-    page = tmp_path / "fleet.html"
-    code, out, _ = call("fleet", plans, *ARGUMENTS, "--html", page)
+def test_a_table(plans: Path) -> None:
+    code, out, _ = call("fleet", plans, *ARGUMENTS)
     assert code == 0
     assert "by beginning" in out
     assert "TTFT p50" in out
-    html = page.read_text()
-    assert html.count("<svg") == 3
-    assert "Replicas over time" in html
-    assert "What good requests cost" in html
-
-
-def test_a_picture(plans: Path, tmp_path: Path) -> None:
-    path = tmp_path / "fleet.png"
-    assert call("fleet", plans, *ARGUMENTS, "--plot", path)[0] == 0
-    from matplotlib import image
-
-    height, width, _ = image.imread(path).shape
-    assert width > 3 * height, "three panels side by side"
-
-
-def test_a_picture_that_cannot_be_written_is_refused_at_once(plans: Path, tmp_path: Path) -> None:
-    code, _, err = call("fleet", plans, *ARGUMENTS, "--plot", tmp_path / "none" / "x.png")
-    assert code == 2
-    assert "--plot" in err
-    assert "Traceback" not in err
-
-
-def test_jobs_change_nothing(plans: Path) -> None:
-    assert figures(plans, *ARGUMENTS) == figures(plans, *ARGUMENTS, "--jobs", "2")
 
 
 def test_a_trace(plans: Path, tmp_path: Path) -> None:
@@ -99,6 +76,22 @@ def test_a_trace(plans: Path, tmp_path: Path) -> None:
     assert [one["answered"] for one in figures(plans, "--trace", trace, "--seconds", "9.5")] == [10, 10]
 
 
+def test_prompts_of_a_trace_that_begin_alike_share_what_all_of_them_have(plans: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "mooncake.jsonl"
+    rows = [
+        {
+            "timestamp": 1000 * number,
+            "input_length": 2000,
+            "output_length": 9,
+            "hash_ids": [7, 8, 100 + number],
+        }
+        for number in range(20)
+    ]
+    trace.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _, together = figures(plans, "--trace", trace)
+    assert together["hit_rate"] == pytest.approx(19 * 1024 / (20 * 2000), rel=0.01)
+
+
 def test_a_description_from_a_bench(tmp_path: Path) -> None:
     bench, out = tmp_path / "bench.json", tmp_path / "r.toml"
     bench.write_text(json.dumps({"cases": [case(1, 200), case(4, 200)]}))
@@ -106,7 +99,7 @@ def test_a_description_from_a_bench(tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     assert "num_kv_blocks = 900" in out.read_text()
     (tmp_path / "plans.toml").write_text('replica = "r.toml"\n[[plan]]\nname = "one"\n')
-    (one,) = figures(tmp_path / "plans.toml", "--rate", "5", "--seconds", "10", "--lengths", "alpaca")
+    (one,) = figures(tmp_path / "plans.toml", "--rate", "5", "--seconds", "10", *SHORT)
     assert one["answered"] == one["requests"] > 0
     code, out_text, _ = call("replica", bench, "--set", "num_kv_blocks=900")
     assert out_text == out.read_text()
@@ -117,14 +110,14 @@ def test_a_description_from_a_bench(tmp_path: Path) -> None:
     [
         ((), "--trace FILE or --rate REQUESTS_A_SECOND: one of them is needed"),
         (("--rate", "5", "--trace", "t.csv"), "one of them is needed"),
-        (("--rate", "5", "--load", "tidal"), "--load tidal: known are poisson, gamma, diurnal"),
+        (("--rate", "5", "--burstiness", "0"), "--burstiness 0: above 0"),
         (("--rate", "5", "--lengths", "short"), "--lengths short: known are azure-conversation"),
         (("--rate", "5", "--prompt-tokens", "many"), "--prompt-tokens many"),
         (("--rate", "5", "--prefixes", "7"), "--prefixes 7: COUNT:TOKENS"),
         (("--rate", "5", "--prefixes", "7:0"), "COUNT and TOKENS from 1"),
         (("--rate", "5", "--slo", "itl_ms<=5"), "--slo itl_ms<=5: of each request ttft_ms, tpot_ms and"),
         (("--rate", "5", "--slo", "p99_ttft_ms<=5"), "--slo p99_ttft_ms<=5: of each request"),
-        (("--trace", "none.csv"), "none.csv: no such file"),
+        (("--trace", "none.csv"), "--trace none.csv: cannot be read"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(plans: Path, arguments: tuple[str, ...], sentence: str) -> None:
@@ -137,5 +130,5 @@ def test_what_is_wrong_is_one_sentence(plans: Path, arguments: tuple[str, ...], 
 def test_a_wrong_field_of_a_replica(tmp_path: Path) -> None:
     bench = tmp_path / "bench.json"
     bench.write_text(json.dumps({"cases": [case(1, 200)]}))
-    assert "num_kv_blocks: is missing" in call("replica", bench)[2]
+    assert "parameter 'num_kv_blocks'" in call("replica", bench)[2]
     assert "--set x: FIELD=VALUE is needed" in call("replica", bench, "--set", "x")[2]

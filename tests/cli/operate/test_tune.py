@@ -28,7 +28,7 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: object, **__: object) -> None:
         raise AssertionError("a server was started")
 
-    monkeypatch.setattr(session, "Stage", start)
+    monkeypatch.setattr(session, "TunedServer", start)
 
 
 @pytest.mark.usefixtures("no_server")
@@ -74,7 +74,7 @@ def test_shows_the_diff_and_writes_only_when_told(
     before = file.read_text()
     pipeline = Pipeline("m", {"m": Model("m", tmp_path / "m", file, parsed(before))})
 
-    def tune(plan: session.Plan, *, tell: object, began: object) -> session.Tuned:
+    def tune(settings: object, *, tell: object, began: object) -> session.Tuned:
         began(pipeline, list(TUNED.knobs))  # type: ignore[operator]
         for one in RESULT.trials:
             tell(one, RESULT.start)  # type: ignore[operator]
@@ -87,7 +87,7 @@ def test_shows_the_diff_and_writes_only_when_told(
     result = CliRunner().invoke(app, [*arguments, *(["--write"] if write else [])])
     assert result.exit_code == 0, result.output
     assert "+parameters { key: 'threads' value { string_value: \"2\" } }  # cores" in result.output
-    assert page.read_text().count("<svg") == 2
+    assert page.read_text().count("<svg") == 1
     assert '"chosen"' in figures.read_text()
     if write:
         assert file.read_text() != before

@@ -83,10 +83,8 @@ async def test_a_call_that_nobody_waits_for_goes_on(page: Any) -> None:
 async def test_silence_ends_a_call(page: Any, asks: bool) -> None:
     call = Call()
     watchdog = Watchdog(call, "vision", 0.05, page if asks else None)
-    began = time.monotonic()
     watchdog.wait()
     await until(lambda: call.cancelled)
-    assert time.monotonic() - began >= 0.05
     assert (watchdog.lost, watchdog.silent) == ("", True)
     watchdog.end()
 

@@ -1,4 +1,4 @@
-"""Recording doubles of tensorrt, tensorrt_llm and vllm, generated from their type stubs in typings/.
+"""Recording doubles of tensorrt, tensorrt_llm and vllm, generated from their type stubs in tests/typings/.
 
     recorder = Recorder()
     tensorrt = install(monkeypatch, "tensorrt-11.4", recorder)
@@ -32,7 +32,7 @@ from tests.doubles.gpu_libraries.members import method, new
 from tests.doubles.gpu_libraries.stubs import Name, read
 from tests.doubles.gpu_libraries.values import default
 
-TYPINGS = Path(__file__).resolve().parents[3] / "typings"
+TYPINGS = Path(__file__).resolve().parents[2] / "typings"
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Module(ModuleType):
 
 
 def install(monkeypatch: pytest.MonkeyPatch, folder: str, recorder: Recorder) -> ModuleType:
-    """Puts the package of a folder of typings/ ("tensorrt-11.4") into sys.modules for one test.
+    """Puts the package of a folder of tests/typings/ ("tensorrt-11.4") into sys.modules for one test.
 
     `__version__` is the stubs' (TensorRT's stub declares none, the real package has one); a test may set it.
     """

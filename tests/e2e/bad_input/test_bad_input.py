@@ -1,6 +1,6 @@
 """Bad input over gRPC and HTTP: each gets its answer, and every model still answers rightly afterwards.
 
-The rows stand beside this file; `python -m tests.e2e.bad_input.report` prints them with their answers.
+The rows stand beside this file.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.e2e.bad_input.report import ROWS, table
+from tests.e2e.bad_input import embedding, http, llm, llm_http, recognize, speech, vision
 from tests.e2e.bad_input.server import COUNTS, GOOD, MODELS, changes, counts
 from tests.e2e.bad_input.wire import Answer, Row, Wire
 from tests.e2e.conftest import own_processes, wait_until
 from trimodal.server.process import TritonServer
 
 pytestmark = pytest.mark.e2e
+
+PARTS = (llm, llm_http, vision, embedding, speech, recognize, http)
+ROWS: list[Row] = [row for part in PARTS for row in part.ROWS]
 
 # What tells a stranger about the machine. A path begins at a blank or a quote; "/v2/…" is a part of the API.
 LEAK = re.compile(r"Traceback|site-packages|shm|\.py\b|\.cc\b|0x[0-9a-f]{6}|(?:^|[\s'\"(])/(?!v2/)\w", re.I)
@@ -100,12 +103,3 @@ def test_there_are_enough_rows_of_every_kind() -> None:
             assert sum(row.model == model and protocol in row.transport for row in ROWS) >= 5
     for row in ROWS:
         assert row.message or not row.own or row.status in ("OK", "200"), row.name
-
-
-def test_the_table_shows_a_row_for_each_input() -> None:
-    row = Row("llm", "a | b", "gRPC", lambda wire: Answer("OK"), "OK")
-    refused = Answer("INVALID_ARGUMENT", "line one\nline two")
-    assert table([(row, refused), (row, Answer("OK"))]).splitlines()[2:] == [
-        "| llm | a \\| b | gRPC | INVALID_ARGUMENT | line one line two |",
-        "| llm | a \\| b | gRPC | OK | (served) |",
-    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +12,14 @@ import pytest
 
 from tests.cache.stores.redis_server import RedisServer
 from tests.e2e.conftest import BOUND, wait_until
+from tests.e2e.metrics import total
 from trimodal.client import Answer, Client
 from trimodal.server.process import TritonServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 SETTINGS = {"engine": "fake", "fake_step_ms": "2", "fake_prefill_us": "0", "cache": "exact"}
+BYPASSED = "trimodal_cache_bypassed_total"
 CLIENTS = 8
 QUESTIONS = 12  # asked again and again, by all
 
@@ -71,14 +72,6 @@ class Load:
             assert asyncio.get_running_loop().time() < deadline, "nothing comes from the store"
 
 
-def bypassed(server: TritonServer) -> float:
-    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as page:
-        lines = page.read().decode().splitlines()
-    return sum(
-        float(one.rsplit(" ", 1)[1]) for one in lines if one.startswith("trimodal_cache_bypassed_total{")
-    )
-
-
 @pytest.mark.parametrize(
     ("fall", "rise"),
     [(RedisServer.kill, RedisServer.start), (RedisServer.stop, RedisServer.go_on)],
@@ -113,7 +106,9 @@ async def test_no_request_is_lost_when_redis_goes_and_comes_back(
         for question, answer in load.answers:
             assert answer.text == expected.setdefault(question, answer.text)
             assert (answer.finish_reason, answer.usage.completion) == ("length", 16)
-    await asyncio.to_thread(wait_until, lambda: bypassed(server) > 0, "the counter")
+    await asyncio.to_thread(
+        wait_until, lambda: total(server, "trimodal_cache_bypassed_total") > 0, "the counter"
+    )
 
 
 async def test_two_servers_share_what_either_was_asked(

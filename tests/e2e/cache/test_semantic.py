@@ -1,7 +1,7 @@
 """Paraphrases through the real server, embedded by MiniLM: who gets a stored answer, and who never does.
 
 The judge is a fake that counts words in common, but for the slow tests of the trained one. How often that is
-right is measured by `trimodal bench cache`, not here.
+right is measured by `build/judge/measure.py`, not here.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from tests.e2e.conftest import BOUND, wait_until
+from tests.e2e.metrics import listens, total
 from trimodal.client import AnswerStream, Client
 from trimodal.server.process import TritonServer
 
@@ -27,23 +27,8 @@ def server(serve: Callable[..., TritonServer], tmp_path_factory: pytest.TempPath
     store = tmp_path_factory.mktemp("shared") / "answers.sqlite"
     cache = {"cache": "exact", "cache_store": str(store), "cache_budget_ms": "5000"}
     server = serve(("llm",), changes={"llm": {**SETTINGS, **cache}})
-    wait_until(lambda: _answers(server), "the metrics page")
+    wait_until(lambda: listens(server), "the metrics page")
     return server
-
-
-def _answers(server: TritonServer) -> bool:
-    try:
-        metric(server, "active_requests")
-    except OSError:
-        return False
-    return True
-
-
-def metric(server: TritonServer, name: str) -> float:
-    """The sum over the series of `name`."""
-    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as page:
-        lines = page.read().decode().splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"trimodal_llm_{name}{{"))
 
 
 class Listeners:
@@ -98,7 +83,7 @@ async def until_active(listeners: Listeners, count: float) -> None:
     """Until the engine holds so many generations; the metrics page is 50 ms behind."""
     server = listeners.server
     await asyncio.to_thread(
-        wait_until, lambda: metric(server, "active_requests") == count, f"{count:g} active"
+        wait_until, lambda: total(server, "trimodal_llm_active_requests") == count, f"{count:g} active"
     )
 
 

@@ -17,10 +17,9 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
 from tests.e2e.conftest import BOUND, wait_until
-from trimodal.bench.balancer.load import BEARER, Clients, clients, listen, speech
-from trimodal.bench.balancer.parts import kill_one, restart_all
-from trimodal.bench.balancer.proxy import SERVERS, NoHaproxy, Proxy, running
-from trimodal.bench.balancer.servers import Fleet, fleet
+from tests.e2e.fleet.load import BEARER, Clients, clients, kill_one, listen, restart_all, speech
+from tests.e2e.fleet.proxy import SERVERS, NoHaproxy, Proxy, running
+from tests.e2e.fleet.servers import Fleet, fleet
 from trimodal.client.decoding import read
 from trimodal.errors import TrimodalError, Unavailable
 from trimodal.gateway.server import GatewayServer

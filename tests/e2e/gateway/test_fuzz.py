@@ -1,6 +1,6 @@
 """Hostile requests to a real stack, made by number: each has an end, sound ones stay right, nothing is left.
 
-`scripts/fuzz requests` sends as many as it is told to.
+`scripts/ci/fuzz requests` sends as many as it is told to.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ import contextlib
 import io
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,8 @@ import soundfile
 from PIL import Image
 
 from tests.e2e import fakes as all_fakes
-from tests.e2e.conftest import BOUND, wait_until
-from tests.e2e.llm.test_cancel import metric
+from tests.e2e.conftest import BOUND, run_python, wait_until
+from tests.e2e.metrics import total
 from trimodal.gateway.server import GatewayServer
 from trimodal.gateway.settings import GatewaySettings
 from trimodal.server.process import TritonServer
@@ -36,9 +34,11 @@ CHAT = [{"role": "user", "content": "hi"}]
 
 
 @contextlib.contextmanager
-def gateway(upstream: str, **settings: Any) -> Iterator[str]:
-    """Its URL, without /v1."""
-    server = GatewayServer(GatewaySettings(upstream=upstream, port=0, drain_timeout_s=1.0, **settings))
+def gateway(*upstream: str, **settings: Any) -> Iterator[str]:
+    """Its URL, without /v1; the servers stand in a file where `settings` name one."""
+    if upstream:
+        settings["upstream"] = upstream
+    server = GatewayServer(GatewaySettings(port=0, drain_timeout_s=1.0, **settings))
     url = server.listen()
     with server.serving():
         yield url
@@ -67,7 +67,7 @@ def client(url: str) -> Iterator[openai.OpenAI]:
 
 
 def idle(server: TritonServer) -> None:
-    wait_until(lambda: metric(server, "active_requests") == 0, "no active request")
+    wait_until(lambda: total(server, "trimodal_llm_active_requests") == 0, "no active request")
 
 
 def test_text_whole_and_streamed(client: openai.OpenAI) -> None:
@@ -172,17 +172,12 @@ def test_a_server_that_dies_is_told_and_found_again(
         assert httpx.get(f"{url}/health").status_code == 200
 
 
-def program(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, CLIENTS / name, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
-
-
 def test_a_program_to_copy(url: str) -> None:
     api = f"{url}/v1"
-    chat = program("openai_chat.py", "hi", "--url", api, "--max-tokens", 12)
+    chat = run_python(CLIENTS / "openai_chat.py", "hi", "--url", api, "--max-tokens", 12)
     assert chat.returncode == 0, chat.stderr
     assert chat.stdout.strip() in all_fakes.SCRIPT * 3
     assert re.fullmatch(r"first text after \d+ ms, 12 tokens\n", chat.stderr)
-    refused = program("openai_chat.py", "hi", "--url", api, "--max-tokens", 1_000_000)
+    refused = run_python(CLIENTS / "openai_chat.py", "hi", "--url", api, "--max-tokens", 1_000_000)
     assert refused.returncode == 1
     assert "max_tokens is 1000000" in refused.stderr

@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import openai
 import pytest
@@ -25,7 +24,7 @@ from websockets.sync.client import ClientConnection, connect
 from tests.e2e import fakes as all_fakes
 from tests.e2e.conftest import BOUND, wait_until
 from tests.e2e.gateway.test_openai import gateway
-from tests.e2e.llm.test_cancel import metric
+from tests.e2e.metrics import total
 from trimodal.server.process import TritonServer
 from trimodal.speech.engines.fake import speak
 
@@ -63,13 +62,8 @@ def receive(connection: ClientConnection) -> dict[str, Any]:
     return event
 
 
-def gauge(server: TritonServer, name: str) -> float:
-    lines = httpx.get(f"http://{server.metrics_url}/metrics", timeout=BOUND).text.splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name}{{"))
-
-
 def open_streams(server: TritonServer) -> float:
-    return gauge(server, "trimodal_speech_active_streams")
+    return total(server, "trimodal_speech_active_streams")
 
 
 def idle(server: TritonServer) -> None:
@@ -270,7 +264,6 @@ async def test_a_spoken_question_has_the_answer_that_chat_gives(serve: Callable[
 @pytest.mark.build
 @pytest.mark.parametrize("by", ["response.cancel", "speech"])
 def test_an_interrupted_answer_frees_assistant_and_llm(serve: Callable[..., TritonServer], by: str) -> None:
-    """How soon is measured by trimodal.bench.interruption."""
     endless = {"engine": "fake", "fake_step_ms": "20", "fake_answer": "word " * 400}
     server = serve(("assistant",), changes={"llm": endless})
     content = [
@@ -291,7 +284,7 @@ def test_an_interrupted_answer_frees_assistant_and_llm(serve: Callable[..., Trit
             connection.send(json.dumps(event))
         while receive(connection)["type"] != "response.output_text.delta":
             pass
-        wait_until(lambda: metric(server, "active_requests") == 1, "one active request")
+        wait_until(lambda: total(server, "trimodal_llm_active_requests") == 1, "one active request")
         audio = base64.b64encode(said("questions/01-what-digit.wav")).decode()
         speech = {"type": "input_audio_buffer.append", "audio": audio}
         connection.send(json.dumps({"type": by} if by == "response.cancel" else speech))
@@ -299,5 +292,5 @@ def test_an_interrupted_answer_frees_assistant_and_llm(serve: Callable[..., Trit
             pass
         reason = {"response.cancel": "client_cancelled", "speech": "turn_detected"}[by]
         assert event["response"]["status_details"] == {"type": "cancelled", "reason": reason}
-        wait_until(lambda: metric(server, "active_requests") == 0, "no active request", 5.0)
-        wait_until(lambda: gauge(server, "trimodal_assistant_active_requests") == 0, "an idle assistant", 5.0)
+        wait_until(lambda: total(server, "trimodal_llm_active_requests") == 0, "no active request", 5.0)
+        wait_until(lambda: total(server, "trimodal_assistant_active_requests") == 0, "an idle assistant", 5.0)

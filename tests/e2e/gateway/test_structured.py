@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.conftest import wait_until
 from tests.e2e.gateway.calls.forms import CLOCK, WEATHER, Topic
 from tests.e2e.gateway.test_openai import gateway, opened
-from tests.e2e.llm.test_cancel import metric
+from tests.e2e.metrics import total
 from trimodal.client import Client
 from trimodal.errors import InvalidArgument
 from trimodal.server.process import TritonServer
@@ -72,7 +72,7 @@ def test_a_schema_that_cannot_be_kept_fails_alone(server: TritonServer, client: 
         assert caught.value.param == "response_format"
         texts = {one.result().choices[0].message.content for one in others}
     assert len(texts) == 1
-    wait_until(lambda: metric(server, "active_requests") == 0, "no active request")
+    wait_until(lambda: total(server, "trimodal_llm_active_requests") == 0, "no active request")
 
 
 async def test_the_typed_client_asks_for_a_form(server: TritonServer) -> None:

@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import httpx
@@ -16,8 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e import fakes as all_fakes
 from tests.e2e.conftest import BOUND, own_processes, unsupervised, wait_until
-from trimodal.gateway.server import GatewayServer
-from trimodal.gateway.settings import GatewaySettings
+from tests.e2e.gateway.test_openai import gateway
 from trimodal.gateway.upstreams.file import set_drain
 from trimodal.server.process import TritonServer
 
@@ -27,19 +25,10 @@ LLM = {**all_fakes.LLM, "fake_answer": "word " * 40, "fake_step_ms": "10", "max_
 Started = Callable[..., TritonServer]
 
 
-@contextlib.contextmanager
-def gateway(*servers: TritonServer, file: Path) -> Iterator[str]:
-    """Its URL; the servers stand in a file."""
+def in_file(file: Path, *servers: TritonServer) -> Path:
+    """The servers as a gateway reads them."""
     file.write_text("".join(f'[[upstream]]\naddress = "{server.grpc_url}"\n' for server in servers))
-    server = GatewayServer(GatewaySettings(upstreams=file, port=0, drain_timeout_s=1.0))
-    url = server.listen()
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        yield url
-    finally:
-        server.stop()
-        thread.join(BOUND)
+    return file
 
 
 def gauges(url: str, name: str) -> dict[str, float]:
@@ -107,7 +96,7 @@ async def test_a_server_that_is_killed_costs_what_had_begun_and_nothing_else(
     own_server: Started, tmp_path: Path
 ) -> None:
     one, two = (own_server(("llm",), changes={"llm": LLM}) for _ in range(2))
-    with gateway(one, two, file=tmp_path / "upstreams.toml") as url:
+    with gateway(upstreams=in_file(tmp_path / "upstreams.toml", one, two)) as url:
         load = Load(url)
         async with load.running(8):
             await load.more()
@@ -136,7 +125,7 @@ def restart(server: TritonServer, own_server: Started, url: str, file: Path) -> 
 async def test_each_server_is_drained_and_restarted_under_load(own_server: Started, tmp_path: Path) -> None:
     file = tmp_path / "upstreams.toml"
     servers = [own_server(("llm",), changes={"llm": LLM}) for _ in range(2)]
-    with gateway(*servers, file=file) as url:
+    with gateway(upstreams=in_file(file, *servers)) as url:
         load = Load(url)
         async with load.running(8):
             for server in servers:
@@ -151,7 +140,7 @@ async def test_each_server_is_drained_and_restarted_under_load(own_server: Start
 def test_a_killed_process_makes_the_gateway_unready(own_server: Started, tmp_path: Path) -> None:
     others = set(own_processes())
     server = own_server(("llm", "embedding"), changes={"llm": LLM, "embedding": {"engine": "fake"}})
-    with gateway(server, file=tmp_path / "upstreams.toml") as url:
+    with gateway(upstreams=in_file(tmp_path / "upstreams.toml", server)) as url:
         assert ready(url) == (200, {"embedding": True, "llm": True})
         for _ in range(4):  # three are opened anew
             (engine,) = new_processes("engine_core", others)

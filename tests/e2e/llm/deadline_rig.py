@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.llm.test_cancel import listens, metric, wait_until
+from tests.e2e.conftest import wait_until
+from tests.e2e.metrics import listens, total
 from trimodal.client import AnswerStream, Client, Timeouts
 from trimodal.server.process import TritonServer
 
@@ -61,7 +62,7 @@ async def client_of(server: TritonServer) -> AsyncIterator[Client]:
 
 
 def state(server: TritonServer) -> tuple[float, float]:
-    return metric(server, "active_requests"), metric(server, "queued_requests")
+    return total(server, "trimodal_llm_active_requests"), total(server, "trimodal_llm_queued_requests")
 
 
 async def until(server: TritonServer, active: int, queued: int) -> None:

@@ -13,13 +13,13 @@ import random
 import re
 import signal
 import time
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
 from tests.e2e.conftest import own_processes, wait_until
+from tests.e2e.metrics import listens, total
 from trimodal.client import Client, Timeouts
 from trimodal.errors import Unavailable
 from trimodal.server.process import TritonServer
@@ -38,6 +38,7 @@ SETTINGS = {
 STATE = ("active_requests", "queued_requests", "kv_usage_ratio")
 STAYING = [f"stays {index}" for index in range(8)]
 PROMISED = 0.1 + STEP_MS / 1000
+REQUESTS = "trimodal_llm_requests_total"
 GENEROUS = 2.0  # seconds: this machine may be busy with other things
 
 
@@ -48,28 +49,13 @@ def server(serve: Callable[..., TritonServer]) -> TritonServer:
     return server
 
 
-def listens(server: TritonServer) -> bool:
-    """Whether the metrics endpoint is open; Triton opens it last, a moment after it is ready."""
-    try:
-        metric(server, "active_requests")
-    except OSError:
-        return False
-    return True
-
-
-def metric(server: TritonServer, name: str, labels: str = "") -> float:
-    """The sum over the series of `name` whose labels hold `labels`."""
-    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as page:
-        lines = page.read().decode().splitlines()
-    series = (line for line in lines if line.startswith(f"trimodal_llm_{name}{{") and labels in line)
-    return sum(float(line.rsplit(" ", 1)[1]) for line in series)
-
-
 async def until(server: TritonServer, wanted: tuple[float, ...], names: tuple[str, ...] = STATE) -> float:
     """Seconds until the metrics page shows `wanted`."""
     began = time.perf_counter()
     while True:
-        state = await asyncio.to_thread(lambda: tuple(metric(server, name) for name in names))
+        state = await asyncio.to_thread(
+            lambda: tuple(total(server, f"trimodal_llm_{name}") for name in names)
+        )
         waited = time.perf_counter() - began
         if state == wanted:
             return waited
@@ -126,7 +112,7 @@ class Leaver:
 @pytest.mark.slow
 async def test_fifty_that_leave_harm_none_of_eight_that_stay(server: TritonServer) -> None:
     rng = random.Random(7)
-    cancelled, total = metric(server, "requests_total", '"cancelled"'), metric(server, "requests_total")
+    cancelled, before = total(server, REQUESTS, '"cancelled"'), total(server, REQUESTS)
     async with Client(server.grpc_url, timeouts=Timeouts(silence=30)) as client:
         solo = [(await client.complete(prompt, max_tokens=250)).text for prompt in STAYING]
         staying = [asyncio.create_task(client.complete(prompt, max_tokens=250)) for prompt in STAYING]
@@ -140,7 +126,7 @@ async def test_fifty_that_leave_harm_none_of_eight_that_stay(server: TritonServe
         ]
         queued = 0.0
         while not all(task.done() for task in leaving):
-            queued = max(queued, await asyncio.to_thread(metric, server, "queued_requests"))
+            queued = max(queued, await asyncio.to_thread(total, server, "trimodal_llm_queued_requests"))
         await asyncio.gather(*leaving)
         assert queued > 0, "some must have left while they were queued"
         assert sum(bool(leaver.text) for leaver in leavers) > 5, (
@@ -152,12 +138,11 @@ async def test_fifty_that_leave_harm_none_of_eight_that_stay(server: TritonServe
 
     def others() -> float:
         """Requests that came and ended otherwise than cancelled."""
-        ended = metric(server, "requests_total") - metric(server, "requests_total", '"cancelled"')
-        return ended - (total - cancelled)
+        return total(server, REQUESTS) - before - (total(server, REQUESTS, '"cancelled"') - cancelled)
 
     wait_until(lambda: others() == 2 * len(STAYING), "the ends of those that stay", 10)
     # Who leaves while its request is being sent is not always seen by the server.
-    assert 35 <= metric(server, "requests_total", '"cancelled"') - cancelled <= len(leavers)
+    assert 35 <= total(server, REQUESTS, '"cancelled"') - cancelled <= len(leavers)
 
 
 async def test_the_books_are_closed_at_once(server: TritonServer) -> None:
@@ -167,7 +152,7 @@ async def test_the_books_are_closed_at_once(server: TritonServer) -> None:
             streams = [client.generate(f"{index} leaves " * 60, max_tokens=900) for index in range(20)]
             reading = [asyncio.create_task(stream.answer()) for stream in streams]
             await asyncio.to_thread(
-                wait_until, lambda: metric(server, "active_requests") >= 16, "a full batch"
+                wait_until, lambda: total(server, "trimodal_llm_active_requests") >= 16, "a full batch"
             )
             await asyncio.sleep(0.1)
             for stream in streams:
@@ -178,7 +163,7 @@ async def test_the_books_are_closed_at_once(server: TritonServer) -> None:
     print(
         f"\n20 cancelled at once: 0 active, queued and KV after {shown} ms (promised: {PROMISED * 1000:.0f})"
     )
-    assert (await asyncio.to_thread(metric, server, "active_requests")) == 0
+    assert (await asyncio.to_thread(total, server, "trimodal_llm_active_requests")) == 0
 
 
 def engines(server: TritonServer) -> set[int]:
@@ -202,7 +187,9 @@ async def test_a_killed_engine_is_an_error_and_the_next_one_answers(
         for stream in running:
             await stream.__anext__()
         waiting = [asyncio.create_task(client.complete("again", max_tokens=40)) for _ in range(3)]
-        await asyncio.to_thread(wait_until, lambda: metric(server, "queued_requests") >= 3, "3 that wait")
+        await asyncio.to_thread(
+            wait_until, lambda: total(server, "trimodal_llm_queued_requests") >= 3, "3 that wait"
+        )
         os.kill(first, signal.SIGKILL)
         for stream in running:
             with pytest.raises(Unavailable, match="the engine that had this request died; retry after 2 s"):

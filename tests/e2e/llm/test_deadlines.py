@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.llm.deadline_rig import MANY, PROMPT, client_of, engine_held, settings_in, until
+from tests.e2e.llm.deadline_rig import MANY, PROMPT, client_of, engine_held, until
 from trimodal.client import Client
 from trimodal.errors import Unavailable
 from trimodal.server.process import TritonServer
@@ -20,22 +20,6 @@ from trimodal.server.process import TritonServer
 pytestmark = pytest.mark.e2e
 
 Wanted = list[tuple[str, dict[str, object]]]
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return settings_in(tmp_path_factory.mktemp("tiers"))
-
-
-@pytest.fixture(scope="module")
-def server(serve: Callable[..., TritonServer], settings: dict[str, str]) -> TritonServer:
-    return serve(("llm",), changes={"llm": settings})
-
-
-@pytest.fixture
-async def client(server: TritonServer) -> AsyncIterator[Client]:
-    async with client_of(server) as client:
-        yield client
 
 
 async def queued(server: TritonServer, client: Client, wanted: Wanted) -> list[str]:

@@ -7,8 +7,8 @@ default, it does not change what the model knows by heart.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import wait_until
+from tests.e2e.metrics import series
 from tests.llm.engines.openvino.test_engine import QUESTIONS
 from trimodal.client import Answer, Client, Message, Timeouts
 from trimodal.server.process import TritonServer
@@ -64,12 +65,8 @@ def speculating(server: TritonServer) -> float:
     values: list[float] = []
 
     def look() -> bool:
-        try:
-            with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as page:
-                lines = page.read().decode().splitlines()
-        except OSError:
-            return False
-        values[:] = [float(line.split()[-1]) for line in lines if "llm_speculation_active{" in line]
+        with contextlib.suppress(OSError):
+            values[:] = series(server, "trimodal_llm_speculation_active").values()
         return bool(values)
 
     wait_until(look, "the metrics page", 20)

@@ -10,14 +10,14 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import wait_until
+from tests.e2e.conftest import run_python, wait_until
 from tests.e2e.fakes import LLM, MODELS, SCRIPT
+from tests.e2e.metrics import total
 from trimodal.client import Client, ConnectError, ConnectionLost, ModelNotFound, Timeout, Timeouts
 from trimodal.errors import InvalidArgument, RequestError, Unavailable
 
@@ -37,17 +37,8 @@ async def client(server):
         yield client
 
 
-def metric(server, name):
-    """The sum over all labels."""
-    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + "{"))
-
-
 def idle(server):
-    return not metric(server, "trimodal_llm_active_requests") and not metric(
-        server, "trimodal_llm_queued_requests"
-    )
+    return not any(total(server, f"trimodal_llm_{name}_requests") for name in ("active", "queued"))
 
 
 def settled(server):
@@ -55,7 +46,7 @@ def settled(server):
     seen = [-1.0]
 
     def stands() -> bool:
-        seen.append(metric(server, "trimodal_llm_requests_total"))
+        seen.append(total(server, "trimodal_llm_requests_total"))
         if idle(server) and seen[-1] == seen[-2]:
             return True
         time.sleep(0.7)
@@ -149,7 +140,7 @@ async def test_a_full_queue_is_unavailable(serve):
         async with client.generate("x", max_tokens=1000) as running, client.generate("x") as waiting:
             await running.__anext__()
             first = asyncio.ensure_future(waiting.__anext__())
-            queued = partial(metric, server, "trimodal_llm_queued_requests")
+            queued = partial(total, server, "trimodal_llm_queued_requests")
             await asyncio.to_thread(wait_until, queued, "a full queue")
             with pytest.raises(Unavailable):
                 await client.complete("x")
@@ -190,7 +181,7 @@ async def test_leaving_early_frees_the_slot(server, client, how):
     else:
         ends = await asyncio.gather(*(one() for _ in range(8)), return_exceptions=True)
         assert {type(end) for end in ends} == {Timeout}
-    wait_until(lambda: metric(server, "trimodal_llm_requests_total") == before + 8, "8 outcomes", 10)
+    wait_until(lambda: total(server, "trimodal_llm_requests_total") == before + 8, "8 outcomes", 10)
     wait_until(lambda: idle(server), "an idle server", 10)
     assert (await client.complete("x", max_tokens=3)).usage.completion == 3
 
@@ -207,25 +198,19 @@ async def test_a_server_that_dies_is_an_error_and_not_a_hang(own_server):
             await client.complete("x")
 
 
-def run(*command):
-    return subprocess.run(
-        [sys.executable, *map(str, command)], capture_output=True, check=False, timeout=60, encoding="utf-8"
-    )
-
-
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 async def test_the_copyable_programs(server, client, protocol):
     program = CLIENTS / f"chat_{protocol}.py"
     url = server.grpc_url if protocol == "grpc" else server.http_url
     wanted = await client.complete("hello 日", max_tokens=90)
-    done = run(program, "hello 日", "--max-tokens", 90, "--url", url)
+    done = run_python(program, "hello 日", "--max-tokens", 90, "--url", url)
     assert (done.returncode, done.stdout) == (0, wanted.text), done.stderr
     assert "[length" in done.stderr
-    refused = run(program, "x", "--max-tokens", 0, "--url", url)
+    refused = run_python(program, "x", "--max-tokens", 0, "--url", url)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "max_tokens is 0" in refused.stderr
     assert "Traceback" not in refused.stderr
-    nobody = run(program, "x", "--url", "127.0.0.1:1")
+    nobody = run_python(program, "x", "--url", "127.0.0.1:1")
     assert nobody.returncode == 1
     assert "Traceback" not in nobody.stderr
 
@@ -258,7 +243,7 @@ def test_ctrl_c_ends_the_answer_on_the_server(server, program):
 
 async def test_the_command(server, client):
     wanted = await client.complete("hello", max_tokens=40)
-    done = run(
+    done = run_python(
         "-m", "trimodal.cli.app", "chat", "hello", "--max-tokens", 40, "--url", server.grpc_url, "--json"
     )
     *deltas, summary = [json.loads(line) for line in done.stdout.splitlines()]

@@ -6,12 +6,11 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable
 
 import numpy as np
 import pytest
 
-from tests.e2e.llm.deadline_rig import WAIT, client_of, engine_held, settings_in
+from tests.e2e.llm.deadline_rig import WAIT, engine_held
 from trimodal.client import Client
 from trimodal.client.transports.base import Request
 from trimodal.client.transports.grpc import GrpcTransport
@@ -20,22 +19,6 @@ from trimodal.errors import InvalidArgument, Unavailable
 from trimodal.server.process import TritonServer
 
 pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return settings_in(tmp_path_factory.mktemp("tiers"))
-
-
-@pytest.fixture(scope="module")
-def server(serve: Callable[..., TritonServer], settings: dict[str, str]) -> TritonServer:
-    return serve(("llm",), changes={"llm": settings})
-
-
-@pytest.fixture
-async def client(server: TritonServer) -> AsyncIterator[Client]:
-    async with client_of(server) as client:
-        yield client
 
 
 async def over_the_wire(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import wave
 from pathlib import Path
 
 import pytest
+import soundfile
 import tritonclient.grpc as grpcclient
 
 from tests.e2e.fakes import LLM, png, vision
@@ -26,11 +26,7 @@ def files(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("explained")
     (folder / "red.png").write_bytes(png(1))
     samples, _ = speak(["what", "is", "a", "lambda"])
-    with wave.open(str(folder / "spoken.wav"), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(16_000)
-        file.writeframes((samples * 32767).astype("<i2").tobytes())
+    soundfile.write(folder / "spoken.wav", samples, 16_000)
     return folder
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.deploy.clusters.objects import ROOT, asked_metrics, objects, picker_flags
+from tests.deploy.expressions import scaled_by
+from tests.deploy.objects import ROOT, of_kind, picker_flags
 from tests.e2e.conftest import wait_until
 from tests.e2e.gateway.test_openai import gateway
 from tests.e2e.observability import load
@@ -24,7 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 def test_every_metric_that_scales_moves(serve: Callable[..., TritonServer], tmp_path: Path) -> None:
     """Gauges are zero again when the load ends, so the page is read all the time."""
-    wanted = asked_metrics()
+    wanted = scaled_by()
     assert len(wanted) > 8
     server = serve(load.MODELS, load.changes(tmp_path))
     url = f"http://{server.metrics_url}/metrics"
@@ -61,9 +62,8 @@ def test_every_metric_that_scales_moves(serve: Callable[..., TritonServer], tmp_
 @contextmanager
 def pool_proxy(metrics: str, front: str, folder: Path) -> Iterator[str]:
     """HAProxy as in the pool's pods, with the ports of this machine."""
-    (config,) = (found for found in objects("ConfigMap") if "haproxy.cfg" in found.object["data"])
+    (text,) = (one["data"]["haproxy.cfg"] for one in of_kind("ConfigMap") if "haproxy.cfg" in one["data"])
     port = ports.choose("127.0.0.1", {"--port": 0})["--port"]
-    text = config.object["data"]["haproxy.cfg"]
     for old, new in (
         ("bind :8081", f"bind 127.0.0.1:{port}"),
         ("127.0.0.1:8002", metrics),
@@ -72,7 +72,7 @@ def pool_proxy(metrics: str, front: str, folder: Path) -> Iterator[str]:
         assert text.count(old) == 1
         text = text.replace(old, new)
     (folder / "haproxy.cfg").write_text(text)
-    command = [ROOT / "scripts" / "haproxy", "-db", "-f", folder / "haproxy.cfg"]
+    command = [ROOT / "scripts" / "ci" / "haproxy", "-db", "-f", folder / "haproxy.cfg"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: process.poll() is not None or answers(port), "HAProxy")

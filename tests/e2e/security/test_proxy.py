@@ -61,7 +61,7 @@ def proxy(fakes: TritonServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
     }
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [ROOT / "scripts" / "haproxy", "-f", ROOT / "deploy" / "haproxy" / "haproxy.cfg"],
+            [ROOT / "scripts" / "ci" / "haproxy", "-f", ROOT / "deploy" / "haproxy" / "haproxy.cfg"],
             stdout=log,
             stderr=log,
             env={**os.environ, **environment},

@@ -24,8 +24,8 @@ from tests.e2e.conftest import options, processes
 from tests.e2e.speech.streams import MODELS, POLICIES, changes, sentences
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
 from trimodal.audio.word_errors import normalise, word_error_rate
-from trimodal.bench.speech.utterances import read_utterances
-from trimodal.bench.speech.utterances import speak as say_recordings
+from trimodal.bench.common.samples import read_utterances
+from trimodal.bench.common.samples import speak as say_recordings
 from trimodal.client import Client, Timeouts
 from trimodal.server.process import TritonServer
 

@@ -6,10 +6,8 @@ The fake reads words out of tones, so every test knows which words must come, an
 from __future__ import annotations
 
 import queue
-import re
 import secrets
 import time
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +20,7 @@ import tritonclient.http as httpclient
 from tritonclient.utils import InferenceServerException
 
 from tests.e2e.conftest import BOUND
+from tests.e2e.metrics import total
 from trimodal.audio.values import SAMPLE_RATE, Samples, Word
 from trimodal.client.decoding import read
 from trimodal.client.values import LiveUpdate
@@ -179,34 +178,21 @@ class Stream:
         return [self.send(chunk, end=chunk is chunks[-1]) for chunk in chunks]
 
 
-def series(server: TritonServer, name: str) -> dict[str, float]:
-    """Labels → value of a metric of speech on the metrics page, "" for no labels."""
-    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as page:
-        lines = page.read().decode().splitlines()
-    found = (re.fullmatch(rf"trimodal_{name}(?:\{{(.*)\}})? (\S+)", line) for line in lines)
-    return {match[1] or "": float(match[2]) for match in found if match}
-
-
-def metric(server: TritonServer, name: str, labels: str = "") -> float:
-    """The sum over the series whose labels hold `labels`."""
-    return sum(value for key, value in series(server, name).items() if labels in key)
-
-
 def settled(server: TritonServer, name: str, labels: str = "") -> float:
-    """`metric`, with all that was counted until now: models carry their counts over every 50 ms."""
+    """`total`, with all that was counted until now: models carry their counts over every 50 ms."""
     time.sleep(0.2)
-    return metric(server, name, labels)
+    return total(server, f"trimodal_{name}", labels)
 
 
 def batches(server: TritonServer) -> tuple[float, float]:
     """Runs of the recogniser, and windows in them, so far."""
-    return settled(server, "speech_batch_size_count"), metric(server, "speech_batch_size_sum")
+    return settled(server, "speech_batch_size_count"), total(server, "trimodal_speech_batch_size_sum")
 
 
 def empty(server: TritonServer) -> bool:
     """Nothing is open, nothing owed, nothing at the recogniser."""
     gauges = ("active_streams", "active_requests", "windows_in_flight")
-    return not any(metric(server, f"speech_{name}") for name in gauges)
+    return not any(total(server, f"trimodal_speech_{name}") for name in gauges)
 
 
 def refused(stream: Stream, samples: Samples | None, **flags: bool) -> tuple[str, str]:

@@ -11,6 +11,7 @@ import pytest
 from tritonclient.utils import InferenceServerException
 
 from tests.e2e.conftest import BOUND, wait_until
+from tests.e2e.metrics import total
 from tests.e2e.speech.streams import (
     BUSY,
     MODELS,
@@ -18,7 +19,6 @@ from tests.e2e.speech.streams import (
     cut,
     empty,
     heard,
-    metric,
     over_grpc,
     refused,
     sentences,
@@ -30,6 +30,7 @@ from trimodal.client import Client, Timeouts
 from trimodal.errors import Unavailable
 from trimodal.server.process import TritonServer
 
+STREAMS = "trimodal_speech_streams_total"
 pytestmark = pytest.mark.e2e
 
 
@@ -67,7 +68,8 @@ def test_more_streams_than_max_streams_are_refused_until_one_ends(busy: TritonSe
         for stream in (*inside[1:], late):
             assert stream.send(None, end=True).final
     wait_until(
-        lambda: metric(busy, "speech_streams_total", '"refused"') == before + 1, "the refusal to be counted"
+        lambda: total(busy, STREAMS, '"refused"') == before + 1,
+        "the refusal to be counted",
     )
 
 
@@ -134,5 +136,5 @@ def test_a_whole_recording_that_is_given_up_while_it_is_heard_is_forgotten(busy:
                 await client.listen().end(samples)
 
     asyncio.run(impatient())
-    wait_until(lambda: metric(busy, "speech_streams_total", '"finished"') == finished + 1, "its end")
+    wait_until(lambda: total(busy, STREAMS, '"finished"') == finished + 1, "its end")
     wait_until(lambda: empty(busy), "an empty server")

@@ -14,7 +14,8 @@ import pytest
 from tritonclient.utils import InferenceServerException
 
 from tests.e2e.conftest import BOUND, own_processes, unsupervised, wait_until
-from tests.e2e.speech.streams import MODELS, Stream, changes, heard, metric, over_grpc, sentences, spelled
+from tests.e2e.metrics import total
+from tests.e2e.speech.streams import MODELS, Stream, changes, heard, over_grpc, sentences, spelled
 from trimodal.client import Client
 from trimodal.client.values import LiveUpdate
 from trimodal.errors import Unavailable
@@ -49,7 +50,7 @@ def test_a_drain_waits_for_last_words_and_tells_live_streams(
         updates = [ending.send(samples)]
         waiting = threading.Thread(target=lambda: last.append(ending.send(None, end=True)))
         waiting.start()
-        wait_until(lambda: metric(server, "speech_active_requests") == 1, "an END that waits")
+        wait_until(lambda: total(server, "trimodal_speech_active_requests") == 1, "an END that waits")
         stopping = threading.Thread(target=lambda: cuts.append(server.stop(30.0)))
         stopping.start()
 
@@ -95,7 +96,9 @@ def test_a_killed_recogniser_is_an_error_for_every_stream_and_the_server_still_e
             live.send(samples[:8000])
         gauges = ("active_streams", "active_requests", "windows_in_flight")
         wait_until(
-            lambda: not any(metric(server, f"speech_{name}") for name in gauges), "an empty server", 10
+            lambda: not any(total(server, f"trimodal_speech_{name}") for name in gauges),
+            "an empty server",
+            10,
         )
         server.stop(1.0)
 
@@ -121,7 +124,7 @@ def test_when_the_stub_that_keeps_the_streams_is_killed_clients_are_told_and_the
 
         waiting = threading.Thread(target=end)
         waiting.start()
-        wait_until(lambda: metric(server, "speech_active_requests") == 1, "an END that waits")
+        wait_until(lambda: total(server, "trimodal_speech_active_requests") == 1, "an END that waits")
         os.kill(stub(server, "speech"), signal.SIGKILL)
         with pytest.raises(InferenceServerException, match="not healthy"):
             live.send(samples[:8000])

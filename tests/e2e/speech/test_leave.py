@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import BOUND, own_processes, wait_until
+from tests.e2e.metrics import total
 from tests.e2e.speech.hour import memory
 from tests.e2e.speech.streams import (
     MODELS,
@@ -22,7 +23,6 @@ from tests.e2e.speech.streams import (
     cut,
     empty,
     heard,
-    metric,
     over_grpc,
     refused,
     sentences,
@@ -34,6 +34,7 @@ from trimodal.client import Client, Timeouts
 from trimodal.server.process import TritonServer
 from trimodal.speech.live.service import LISTENERS
 
+STREAMS = "trimodal_speech_streams_total"
 pytestmark = pytest.mark.e2e
 
 IDLE_S = 3.0
@@ -83,7 +84,8 @@ async def test_a_thousand_abandoned_streams_leave_nothing_behind(server: TritonS
     before, running = memory(server)["speech"], threads(server)
     await abandon(ABANDONED)
     wait_until(
-        lambda: metric(server, "speech_streams_total", '"idle"') == idle + ABANDONED, "all to be dropped"
+        lambda: total(server, STREAMS, '"idle"') == idle + ABANDONED,
+        "all to be dropped",
     )
     wait_until(lambda: empty(server), "an empty server")
     held = ABANDONED * len(clip) * 4 / 2**20
@@ -120,13 +122,14 @@ def test_a_client_killed_in_the_middle_of_a_word_leaves_nothing_behind(server: T
     try:
         for _ in range(25):
             assert client.stdout.readline(), "the client speaks"
-        assert metric(server, "speech_active_streams") == 1
+        assert total(server, "trimodal_speech_active_streams") == 1
     finally:
         client.send_signal(signal.SIGKILL)
         client.stdout.close()
         client.wait(BOUND)
     wait_until(
-        lambda: metric(server, "speech_streams_total", '"idle"') == idle + 1, "the stream to be dropped"
+        lambda: total(server, STREAMS, '"idle"') == idle + 1,
+        "the stream to be dropped",
     )
     wait_until(lambda: empty(server), "an empty server")
     one_more(server)
@@ -139,7 +142,8 @@ def test_an_idle_stream_is_gone_and_its_client_is_told(server: TritonServer) -> 
         stream = Stream(line)
         stream.send(samples)
         wait_until(
-            lambda: metric(server, "speech_streams_total", '"idle"') > idle, "the stream to be dropped"
+            lambda: total(server, STREAMS, '"idle"') > idle,
+            "the stream to be dropped",
         )
         status, told = refused(stream, samples)
         assert status == "StatusCode.INVALID_ARGUMENT"

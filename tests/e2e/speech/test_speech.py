@@ -15,6 +15,7 @@ import pytest
 import tritonclient.grpc as grpcclient
 
 from tests.e2e.conftest import BOUND, wait_until
+from tests.e2e.metrics import total
 from tests.e2e.speech.streams import (
     BUSY,
     LINES,
@@ -26,7 +27,6 @@ from tests.e2e.speech.streams import (
     cut,
     fresh,
     heard,
-    metric,
     over_grpc,
     over_http,
     sentences,
@@ -126,7 +126,7 @@ def test_chunks_are_answered_while_the_recogniser_is_busy(serve: Callable[..., T
         stream = Stream(line, policy="vad")
         runs, _ = batches(server)
         updates = [stream.send(samples)]
-        wait_until(lambda: metric(server, "speech_windows_in_flight") == 1, "a window on its way")
+        wait_until(lambda: total(server, "trimodal_speech_windows_in_flight") == 1, "a window on its way")
         updates += [stream.send(np.zeros(320, np.float32)) for _ in range(10)]
         assert batches(server)[0] == runs, "eleven answers, and the first window is still out"
         assert not heard(updates)

@@ -25,8 +25,7 @@ MODULES = (
     "trimodal.gateway.openai.conversation",
     "trimodal.gateway.openai.generation",
     "trimodal.gateway.openai.responses",
-    "trimodal.gateway.openai.images",
-    "trimodal.gateway.openai.vectors",
+    "trimodal.gateway.openai.rows",
     "trimodal.gateway.openai.audio",
     "trimodal.client.options",
 )

@@ -24,7 +24,7 @@ MODULES = (
     "trimodal.gateway.realtime.events",
     "trimodal.gateway.realtime.vllm",
     "trimodal.gateway.realtime.outbox",
-    "trimodal.gateway.realtime.openai.asking",
+    "trimodal.gateway.realtime.openai.request",
     "trimodal.gateway.realtime.openai.buffer",
     "trimodal.gateway.realtime.openai.config",
     "trimodal.gateway.realtime.openai.conversation",

@@ -18,7 +18,6 @@ MODULES = (
     "trimodal.llm.structured.json_schema",
     "trimodal.llm.structured.numbers",
     "trimodal.llm.structured.grammar",
-    "trimodal.llm.structured.response_format",
     "trimodal.llm.structured.tools",
     "trimodal.llm.structured.reading",
     "trimodal.llm.structured.constraint",

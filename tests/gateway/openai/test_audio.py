@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import math
 
-import httpx
 import numpy as np
-import openai
 import pytest
 import soundfile
 
@@ -23,15 +21,6 @@ def wav(seconds: float = 3.0, rate: int = 16_000, kind: str = "WAV") -> io.Bytes
     file.seek(0)
     file.name = f"talk.{kind.lower()}"
     return file
-
-
-def samples_of(*values: float) -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, np.repeat(values, 4_000).astype(np.float32), 16_000, "FLOAT", format="WAV")
-    return file.getvalue()
-
-
-NO_NUMBERS = samples_of(0.1, math.nan, -0.1)
 
 
 @pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3"])
@@ -105,63 +94,6 @@ def test_a_stream_of_text(serve: Serve) -> None:
     assert done.type == "transcript.text.done"
 
 
-@pytest.mark.parametrize(
-    ("form", "param"),
-    [
-        ({"model": ""}, "model"),
-        ({"response_format": "pdf"}, "response_format"),
-        ({"temperature": "0.7"}, "temperature"),
-        ({"stream": "perhaps"}, "stream"),
-        ({"timestamp_granularities[]": "word"}, "timestamp_granularities[]"),
-        ({"no_such_field": "1"}, "no_such_field"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_a_wrong_field_is_named(serve: Serve, form: dict[str, str], param: str) -> None:
-    served = serve()
-    answer = httpx.post(
-        f"{served.url}/v1/audio/transcriptions", data={"model": "speech", **form}, files={"file": wav()}
-    )
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
-    assert served.triton.requests == []
-
-
-@pytest.mark.parametrize(
-    ("contents", "message"),
-    [
-        (b"", "empty"),
-        (b"not audio at all" * 99, "cannot be read as audio"),
-        (b"RIFF\x24\0\0\0WAVEfmt ", "audio"),
-        (NO_NUMBERS, "no finite numbers"),
-    ],
-    ids=["empty", "text", "cut", "NaN"],
-)
-def test_what_is_no_recording(serve: Serve, contents: bytes, message: str) -> None:
-    served = serve()
-    with pytest.raises(openai.BadRequestError, match=message) as caught:
-        served.openai().audio.transcriptions.create(model="speech", file=("a.wav", contents))
-    assert caught.value.param == "file"
-    assert "/tmp" not in str(caught.value)
-    assert served.triton.functions["speech"].streams == {}
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"--x\r\nbroken",
-        b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\ndata',
-        b"--x\r\nbroken--",
-    ],
-    ids=["empty", "no header", "no end", "no boundary"],
-)
-def test_broken_multipart(serve: Serve, body: bytes) -> None:
-    headers = {"content-type": "multipart/form-data; boundary=x"}
-    answer = httpx.post(f"{serve().url}/v1/audio/transcriptions", content=body, headers=headers)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["message"]
-
-
 # OpenAI's package calls it deprecated since 3.x; the endpoint is there all the same.
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
 @pytest.mark.parametrize("response_format", ["json", "text", "srt", "vtt", "verbose_json"])
@@ -177,14 +109,6 @@ def test_a_translation(serve: Serve, response_format: str) -> None:
     first, *_ = (one for one in served.triton.requests if one.parameters["sequence_start"])
     assert (first.parameters["task"], first.parameters["prompt"]) == ("translate", "a talk")
     assert served.triton.functions["speech"].streams == {}, "no stream is left"
-
-
-@pytest.mark.parametrize("field", ["language", "stream", "timestamp_granularities[]", "nonsense"])
-def test_a_translation_has_no_such_field(serve: Serve, field: str) -> None:
-    files, form = {"file": ("a.wav", wav(1))}, {"model": "speech", field: "word"}
-    answer = httpx.post(f"{serve().url}/v1/audio/translations", files=files, data=form)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["param"] == field
 
 
 def test_a_transcription_names_no_task(serve: Serve) -> None:

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 
 import httpx
 import openai
 import pytest
 
-from tests.gateway.conftest import ANSWER, Serve, fake_triton
-from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
+from tests.gateway.conftest import ANSWER, CHAT, Serve, fails, fake_triton, wait_until
+from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.errors import InternalError, InvalidArgument, Unavailable
 
-CHAT = [{"role": "user", "content": "what is a lambda?"}]
 WORDS = len(ANSWER.split())
-LOOSE = {
-    "type": "json_schema",
-    "json_schema": {"name": "a", "strict": True, "schema": {"type": "object", "properties": {"b": {}}}},
-}
-
-
-def _nested(levels: int) -> dict[str, object]:
-    schema: dict[str, object] = {}
-    for _ in range(levels):
-        schema = {"items": schema}
-    return schema
-
-
-DEEP = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": _nested(200)}}
 
 
 def test_a_whole_answer(serve: Serve) -> None:
@@ -55,7 +39,7 @@ def test_a_whole_answer(serve: Serve) -> None:
 
 
 def test_a_stream(serve: Serve) -> None:
-    chunks = list(serve().openai().chat.completions.create(model="llm", messages=CHAT, stream=True))
+    chunks = list(serve().chat(stream=True))
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == ANSWER
     assert chunks[0].choices[0].delta.role == "assistant"
     assert [chunk.choices[0].finish_reason for chunk in chunks] == [None] * (len(chunks) - 1) + ["stop"]
@@ -65,11 +49,7 @@ def test_a_stream(serve: Serve) -> None:
 
 def test_usage_at_the_end_of_a_stream(serve: Serve) -> None:
     options = {"include_usage": True}
-    *_, last = (
-        serve()
-        .openai()
-        .chat.completions.create(model="llm", messages=CHAT, stream=True, stream_options=options)
-    )
+    *_, last = serve().chat(stream=True, stream_options=options)
     assert (last.choices, last.usage.prompt_tokens, last.usage.completion_tokens) == ([], 8, WORDS)
 
 
@@ -83,7 +63,7 @@ def test_the_stream_ends_with_done_and_is_not_kept_back_by_proxies(serve: Serve)
 
 def test_a_stream_tells_where_its_time_went(serve: Serve) -> None:
     served = serve(fake_triton(llm=scripted(ANSWER, step=0.01)))
-    *_, last = served.openai().chat.completions.create(model="llm", messages=CHAT, stream=True)
+    *_, last = served.chat(stream=True)
     told = last.trimodal
     assert 10 <= told["ttft_ms"] < told["total_ms"]
     assert told["total_ms"] >= 10 * WORDS
@@ -98,11 +78,11 @@ async def test_many_at_once(serve: Serve) -> None:
 
 def test_several_choices_have_seeds_of_their_own(serve: Serve) -> None:
     served = serve()
-    answer = served.openai().chat.completions.create(model="llm", messages=CHAT, n=3, seed=7, temperature=0.5)
+    answer = served.chat(n=3, seed=7, temperature=0.5)
     assert [choice.index for choice in answer.choices] == [0, 1, 2]
     assert [int(request.inputs["seed"][0]) for request in served.triton.requests] == [7, 8, 9]
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (8, 3 * WORDS)
-    chunks = list(served.openai().chat.completions.create(model="llm", messages=CHAT, n=2, stream=True))
+    chunks = list(served.chat(n=2, stream=True))
     for index in (0, 1):
         mine = [one.choices[0] for one in chunks if one.choices[0].index == index]
         assert "".join(choice.delta.content or "" for choice in mine) == ANSWER
@@ -135,107 +115,6 @@ def test_what_is_sent_to_triton(serve: Serve) -> None:
     assert request.id == "mine-1"
 
 
-def test_nobody_names_a_tenant_or_a_tier(serve: Serve) -> None:
-    served = serve()
-    for field in ("tenant", "tier", "priority"):
-        with pytest.raises(openai.BadRequestError, match=field):
-            served.openai().chat.completions.create(model="llm", messages=CHAT, extra_body={field: "1"})
-    assert served.triton.requests == []
-
-
-@pytest.mark.parametrize(
-    ("change", "param"),
-    [
-        ({"messages": []}, "messages"),
-        ({"messages": [{"role": "robot", "content": "a"}]}, "messages[0].role"),
-        ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
-        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0]"),
-        ({"max_tokens": 0}, "max_tokens"),
-        ({"max_tokens": "9"}, "max_tokens"),
-        ({"temperature": 2.5}, "temperature"),
-        ({"top_p": 0}, "top_p"),
-        ({"n": 0}, "n"),
-        ({"n": 17}, "n"),
-        ({"stream_options": {"include_usage": True}}, "stream_options"),
-        ({"model": ""}, "model"),
-        ({"no_such_field": 1}, "no_such_field"),
-        ({"top_logprobs": 2}, "top_logprobs"),
-        ({"tools": []}, "tools"),
-        ({"tools": [{"type": "web"}]}, "tools[0].type"),
-        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
-        ({"tool_choice": "required"}, "tool_choice"),
-        ({"parallel_tool_calls": True}, "parallel_tool_calls"),
-        ({"response_format": {"type": "xml"}}, "response_format.type"),
-        ({"response_format": {"type": "json_schema"}}, "response_format"),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}},
-            "response_format.json_schema.schema",
-        ),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "a b", "schema": {}}}},
-            "response_format.json_schema.name",
-        ),
-        ({"response_format": LOOSE}, "response_format.json_schema"),
-        ({"response_format": DEEP}, "response_format.json_schema.schema"),
-        ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0]"),
-        ({"messages": [{"role": "user", "content": "a", "tool_call_id": "b"}]}, "messages[0]"),
-        ({"presence_penalty": 2.5}, "presence_penalty"),
-        ({"min_p": 1.1}, "min_p"),
-        ({"repetition_penalty": 0}, "repetition_penalty"),
-        ({"logit_bias": {"1": 5}}, "logit_bias"),
-        ({"modalities": ["audio"]}, "modalities"),
-        ({"store": True}, "store"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_a_wrong_field_is_named(serve: Serve, change: dict[str, object], param: str | None) -> None:
-    served = serve()
-    body = {"model": "llm", "messages": CHAT, **change}
-    answer = httpx.post(f"{served.url}/v1/chat/completions", json=body)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param)
-    assert error["message"]
-    assert served.triton.requests == []
-
-
-ONE = b'{"model": "llm", "messages": [{"role": "user", "content": "a"}], '
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (b"", "is empty"),
-        (b"{", "not valid JSON"),
-        (b"[1]", ""),
-        (b"null", ""),
-        (b"[" * 100_000, ""),
-        (
-            b'{"model": "llm", "messages": [{"role": "user", "content": "a"}], "seed": ' + b"9" * 9999 + b"}",
-            "",
-        ),
-        (
-            b'{"model": "llm", "messages": [{"role": "user", "content": "a"}], "temperature": NaN}',
-            "temperature",
-        ),
-        (b"\xff\xfe", ""),
-    ],
-    ids=["empty", "cut", "list", "null", "deep", "digits", "nan", "not UTF-8"],
-)
-def test_a_body_that_is_no_request(serve: Serve, body: bytes, message: str) -> None:
-    headers = {"content-type": "application/json"}
-    answer = httpx.post(f"{serve().url}/v1/chat/completions", content=body, headers=headers)
-    assert answer.status_code == 400
-    assert message in str(answer.json()["error"])
-
-
-def refusing(error: Exception) -> FakeTransport:
-    async def model(request):  # type: ignore[no-untyped-def]
-        raise error
-        yield {}
-
-    return fake_triton(llm=model)
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("error", "status", "kind"),
@@ -249,7 +128,7 @@ def test_a_refusal_has_its_status_also_of_a_stream(
     serve: Serve, error: Exception, status: int, kind: str, stream: bool
 ) -> None:
     with pytest.raises(openai.APIStatusError) as caught:
-        serve(refusing(error)).openai().chat.completions.create(model="llm", messages=CHAT, stream=stream)
+        serve(fake_triton(llm=fails(error))).chat(stream=stream)
     assert caught.value.status_code == status
     assert caught.value.type == kind
     if status == 503:
@@ -265,7 +144,7 @@ def test_an_unknown_model_and_a_server_that_is_gone(serve: Serve) -> None:
         served.openai().chat.completions.create(model="other", messages=CHAT)
     served.triton.reachable = False
     with pytest.raises(openai.InternalServerError, match="no model server takes requests") as caught:
-        served.openai().chat.completions.create(model="llm", messages=CHAT)
+        served.chat()
     assert (caught.value.status_code, caught.value.response.headers["retry-after"]) == (503, "1")
     assert "nowhere" not in str(caught.value), "the address behind is no client's business"
 
@@ -285,12 +164,8 @@ def test_openais_client_tries_again_when_told_to(serve: Serve) -> None:
 
 
 def test_an_error_in_mid_stream_is_an_event(serve: Serve) -> None:
-    async def fails(request):  # type: ignore[no-untyped-def]
-        yield llm_outputs("one")
-        raise InternalError("the engine ran out of KV blocks for this request")
-
-    client = serve(fake_triton(llm=fails)).openai()
-    stream = client.chat.completions.create(model="llm", messages=CHAT, stream=True)
+    broken = fails(InternalError("the engine ran out of KV blocks for this request"), "one")
+    stream = serve(fake_triton(llm=broken)).chat(stream=True)
     assert [next(stream).choices[0].delta.content for _ in range(2)] == ["", "one"]
     with pytest.raises(openai.APIError, match="KV blocks"):
         next(stream)
@@ -310,10 +185,7 @@ def test_a_client_that_leaves_ends_the_generation(serve: Serve, stream: bool, fi
     asked = httpx.stream("POST", f"{served.url}/v1/chat/completions", json=body, timeout=0.4)
     with contextlib.suppress(httpx.TimeoutException), asked as answer:
         next(answer.iter_raw())
-    until = time.monotonic() + 5
-    while not served.triton.cancelled and time.monotonic() < until:
-        time.sleep(0.01)
-    assert len(served.triton.cancelled) == 1
+    wait_until(lambda: len(served.triton.cancelled) == 1, "the generation ends")
 
 
 def test_text_completions(serve: Serve) -> None:
@@ -326,20 +198,8 @@ def test_text_completions(serve: Serve) -> None:
     assert chunks[-1].choices[0].finish_reason == "stop"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"prompt": []}, {"prompt": [1, 2]}, {"suffix": "x"}, {"logprobs": 21}, {"best_of": 3}, {"prompt": None}],
-    ids=str,
-)
-def test_a_completion_that_cannot_be(serve: Serve, change: dict[str, object]) -> None:
-    body = {"model": "llm", "prompt": "a", **change}
-    answer = httpx.post(f"{serve().url}/v1/completions", json=body)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["param"].startswith(next(iter(change)))
-
-
 def test_a_deadline_that_passed_is_told_beside_openais_reason(serve: Serve) -> None:
     served = serve(fake_triton(llm=scripted("some words", finish_reason="deadline")))
-    answer = served.openai().chat.completions.create(model="llm", messages=CHAT)
+    answer = served.chat()
     assert answer.choices[0].finish_reason == "length"
     assert answer.trimodal["finish_reason"] == "deadline"

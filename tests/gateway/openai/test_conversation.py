@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -25,14 +26,6 @@ AUDIO = {
 def user(*parts: object) -> dict[str, object]:
     content = [{"type": "text", "text": one} if isinstance(one, str) else one for one in parts]
     return {"role": "user", "content": content}
-
-
-def picture(**fields: object) -> dict[str, object]:
-    return user({"type": "image_url", "image_url": fields})
-
-
-def spoken(data: str) -> dict[str, object]:
-    return user({"type": "input_audio", "input_audio": {"data": data, "format": "wav"}})
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -101,26 +94,6 @@ def test_words_alone_go_to_the_model_that_is_named(serve: Serve) -> None:
     assert [request.model for request in served.triton.requests] == ["llm", "assistant"]
 
 
-@pytest.mark.parametrize(
-    ("message", "param"),
-    [
-        (user(IMAGE, IMAGE), "messages[0].content[1]"),
-        (user(AUDIO, AUDIO), "messages[0].content[1]"),
-        ({"role": "system", "content": [IMAGE]}, "messages[0].content[0]"),
-        (picture(url="http://a/b.png"), "messages[0].content[0].image_url.url"),
-        (spoken("*"), "messages[0].content[0].input_audio.data"),
-        (spoken("AAAA"), "messages[0]"),
-        (picture(), "messages[0].content[0].image_url.url"),
-    ],
-    ids=["two pictures", "two recordings", "of the system", "an address", "base64", "no audio", "no url"],
-)
-def test_a_wrong_part_is_named(serve: Serve, message: object, param: str) -> None:
-    served = serve()
-    answer = httpx.post(f"{served.url}/v1/chat/completions", json={"model": "llm", "messages": [message]})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
-    assert served.triton.requests == []
-
-
 def test_the_last_word_must_be_the_users(serve: Serve) -> None:
     with pytest.raises(openai.BadRequestError, match="the last one must be the user's"):
         serve().openai().chat.completions.create(
@@ -128,8 +101,7 @@ def test_the_last_word_must_be_the_users(serve: Serve) -> None:
         )
 
 
-def test_a_key_without_the_assistant_sends_no_pictures(serve: Serve, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    file = tmp_path / "keys.toml"
+def test_a_key_without_the_assistant_sends_no_pictures(serve: Serve, file: Path) -> None:  # type: ignore[no-untyped-def]
     secret = add_key(file, Key(name="a", models=("llm",)))
     with pytest.raises(openai.PermissionDeniedError, match="'assistant'"):
         serve(keys=file).openai(secret).chat.completions.create(model="llm", messages=[user("a", IMAGE)])

@@ -7,14 +7,13 @@ import json
 import httpx
 import pytest
 
-from tests.gateway.conftest import ANSWER, Serve, fake_triton
+from tests.gateway.conftest import ANSWER, CHAT, Serve, fails, fake_triton
 from tests.gateway.openai.test_conversation import IMAGE, user
 from tests.gateway.openai.test_tools import CALL, TOOL
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.client.transports.tensors import strings
 from trimodal.errors import InvalidArgument
 
-CHAT = [{"role": "user", "content": "hi"}]
 WORDS = len(ANSWER.split())
 
 
@@ -66,7 +65,7 @@ def test_tokens_of_calls_are_those_that_the_model_wrote(serve: Serve, stream: bo
 def test_who_does_not_ask_gets_none_and_asks_the_model_for_none(serve: Serve) -> None:
     served = serve()
     for more in ({}, {"logprobs": False}):
-        answer = served.openai().chat.completions.create(model="llm", messages=CHAT, **more)
+        answer = served.chat(**more)
         assert answer.choices[0].logprobs is None
     answer = served.openai().completions.create(model="llm", prompt="a")
     assert answer.choices[0].logprobs is None
@@ -122,39 +121,6 @@ def test_offsets_count_characters_also_where_tokens_are_parts_of_them(serve: Ser
     assert choice.logprobs.text_offset == [0, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("change", "param"),
-    [
-        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
-        ({"logprobs": True, "top_logprobs": -1}, "top_logprobs"),
-        ({"logprobs": 2}, "logprobs"),
-        ({"top_logprobs": 2}, "top_logprobs"),
-        ({"top_logprobs": 2, "logprobs": False}, "top_logprobs"),
-    ],
-)
-def test_what_a_chat_may_not_ask_for(serve: Serve, change: dict[str, object], param: str) -> None:
-    served = serve()
-    body = {"model": "llm", "messages": CHAT, **change}
-    answer = httpx.post(f"{served.url}/v1/chat/completions", json=body)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
-    assert served.triton.requests == []
-
-
-@pytest.mark.parametrize(
-    ("change", "param"),
-    [
-        ({"logprobs": 21}, "logprobs"),
-        ({"logprobs": True}, "logprobs"),
-        ({"logprobs": 0, "echo": True}, "echo"),
-    ],
-)
-def test_what_a_text_may_not_ask_for(serve: Serve, change: dict[str, object], param: str) -> None:
-    served = serve()
-    answer = httpx.post(f"{served.url}/v1/completions", json={"model": "llm", "prompt": "a", **change})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
-    assert served.triton.requests == []
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("endpoint", "asked", "param"),
@@ -166,10 +132,7 @@ def test_what_a_text_may_not_ask_for(serve: Serve, change: dict[str, object], pa
 def test_more_than_the_engine_has_is_refused_by_the_fields_name(
     serve: Serve, endpoint: str, asked: dict[str, object], param: str, stream: bool
 ) -> None:
-    async def llm(request):  # type: ignore[no-untyped-def]
-        raise InvalidArgument("top_logprobs is 5: engine 'openvino' tells 0 at most")
-        yield {}
-
+    llm = fails(InvalidArgument("top_logprobs is 5: engine 'openvino' tells 0 at most"))
     body = {"model": "llm", "stream": stream, **asked}
     answer = httpx.post(f"{serve(fake_triton(llm=llm)).url}/v1/{endpoint}", json=body)
     error = answer.json()["error"]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 
-import httpx
 import openai
 import pytest
 
-from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton
+from tests.gateway.conftest import ANSWER, Serve, fails, fake_triton, wait_until
 from trimodal.client.transports.base import Request
-from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
+from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.errors import InvalidArgument, Unavailable
 
 WORDS = len(ANSWER.split())
@@ -94,47 +92,13 @@ def test_an_answer_that_is_cut_is_incomplete(serve: Serve) -> None:
     assert (last.type, last.response.output_text) == ("response.incomplete", "half")
 
 
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
-        ({"store": True}, "store"),
-        ({"background": True}, "background"),
-        ({"conversation": "conv_1"}, "conversation"),
-        ({"tools": [{"type": "web_search"}]}, "tools"),
-        ({"text": {"format": {"type": "json_object"}}}, "text.format.type"),
-        ({"input": []}, "input"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "a"}]}]}, "input"),
-        ({"input": [{"role": "robot", "content": "hi"}]}, "input"),
-        ({"max_output_tokens": 0}, "max_output_tokens"),
-        ({"temperature": "hot"}, "temperature"),
-        ({"nonsense": 1}, "nonsense"),
-    ],
-)
-def test_what_cannot_be_is_named(serve: Serve, fields: dict[str, object], field: str) -> None:
-    served = serve()
-    body = {"model": "llm", "input": "hi", **fields}
-    for stream in (False, True):
-        answer = httpx.post(f"{served.url}/v1/responses", json={**body, "stream": stream})
-        assert answer.status_code == 400
-        assert answer.json()["error"]["param"].startswith(field)
-    assert served.triton.requests == []
-
-
 def test_refusals_and_failures_of_the_server(serve: Serve) -> None:
-    async def refused(request):  # type: ignore[no-untyped-def]
-        raise InvalidArgument("max_tokens is 9 and the limit is 8")
-        yield
-
-    async def breaks(request):  # type: ignore[no-untyped-def]
-        yield llm_outputs("half", "")
-        raise Unavailable("the engine is gone")
-
+    refused = fails(InvalidArgument("max_tokens is 9 and the limit is 8"))
     client = serve(fake_triton(llm=refused)).openai()
     for stream in (False, True):
         with pytest.raises(openai.BadRequestError, match="max_tokens is 9"):
             client.responses.create(model="llm", input="hi", stream=stream)
-    client = serve(FakeTransport(llm=breaks)).openai()
+    client = serve(fake_triton(llm=fails(Unavailable("the engine is gone"), "half"))).openai()
     stream_ = client.responses.create(model="llm", input="hi", stream=True)
     with pytest.raises(openai.APIError, match="the engine is gone"):
         list(stream_)
@@ -145,7 +109,4 @@ def test_leaving_ends_the_generation(serve: Serve) -> None:
     stream = served.openai().responses.create(model="llm", input="hi", stream=True)
     next(iter(stream))
     stream.close()
-    until = time.monotonic() + LIMIT_S
-    while not served.triton.cancelled:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: served.triton.cancelled, "the generation ends")

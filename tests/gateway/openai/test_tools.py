@@ -8,10 +8,9 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from tests.gateway.conftest import Serve, fake_triton
+from tests.gateway.conftest import CHAT, Serve, fake_triton
 from trimodal.client.transports.fake import scripted
 
-CHAT = [{"role": "user", "content": "hi"}]
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "b c"}}\n</tool_call>'
 NAMED = {"type": "function", "function": {"name": "f"}}
@@ -33,7 +32,7 @@ def test_a_form_is_sent_to_the_model_and_parsed(serve: Serve) -> None:
 
 def test_text_asks_for_nothing(serve: Serve) -> None:
     served = serve()
-    served.openai().chat.completions.create(model="llm", messages=CHAT, response_format={"type": "text"})
+    served.chat(response_format={"type": "text"})
     (request,) = served.triton.requests
     assert set(request.inputs) == {"messages"}
 
@@ -70,7 +69,7 @@ def test_calls_whole_and_streamed(serve: Serve, stream: bool, choice: object) ->
 def test_without_tools_a_call_is_a_text(serve: Serve) -> None:
     served = serve(fake_triton(llm=scripted(CALL)))
     for more in ({}, {"tools": [TOOL], "tool_choice": "none"}):
-        answer = served.openai().chat.completions.create(model="llm", messages=CHAT, **more)
+        answer = served.chat(**more)
         assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == (CALL, "stop")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -98,10 +97,3 @@ def _loud_is_speech(monkeypatch: pytest.MonkeyPatch) -> None:
 def transcription(**fields: object) -> Event:
     """A transcription session without detection, changed."""
     return {"type": "transcription", "audio": {"input": {"turn_detection": None, **fields}}}
-
-
-def wait_until(holds: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + LIMIT_S
-    while not holds():
-        assert time.monotonic() < until, what
-        time.sleep(0.01)

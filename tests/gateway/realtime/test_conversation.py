@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 
 import pytest
 
-from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton
-from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer, wait_until
+from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fails, fake_triton, wait_until
+from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer
 from trimodal.client.errors import ConnectionLost
 from trimodal.client.transports.fake import FakeTransport, scripted
 from trimodal.errors import Unavailable
@@ -87,10 +86,8 @@ def test_speaking_ends_the_answer_that_runs(serve: Serve, dial: Dial) -> None:
     peer.append(1.0, level=0.0)
     peer.until("response.output_text.delta")
     peer.append(0.3)
-    began = time.monotonic()
     peer.until("input_audio_buffer.speech_started")
     done = peer.until("response.done")["response"]
-    assert time.monotonic() - began < 2.0, "measured in the bench; here only that it does not end by itself"
     assert done["status"] == "cancelled"
     assert done["status_details"] == {"type": "cancelled", "reason": "turn_detected"}
     assert done["output"][0]["status"] == "incomplete"
@@ -181,49 +178,6 @@ def test_items_have_their_places(serve: Serve, dial: Dial) -> None:
     assert [one["content"] for one in messages(running.triton)] == ["first", "one", "after one", "two"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields", "param", "code"),
-    [
-        ("conversation.item.create", {}, "item", None),
-        ("conversation.item.create", {"item": {"type": "function_call"}}, "item.type",
-         "unsupported_parameter"),
-        ("conversation.item.create", {"item": item("x", role="tool")}, "item.role", None),
-        ("conversation.item.create", {"item": item("x", id=7)}, "item.id", None),
-        ("conversation.item.create", {"item": item("x", content=[])}, "item.content", None),
-        ("conversation.item.create", {"item": item("x", content=[{"type": "input_audio"}])},
-         "item.content[0].type", "unsupported_parameter"),
-        ("conversation.item.create", {"item": item("x", content=[{"type": "input_text"}])},
-         "item.content[0].text", None),
-        ("conversation.item.create", {"item": item("x" * 70_000)}, "item.content", None),
-        ("conversation.item.create", {"item": item("x"), "previous_item_id": "no"}, "previous_item_id",
-         "item_not_found"),
-        ("conversation.item.delete", {"item_id": "no"}, "item_id", "item_not_found"),
-        ("conversation.item.retrieve", {}, "item_id", "item_not_found"),
-        ("conversation.item.truncate", {}, "type", "unknown_event"),
-        ("response.create", {"response": 7}, "response", None),
-        ("response.create", {"response": {"output_modalities": ["audio"]}}, "response.output_modalities",
-         "unsupported_parameter"),
-        ("response.create", {"response": {"tools": [{}]}}, "response.tools", "unsupported_parameter"),
-        ("session.update", {"session": {"type": "realtime", "output_modalities": ["audio"]}},
-         "session.output_modalities", "unsupported_parameter"),
-        ("session.update", {"session": {"type": "realtime", "audio": {"output": {"voice": "marin"}}}},
-         "session.audio.output", "unsupported_parameter"),
-        ("session.update", {"session": {"type": "realtime", "model": "gpt-realtime"}}, "session.model",
-         "model_not_found"),
-    ],
-)  # fmt: skip
-def test_what_is_not_taken_is_named(
-    serve: Serve, dial: Dial, kind: str, fields: Event, param: str, code: str | None
-) -> None:
-    peer = dial(serve(), "model=llm")
-    peer.receive()
-    peer.send(kind, **fields, event_id="mine")
-    error = peer.receive()["error"]
-    assert (error["param"], error["code"], error["event_id"]) == (param, code, "mine")
-    peer.send("conversation.item.create", item=item("still open"))
-    peer.until("conversation.item.done")
-
-
 def failed(peer: Peer) -> Event:
     peer.send("conversation.item.create", item=item("hi"))
     peer.send("response.create")
@@ -236,11 +190,7 @@ def test_a_refused_answer_leaves_the_session_open(serve: Serve, dial: Dial) -> N
     triton = fake_triton()
     llm = triton.functions["llm"]
 
-    async def busy(request):  # type: ignore[no-untyped-def]
-        raise Unavailable("the queue is full")
-        yield
-
-    triton.functions["llm"] = busy
+    triton.functions["llm"] = fails(Unavailable("the queue is full"))
     peer = dial(serve(triton), "model=llm")
     assert failed(peer)["code"] == "overloaded"
     assert peer.receive()["type"] == "error"
@@ -250,11 +200,7 @@ def test_a_refused_answer_leaves_the_session_open(serve: Serve, dial: Dial) -> N
 
 
 def test_a_server_that_dies_ends_the_session(serve: Serve, dial: Dial) -> None:
-    async def dies(request):  # type: ignore[no-untyped-def]
-        raise ConnectionLost("gone")
-        yield
-
-    peer = dial(serve(fake_triton(llm=dies)), "model=llm")
+    peer = dial(serve(fake_triton(llm=fails(ConnectionLost("gone")))), "model=llm")
     assert failed(peer)["code"] == "upstream_failed"
     assert peer.receive()["error"]["code"] == "upstream_failed"
     assert peer.closed() == (1011, "the model server did not answer")

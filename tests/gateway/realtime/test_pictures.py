@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tests.gateway.conftest import ANSWER, LIMIT_S, Running, Serve, assistant, fake_triton
-from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer, pcm, wait_until
+from tests.gateway.conftest import ANSWER, LIMIT_S, Running, Serve, assistant, fake_triton, wait_until
+from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer, pcm
 from tests.gateway.realtime.test_access import bearer, status
 from tests.gateway.realtime.test_conversation import cancelled, item
 from trimodal.client.transports.base import Request
@@ -261,35 +261,6 @@ def test_nothing_to_answer(serve: Serve, dial: Dial, items: list[Event]) -> None
     assert requests(running) == []
 
 
-@pytest.mark.parametrize(
-    ("content", "role", "param"),
-    [
-        ([{"type": "input_image"}], "user", "[0].image_url"),
-        ([{"type": "input_image", "image_url": 7}], "user", "[0].image_url"),
-        ([{"type": "input_image", "image_url": {"url": url()}}], "user", "[0].image_url"),
-        ([{"type": "input_image", "image_url": "http://a/b.png"}], "user", "[0].image_url"),
-        ([{"type": "input_image", "image_url": "data:image/png;base64,*"}], "user", "[0].image_url"),
-        ([{"type": "input_image", "image_url": url(b"")}], "user", "[0].image_url"),
-        ([{**part(), "detail": "best"}], "user", "[0].detail"),
-        ([{**part(), "detail": []}], "user", "[0].detail"),
-        ([part(), part()], "user", "[1]"),
-        ([part()], "system", "[0].type"),
-        ([part()], "assistant", "[0].type"),
-    ],
-)
-def test_a_wrong_picture_is_named(
-    serve: Serve, dial: Dial, content: list[Event], role: str, param: str
-) -> None:
-    running = serve()
-    peer = dial(running, "model=llm")
-    peer.receive()
-    peer.send("conversation.item.create", item=item("", role=role, content=content), event_id="mine")
-    error = peer.receive()["error"]
-    assert (error["param"], error["event_id"]) == (f"item.content{param}", "mine")
-    answered(peer, item("still open"))
-    assert [one.model for one in requests(running)] == ["llm"]
-
-
 def test_the_oldest_pictures_are_forgotten(serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation, "MAX_PICTURE_BYTES", 2 * len(FILE))
     running = serve()
@@ -300,8 +271,7 @@ def test_the_oldest_pictures_are_forgotten(serve: Serve, dial: Dial, monkeypatch
     ]  # fmt: skip
 
 
-def test_a_key_without_the_assistant_sends_no_pictures(serve: Serve, dial: Dial, tmp_path: Path) -> None:
-    file = tmp_path / "keys.toml"
+def test_a_key_without_the_assistant_sends_no_pictures(serve: Serve, dial: Dial, file: Path) -> None:
     texts = add_key(file, Key(name="texts", models=("llm",)))
     running = serve(keys=file)
     with pytest.raises(InvalidStatus, match="403"):
@@ -316,8 +286,7 @@ def test_a_key_without_the_assistant_sends_no_pictures(serve: Serve, dial: Dial,
     assert [one.model for one in requests(running)] == ["llm"]
 
 
-def test_a_key_for_the_assistant_alone(serve: Serve, dial: Dial, tmp_path: Path) -> None:
-    file = tmp_path / "keys.toml"
+def test_a_key_for_the_assistant_alone(serve: Serve, dial: Dial, file: Path) -> None:
     secret = add_key(file, Key(name="asks", models=("assistant",)))
     running = serve(keys=file)
     assert status(dial, running, "model=llm", **bearer(secret)) == 403

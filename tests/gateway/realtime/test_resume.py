@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tests.gateway.conftest import LIMIT_S, Running, Serve, fake_triton
-from tests.gateway.realtime.conftest import Dial, Event, Peer, pcm, transcription, wait_until
+from tests.gateway.conftest import LIMIT_S, Running, Serve, fake_triton, wait_until
+from tests.gateway.realtime.conftest import Dial, Event, Peer, pcm, transcription
 from trimodal.client.transports.fake_speech import FakeSpeech
 from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.realtime import session as sessions
@@ -140,8 +140,7 @@ def test_the_later_connection_has_it(serve: Serve, dial: Dial) -> None:
     second.until(COMPLETED)
 
 
-def test_only_the_same_key_finds_it(serve: Serve, dial: Dial, tmp_path: Path) -> None:
-    file = tmp_path / "keys.toml"
+def test_only_the_same_key_finds_it(serve: Serve, dial: Dial, file: Path) -> None:
     mine, other = (add_key(file, Key(name=name)) for name in ("mine", "other"))
     running = serve(keys=file)
 
@@ -156,10 +155,9 @@ def test_only_the_same_key_finds_it(serve: Serve, dial: Dial, tmp_path: Path) ->
 
 
 def test_a_key_holds_its_stream_until_the_session_is_over(
-    serve: Serve, dial: Dial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, dial: Dial, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "RESUME_S", 1.0)
-    file = tmp_path / "keys.toml"
     header = {"authorization": f"Bearer {add_key(file, Key(name='one', max_streams=1))}"}
     running = serve(keys=file)
     peer, _ = opened(running, dial, additional_headers=header)

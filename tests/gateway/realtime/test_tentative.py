@@ -103,15 +103,6 @@ def test_vllms_dialect_without_it(serve: Serve, dial: Dial) -> None:
     assert not shown(peer.events)
 
 
-@pytest.mark.parametrize("include", [7, "x", {}, [7], [TENTATIVE, TENTATIVE], [TENTATIVE, "other"]])
-def test_nothing_else_can_be_included(serve: Serve, dial: Dial, include: object) -> None:
-    peer = dial(serve(), "intent=transcription")
-    peer.receive()
-    peer.send("session.update", session={"type": "transcription", "include": include})
-    error = peer.receive()["error"]
-    assert (error["param"], error["code"]) == ("session.include", "unsupported_parameter")
-
-
 def test_a_turn_without_transcription_has_none(serve: Serve, dial: Dial) -> None:
     peer = dial(serve(), "model=llm")
     peer.openai = False

@@ -8,8 +8,8 @@ import base64
 import numpy as np
 import pytest
 
-from tests.gateway.conftest import LIMIT_S, Serve, fake_triton
-from tests.gateway.realtime.conftest import WORDS, Dial, pcm, transcription, wait_until
+from tests.gateway.conftest import LIMIT_S, Serve, fake_triton, wait_until
+from tests.gateway.realtime.conftest import WORDS, Dial, pcm, transcription
 from trimodal.errors import InvalidArgument, Unavailable
 
 PREFIX = "conversation.item.input_audio_transcription"
@@ -168,40 +168,6 @@ def test_language_and_prompt_reach_the_model(serve: Serve, dial: Dial) -> None:
     wait_until(lambda: running.triton.requests, "audio arrives")
     parameters = running.triton.requests[0].parameters
     assert (parameters["language"], parameters["prompt"]) == ("en", "lambda")
-
-
-@pytest.mark.parametrize(
-    ("session", "param", "code"),
-    [
-        (None, "session", None),
-        ({}, "session.type", "missing_required_parameter"),
-        ({"type": "translation"}, "session.type", "invalid_value"),
-        (transcription(format={"rate": 44_100}), "session.audio.input.format.rate", None),
-        (transcription(format={"type": "audio/mp3"}), "session.audio.input.format.type", None),
-        (transcription(format=7), "session.audio.input.format", None),
-        (transcription(transcription={"model": "whisper-9"}), "session.audio.input.transcription.model",
-         "model_not_found"),
-        (transcription(noise_reduction={"type": "near_field"}), "session.audio.input.noise_reduction",
-         "unsupported_parameter"),
-        (transcription(turn_detection={"type": "semantic_vad"}), "session.audio.input.turn_detection.type",
-         None),
-        (transcription(turn_detection={"type": "server_vad", "silence_duration_ms": 1}),
-         "session.audio.input.turn_detection.silence_duration_ms", None),
-        ({"type": "transcription", "include": ["item.input_audio_transcription.logprobs"]}, "session.include",
-         "unsupported_parameter"),
-        ({"type": "transcription", "typo": 1}, "session.typo", "unknown_parameter"),
-    ],
-)  # fmt: skip
-def test_wrong_settings_are_named_and_change_nothing(
-    serve: Serve, dial: Dial, session: object, param: str, code: str | None
-) -> None:
-    peer = dial(serve(), "intent=transcription")
-    created = peer.receive()["session"]
-    peer.send("session.update", session=session, event_id="wrong")
-    error = peer.receive()["error"]
-    assert (error["param"], error["code"], error["event_id"]) == (param, code, "wrong")
-    peer.send("session.update", session={"type": "transcription", "include": None})
-    assert peer.until("session.updated")["session"] == created
 
 
 def test_the_format_stays_once_audio_came(serve: Serve, dial: Dial) -> None:

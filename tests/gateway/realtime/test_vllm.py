@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gateway.conftest import Serve
-from tests.gateway.realtime.conftest import WORDS, Dial, Peer, wait_until
+from tests.gateway.conftest import Serve, wait_until
+from tests.gateway.realtime.conftest import WORDS, Dial, Peer
 
 
 def opened(peer: Peer) -> Peer:

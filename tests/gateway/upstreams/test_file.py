@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from trimodal.errors import SettingsError
-from trimodal.gateway.upstreams.file import UpstreamsFile, read_upstreams, set_drain
+from trimodal.gateway.tables import WatchedFile
+from trimodal.gateway.upstreams.file import read_upstreams, set_drain
 
 
 def test_a_server_is_drained_and_used_again(tmp_path: Path) -> None:
@@ -45,15 +46,15 @@ def test_a_wrong_file_is_told(tmp_path: Path, text: str, told: str) -> None:
 def test_a_file_that_became_wrong_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "upstreams.toml"
     file.write_text('[[upstream]]\naddress = "a:1"\n')
-    kept = UpstreamsFile(file)
+    kept = WatchedFile(file, read_upstreams)
     assert not kept.changed()
     file.write_text("[[upstream]]\n")
     with caplog.at_level(logging.ERROR):
         assert not kept.changed()
-    assert "the upstreams stay as they were" in caplog.text
+    assert "what the file had before stays in force" in caplog.text
     file.unlink()
     assert not kept.changed()
-    assert kept.draining == {"a:1": False}
+    assert kept.contents == {"a:1": False}
     file.write_text('[[upstream]]\naddress = "b:1"\n')
     assert kept.changed()
-    assert kept.draining == {"b:1": False}
+    assert kept.contents == {"b:1": False}

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.gateway.conftest import fake_triton, vectors
+from tests.gateway.conftest import fails, fake_triton, vectors
 from trimodal.client.client import Client
 from trimodal.client.errors import ConnectionLost, TransportError
 from trimodal.client.transports.base import Request, Tensors, Timeouts
@@ -20,7 +20,6 @@ from trimodal.gateway.upstreams import pool
 from trimodal.gateway.upstreams.pool import Upstreams
 
 BOUND = 20.0
-Model = Callable[[Request], AsyncIterator[Tensors]]
 
 
 class Servers:
@@ -61,17 +60,6 @@ def asked(fake: FakeTransport) -> int:
     return sum(request.model == "llm" for request in fake.requests)
 
 
-def breaks(error: RequestError | ConnectionLost, *words: str) -> Model:
-    """Says the words, then fails."""
-
-    async def model(request: Request) -> AsyncIterator[Tensors]:
-        for count, word in enumerate(words, 1):
-            yield llm_outputs(word, completion_tokens=count)
-        raise error
-
-    return model
-
-
 LOST = ConnectionLost("the server at host went away")
 
 
@@ -91,7 +79,7 @@ async def test_what_failed_before_its_first_text_is_asked_elsewhere(
     # An empty response is no text: half a character waits for the other half.
     async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
         one, two = servers.first_of("hi")
-        one.functions["llm"] = breaks(error, "", "")
+        one.functions["llm"] = fails(error, "", "")
         two.functions["llm"] = scripted("from the other")
         assert (await servers.client.complete("hi")).text == "from the other"
         assert (asked(one), asked(two)) == (1, 1)
@@ -101,7 +89,7 @@ async def test_what_failed_before_its_first_text_is_asked_elsewhere(
 async def test_what_failed_after_its_first_text_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
         one, two = servers.first_of("hi")
-        one.functions["llm"] = breaks(LOST, "word")
+        one.functions["llm"] = fails(LOST, "word")
         with pytest.raises(ConnectionLost):
             await servers.client.complete("hi")
         assert asked(two) == 0
@@ -113,7 +101,7 @@ async def test_a_refusal_that_is_the_requests_fault_is_told(
 ) -> None:
     async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
         one, two = servers.first_of("hi")
-        one.functions["llm"] = breaks(error)
+        one.functions["llm"] = fails(error)
         with pytest.raises(type(error), match=str(error)):
             await servers.client.complete("hi")
         assert asked(two) == 0
@@ -124,7 +112,7 @@ async def test_each_server_is_asked_once_and_a_refusal_says_more_than_nobody(
 ) -> None:
     async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
         one, two = servers.first_of("hi")
-        one.functions["llm"] = breaks(Unavailable("the queue is full", 3.0))
+        one.functions["llm"] = fails(Unavailable("the queue is full", 3.0))
         two.reachable = False
         with pytest.raises(Unavailable, match="the queue is full") as caught:
             await servers.client.complete("hi")
@@ -171,7 +159,7 @@ async def test_the_deadline_of_a_request_that_is_asked_again_is_shorter(
 async def test_a_client_that_leaves_while_another_server_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
         one, two = servers.first_of("hi")
-        one.functions["llm"] = breaks(LOST)
+        one.functions["llm"] = fails(LOST)
         two.functions["llm"] = scripted("word " * 100, step=BOUND)
         stream = servers.client.stream("hi")
         reading = asyncio.ensure_future(stream.answer())

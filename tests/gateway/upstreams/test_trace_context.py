@@ -9,7 +9,7 @@ import httpx
 import pytest
 from starlette.datastructures import Headers
 
-from tests.gateway.conftest import Serve, fake_triton
+from tests.gateway.conftest import Serve, fails, fake_triton
 from tests.gateway.openai.test_audio import wav
 from tests.gateway.openai.test_conversation import IMAGE, PICTURE, user
 from trimodal import logs
@@ -100,13 +100,9 @@ def test_without_a_trace_and_with_a_malformed_one_triton_is_told_of_none(serve: 
 def test_the_log_names_the_trace_beside_the_request(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def broken(request):  # type: ignore[no-untyped-def]
-        raise ValueError("a defect")
-        yield {}
-
     monkeypatch.setenv(logs.FORMAT_VARIABLE, "json")
     logs.configure()
-    served = serve(fake_triton(llm=broken))
+    served = serve(fake_triton(llm=fails(ValueError("a defect"))))
     for headers in ({"traceparent": GIVEN, "x-request-id": "one"}, {"x-request-id": "two"}):
         body = {"model": "llm", "prompt": "hi"}
         assert httpx.post(f"{served.url}/v1/completions", headers=headers, json=body).status_code == 500

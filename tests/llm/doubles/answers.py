@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.llm.doubles.sinks import Collector, FakeServer
+from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.bounded_calls import DaemonThreads
-from trimodal.cache.protocol import Audits
-from trimodal.cache.semantic.decision import Decision
+from trimodal.cache.decision import Decision
 from trimodal.cache.values import Entry, Hit, Question
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.request.request import GenerationRequest
@@ -26,7 +26,7 @@ class Answers:
         self.held: dict[str, Hit] = {}
         self.near: Hit | None = None
         self.decision: Decision | None = None
-        self.audits: Audits | None = None
+        self.audits: Auditor | None = None
         self.gate = threading.Event()
         self.gate.set()
         self.broken = False

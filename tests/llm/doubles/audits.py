@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from trimodal.cache.audit.values import Audit
-from trimodal.cache.semantic.decision import Decision
-from trimodal.cache.values import Entry, Place, Question
+from trimodal.cache.decision import Decision
+from trimodal.cache.values import CacheScope, Entry, Question
 
-PLACE = Place("0123456789abcdef", "", "default", "0" * 64)
+SCOPE = CacheScope("0123456789abcdef", "", "default", "0" * 64)
 
 
 def decision(*, hit: bool, score: float = 0.95, tenant: str = "", answer: str = "Near.") -> Decision:
     """On two questions of a tenant."""
     entry = Entry("stored", answer, "stop", 2, 64, 0.0, 1e12)
-    place = Place(PLACE.fingerprint, tenant, PLACE.namespace, PLACE.scope)
-    return Decision(place, "asked", entry.text, score, hit, entry)
+    scope = CacheScope(SCOPE.fingerprint, tenant, SCOPE.namespace, SCOPE.digest)
+    return Decision(scope, "asked", entry.text, score, hit, entry)
 
 
 class PlayedAudits:
@@ -23,12 +22,12 @@ class PlayedAudits:
         self.share = share
         self.misses: list[str] = []
         self.answers: list[tuple[str, str]] = []
-        self.finished: list[tuple[Audit, str, str]] = []
+        self.finished: list[tuple[Decision, str, str]] = []
         self.reasons: list[str] = []
         self.tokens = 0
 
-    def hit(self, question: Question, decision: Decision) -> Audit | None:
-        return Audit(decision, 1.0)
+    def hit(self, question: Question) -> bool:
+        return True
 
     def missed(self, question: Question, decision: Decision) -> None:
         self.misses.append(question.text)
@@ -37,8 +36,8 @@ class PlayedAudits:
         self.answers.append((question.text, finish_reason))
         return True
 
-    def finish(self, audit: Audit, answer: str, finish_reason: str) -> None:
-        self.finished.append((audit, answer, finish_reason))
+    def finish(self, decision: Decision, answer: str, finish_reason: str) -> None:
+        self.finished.append((decision, answer, finish_reason))
 
     def dropped(self, reason: str) -> None:
         self.reasons.append(reason)

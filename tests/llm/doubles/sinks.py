@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from tests.llm.doubles.engine_thread import start_thread
-from trimodal.cache.protocol import Answers
+from trimodal.cache.answers import Answers
 from trimodal.errors import RequestError
 from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engines.fake import FakeEngine
@@ -68,6 +68,7 @@ class FakeServer:
         start: Callable[[LlmSettings], EngineCoreClient] = lambda settings: start_thread(
             FakeEngine(settings)
         ),
+        unchecked: dict[str, object] | None = None,
         **settings: object,
     ) -> None:
         values = {
@@ -77,7 +78,8 @@ class FakeServer:
             "cancel_poll_ms": 2,
             **settings,
         }
-        self.settings = LlmSettings.model_validate(values)
+        # `unchecked` values may lie beyond what an operator may set.
+        self.settings = LlmSettings.model_validate(values).model_copy(update=unchecked or {})
         self.metrics = MemoryMetrics()
         self.service = LlmService(
             self.settings,
@@ -101,6 +103,12 @@ class FakeServer:
 
     def value(self, name: str, **labels: str) -> float:
         return self.metrics.get(f"trimodal_llm_{name}", {"model": "llm", **labels}).value
+
+    def nothing_left(self) -> None:
+        """Waits until neither the service nor its engine holds anything of a request."""
+        eventually(lambda: counts(self.service) == (0, 0, 0))
+        for gauge in ("active_requests", "queued_requests", "kv_usage_ratio"):
+            eventually(lambda gauge=gauge: self.value(gauge) == 0)  # type: ignore[misc]
 
 
 def eventually(condition: Callable[[], bool], timeout: float = 10.0) -> None:

@@ -151,53 +151,34 @@ def running(pid: int) -> bool:
         return False
 
 
-def test_what_a_killed_gpu_engine_started_is_ended_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("engine", "program", "end"),
+    [
+        ("vllm", WITH_CHILD, "killed"),  # the child holds the connection open: only the engine's end tells
+        ("tensorrt_llm", WITH_CHILD, "closed"),
+        ("tensorrt_llm_pytorch", WITH_ORPHAN, "killed"),  # only what it inherited leads to it
+        ("vllm", WITH_RENAMED, "given up"),  # only its parent does
+    ],
+)
+def test_nothing_that_a_gpu_engine_started_outlives_it(
+    monkeypatch: pytest.MonkeyPatch, engine: str, program: str, end: str
+) -> None:
     """vLLM's core and MPI's ranks hold the GPU's memory, and a new engine needs it."""
-    client = start_process(played(monkeypatch, "vllm"))
+    client = start_process(played(monkeypatch, engine, program))
     reader = Reader(client)
-    child, pid = int(client.info.name), client.pid
-    assert pid
-    assert running(child)
-    assert os.getpgid(child) == pid
-    os.kill(pid, signal.SIGKILL)
-    # The child holds the connection open: only the engine's end tells.
+    started, pid = int(client.info.name), client.pid or 0
+    assert running(started)
+    assert (pid in (os.getpgid(started), os.getsid(started))) == (program is WITH_CHILD)
+    ends = {
+        "killed": lambda: os.kill(pid, signal.SIGKILL),
+        "closed": client.close,
+        "given up": client.abandon,
+    }
+    ends[end]()
     assert reader.died.wait(10)
     client.close()
-    eventually(lambda: not running(child))
+    assert not running(started), "the next engine would open beside it"
     client.close()
-
-
-def test_a_closed_gpu_engine_leaves_nothing_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = start_process(played(monkeypatch, "tensorrt_llm"))
-    reader = Reader(client)
-    child = int(client.info.name)
-    reader.close()
-    eventually(lambda: not running(child))
-
-
-def test_what_left_the_group_and_its_parent_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing in the process table leads from the dead engine to it: only what it inherited."""
-    client = start_process(played(monkeypatch, "tensorrt_llm_pytorch", WITH_ORPHAN))
-    reader = Reader(client)
-    orphan, pid = int(client.info.name), client.pid
-    assert pid
-    assert running(orphan)
-    assert pid not in (os.getpgid(orphan), os.getsid(orphan))
-    os.kill(pid, signal.SIGKILL)
-    assert reader.died.wait(10)
-    client.close()
-    assert not running(orphan), "the next engine would open beside it"
-
-
-def test_what_shows_no_environment_is_found_by_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = start_process(played(monkeypatch, "vllm", WITH_RENAMED))
-    reader = Reader(client)
-    child = int(client.info.name)
-    assert client.pid not in (os.getpgid(child), os.getsid(child))
-    client.abandon()
-    assert reader.died.wait(10)
-    client.close()
-    assert not running(child)
 
 
 def test_processes_of_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,8 +80,9 @@ def test_a_lost_engine_is_replaced_and_its_successors_info_is_told() -> None:
     assert one.restarts.value == 1
 
 
-def test_one_that_does_not_open_counts_as_lost(caplog: pytest.LogCaptureFixture) -> None:
-    one = Supervised(PlayedClient(None), OperatorError("no memory"), second := PlayedClient())
+@pytest.mark.parametrize("failure", [OperatorError("no memory"), OSError("no memory")])
+def test_one_that_does_not_open_counts_as_lost(caplog: pytest.LogCaptureFixture, failure: Exception) -> None:
+    one = Supervised(PlayedClient(None), failure, second := PlayedClient())
     eventually(lambda: one.supervisor.client.info is second.info)
     one.supervisor.close()
     assert one.ended() == [EngineLost(), EngineReopened(second.info)]

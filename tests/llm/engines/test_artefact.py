@@ -15,7 +15,7 @@ import pytest
 from tests.llm.engines.tensorrt_llm.rig import H100, PlayedLlm, artefact
 from trimodal.errors import ArtefactError, OperatorError, ServerError
 from trimodal.llm.engines import artefact as gpu_artefact
-from trimodal.llm.engines.artefact import GpuArtefact
+from trimodal.llm.engines.artefact import GpuArtefact, card_limits
 from trimodal.llm.engines.protocol import open_engine
 from trimodal.llm.engines.tensorrt_llm.speculation import (
     drafted_tokens,
@@ -169,6 +169,8 @@ def test_heads_that_are_not_there(tmp_path: Path, engine: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "limits"),
     [
+        ({"engine": "tensorrt_llm", "gpus": [H100]}, (64, 8192)),  # within what was built
+        ({"engine": "tensorrt_llm_pytorch", "gpus": [H100]}, (512, 8192)),
         ({}, (256, 2048)),
         ({"max_num_seqs": 9}, (9, 2048)),
         ({"max_num_batched_tokens": 512}, (256, 512)),
@@ -179,12 +181,14 @@ def test_heads_that_are_not_there(tmp_path: Path, engine: str) -> None:
 def test_what_is_left_open_follows_from_the_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: Any, limits: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: [L4, H100])
-    made = artefact(tmp_path / "made", "checkpoint")
-    found = gpu_artefact.checkpoint(
-        LlmSettings.model_validate({"engine": "vllm", "artefact": str(made)} | changes)
-    )
-    assert (found.max_num_seqs, found.max_num_batched_tokens) == limits
+    values = {"engine": "vllm"} | changes
+    gpus = values.pop("gpus", [L4, H100])
+    monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: gpus)
+    is_compiled = values["engine"] == "tensorrt_llm"
+    made = artefact(tmp_path / "made", "tensorrt_llm" if is_compiled else "checkpoint")
+    settings = LlmSettings.model_validate(values | {"artefact": str(made)})
+    chosen = gpu_artefact.compiled(settings) if is_compiled else gpu_artefact.checkpoint(settings)
+    assert (chosen.max_num_seqs, chosen.max_num_batched_tokens) == limits
 
 
 def test_another_version_of_the_library(tensorrt_llm_double: SimpleNamespace, tmp_path: Path) -> None:
@@ -264,3 +268,30 @@ def test_a_manifest_without_its_length_is_damaged(tmp_path: Path, engine: str, l
     assert f"manifest.json is damaged (shapes.{limit}): {AGAIN}" in refusal(
         tmp_path, engine, manifest={"shapes": {limit: None}}
     )
+
+
+def card(name: str, mib: int) -> Gpu:
+    return Gpu(0, name, "9.0", mib << 20, mib << 20, "580.65")
+
+
+@pytest.mark.parametrize(
+    ("name", "mib", "limits"),
+    [
+        ("NVIDIA B200", 183359, (1024, 16384)),
+        ("NVIDIA H200", 143771, (512, 8192)),
+        ("NVIDIA H100 80GB HBM3", 81559, (512, 8192)),
+        ("NVIDIA A100-SXM4-80GB", 81920, (256, 2048)),  # the memory of an H100, and not its speed
+        ("NVIDIA GB10", 122880, (256, 2048)),
+        ("NVIDIA L40S", 46068, (256, 2048)),
+        ("NVIDIA L4", 23034, (256, 2048)),
+    ],
+)
+def test_limits_of_a_card(name: str, mib: int, limits: tuple[int, int]) -> None:
+    limited = card_limits([card(name, mib)])
+    assert (limited.max_num_seqs, limited.max_num_batched_tokens) == limits
+
+
+def test_the_weakest_of_several_decides() -> None:
+    h100, b200, l4 = card("H100", 81559), card("B200", 183359), card("L4", 23034)
+    assert card_limits([b200, h100]) == card_limits([h100])
+    assert card_limits([h100, l4]) == card_limits([l4]) == card_limits([])

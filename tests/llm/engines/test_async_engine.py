@@ -12,6 +12,7 @@ from tests.llm.doubles.sinks import eventually
 from tests.llm.engines.async_rig import INFO, Chunk, PlayedRuntime, Rig, engine_of, request
 from trimodal.llm.engine_core import core
 from trimodal.llm.engines import async_engine
+from trimodal.llm.engines.async_runtime import finish_reason
 
 
 @pytest.fixture
@@ -145,11 +146,21 @@ def test_a_failing_request_fails_alone(rig: Rig, caplog: pytest.LogCaptureFixtur
     assert not rig.died.is_set()
 
 
+@pytest.mark.parametrize("reason", ["abort", "error", "repetition", "timeout", "cancelled"])
+def test_an_end_of_a_library_that_nobody_asked_for_is_an_error(reason: str) -> None:
+    assert finish_reason(reason) == "error"
+    assert [finish_reason(known) for known in (None, "stop", "length")] == [None, "stop", "length"]
+
+
 def test_more_than_the_engine_takes_is_refused(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.link.add(request(1, max_tokens=991))
     eventually(lambda: rig.ends(1) == "error")
+    assert rig.outputs(1)[-1].error == "the engine refused this prompt"
     assert "1001 tokens, and the engine takes 1000" in caplog.text
-    assert rig.runtime.requests == []
+    rig.link.add(request(2))
+    rig.runtime.say(2, Chunk([2], "stop"))
+    eventually(lambda: rig.ends(2) == "stop")
+    assert [one.id for one in rig.runtime.requests] == [2]
 
 
 def test_figures_count_tokens_and_slots(rig: Rig) -> None:
@@ -175,23 +186,15 @@ def test_an_engine_that_dies_in_a_request_is_lost(caplog: pytest.LogCaptureFixtu
     rig.link.close()
 
 
-def test_an_engine_that_dies_unseen_is_lost_while_sequences_wait(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("waiting", [True, False])
+def test_an_engine_that_dies_unseen_is_lost_whether_sequences_wait_or_none(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, waiting: bool
 ) -> None:
     monkeypatch.setattr(async_engine, "_ALIVE_SECONDS", 0.01)
-    rig = Rig()
-    rig.link.add(request(1))
-    rig.runtime.dead = True
-    assert rig.died.wait(10)
-    assert "played has ended" in caplog.text
-    rig.link.close()
-
-
-def test_an_engine_that_dies_while_idle_is_lost_at_once_not_at_the_next_request(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
     monkeypatch.setattr(core, "_CHECK_SECONDS", 0.01)
     rig = Rig()
+    if waiting:
+        rig.link.add(request(1))
     rig.runtime.dead = True
     assert rig.died.wait(10)
     assert "played has ended" in caplog.text

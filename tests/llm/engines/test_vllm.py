@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,19 +17,21 @@ from tests.llm.doubles.sinks import eventually
 from tests.llm.engine_core.rig import Loop
 from tests.llm.engines.tensorrt_llm.rig import H100, artefact
 from tests.llm.engines.vllm_rig import PlayedVllm
+from tests.server.artefacts import H200, L4
+from trimodal.errors import OperatorError
 from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines import vllm as vllm_module
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Logprobs, Sampling, open_engine
-from trimodal.llm.engines.vllm import VllmRuntime
+from trimodal.llm.engines.vllm import RESERVE, VllmRuntime, free_share
 from trimodal.llm.settings import LlmSettings
-from trimodal.runtimes import gpu_memory
+from trimodal.runtimes.gpu_device import Gpu
 from trimodal.runtimes.jit_tools import JitTools
 
 
 @pytest.fixture
 def vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedVllm]:
     monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: [H100] * 2)
-    monkeypatch.setattr(gpu_memory, "visible_gpus", lambda: [H100] * 2)
+    monkeypatch.setattr(vllm_module, "visible_gpus", lambda: [H100] * 2)
     with mock.patch.dict(os.environ):  # opening sets what vLLM reads when it is imported
         yield PlayedVllm(monkeypatch)
 
@@ -82,14 +84,6 @@ def test_it_is_opened_with_the_settings(vllm: PlayedVllm, tmp_path: Path) -> Non
     assert len(vllm.recorder.named("AsyncLLM.shutdown")) == 1
 
 
-def test_batch_and_step_follow_from_the_card(vllm: PlayedVllm, tmp_path: Path) -> None:
-    engine = opened(vllm, tmp_path)
-    given = vllm.opened()
-    assert (given["max_num_seqs"], given["max_num_batched_tokens"]) == (512, 8192)
-    assert (engine.info.max_num_seqs, engine.info.max_num_batched_tokens) == (512, 8192)
-    engine.close()
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -130,61 +124,45 @@ TOOLS = {"nvcc": "/usr/local/cuda/bin/nvcc", "ninja": "/opt/vllm/bin/ninja"}
 
 
 @pytest.mark.parametrize(
-    ("found", "variable"),
+    ("tools", "chosen", "variable"),
     [
-        (COMPILED, None),
-        (TOOLS, None),
-        ({}, "0"),
-        ({"nvcc": TOOLS["nvcc"]}, "0"),
-        ({"ninja": TOOLS["ninja"]}, "0"),
+        (COMPILED, None, None),
+        (TOOLS, None, None),
+        ({}, None, "0"),
+        ({"nvcc": TOOLS["nvcc"]}, None, "0"),
+        ({"ninja": TOOLS["ninja"]}, None, "0"),
+        ({}, "1", "1"),  # an operator's own choice stays
     ],
 )
 def test_flashinfer_samples_only_where_its_kernels_are_or_can_be_compiled(
     vllm: PlayedVllm,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    found: dict[str, str],
+    tools: dict[str, str],
+    chosen: str | None,
     variable: str | None,
 ) -> None:
     """Without nvcc vLLM 0.33.0 does not open: the sampler is compiled in its warm-up."""
-    tools = JitTools(**({"compiler": "", "nvcc": "", "ninja": "", "kernels": ""} | found))
-    monkeypatch.setattr(vllm_module, "find_jit_tools", lambda: tools)
+    there = JitTools(**({"compiler": "", "nvcc": "", "ninja": "", "kernels": ""} | tools))
+    monkeypatch.setattr(vllm_module, "find_jit_tools", lambda: there)
     monkeypatch.delenv("VLLM_USE_FLASHINFER_SAMPLER", raising=False)
+    if chosen:
+        monkeypatch.setenv("VLLM_USE_FLASHINFER_SAMPLER", chosen)
     opened(vllm, tmp_path).close()
     assert os.environ.get("VLLM_USE_FLASHINFER_SAMPLER") == variable
-
-
-def test_an_operators_own_choice_of_the_sampler_stays(
-    vllm: PlayedVllm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vllm_module, "find_jit_tools", lambda: JitTools("", "", "", ""))
-    monkeypatch.setenv("VLLM_USE_FLASHINFER_SAMPLER", "1")
-    opened(vllm, tmp_path).close()
-    assert os.environ["VLLM_USE_FLASHINFER_SAMPLER"] == "1"
 
 
 def test_it_takes_what_the_other_models_left_free(
     vllm: PlayedVllm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = dataclasses.replace(H100, index=1, free=41 << 30)
-    monkeypatch.setattr(gpu_memory, "visible_gpus", lambda: [H100, busy])
+    monkeypatch.setattr(vllm_module, "visible_gpus", lambda: [H100, busy])
     shares = []
     for gpus in (1, 2):
         opened(vllm, tmp_path / str(gpus), tensor_parallel_size=gpus).close()
         shares.append(vllm.opened()["gpu_memory_utilization"])
         vllm.recorder.calls.clear()
     assert shares == pytest.approx([(79 - 1.5) / 80, (41 - 1.5) / 80], abs=1e-3)
-
-
-def test_a_grammar_in_its_words(vllm: PlayedVllm, tmp_path: Path) -> None:
-    engine = opened(vllm, tmp_path)
-    assert engine.info.unstructured == ""
-    engine.add(ask(3))
-    engine.add(ask(4, grammar='root ::= "a"'))
-    eventually(lambda: len(vllm.requests()) == 2)
-    free, held = [request["sampling_params"].structured_outputs for request in vllm.requests()]
-    assert (free, held.grammar) == (None, 'root ::= "a"')
-    engine.close()
 
 
 def test_its_pool_and_length_are_read_from_it(vllm: PlayedVllm, tmp_path: Path) -> None:
@@ -213,6 +191,7 @@ def test_its_pool_and_length_are_read_from_it(vllm: PlayedVllm, tmp_path: Path) 
             {"presence_penalty": 0.5, "frequency_penalty": -1.0, "repetition_penalty": 1.5, "min_p": 0.25},
             {"presence_penalty": 0.5, "frequency_penalty": -1.0, "repetition_penalty": 1.5, "min_p": 0.25},
         ),
+        ({"grammar": 'root ::= "a"'}, {}),
     ],
 )
 def test_a_request_in_its_words(
@@ -226,6 +205,8 @@ def test_a_request_in_its_words(
     given = request["sampling_params"]
     assert {name: getattr(given, name) for name in expected} == expected
     assert (given.stop_token_ids, given.detokenize, given.output_kind.name) == ([2, 3], False, "DELTA")
+    held = given.structured_outputs
+    assert (held and held.grammar, engine.info.unstructured) == (sampling.get("grammar"), "")
     engine.close()
     assert vllm.aborted == ["3"]
 
@@ -251,16 +232,6 @@ def test_streams_interleave_cancel_and_end(vllm: PlayedVllm, tmp_path: Path) -> 
     assert vllm.threads == {"llm-loop"}
     loop.link.close()
     assert vllm.aborted == ["2"]
-
-
-@pytest.mark.parametrize("reason", ["abort", "error", "repetition"])
-def test_an_end_that_nobody_asked_for_is_an_error(vllm: PlayedVllm, tmp_path: Path, reason: str) -> None:
-    loop = Loop(opened(vllm, tmp_path))
-    loop.link.add(ask(1))
-    eventually(lambda: len(vllm.requests()) == 1)
-    vllm.say(1, [11], reason)
-    assert (loop.end(1).finish_reason, loop.end(1).error) == ("error", "the engine failed on this request")
-    loop.link.close()
 
 
 def test_a_recoverable_failure_is_one_requests_affair_a_dead_core_everyones(
@@ -327,3 +298,34 @@ def test_log_probabilities_in_its_words_and_back(vllm: PlayedVllm, tmp_path: Pat
     vllm.say(1, [7], "length")
     assert loop.end(1).logprobs == ()
     loop.link.close()
+
+
+@pytest.fixture
+def share(monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
+    """The share on these GPUs, of those that can be seen."""
+
+    def asked(*gpus: Gpu, of: int = 2) -> float:
+        monkeypatch.setattr(vllm_module, "visible_gpus", lambda: list(gpus))
+        return free_share(of)
+
+    return asked
+
+
+def test_what_is_free_less_a_reserve_is_the_share(share: Callable[..., float]) -> None:
+    assert share(H200) == pytest.approx((H200.free - RESERVE) / H200.memory, abs=1e-3)
+    # vLLM refuses a share that is more than is free, by CUDA's own total, which is less than the driver's.
+    assert share(H200) * (H200.memory - (1 << 29)) < H200.free - (1 << 29)
+
+
+def test_of_several_gpus_the_fullest_counts(share: Callable[..., float]) -> None:
+    busy = dataclasses.replace(H200, index=1, free=40 << 30)
+    assert share(H200, busy) == share(busy) == share(busy, H200) < share(H200)
+    assert share(H200, busy, of=1) == share(H200), "of those that the engine uses"
+
+
+def test_a_full_gpu_is_named_before_a_library_is_imported(share: Callable[..., float]) -> None:
+    full = dataclasses.replace(L4, index=1, free=2 << 30)
+    with pytest.raises(OperatorError, match=r"GPU 1 has 2\.0 of 24\.0 GiB free, less than the 2\.7 that"):
+        share(L4, full)
+    with pytest.raises(OperatorError, match="no GPU can be seen"):
+        share()

@@ -107,7 +107,7 @@ def serving(settings: LlmSettings) -> Iterator[Served]:
 
 def test_text_cancellation_and_usage(settings: LlmSettings) -> None:
     with serving(settings) as served:
-        info = served.service._engine.client.info
+        info = served.links[-1].info
         assert (info.name, info.num_kv_blocks, info.block_tokens, info.max_model_len) == (
             "vllm",
             64,

@@ -1,4 +1,4 @@
-"""vLLM as its wheel's signatures declare it (typings/vllm-0.33), with requests that the test plays."""
+"""vLLM as its wheel's signatures declare it (tests/typings/vllm-0.33), with requests that the test plays."""
 
 from __future__ import annotations
 

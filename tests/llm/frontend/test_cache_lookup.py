@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -14,10 +13,8 @@ from tests.cache.doubles import FakeEmbedder, ScriptedJudge, ScriptedStore, cali
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.sinks import FakeServer, counts, eventually
 from tests.llm.frontend.test_request_state import state_of
-from trimodal.cache.answers import AnswerCache
+from trimodal.cache.answers import AnswerCache, CacheOptions, NoAnswers
 from trimodal.cache.metrics import CacheMetrics
-from trimodal.cache.options import CacheOptions
-from trimodal.cache.protocol import NoAnswers
 from trimodal.cache.values import Entry, Hit
 from trimodal.llm.frontend.cache_lookup import CacheLookup
 from trimodal.llm.settings import LlmSettings
@@ -123,11 +120,11 @@ class Hanging:
 @pytest.mark.parametrize("what", ["store", "embedder"])
 def test_what_hangs_delays_a_request_by_its_budget_and_takes_no_thread_for_good(what: str) -> None:
     hanging = Hanging(what)
-    with FakeServer(answers=hanging.cache, cancel_poll_ms=1000, cache_budget_ms=20) as server:
-        began = time.monotonic()
+    # The store's budget must not wait for the next look for cancelled requests.
+    seldom = {"cancel_poll_ms": 3_600_000}
+    with FakeServer(answers=hanging.cache, cache_budget_ms=20, unchecked=seldom) as server:
         sinks = [ask(server, f"prompt {index}", max_tokens=3) for index in range(20)]
         assert all(sink.wait().deltas[-1].finish_reason == "length" for sink in sinks)
-        assert time.monotonic() - began < 0.9, "the store's budget must not wait for cancel_poll_ms"
         assert hanging.timeouts() >= 1
         hanging.over.set()
         eventually(lambda: hanging.cache.threads.unfinished == 0)
@@ -139,9 +136,10 @@ def test_close_does_not_wait_for_what_hangs() -> None:
     hanging = Hanging("store")
     server = FakeServer(answers=hanging.cache)
     ask(server, max_tokens=3).wait()
-    began = time.monotonic()
-    server.service.close()
-    assert time.monotonic() - began < 9
+    closing = threading.Thread(target=server.service.close)
+    closing.start()
+    closing.join(30)
+    assert not closing.is_alive()
     hanging.over.set()
 
 

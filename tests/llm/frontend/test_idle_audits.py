@@ -8,7 +8,6 @@ import pytest
 
 from tests.llm.doubles.audits import PlayedAudits, decision
 from tests.llm.doubles.sinks import Collector
-from trimodal.cache.audit.values import Audit
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
 from trimodal.llm.frontend import idle_audits
 from trimodal.llm.frontend.idle_audits import IDLE_S, MAX_TRIES, MAX_WAITING, PATIENCE_S, IdleAudits
@@ -16,7 +15,7 @@ from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.tokenizer import ByteTokenizer
 
-AUDIT = Audit(decision(hit=True), 1.0)
+HIT = decision(hit=True)
 
 
 class Rig:
@@ -42,7 +41,7 @@ class Rig:
 
     def offer(self, max_tokens: int = 10, stops: tuple[str, ...] = ()) -> None:
         request = GenerationRequest("hello", None, Sampling(max_tokens), stops)
-        self.idle.offer(RequestState(request, list(b"hello"), Collector(), 0.0), AUDIT)
+        self.idle.offer(RequestState(request, list(b"hello"), Collector(), 0.0), HIT)
 
     def begin(self, after: float = IDLE_S) -> None:
         self.now += after
@@ -67,7 +66,7 @@ def test_a_whole_answer_is_handed_over_and_the_next_one_begins() -> None:
     rig.begin()
     rig.idle.take([Output(1, list(b"ab")), Output(7, list(b"x"), "stop")])
     rig.idle.take([Output(1, list(b"c"), "stop")])
-    assert rig.audits.finished == [(AUDIT, "abc", "stop")]
+    assert rig.audits.finished == [(HIT, "abc", "stop")]
     assert rig.audits.tokens == 5 + 3
     rig.begin()
     assert rig.told == ["add 1", "add 2"]
@@ -78,7 +77,7 @@ def test_a_stop_string_ends_it_in_the_engine_too() -> None:
     rig.offer(stops=("b",))
     rig.begin()
     rig.idle.take([Output(1, list(b"abc"))])
-    assert rig.audits.finished == [(AUDIT, "a", "stop")]
+    assert rig.audits.finished == [(HIT, "a", "stop")]
     assert rig.told == ["add 1", "cancel 1"]
 
 

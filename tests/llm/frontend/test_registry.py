@@ -1,4 +1,4 @@
-"""The registrys of requests: found by what one looks for, and empty when all have left."""
+"""Requests and generations are found by what one looks for, and none is left when all have gone."""
 
 from __future__ import annotations
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
-from tests.llm.doubles.sinks import Collector
+from tests.llm.doubles.sinks import Collector, FakeServer
 from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InternalError
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import Output, Sampling
+from trimodal.llm.frontend import request_state
 from trimodal.llm.frontend.request_state import Generation, RequestState
-from trimodal.llm.request.outputs import Delta
-from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.outputs import Delta, columns
+from trimodal.llm.request.request import GenerationRequest, read_request
 from trimodal.llm.request.terms import Terms
 from trimodal.llm.scheduler.ticket import Ticket
+from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tiers import Tier
 from trimodal.llm.tokenizer import ByteTokenizer
+from trimodal.trace import read
+from trimodal.triton.fields import Inputs
 
 
 def state_of(arrived: float = 10.0, prompt: str = "hello", tier: Tier | None = None) -> RequestState:
@@ -77,26 +82,27 @@ def test_at_the_end_nobody_inherits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrived", "said", "foreseen"), [(10.0, "", 3.0), (12.0, "", 1.0), (15.0, "", 0.0), (12.0, "abc", 0.0)]
+    ("predicted", "arrived", "said", "foreseen"),
+    [
+        (3.0, 10.0, "", 3.0),
+        (3.0, 12.0, "", 1.0),
+        (3.0, 15.0, "", 0.0),
+        (3.0, 12.0, "abc", 0.0),
+        (math.nan, 11.0, "", math.nan),
+    ],
 )
-def test_ttft_is_foreseen_from_each_ones_own_arrival(arrived: float, said: str, foreseen: float) -> None:
-    generation = generation_of(state_of(10.0), predicted=3.0)
+def test_ttft_is_foreseen_from_each_ones_own_arrival(
+    predicted: float, arrived: float, said: str, foreseen: float
+) -> None:
+    generation = generation_of(state_of(10.0), predicted=predicted)
     if said:
         say(generation, said)
     late = state_of(arrived)
     generation.join(late)
-    assert late.predicted_ttft == foreseen
+    assert late.predicted_ttft == pytest.approx(foreseen, nan_ok=True)
     if not said:
         generation.handed_over()
-        assert late.predicted_ttft == foreseen
-
-
-def test_what_was_not_foreseen_is_nobodys() -> None:
-    generation = generation_of(state_of())
-    late = state_of(11.0)
-    generation.join(late)
-    generation.handed_over()
-    assert math.isnan(late.predicted_ttft)
+        assert late.predicted_ttft == pytest.approx(foreseen, nan_ok=True)
 
 
 def test_no_more_of_a_prompt_is_cached_than_it_has() -> None:
@@ -228,3 +234,53 @@ def test_equal_beginnings_are_equal_prefixes() -> None:
         for tokens in (ids, ids[:80] + [7] * 9, [5, *ids])
     )
     assert one.prefix == other.prefix != third.prefix
+
+
+def traced(server: FakeServer, *, trace: bool) -> Collector:
+    sink = Collector()
+    request = GenerationRequest("hello", None, Sampling(12), trace=trace)
+    server.service.submit(request, sink)
+    return sink.wait()
+
+
+def test_it_tells_every_step_in_order_and_each_text() -> None:
+    with FakeServer() as server:
+        sink = traced(server, trace=True)
+    *before, last = map(columns, sink.deltas)
+    assert not [one for one in before if "trace" in one], "only the last response has it"
+    spans = read(last)
+    steps = [one for one in spans if one["name"] != "text"]
+    assert [one["name"] for one in steps] == ["tokenize", "admission", "queue", "first token", "next tokens"]
+    for one, after in zip(steps, steps[1:], strict=False):
+        assert one["begin"] <= one["end"] == after["begin"]
+    texts = [one for one in spans if one["name"] == "text"]
+    assert steps[3]["end"] == texts[0]["begin"]
+    assert steps[4]["end"] == texts[-1]["begin"]
+    assert texts[-1]["tokens"] == 12
+    queued = sink.deltas[-1].note.queue_s * 1e9
+    assert steps[2]["end"] - steps[0]["begin"] == pytest.approx(queued, abs=2)
+
+
+def test_a_request_that_does_not_ask_pays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[float] = []
+
+    class Counted(request_state.RequestTrace):
+        def __init__(self, arrived: float) -> None:
+            made.append(arrived)
+            super().__init__(arrived)
+
+    monkeypatch.setattr(request_state, "RequestTrace", Counted)
+    with FakeServer() as server:
+        sink = traced(server, trace=False)
+        assert not made
+        assert not [delta for delta in sink.deltas if "trace" in columns(delta)]
+        traced(server, trace=True)
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(("parameters", "wanted"), [({}, False), ({"trace": True}, True)])
+def test_the_parameter_says_so(parameters: dict[str, bool], wanted: bool) -> None:
+    inputs: Inputs = {"text_input": np.array([b"hello"], object)}
+    request = read_request(inputs, parameters, LlmSettings(engine="fake"))
+    assert isinstance(request, GenerationRequest)
+    assert request.trace is wanted

@@ -128,9 +128,9 @@ def test_a_form_and_tools_become_a_grammar() -> None:
     )
     request = read(messages=text(CHAT), tools=text(TOOLS), tool_choice=text("required"))
     assert "<tool_call>" in request.sampling.grammar
-    assert [one["function"]["name"] for one in request.tools.told] == ["f"]
+    assert [one["function"]["name"] for one in request.tools.offered] == ["f"]
     silent = read(messages=text(CHAT), tools=text(TOOLS), tool_choice=text("none"))
-    assert (silent.sampling.grammar, silent.tools.told) == ("", ())
+    assert (silent.sampling.grammar, silent.tools.offered) == ("", ())
     one = read(messages=text(CHAT), tools=text(TOOLS), parallel_tool_calls=np.array([False]))
     assert one.tools.parallel is False
 

@@ -80,7 +80,7 @@ class Server:
         self.scheduler = Scheduler(settings, info, lambda: self.now)
         self.watch: Callable[[], None] = lambda: None
         self.steps = 0
-        self.hastens = True
+        self.boosts = True
         self._asked: dict[int, Client] = {}
         self._random = random.Random(seed)
         self._clients: dict[int, Client] = {}
@@ -131,8 +131,8 @@ class Server:
             self._asked[client.question] = client
             return False
         client.joined = first
-        if self.hastens:
-            self.scheduler.hasten(first.ticket, client.ticket.priority, client.ticket.ttft_deadline)
+        if self.boosts:
+            self.scheduler.boost(first.ticket, client.ticket.priority, client.ticket.ttft_deadline)
         return True
 
     def _changed(self) -> None:

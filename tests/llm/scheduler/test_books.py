@@ -86,9 +86,9 @@ class Books(RuleBasedStateMachine):
 
     @precondition(lambda self: self.waiting or self.running)
     @rule(which=LEAVES, priority=st.integers(-10, 10), within=st.sampled_from([0.001, 1.0, math.inf]))
-    def hasten(self, which: int, priority: int, within: float) -> None:
+    def boost(self, which: int, priority: int, within: float) -> None:
         everyone = [*self.waiting.values(), *self.running.values()]
-        self.scheduler.hasten(everyone[which % len(everyone)], priority, self.now + within)
+        self.scheduler.boost(everyone[which % len(everyone)], priority, self.now + within)
 
     @rule(seconds=st.floats(0, 20))
     def wait(self, seconds: float) -> None:

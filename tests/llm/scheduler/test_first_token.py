@@ -8,7 +8,7 @@ from tests.llm.scheduler.engine_rig import info, practised, settings, ticket
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.scheduler.estimators.answer_lengths import AnswerLengths
 from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
-from trimodal.llm.scheduler.first_token import FirstTokenForecast, LoadShare
+from trimodal.llm.scheduler.first_token import FirstTokenForecast, LoadShare, PrefixHits
 from trimodal.llm.scheduler.prefill_budget import PrefillBudget
 from trimodal.llm.scheduler.queue_simulation import FirstText
 from trimodal.llm.scheduler.ticket import Ticket
@@ -183,3 +183,17 @@ def test_it_ends_when_age_has_raised_the_class_even_if_those_above_take_all() ->
     assert usage.above(0, 120.0) == 1
     assert usage.stretched(1.0, 0, 5.0, 120.0) == pytest.approx(10 * 5.0 + 1.0)
     assert usage.stretched(1.0, -100, 0.001, 120.0) == pytest.approx(1.11)
+
+
+def test_what_was_spared_once_is_foreseen_again_for_the_latest_prompts() -> None:
+    prefixes = PrefixHits()
+    assert prefixes.uncached(7, 100) == 100
+    prefixes.learn(7, 64)
+    prefixes.learn(0, 64)  # an unnamed beginning teaches nothing
+    assert [prefixes.uncached(prefix, 100) for prefix in (7, 8, 0)] == [36, 100, 100]
+    assert prefixes.uncached(7, 10) == 1, "a shorter prompt still has one token to compute"
+    for prefix in range(8, 10_000):
+        prefixes.learn(prefix, 50)
+    assert [prefixes.uncached(prefix, 100) for prefix in (7, 9_999)] == [100, 50]
+    prefixes.clear()
+    assert prefixes.uncached(9_999, 100) == 100

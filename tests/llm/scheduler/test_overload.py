@@ -165,16 +165,16 @@ def test_what_ageing_buys() -> None:
 
 
 @pytest.mark.slow
-def test_what_hastening_buys() -> None:
+def test_what_boosting_buys() -> None:
     """Half of the requests ask one of ten questions: who joins a lower tier's request keeps its own terms."""
 
-    def premium(hastens: bool) -> float:
+    def premium(boosts: bool) -> float:
         clients = poisson(2 * CAPACITY, 2 * SECONDS, 1, SHIPPED)
         draw = random.Random(5)
         for client in clients:
             client.question = draw.choice([0, 1 + draw.randrange(10)])
         server = Server(settings(max_num_seqs=16, max_queue=64), info(2000, 16))
-        server.hastens = hastens
+        server.boosts = boosts
         server.run(clients, until=1.0 + 2 * SECONDS)
         return share_met(clients, "premium")
 

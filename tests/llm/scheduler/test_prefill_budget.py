@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from tests.llm.scheduler.engine_rig import STEP, STREAM, practised, ticket
+from tests.llm.scheduler.engine_rig import practised, ticket
 from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
 from trimodal.llm.scheduler.prefill_budget import PrefillBudget
 from trimodal.llm.tiers import Tier
@@ -18,7 +18,6 @@ def test_without_a_bound_anything_goes() -> None:
     speed.started(ticket(2, 100_000))
     assert pace.limit() == math.inf
     assert pace.allows(100_000)
-    assert pace.advice == ""
 
 
 def test_prompts_in_hand_fit_between_two_tokens_of_a_bounded_stream() -> None:
@@ -50,7 +49,6 @@ def test_small_enough_steps_need_no_pace() -> None:
     pace.began(chat)
     speed.started(ticket(2, 100_000))
     assert pace.allows(100_000)
-    assert pace.advice == ""
 
 
 def test_the_tightest_bound_holds() -> None:
@@ -73,20 +71,3 @@ def test_nothing_is_held_back_before_the_speed_is_known() -> None:
     pace.began(chat)
     speed.started(ticket(2, 4000))
     assert pace.allows(4000)
-
-
-def test_advice_is_the_step_that_would_keep_the_bound() -> None:
-    speed = practised()
-    pace = PrefillBudget(speed, 4096)
-    pace.began(chat)
-    tokens = int((0.9 * BOUND - speed.gap(1)) / speed.prefill_s)
-    assert pace.advice == (
-        f"max_num_batched_tokens {tokens + 1} (now 4096) would keep the ITL bound of 50 ms for any prompt"
-    )
-
-
-def test_advice_when_even_decoding_alone_is_too_slow() -> None:
-    speed = practised()
-    pace = PrefillBudget(speed, 4096)
-    pace.began(ticket(1, tier=Tier(itl_bound_ms=(STEP + STREAM) * 1e3 / 2)))
-    assert "is shorter than a step" in pace.advice

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.llm.scheduler.engine_rig import info, settings
+from tests.llm.scheduler.engine_rig import STEP, TOKEN, info, settings
 from trimodal.errors import Unavailable
 from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.scheduler.ticket import Ticket
@@ -43,13 +43,47 @@ def handed_over(scheduler: Scheduler) -> list[int]:
     return ids
 
 
-@pytest.mark.parametrize(("told", "expected"), [(2048, 2048), (0, 256)])
-def test_a_step_is_what_the_engine_told_of_its_card_or_what_is_set(told: int, expected: int) -> None:
+@pytest.mark.parametrize(("told", "held_back"), [(2048, True), (0, False)])
+def test_a_step_is_what_the_engine_told_of_its_card_or_what_is_set(told: int, held_back: bool) -> None:
+    """With small steps any prompt may go beside a stream whose ITL is bounded; with large ones few tokens."""
+    clock = Clock()
     engine = replace(info(), max_num_batched_tokens=told)
-    scheduler = Scheduler(settings(max_num_batched_tokens=256), engine)
-    assert scheduler._prefill_budget.batch_tokens == expected
-    scheduler.reopen(replace(engine, max_num_batched_tokens=512))  # the next engine chose another
-    assert scheduler._prefill_budget.batch_tokens == 512
+    scheduler = Scheduler(settings(max_num_batched_tokens=256), engine, clock)
+
+    def serve(each: Ticket, tokens: int) -> None:
+        scheduler.admit(each)
+        assert scheduler.next() is each
+        clock.now += STEP + TOKEN * each.prompt_tokens
+        for _ in range(tokens):
+            scheduler.progress(each, 1, 0)
+            clock.now += STEP
+
+    def beside_a_stream(id: int) -> list[int]:
+        """Of two long prompts that come while it decodes, those that are handed over at once."""
+        serve(ticket(id, tier=Tier(itl_bound_ms=50)), 1)
+        prompts = [ticket(id + one, prompt=400) for one in (1, 2)]
+        for each in prompts:
+            scheduler.admit(each)
+        return handed_over(scheduler)
+
+    for id in range(1, 13):
+        learned = ticket(id, prompt=20 * id)
+        serve(learned, 40)
+        scheduler.finish(learned)
+    assert beside_a_stream(100) == ([101] if held_back else [101, 102])
+    scheduler.reopen(replace(engine, max_num_batched_tokens=256))  # the next engine chose another
+    while scheduler.next():
+        pass
+    assert beside_a_stream(200) == [201, 202]
+
+
+@pytest.mark.parametrize(("seqs", "blocks"), [(1, 100), (4, 4)])
+def test_no_queue_at_all_still_serves_who_fits(seqs: int, blocks: int) -> None:
+    scheduler, _ = make(seqs, blocks, max_queue=0)
+    scheduler.admit(ticket(1))
+    assert handed_over(scheduler) == [1]
+    with pytest.raises(Unavailable, match="0 requests wait already"):
+        scheduler.admit(ticket(2))
 
 
 def test_handed_over_in_order_as_slots_come_free() -> None:
@@ -146,36 +180,29 @@ def test_a_loser_that_its_client_cancels_first_is_not_told_twice() -> None:
     assert scheduler.waiting == 1
 
 
-def test_no_queue_at_all_still_serves_who_fits() -> None:
-    scheduler, _ = make(seqs=1, max_queue=0)
-    scheduler.admit(ticket(1))
-    assert handed_over(scheduler) == [1]
-    with pytest.raises(Unavailable, match="0 requests wait already"):
-        scheduler.admit(ticket(2))
-
-
-def test_a_more_urgent_listener_hastens_but_does_not_shorten_the_others_patience() -> None:
+def test_a_more_urgent_listener_boosts_but_does_not_shorten_the_others_patience() -> None:
     scheduler, clock = make(seqs=1)
-    for id in (1, 2, 3):
-        scheduler.admit(ticket(id))
+    first, shared = ticket(1), ticket(4)
+    for each in (first, ticket(2), ticket(3)):
+        scheduler.admit(each)
     handed_over(scheduler)
-    shared = ticket(4)
     scheduler.admit(shared)
-    scheduler.hasten(shared, 7, 1.2)
+    scheduler.boost(shared, 7, 1.2)
     assert (shared.priority, shared.ttft_deadline) == (7, 1.2)
-    assert next(iter(scheduler._waiting)) is shared
     clock.now = 2.0
     assert scheduler.overdue() == []
     scheduler.leave(ticket(1))  # another object of that id is none of ours
     assert scheduler.waiting == 3
+    scheduler.finish(first)
+    assert handed_over(scheduler) == [4]
 
 
-def test_hastening_who_runs_is_harmless() -> None:
+def test_boosting_who_runs_is_harmless() -> None:
     scheduler, _ = make()
     runs = ticket(1)
     scheduler.admit(runs)
     handed_over(scheduler)
-    scheduler.hasten(runs, 7, 1.2)
+    scheduler.boost(runs, 7, 1.2)
     scheduler.finish(runs)
     assert (scheduler.running, scheduler.admission.reserved_blocks) == (0, 0)
 
@@ -223,4 +250,3 @@ def test_stats_are_plain_figures_from_the_start() -> None:
     stats = make()[0].stats()
     assert not stats.unserved
     assert math.isnan(stats.error_p50_s)
-    assert make()[0].advice == ""

@@ -6,12 +6,11 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from trimodal.plan.fleet.figures import ReplicaFigures
-from trimodal.plan.fleet.plans import Plan
+from trimodal.plan.fleet.outcome import Objective
+from trimodal.plan.fleet.replica import ReplicaFigures
 from trimodal.plan.fleet.simulation import Simulation
-from trimodal.plan.fleet.tally import Objective, Outcome
-from trimodal.plan.fleet.traces import Arrival
-from trimodal.plan.fleet.workload import Recorded
+from trimodal.plan.fleet.spec import FleetSpec
+from trimodal.plan.fleet.workload import Arrival
 
 
 class Exactly:
@@ -43,22 +42,19 @@ def replica(**changes: Any) -> ReplicaFigures:
         "max_num_batched_tokens": 256,
         "num_kv_blocks": 512,
         "max_queue": 1 << 20,
-        "cold_start_s": 5.0,
-        "warm_start_s": 0.5,
         "price_per_hour": 3.6,
     }
     return ReplicaFigures.model_validate({**values, **changes})
 
 
-def plan(figures: ReplicaFigures | None = None, **fields: Any) -> Plan:
-    return Plan.model_validate(
+def fleet(figures: ReplicaFigures | None = None, **fields: Any) -> FleetSpec:
+    return FleetSpec.model_validate(
         {"name": "it", "replica": figures or replica(), "policy": "round_robin", **fields}
     )
 
 
-def play(plan: Plan, arrivals: Iterable[Arrival], **more: Any) -> tuple[Outcome, Simulation]:
-    """The outcome and the simulation that it comes from."""
-    workload = arrivals if hasattr(arrivals, "seconds") else Recorded(list(arrivals))
-    objective = more.pop("objective", Objective(1.0, 0.1))
-    simulation = Simulation(plan, workload, objective, **more)  # type: ignore[arg-type]
-    return simulation.run(), simulation
+def played(spec: FleetSpec, arrivals: Iterable[Arrival], **more: Any) -> Simulation:
+    """A simulation after its run."""
+    simulation = Simulation(spec, Objective(), **more)
+    simulation.run(arrivals)
+    return simulation

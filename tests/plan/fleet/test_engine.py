@@ -7,9 +7,8 @@ import random
 import pytest
 
 from tests.plan.fleet.given import replica
-from trimodal.plan.fleet.engine import Engine, Sequence
-from trimodal.plan.fleet.figures import ReplicaFigures
-from trimodal.plan.fleet.prefixes import PrefixCache
+from trimodal.plan.fleet.engine import Engine, PrefixCache, Sequence
+from trimodal.plan.fleet.replica import ReplicaFigures
 
 
 class Driven:
@@ -41,7 +40,6 @@ def test_one_request_alone() -> None:
     driven.run(one)
     assert one.first == pytest.approx(1.0 + 0.010 + 0.010)
     assert driven.ended[one] == pytest.approx(one.first + 4 * 0.010)
-    assert driven.engine.made == 5
     assert sum(count for _, count in driven.gaps) == 4
 
 
@@ -61,15 +59,6 @@ def test_chunks_leave_room_for_those_that_decode() -> None:
     assert other.first == pytest.approx(0.1 + 0.010 + 3 * 0.010 + 511e-4, abs=0.011)
     assert max(gap for gap, _ in driven.gaps) == pytest.approx(0.010 + 255e-4)
     assert driven.ended[one] == pytest.approx(0.020 + 99 * 0.010 + 511e-4)
-
-
-def test_without_chunks_those_that_decode_wait() -> None:
-    driven = Driven(replica(enable_chunked_prefill=False))
-    one, other = Sequence(0.0, 100, 10), Sequence(0.035, 511, 1)
-    driven.run(one, other)
-    assert other.first == pytest.approx(0.040 + 0.010 + 511e-4)
-    assert max(gap for gap, _ in driven.gaps) == pytest.approx(0.020 + 511e-4)
-    assert driven.ended[one] == pytest.approx(0.020 + 9 * 0.010 + 0.010 + 511e-4)
 
 
 def test_an_arrival_joins_after_the_step_that_is_made() -> None:
@@ -100,8 +89,8 @@ def test_the_first_in_line_waits_for_its_blocks_and_none_overtakes_it() -> None:
     driven = Driven(replica(num_kv_blocks=10, prefill_us=0.0))
     one, large, small = Sequence(0.0, 160, 10), Sequence(0.001, 200, 10), Sequence(0.002, 32, 1)
     driven.run(one, large, small)
-    assert large.started == driven.ended[one]
-    assert small.started >= large.started
+    assert large.first == pytest.approx(driven.ended[one] + 0.010)
+    assert small.first >= large.first
 
 
 def test_a_full_queue_refuses_unless_there_is_room_at_once() -> None:
@@ -152,13 +141,6 @@ def test_cached_beginnings_are_not_computed_again() -> None:
     assert again.first - again.at == pytest.approx(0.010 + 0.172)
 
 
-def test_a_talk_keeps_prompt_and_answer() -> None:
-    driven = Driven(replica())
-    first, second = Sequence(0.0, 100, 61, "talk"), Sequence(5.0, 300, 2, "talk")
-    driven.run(first, second)
-    assert second.cached == 160  # of 100 + 60 fed back: whole blocks of 32
-
-
 def test_what_was_used_longest_ago_leaves_the_cache() -> None:
     cache = PrefixCache(10)
     cache.keep("a", 4)
@@ -176,18 +158,3 @@ def test_without_a_cache_nothing_is_kept() -> None:
     first, again = Sequence(0.0, 200, 2, "a", 128), Sequence(5.0, 200, 2, "a", 128)
     driven.run(first, again)
     assert again.cached == 0
-
-
-def test_a_death_returns_everything_and_leaves_nothing() -> None:
-    engine = Engine(replica(max_num_seqs=2))
-    requests = [Sequence(0.0, 32, 50, number) for number in range(5)]
-    for one in requests:
-        one.blocks = 3
-        engine.submit(one, 0.0)
-    assert engine.ends is not None
-    engine.complete(engine.ends)
-    engine.cut(0.2)
-    assert set(engine.die()) == set(requests)
-    assert (engine.held, engine.slots, engine.free_blocks) == (0, 2, 512)
-    assert engine.ends is None
-    assert engine.busy == pytest.approx(0.2)

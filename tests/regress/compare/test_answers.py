@@ -4,10 +4,10 @@ from tests.regress.runs import record
 from trimodal.regress.compare.answers import compare_answers, compare_expectations
 from trimodal.regress.compare.findings import Limits
 from trimodal.regress.golden.schema import Expectation
-from trimodal.regress.values import Said
+from trimodal.regress.values import RecordedAnswer
 
 CONTAINS = Expectation(contains="yes")
-REFUSED = Said(text="the queue is full", error="UNAVAILABLE")
+REFUSED = RecordedAnswer(text="the queue is full", error="UNAVAILABLE")
 
 
 def compared(before, after, *, expected=False, **limits):
@@ -50,7 +50,7 @@ def test_sampled_answers_need_to_be_as_alike_as_they_were_among_themselves():
 
 
 def test_the_finish_reason_is_part_of_the_answer():
-    (found,) = compared(record("one two"), record(Said(text="one two", finish_reason="length")))
+    (found,) = compared(record("one two"), record(RecordedAnswer(text="one two", finish_reason="length")))
     assert found.verdict == "worse"
     assert "finish reason stop → length" in found.detail
 
@@ -60,7 +60,7 @@ def test_refusals():
     assert compared(record("yes"), record(REFUSED), expected=True)[0].verdict == "worse"
     (found,) = compared(record(REFUSED), record("yes"))
     assert (found.verdict, found.before) == ("better", "UNAVAILABLE: the queue is full")
-    other = Said(text="no", error="INTERNAL")
+    other = RecordedAnswer(text="no", error="INTERNAL")
     assert compared(record(REFUSED), record(other))[0].verdict == "changed"
     assert compared(record(REFUSED), record(REFUSED)) == []
     assert compared(record(REFUSED, "yes"), record("yes")) == []
@@ -74,7 +74,7 @@ def test_speech_tells_word_errors():
 
 def test_labels():
     def seen(*labels):
-        return record(Said(labels=labels), task="vision")
+        return record(RecordedAnswer(labels=labels), task="vision")
 
     before = seen(("7", 0.9), ("1", 0.1))
     (found,) = compared(before, seen(("1", 0.6), ("7", 0.4)))
@@ -90,7 +90,7 @@ def test_labels():
 
 def test_vectors():
     def made(*numbers):
-        return record(Said(vector=numbers), task="embedding")
+        return record(RecordedAnswer(vector=numbers), task="embedding")
 
     before = made(1.0, 0.0)
     assert compared(before, made(0.999999, 0.001)) == []
@@ -103,7 +103,7 @@ def test_vectors():
 
 
 def test_the_assistant_says_what_it_heard_and_saw():
-    one = Said(text="yes", heard="is it", labels=(("7", 0.9),))
+    one = RecordedAnswer(text="yes", heard="is it", labels=(("7", 0.9),))
     (found,) = compared(record(one), record(one.model_copy(update={"heard": "it is"})))
     assert (found.verdict, found.detail) == (
         "changed",

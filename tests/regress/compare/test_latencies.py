@@ -4,7 +4,7 @@ import pytest
 from tests.regress.runs import record
 from trimodal.regress.compare.findings import Limits
 from trimodal.regress.compare.latencies import compare_latencies, findings, too_few
-from trimodal.regress.values import Said
+from trimodal.regress.values import RecordedAnswer
 
 
 def times(median, count=10, seed=0, spread=0.02):
@@ -103,7 +103,7 @@ def test_whole_times_of_answers_of_other_lengths_are_not_compared():
 
 def test_refusals_and_too_few_requests_have_no_times():
     fine = {"a": record(total=times(100))}
-    assert compared(fine, {"a": record(Said(error="UNAVAILABLE"), total=times(1))}) == []
+    assert compared(fine, {"a": record(RecordedAnswer(error="UNAVAILABLE"), total=times(1))}) == []
     assert compared(fine, {"a": record(total=times(100, 2))}) == []
     assert len(compared(fine, {"a": record(total=times(100, 3))})) == 1
     assert compared(fine, {"b": record(total=times(100))}) == []

@@ -42,7 +42,7 @@ def recording(path, samples):
 
 def test_every_task(golden, tmp_path):
     (tmp_path / "seven.png").write_bytes(b"seven")
-    recording(tmp_path / "said.wav", [0, 16384] * 800)
+    recording(tmp_path / "answer.wav", [0, 16384] * 800)
     chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
     options = {"max_tokens": 5, "temperature": 0, "stop": ["."], "tenant": "é", "cache_control": "no-store"}
     found = read_cases(
@@ -51,12 +51,12 @@ def test_every_task(golden, tmp_path):
             "",
             {"id": "b.1:2-3", "task": "llm", "input": {"messages": chat, **options}, "repeat": 3},
             {"id": "c", "task": "vision", "input": {"image": "seven.png"}, "expect": {"label": "7"}},
-            {"id": "d", "task": "speech", "input": {"audio": "said.wav", "policy": "vad"}},
+            {"id": "d", "task": "speech", "input": {"audio": "answer.wav", "policy": "vad"}},
             {"id": "e", "task": "embedding", "input": {"text": ""}},
             {
                 "id": "f",
                 "task": "assistant",
-                "input": {"audio": "said.wav", "image": "seven.png", "tier": "x"},
+                "input": {"audio": "answer.wav", "image": "seven.png", "tier": "x"},
             },
         )
     )
@@ -152,10 +152,10 @@ def test_an_id_that_comes_twice(golden):
 
 
 def test_audio_that_is_none(golden, tmp_path):
-    line = {"id": "a", "task": "speech", "input": {"audio": "said.wav"}}
-    (tmp_path / "said.wav").write_bytes(b"no audio")
+    line = {"id": "a", "task": "speech", "input": {"audio": "answer.wav"}}
+    (tmp_path / "answer.wav").write_bytes(b"no audio")
     assert "line 1 (a): input.audio: " in refusal(golden(line))
-    recording(tmp_path / "said.wav", [])
+    recording(tmp_path / "answer.wav", [])
     assert "there is no audio in it" in refusal(golden(line))
 
 

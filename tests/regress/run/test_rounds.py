@@ -42,7 +42,7 @@ async def test_an_answer_and_its_figures():
         tell=lambda done, of: told.append((done, of)),
     )
     one, two = found.cases["case-1"], found.cases["case-2"]
-    assert [said.text for said in one.answers] == ["one two three"]
+    assert [answer.text for answer in one.answers] == ["one two three"]
     assert one.answers[0].finish_reason == "stop"
     assert [row.first for row in one.observations] == [True, False, False]
     assert [row.first for row in two.observations] == [True, False]
@@ -97,8 +97,8 @@ async def test_the_assistant_is_asked_with_all_that_it_has():
     line = LINE.validate_python({"id": "a", "task": "assistant", "input": asked})
     transport = FakeTransport(assistant=assistant)
     found = await run(transport, Case(1, line, b"picture", np.zeros(1600, np.float32), "d"))
-    (said,) = found.cases["a"].answers
-    assert (said.text, said.heard, said.labels, said.finish_reason) == (
+    (answer,) = found.cases["a"].answers
+    assert (answer.text, answer.heard, answer.labels, answer.finish_reason) == (
         "a seven",
         "what is it",
         (("7", 0.9),),
@@ -117,7 +117,7 @@ async def test_answers_that_differ_are_kept_once_each():
         yield llm_outputs(next(answers), "stop")
 
     found = (await run(FakeTransport(llm=model), case(), repeat=3)).cases["case-1"]
-    assert [said.text for said in found.said] == ["one", "two", "one", "one"]
+    assert [answer.text for answer in found.responses] == ["one", "two", "one", "one"]
     assert len(found.answers) == 2
 
 
@@ -131,8 +131,8 @@ async def test_a_refusal_and_a_silent_server_are_answers():
         yield
 
     found = (await run(FakeTransport(llm=model), case(), timeout=0.05)).cases["case-1"]
-    assert [said.error for said in found.said] == ["UNAVAILABLE", "INVALID_ARG", "TIMEOUT"]
-    assert found.said[0].text == "the queue is full; retry after 0.5 s"
+    assert [answer.error for answer in found.responses] == ["UNAVAILABLE", "INVALID_ARG", "TIMEOUT"]
+    assert found.responses[0].text == "the queue is full; retry after 0.5 s"
     assert found.observations[0].ttft is None
 
 
@@ -202,8 +202,8 @@ async def test_cosines_are_those_of_the_embedding_model():
     asked = case(1, expect={"text": "apple", "similarity_min": 0.5})
     vector = case(2, task="embedding", input={"text": "axe"}, expect={"text": "ape", "similarity_min": 0.5})
     found = await run(transport, asked, vector, repeat=4)
-    assert [said.cosine for said in found.cases["case-1"].answers] == [1.0, 0.0, None, None]
-    assert [said.cosine for said in found.cases["case-2"].answers] == [1.0]
+    assert [answer.cosine for answer in found.cases["case-1"].answers] == [1.0, 0.0, None, None]
+    assert [answer.cosine for answer in found.cases["case-2"].answers] == [1.0]
 
 
 async def test_numbers_that_are_none_are_the_models_fault():

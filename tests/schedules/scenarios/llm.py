@@ -178,7 +178,7 @@ class Llm(Scenario):
         assert scheduler.admission.reserved_by_tier == {}
         assert (scheduler.admission.reserved, scheduler._dropped) == (set(), {})
         latency = scheduler._latency
-        assert (latency.streams, latency.pending, latency._runs) == (0, 0, {})
+        assert (latency.streams, latency.pending, latency._observed) == (0, 0, {})
         service.close()
         if isinstance(self.answers, AnswerCache):
             check_cache(self.answers, self.metrics)
@@ -243,7 +243,7 @@ class Caching(Llm):
     comes_to = ("exact", "semantic", "length")
     switching = (
         *("trimodal.cache.answers", "trimodal.cache.bounded_calls"),
-        *("trimodal.cache.vectors", "trimodal.cache.write_behind"),
+        *("trimodal.cache.embedder", "trimodal.cache.write_behind"),
     )
     caches = ("real", "real", "played")
     prompts = ("hello you", "you hello", "again")
@@ -258,7 +258,7 @@ class Auditing(Llm):
 
     comes_to = ("semantic", "begun", "agreed", "generated")
     switching = (
-        *("trimodal.cache.audit.auditor", "trimodal.cache.audit.promise"),
+        *("trimodal.cache.audit.auditor", "trimodal.cache.audit.metrics"),
         *("trimodal.llm.frontend.idle_audits", "trimodal.llm.frontend.cache_lookup"),
     )
     caches = ("audited",)
@@ -279,8 +279,7 @@ class Auditing(Llm):
         audits = self.service._idle_audits
         assert audits
         spent = self._audited("tokens_total")
-        budget = audits._budget
-        assert spent <= budget.audits <= 0.7 * budget.clients
+        assert spent <= audits._audit_tokens <= 0.7 * audits._client_tokens
         assert self.answers.audits._thread.unfinished == 0, "a pair of answers was left behind"
         self.seen["begun"] += spent > 0
         self.seen["agreed"] += self._audited("answers_total", agreement="agreed") > 0

@@ -26,7 +26,7 @@ class Lookups(Scenario):
     comes_to = ("exact", "semantic", "miss", "given up", "skipped")
     switching: ClassVar[tuple[str, ...]] = (
         *("trimodal.cache.answers", "trimodal.cache.bounded_calls"),
-        *("trimodal.cache.vectors", "trimodal.cache.write_behind"),
+        *("trimodal.cache.embedder", "trimodal.cache.write_behind"),
     )
 
     def __init__(self, world: World) -> None:

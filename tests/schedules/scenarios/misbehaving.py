@@ -13,14 +13,13 @@ from tests.doubles import pb_utils
 from tests.llm.doubles.answers import Answers
 from tests.llm.doubles.sinks import Collector
 from tests.schedules.play import Drawn
-from trimodal.cache.answers import AnswerCache
-from trimodal.cache.audit.auditor import AuditOptions, Auditor
+from trimodal.cache.answers import AnswerCache, CacheOptions
+from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.metrics import CacheMetrics
-from trimodal.cache.options import CacheOptions
 from trimodal.cache.stores.base import Limits, StoreError
 from trimodal.cache.stores.memory import MemoryStore
-from trimodal.cache.values import Entry, Hit, Place, Question, Vector
+from trimodal.cache.values import CacheScope, Entry, Hit, Question, Vector
 from trimodal.errors import RequestError
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineLost, EngineRequest, Output
@@ -146,17 +145,17 @@ class SlowStore(MemoryStore):
         if self._draw.random() < self._faults:
             raise DrawnStoreError("as drawn")
 
-    def get(self, place: Place, key: str) -> Entry | None:
+    def get(self, scope: CacheScope, key: str) -> Entry | None:
         self._before()
-        return super().get(place, key)
+        return super().get(scope, key)
 
-    def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
+    def nearest(self, scope: CacheScope, vector: Vector, count: int) -> list[tuple[float, Entry]]:
         self._before()
-        return super().nearest(place, vector, count)
+        return super().nearest(scope, vector, count)
 
-    def put(self, place: Place, key: str, entry: Entry, vector: Vector | None) -> None:
+    def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None:
         self._before()
-        super().put(place, key, entry, vector)
+        super().put(scope, key, entry, vector)
 
 
 class SlowEmbedder(FakeEmbedder):
@@ -208,10 +207,10 @@ def real_cache(draw: random.Random, metrics: MemoryMetrics, *, share: float = 0.
     judge, known, audits = SlowJudge(random.Random(draw.random()), faults), calibration(), None
     if share:
         audits = Auditor(
-            AuditOptions(share, 0.01), known.threshold(0.01), AuditMetrics(metrics, "llm"),
+            share, AuditMetrics(metrics, "llm"),
             embed=embedder.embed, same=judge.same, draw=Shared(random.Random(draw.random())).random,
         )  # fmt: skip
-    models = {"judge": judge, "calibration": known, "thresholds": audits, "audits": audits}
+    models = {"judge": judge, "calibration": known, "audits": audits}
     return AnswerCache(options, embedder, counts, store=store, **models)  # type: ignore[arg-type]
 
 

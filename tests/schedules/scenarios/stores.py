@@ -12,7 +12,7 @@ from tests.cache.doubles import FakeEmbedder, ask
 from tests.schedules.play import Scenario
 from tests.schedules.world import World
 from trimodal.cache.stores.base import Limits, Owner
-from trimodal.cache.stores.codec import place_name
+from trimodal.cache.stores.codec import scope_name
 from trimodal.cache.stores.memory import MemoryStore
 from trimodal.cache.stores.vector_index import VectorIndexes
 from trimodal.cache.values import Entry
@@ -35,7 +35,7 @@ class Storing(Scenario):
         super().__init__(world)
         self.store = MemoryStore(Limits(max_entries=3))
         self.embedder = FakeEmbedder(8)
-        self.places = [ask(tenant=name).place for name in ("", "acme")]
+        self.scopes = [ask(tenant=name).scope for name in ("", "acme")]
 
     def run(self) -> None:
         draws = [random.Random(self.draw.random()) for _ in range(THREADS)]
@@ -47,23 +47,23 @@ class Storing(Scenario):
 
     def _work(self, draw: random.Random) -> None:
         for _ in range(CALLS):
-            place, key = draw.choice(self.places), draw.choice("abcde")
+            scope, key = draw.choice(self.scopes), draw.choice("abcde")
             vector = self.embedder.embed(key)
             what = draw.choice(("put", "put", "get", "nearest", "nearest", "clear", "stats"))
             self.seen[what] += 1
             if what == "put":
                 expires = time.time() + draw.choice([0.0005, 60.0])
                 entry = Entry(key, f"to {key}", "stop", 1, 1, time.time(), expires)
-                self.store.put(place, key, entry, draw.choice([vector, vector, None]))
+                self.store.put(scope, key, entry, draw.choice([vector, vector, None]))
             elif what == "get":
-                found = self.store.get(place, key)
+                found = self.store.get(scope, key)
                 assert found is None or found.text == key
             elif what == "nearest":
-                near = self.store.nearest(place, vector, 2)
+                near = self.store.nearest(scope, vector, 2)
                 assert [score for score, _ in near] == sorted((score for score, _ in near), reverse=True)
                 self.seen["found"] += bool(near)
             elif what == "clear":
-                self.store.clear(Owner(tenant=place.tenant))
+                self.store.clear(Owner(tenant=scope.tenant))
             else:
                 assert 0 <= self.store.stats().entries <= 3
 
@@ -73,13 +73,13 @@ class Storing(Scenario):
         named = Counter(name for name, row in live if row.dimension)
         held = {name: len(index) for (name, _), index in store._indexes._indexes.items()}
         assert len(store._rows) <= 3
-        for place in map(place_name, self.places):
-            assert held.get(place, 0) >= named[place], "a vector is missing"
+        for scope in map(scope_name, self.scopes):
+            assert held.get(scope, 0) >= named[scope], "a vector is missing"
         check_bytes(store._indexes)
 
 
 class Indexing(Scenario):
-    """Threads use indexes of several places while others make room for them."""
+    """Threads use indexes of several scopes while others make room for them."""
 
     switching: ClassVar[tuple[str, ...]] = ("trimodal.cache.stores.vector_index",)
 

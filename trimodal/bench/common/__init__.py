@@ -1,1 +1,1 @@
-"""Shares what every bench needs: load, samples, counters and servers on free ports."""
+"""Makes what is sent, and starts servers on free ports."""

@@ -12,7 +12,7 @@ import itertools
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trimodal.bench.load.arrivals import Arrivals, Closed
@@ -32,7 +32,7 @@ _LOOK_S = 0.02
 
 
 @dataclass(frozen=True)
-class Run:
+class LoadRun:
     """All requests of a run; times in seconds from its begin.
 
     Attributes:
@@ -40,7 +40,6 @@ class Run:
         began: where the counted window begins: what was due before is warm-up.
         seconds: how long the window is.
         first: number of the first counted request.
-        concurrency: clients of a closed loop; 0: an open loop.
         unfinished: requests that were cut off when the run was stopped; they have no record.
         stopped: why the run ended before its time; empty: it did not.
         cpu_share: processor time of this process over the window's time: near 1 it measures itself.
@@ -51,7 +50,6 @@ class Run:
     began: float
     seconds: float
     first: int = 0
-    concurrency: int = 0
     unfinished: int = 0
     stopped: str = ""
     cpu_share: float = 0.0
@@ -78,8 +76,7 @@ async def run(
     max_in_flight: int = MAX_IN_FLIGHT,
     drain_s: float = DRAIN_S,
     stop: asyncio.Event | None = None,
-    most: int = MOST_REQUESTS,
-) -> Run:
+) -> LoadRun:
     """Runs for `seconds`, or until `requests` were answered, or to the end of a trace.
 
     With `seconds` the window is that long, and requests that are under way at its end are waited for; with
@@ -90,50 +87,42 @@ async def run(
         max_in_flight: requests of an open loop that may be under way together; one more is UNSENT.
         drain_s: how long it is waited for the last ones; then they are TIMEOUT.
         stop: ends the run when it is set; what was measured is returned.
-        most: requests after which it ends however long it was to last.
     """
-    running = _Running(send, arrivals, seconds, requests, warmup, max_in_flight, drain_s, most)
-    return await running.run(stop)
+    return await _Running(send, arrivals, seconds, requests, warmup, max_in_flight, drain_s).run(stop)
 
 
+@dataclass
 class _Running:
-    def __init__(
-        self,
-        send: Send,
-        arrivals: Arrivals,
-        seconds: float,
-        requests: int,
-        warmup: float,
-        max_in_flight: int,
-        drain_s: float,
-        most: int,
-    ) -> None:
-        self._send = send
-        self._arrivals = arrivals
-        self._length = warmup + seconds if seconds else math.inf
-        self._most = min(most, int(warmup) + requests if requests else most)
-        self._by_time = bool(seconds)
-        self._warmup = warmup
-        self._max_in_flight = max_in_flight
-        self._drain_s = drain_s
-        self._clock = asyncio.get_running_loop().time
-        self._began = 0.0
-        self._records: list[Record] = []
-        self._under_way: dict[asyncio.Task[None], tuple[int, float]] = {}  # number, when it was due
-        self._clients: list[asyncio.Task[None]] = []
-        self._lags: list[float] = []
-        self._unreachable_since: float | None = None
-        self._over = False
-        self._dead = asyncio.Event()
-        self.stopped = ""
+    send: Send
+    arrivals: Arrivals
+    seconds: float
+    requests: int
+    warmup: float
+    max_in_flight: int
+    drain_s: float
+    records: list[Record] = field(default_factory=list)
+    under_way: dict[asyncio.Task[None], tuple[int, float]] = field(default_factory=dict)
+    clients: list[asyncio.Task[None]] = field(default_factory=list)
+    lags: list[float] = field(default_factory=list)
+    unreachable_since: float | None = None
+    over: bool = False
+    stopped: str = ""
 
-    async def run(self, stop: asyncio.Event | None) -> Run:
+    def __post_init__(self) -> None:
+        self.length = self.warmup + self.seconds if self.seconds else math.inf
+        most = int(self.warmup) + self.requests if self.requests else MOST_REQUESTS
+        self.most = min(MOST_REQUESTS, most)
+        self.clock = asyncio.get_running_loop().time
+        self.began = 0.0
+        self.dead = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event | None) -> LoadRun:
         gc.collect()
         gc.freeze()  # what is there already need not be looked at again: a collection would be a lag
-        self._began = self._clock()
+        self.began = self.clock()
         cpu = time.process_time()
         sending = asyncio.create_task(self._drive())
-        ends = [asyncio.create_task(event.wait()) for event in (self._dead, stop) if event]
+        ends = [asyncio.create_task(event.wait()) for event in (self.dead, stop) if event]
         watching = asyncio.create_task(self._watch_loop())
         try:
             await asyncio.wait([sending, *ends], return_when=asyncio.FIRST_COMPLETED)
@@ -142,53 +131,53 @@ class _Running:
             elif fault := sending.exception():
                 raise fault
         finally:
-            unfinished = len(self._under_way)
-            ended = self._clock() - self._began
+            unfinished = len(self.under_way)
+            ended = self.clock() - self.began
             cpu = time.process_time() - cpu
-            self._over = True  # clients stop after the request that they have
+            self.over = True  # clients stop after the request that they have
             await _cancel([sending, watching, *ends])
-            if self._under_way:
+            if self.under_way:
                 # Of requests that are cancelled while they complete Triton (2.51) keeps some for good.
-                counted = len(self._records)
-                await asyncio.wait(self._under_way, timeout=_ENDING_S)
-                del self._records[counted:]
-            await _cancel([*self._clients, *self._under_way])
+                counted = len(self.records)
+                await asyncio.wait(self.under_way, timeout=_ENDING_S)
+                del self.records[counted:]
+            await _cancel([*self.clients, *self.under_way])
             gc.unfreeze()
         return self._made(ended, unfinished, cpu)
 
     async def _drive(self) -> None:
-        if isinstance(self._arrivals, Closed):
+        if isinstance(self.arrivals, Closed):
             numbers = itertools.count()
-            tasks = [asyncio.create_task(self._client(numbers)) for _ in range(self._arrivals.concurrency)]
-            self._clients = tasks
-            rest = self._length + self._drain_s
+            tasks = [asyncio.create_task(self._client(numbers)) for _ in range(self.arrivals.concurrency)]
+            self.clients = tasks
+            rest = self.length + self.drain_s
         else:
-            tasks = await self._open(self._arrivals)
-            rest = self._drain_s
+            tasks = await self._open(self.arrivals)
+            rest = self.drain_s
         if tasks:
             done, _ = await asyncio.wait(
                 tasks, timeout=None if math.isinf(rest) else rest, return_when=asyncio.FIRST_EXCEPTION
             )
             for task in done:
                 task.result()
-        late, self._under_way = self._under_way, {}
+        late, self.under_way = self.under_way, {}
         await _cancel(list(late))
         for number, due in late.values():
-            error = f"no end within {self._drain_s:g} s after the run"
-            record = Record(number, due, due, (), self._clock(), TIMEOUT, error)
-            self._note(record.since(self._began, number, due))
+            error = f"no end within {self.drain_s:g} s after the run"
+            record = Record(number, due, due, (), self.clock(), TIMEOUT, error)
+            self._note(record.since(self.began, number, due))
 
     async def _client(self, numbers: itertools.count[int]) -> None:
         me = asyncio.current_task()
         assert me
         for number in numbers:
-            at = self._clock()
-            if self._over or number >= self._most or at - self._began >= self._length:
+            at = self.clock()
+            if self.over or number >= self.most or at - self.began >= self.length:
                 return
-            self._under_way[me] = number, at
+            self.under_way[me] = number, at
             await self._one(number, None)
-            del self._under_way[me]
-            if self._unreachable_since is not None:
+            del self.under_way[me]
+            if self.unreachable_since is not None:
                 await asyncio.sleep(_AGAIN_S)
 
     async def _open(self, dues: Iterable[float]) -> list[asyncio.Task[None]]:
@@ -196,63 +185,62 @@ class _Running:
         failed: list[asyncio.Task[None]] = []
 
         def ended(task: asyncio.Task[None]) -> None:
-            self._under_way.pop(task, None)
+            self.under_way.pop(task, None)
             if not task.cancelled() and task.exception():
                 failed.append(task)
 
         for number, at in enumerate(dues):
-            if number >= self._most or at >= self._length or failed:
+            if number >= self.most or at >= self.length or failed:
                 break
-            due = self._began + at
+            due = self.began + at
             # Sleeps even when it is late already: without a pause no answer would be read.
-            await asyncio.sleep(max(0.0, due - self._clock()))
-            if len(self._under_way) >= self._max_in_flight:
-                now = self._clock()
-                error = f"{self._max_in_flight} requests were under way"
-                self._note(Record(number, due, now, (), now, UNSENT, error).since(self._began, number, due))
+            await asyncio.sleep(max(0.0, due - self.clock()))
+            if len(self.under_way) >= self.max_in_flight:
+                now = self.clock()
+                error = f"{self.max_in_flight} requests were under way"
+                self._note(Record(number, due, now, (), now, UNSENT, error).since(self.began, number, due))
                 continue
             task = asyncio.create_task(self._one(number, due))
-            self._under_way[task] = number, due
+            self.under_way[task] = number, due
             task.add_done_callback(ended)
-        if not math.isinf(self._length) and not failed:
-            await asyncio.sleep(max(0.0, self._began + self._length - self._clock()))
-        return failed or list(self._under_way)
+        if not math.isinf(self.length) and not failed:
+            await asyncio.sleep(max(0.0, self.began + self.length - self.clock()))
+        return failed or list(self.under_way)
 
     async def _one(self, number: int, due: float | None) -> None:
-        record = await self._send(number)
-        self._note(record.since(self._began, number, due))
+        record = await self.send(number)
+        self._note(record.since(self.began, number, due))
 
     def _note(self, record: Record) -> None:
-        self._records.append(record)
+        self.records.append(record)
         if record.outcome != UNREACHABLE:
-            self._unreachable_since = None
+            self.unreachable_since = None
             return
-        if self._unreachable_since is None:
-            self._unreachable_since = record.sent
-        if record.ended - self._unreachable_since >= DEAD_S and not self._dead.is_set():
+        if self.unreachable_since is None:
+            self.unreachable_since = record.sent
+        if record.ended - self.unreachable_since >= DEAD_S and not self.dead.is_set():
             self.stopped = f"no answer for {DEAD_S:g} s: {record.error}"
-            self._dead.set()
+            self.dead.set()
 
     async def _watch_loop(self) -> None:
         while True:
-            at = self._clock()
+            at = self.clock()
             await asyncio.sleep(_LOOK_S)
-            self._lags.append(self._clock() - at - _LOOK_S)
+            self.lags.append(self.clock() - at - _LOOK_S)
 
-    def _made(self, ended: float, unfinished: int, cpu: float) -> Run:
-        began, first = min(self._warmup, ended), 0
-        if not self._by_time:
-            first = int(self._warmup)
-            counted = [record.due for record in self._records if record.number >= first]
+    def _made(self, ended: float, unfinished: int, cpu: float) -> LoadRun:
+        began, first = min(self.warmup, ended), 0
+        if not self.seconds:
+            first = int(self.warmup)
+            counted = [record.due for record in self.records if record.number >= first]
             began = min(counted, default=ended)
-        until = min(ended, self._length) if self._by_time else ended
-        lags = sorted(self._lags)
-        return Run(
-            records=tuple(self._records),
+        until = min(ended, self.length) if self.seconds else ended
+        lags = sorted(self.lags)
+        return LoadRun(
+            records=tuple(self.records),
             began=began,
             seconds=max(until - began, 1e-9),
             first=first,
-            concurrency=self._arrivals.concurrency if isinstance(self._arrivals, Closed) else 0,
             unfinished=unfinished,
             stopped=self.stopped,
             cpu_share=cpu / max(ended, 1e-9),

@@ -45,11 +45,6 @@ class Lengths:
             value = self.first * math.exp(rng.gauss(0.0, self.second))
         return min(MOST, max(self.least, round(value)))
 
-    @property
-    def typical(self) -> int:
-        """The middle of the distribution."""
-        return round((self.first + self.second) / 2 if self.kind == "uniform" else self.first)
-
 
 def parse_lengths(text: str, option: str, least: int = 1) -> Lengths:
     """Reads a distribution.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from trimodal.bench.load.arrivals import Arrivals, Closed, constant, gamma, poisson
+from trimodal.bench.load.arrivals import Arrivals, Closed, constant, gamma
 from trimodal.bench.load.generator import MAX_IN_FLIGHT
 from trimodal.bench.load.slo import NO_SLO, Slo
 from trimodal.bench.load.traces import Traced
@@ -76,44 +76,30 @@ class LoadPlan:
             raise SettingsError("--seconds and --requests: one of them")
 
     @property
-    def length(self) -> dict[str, float]:
-        """Seconds, requests and warm-up as the generator takes them."""
-        if self.requests:
-            return {"requests": self.requests, "warmup": self.warmup}
-        seconds = self.seconds or (0.0 if self.load == "trace" else SECONDS)
-        return {"seconds": seconds, "warmup": self.warmup if seconds else 0.0}
+    def duration(self) -> float:
+        """Seconds of a run; 0: until `requests` are answered, or the trace ends."""
+        return 0.0 if self.requests else self.seconds or (0.0 if self.load == "trace" else SECONDS)
+
+    @property
+    def expected(self) -> int:
+        """Requests of the largest case, about."""
+        return max(case.expected for case in self.cases)
 
     @property
     def cases(self) -> list[Case]:
-        length = self.length
-        seconds = length.get("seconds", 0.0) + self.warmup
+        seconds = self.duration + self.warmup
         known = int(self.requests + self.warmup) if self.requests else 0
         if self.load == "trace":
             dues = [one.at for one in self.trace]
             rate = len(dues) / max(1e-9, dues[-1])
             return [Case(f"trace, {rate:.3g}/s", rate, lambda _: iter(dues), known or len(dues))]
+        return [self._case(size, seconds, known) for size in self.sizes]
+
+    def _case(self, size: float, seconds: float, known: int) -> Case:
         if self.load == "closed":
-            return [
-                Case(
-                    f"{size:g} client{'s' if size > 1 else ''}",
-                    size,
-                    lambda _, size=size: Closed(int(size)),  # type: ignore[misc]
-                    known or int(size * max(1.0, seconds)),
-                )
-                for size in self.sizes
-            ]
-        times: dict[str, Callable[[float, int], Arrivals]] = {
-            "constant": lambda rate, seed: constant(rate),
-            "poisson": poisson,
-            "gamma": lambda rate, seed: gamma(rate, self.burstiness, seed),
-        }
-        make = times[self.load]
-        return [
-            Case(
-                f"{self.load} {size:g}/s",
-                size,
-                lambda seed, size=size: make(size, seed),  # type: ignore[misc]
-                known or int(1.2 * size * seconds) + 10,
-            )
-            for size in self.sizes
-        ]
+            name = f"{size:g} client{'s' if size > 1 else ''}"
+            return Case(name, size, lambda _: Closed(int(size)), known or int(size * max(1.0, seconds)))
+        burstiness = self.burstiness if self.load == "gamma" else 1.0
+        even = self.load == "constant"
+        arrivals = (lambda seed: constant(size)) if even else (lambda seed: gamma(size, burstiness, seed))
+        return Case(f"{self.load} {size:g}/s", size, arrivals, known or int(1.2 * size * seconds) + 10)

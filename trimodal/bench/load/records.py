@@ -1,7 +1,6 @@
 """Defines what one request did, and the metrics of it.
 
     latency   due → end of the answer
-    service   sent → end of the answer
     ttft      due → first piece
     itl       each gap between two pieces
     tpot      (end − first piece) / (output tokens − 1)
@@ -27,7 +26,7 @@ UNSENT = "unsent"  # as many were under way as the generator may have
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one request did. Times in seconds: of the event loop's clock, in a `Run` from its begin.
+    """What one request did. Times in seconds: of the event loop's clock, in a `LoadRun` from its begin.
 
     Attributes:
         number: of the request within its run, from 0.
@@ -57,10 +56,6 @@ class Record:
     @property
     def latency(self) -> float:
         return self.ended - self.due
-
-    @property
-    def service(self) -> float:
-        return self.ended - self.sent
 
     @property
     def ttft(self) -> float | None:
@@ -93,7 +88,6 @@ class Record:
 # Metric → its values of one request in seconds: none, one, or one for each gap or word.
 METRICS: Mapping[str, Callable[[Record], tuple[float, ...]]] = {
     "latency": lambda record: (record.latency,),
-    "service": lambda record: (record.service,),
     "ttft": lambda record: () if record.ttft is None else (record.ttft,),
     "itl": lambda record: record.itl,
     "tpot": lambda record: () if record.tpot is None else (record.tpot,),

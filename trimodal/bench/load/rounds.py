@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from trimodal.bench.load.generator import Run, Send, run
+from trimodal.bench.load.generator import LoadRun, Send, run
 from trimodal.bench.load.plan import Case, LoadPlan
+from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise
 
+# Reads what the server counted before a round; what it returns reads again after it: what was counted in it.
+Counted = Callable[[], Awaitable[Callable[[], Awaitable[Mapping[str, float]]]]]
 # Runs one round of a case.
-Side = Callable[[Case, int], Awaitable[Run]]
+Side = Callable[[Case, int], Awaitable[LoadRun]]
 
 
 @dataclass
@@ -20,9 +23,22 @@ class Result:
 
     case: Case
     side: str
-    runs: list[Run] = field(default_factory=list)
+    runs: list[LoadRun] = field(default_factory=list)
     more: Mapping[str, float] = field(default_factory=dict)
     summary: Summary | None = None
+
+
+def split(result: Result, kind_of: Callable[[int, Record], str]) -> dict[str, list[LoadRun]]:
+    """The rounds of a result by kind of request; `kind_of`: of the round and the request."""
+    found: dict[str, list[list[Record]]] = {}
+    for number, done in enumerate(result.runs):
+        for record in done.records:
+            parts = found.setdefault(kind_of(number, record), [[] for _ in result.runs])
+            parts[number].append(record)
+    return {
+        kind: [replace(done, records=tuple(part)) for done, part in zip(result.runs, parts, strict=True)]
+        for kind, parts in found.items()
+    }
 
 
 def sending(plan: LoadPlan, send: Callable[[Case, int], Send], stop: asyncio.Event | None = None) -> Side:
@@ -32,14 +48,13 @@ def sending(plan: LoadPlan, send: Callable[[Case, int], Send], stop: asyncio.Eve
         send: of the case and the round: what sends a request.
     """
 
-    async def side(case: Case, number: int) -> Run:
-        length = plan.length
+    async def side(case: Case, number: int) -> LoadRun:
         return await run(
             send(case, number),
             case.arrivals(plan.seed + number),
-            seconds=length.get("seconds", 0.0),
-            requests=int(length.get("requests", 0)),
-            warmup=length["warmup"],
+            seconds=plan.duration,
+            requests=plan.requests,
+            warmup=plan.warmup if plan.duration or plan.requests else 0.0,
             max_in_flight=plan.max_in_flight,
             drain_s=plan.timeout + plan.lasts + 5.0,
             stop=stop,
@@ -52,14 +67,13 @@ async def run_cases(
     plan: LoadPlan,
     sides: Mapping[str, Side],
     *,
-    counted: Callable[[], Awaitable[Callable[[], Awaitable[Mapping[str, float]]]]] | None = None,
+    counted: Counted | None = None,
     tell: Callable[[str], object] = lambda text: None,
 ) -> list[Result]:
     """All cases; of each all rounds, of each all sides. A run that was stopped is the last one.
 
     Args:
-        counted: called before a round of the first side; what it returns is called after, and gives what
-            the server counted.
+        counted: called before each round of the first side.
         tell: takes a line of progress.
     """
     results: list[Result] = []

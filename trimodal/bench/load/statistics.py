@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.bench.load.generator import Run
-from trimodal.bench.load.records import CANCELLED, METRICS, OK, TIMEOUT, UNSENT, Record
+from trimodal.bench.load.generator import LoadRun
+from trimodal.bench.load.records import CANCELLED, METRICS, OK, UNSENT, Record
 from trimodal.bench.load.slo import ERROR_RATE, NO_SLO, Bound, Slo
 
 PERCENTS = (50.0, 90.0, 95.0, 99.0)
@@ -83,8 +83,8 @@ class Summary:
     Attributes:
         requests: that were due in the window, and `ok` of them answered.
         outcomes: outcome → requests; `errors`: sentence → requests, the most frequent ones.
-        error_rate: share of requests, without those cancelled on purpose, that were not answered;
-            `timeout_rate` and `unsent`, which the generator had no room for, are parts of it.
+        error_rate: share of requests, without those cancelled on purpose, that were not answered; those are
+            in it for which the generator had no room, `unsent`.
         in_flight: requests under way, on average.
         audio_s_per_s: seconds of audio answered a second: RTFx.
         tokens_per_s_per_user: of one answer after its first token, the median of all.
@@ -99,7 +99,6 @@ class Summary:
     outcomes: Mapping[str, int]
     errors: Mapping[str, int]
     error_rate: float
-    timeout_rate: float
     unsent: int
     unfinished: int
     in_flight: float
@@ -121,17 +120,13 @@ class Summary:
     stopped: str = ""
     more: Mapping[str, float] = field(default_factory=dict)  # what the server counted meanwhile
 
-    @property
-    def slo_met(self) -> bool:
-        return all(verdict.met for verdict in self.verdicts)
-
     def plain(self) -> dict[str, Any]:
         """As JSON takes it."""
         return asdict(self)
 
 
 def summarise(
-    runs: Run | Sequence[Run],
+    runs: LoadRun | Sequence[LoadRun],
     slo: Slo = NO_SLO,
     *,
     cost_per_hour: float = 0.0,
@@ -143,40 +138,24 @@ def summarise(
         cost_per_hour: of the machine, in whatever money; 0: no costs.
         more: figures of the server for the report.
     """
-    rounds = [runs] if isinstance(runs, Run) else list(runs)
-    seconds = sum(run.seconds for run in rounds)
+    rounds = [runs] if isinstance(runs, LoadRun) else list(runs)
     counted = [one for run in rounds for one in sorted(run.counted, key=lambda record: record.due)]
     answered = [record for record in counted if record.outcome == OK]
     outcomes = Counter(record.outcome for record in counted)
-    errors = Counter(
-        f"{record.outcome}: {record.error}" for record in counted if record.outcome not in (OK, CANCELLED)
-    )
     judged = max(1, len(counted) - outcomes[CANCELLED])
-    rates = Rates(rounds)
-    wanted = {bound.statistic for bound in slo.of_run} - {"", "mean", "max"}
-    percents = sorted({*PERCENTS, *(float(statistic[1:]) for statistic in wanted)})
-    metrics = {
-        f"{name}_ms": found
-        for name in METRICS
-        if (
-            found := distribution(
-                [[1e3 * one for one in METRICS[name](record)] for record in answered], percents
-            )
-        )
-    }
-    good = sum(map(slo.good, counted))
-    of_requests = bool(slo.of_requests)
-    tpots = sorted(tpot for record in answered if (tpot := record.tpot))
-    given = sum(record.input_tokens for record in answered)
     error_rate = (len(counted) - outcomes[OK] - outcomes[CANCELLED]) / judged
+    seconds = sum(run.seconds for run in rounds)
+    good = sum(map(slo.good, counted)) if slo.of_requests else None
+    rates = Rates(rounds, slo)
+    metrics = _metrics(answered, slo)
+    tpot = metrics["tpot_ms"].get("p50") if "tpot_ms" in metrics else None
     return Summary(
         seconds=seconds,
         requests=len(counted),
         ok=outcomes[OK],
         outcomes=dict(outcomes),
-        errors=dict(errors.most_common(5)),
+        errors=_errors(counted),
         error_rate=error_rate,
-        timeout_rate=outcomes[TIMEOUT] / judged,
         unsent=outcomes[UNSENT],
         unfinished=sum(run.unfinished for run in rounds),
         in_flight=rates.in_flight,
@@ -185,16 +164,14 @@ def summarise(
         input_tokens_per_s=rates.input_tokens_per_s,
         output_tokens_per_s=rates.output_tokens_per_s,
         audio_s_per_s=rates.audio_s_per_s,
-        tokens_per_s_per_user=1 / tpots[len(tpots) // 2] if tpots else None,
-        cached_share=sum(record.cached_tokens for record in answered) / given if given else None,
-        goodput=good / seconds if of_requests else None,
-        good_share=good / judged if of_requests else None,
+        tokens_per_s_per_user=1e3 / tpot if tpot else None,
+        cached_share=_cached_share(answered),
+        goodput=None if good is None else rates.good_per_s,
+        good_share=None if good is None else good / judged,
         metrics=metrics,
         verdicts=tuple(_verdict(bound, metrics, error_rate, answered) for bound in slo.bounds),
         costs=_costs(cost_per_hour, rates) if cost_per_hour else None,
-        send_lag_ms=1e3 * nearest_rank(np.sort([one.sent - one.due for one in counted]), 99.0)
-        if counted
-        else 0.0,
+        send_lag_ms=_send_lag_ms(counted),
         loop_lag_ms=1e3 * max(run.loop_lag for run in rounds),
         cpu_share=max(run.cpu_share for run in rounds),
         stopped=next((run.stopped for run in rounds if run.stopped), ""),
@@ -202,19 +179,46 @@ def summarise(
     )
 
 
+def _errors(records: Sequence[Record]) -> dict[str, int]:
+    """The most frequent sentences of what was not answered."""
+    failed = (record for record in records if record.outcome not in (OK, CANCELLED))
+    return dict(Counter(f"{record.outcome}: {record.error}" for record in failed).most_common(5))
+
+
+def _metrics(answered: Sequence[Record], slo: Slo) -> dict[str, Distribution]:
+    """Distributions in milliseconds, also with the percentiles that the objectives bound."""
+    bounded = {bound.statistic for bound in slo.of_run} - {"", "mean", "max"}
+    percents = sorted({*PERCENTS, *(float(statistic[1:]) for statistic in bounded)})
+    found = {
+        name: distribution([[1e3 * one for one in values(record)] for record in answered], percents)
+        for name, values in METRICS.items()
+    }
+    return {f"{name}_ms": one for name, one in found.items() if one}
+
+
+def _cached_share(answered: Sequence[Record]) -> float | None:
+    given = sum(record.input_tokens for record in answered)
+    return sum(record.cached_tokens for record in answered) / given if given else None
+
+
+def _send_lag_ms(counted: Sequence[Record]) -> float:
+    lags = np.sort([one.sent - one.due for one in counted])
+    return 1e3 * nearest_rank(lags, 99.0) if len(lags) else 0.0
+
+
 class Rates:
     """What was answered a second of the windows: of each request the part of its time that lies inside."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[LoadRun], slo: Slo = NO_SLO) -> None:
         self.requests_per_s = self.items_per_s = self.input_tokens_per_s = self.output_tokens_per_s = 0.0
-        self.audio_s_per_s = self.in_flight = 0.0
+        self.audio_s_per_s = self.in_flight = self.good_per_s = 0.0
         for run in runs:
-            self._add(run)
+            self._add(run, slo)
         seconds = sum(run.seconds for run in runs)
         for name in vars(self):
             setattr(self, name, getattr(self, name) / seconds)
 
-    def _add(self, run: Run) -> None:
+    def _add(self, run: LoadRun, slo: Slo) -> None:
         begin, end = run.began, run.began + run.seconds
         for record in run.records:
             if record.outcome == UNSENT:
@@ -226,6 +230,7 @@ class Rates:
             took = record.ended - record.sent
             share = inside / took if took > 0 else float(begin <= record.sent <= end)
             self.requests_per_s += share
+            self.good_per_s += share * slo.good(record)
             self.items_per_s += share * record.items
             self.input_tokens_per_s += share * record.input_tokens
             self.audio_s_per_s += share * record.audio_s

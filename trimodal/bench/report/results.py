@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.console import Console
+
 from trimodal.bench.load.records import METRICS, OK, Record
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import Slo
@@ -24,8 +26,9 @@ from trimodal.bench.report.tables import (
     slo_table,
     value_of,
 )
+from trimodal.report.console import print_table
 from trimodal.report.plots import bars, cdf, lines
-from trimodal.report.values import Figure, Report, Section
+from trimodal.report.values import Figure, Report, Section, Table
 
 _MOST_ROWS = 120  # of a timeline
 _SATURATED = 0.85
@@ -61,6 +64,23 @@ def doubts(results: Sequence[Result]) -> list[str]:
     return told
 
 
+def print_tables(title: str, unit: Unit, results: Sequence[Result], slo: Slo, console: Console) -> None:
+    """Prints what a terminal is wide enough for."""
+    for table in _present(
+        main_table(title, unit, results, slo),
+        ratio_table(unit, results),
+        slo_table(results),
+        server_table(results),
+        cost_table(unit, results),
+        error_table(results),
+    ):
+        print_table(table, console)
+
+
+def _present(*tables: Table | None) -> list[Table]:
+    return [table for table in tables if table]
+
+
 def report(
     title: str,
     unit: Unit,
@@ -69,11 +89,12 @@ def report(
     facts: Sequence[tuple[str, str]],
 ) -> Report:
     """The whole report of a bench."""
+    rates = (rate_table(unit, results), ratio_table(unit, results), server_table(results))
     sections = [
         Section(
             "Results",
             "",
-            [table for table in (main_table("By case", unit, results, slo), slo_table(results)) if table],
+            _present(main_table("By case", unit, results, slo), slo_table(results)),
             _overview(unit, results),
             doubts(results),
         ),
@@ -85,27 +106,13 @@ def report(
             detail_tables(unit, results),
             _distributions(unit, results),
         ),
-        Section(
-            "Rates",
-            "",
-            [
-                table
-                for table in (
-                    rate_table(unit, results),
-                    ratio_table(unit, results),
-                    server_table(results),
-                    cost_table(unit, results),
-                    error_table(results),
-                )
-                if table
-            ],
-        ),
+        Section("Rates", "", _present(*rates, cost_table(unit, results), error_table(results))),
         Section("Timeline", "", [], _timelines(unit, results)),
         Section(
             "This client",
             "What the load generator itself did: how much of a core it used, how late its event loop ran, "
             "and how long after they were due requests were sent.",
-            [client_table(results)],
+            _present(client_table(results)),
         ),
     ]
     return Report(title, _headline(unit, results, slo), sections, facts)
@@ -204,7 +211,7 @@ def _timelines(unit: Unit, results: Sequence[Result]) -> list[Figure]:
                     rows,
                     x="seconds",
                     kinds=kinds,
-                    caption=_every(records, shown),
+                    caption=f"{len(shown)} of {len(records)} requests, a line for each.",
                 )
             )
     return figures
@@ -220,8 +227,3 @@ def _stages(record: Record, streams: bool) -> list[tuple[float, float, str]]:
         return [*stages, (record.sent, record.ended, "waiting")]
     first = record.pieces[0]
     return [*stages, (record.sent, first, "until the first piece"), (first, record.ended, "pieces")]
-
-
-def _every(records: Sequence[Record], shown: Sequence[Record]) -> str:
-    step = -(-len(records) // max(1, len(shown)))
-    return "A line for each request." if step == 1 else f"A line for every {step}th request."

@@ -8,11 +8,11 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from trimodal.bench.load.generator import Run
+from trimodal.bench.load.generator import LoadRun
 from trimodal.bench.load.records import METRICS, OK
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import Slo
-from trimodal.bench.load.statistics import Distribution, Estimate, Rates, Summary, Verdict
+from trimodal.bench.load.statistics import Estimate, Rates, Summary, Verdict
 from trimodal.report.values import Table
 
 NAMES: Mapping[str, str] = {
@@ -57,10 +57,8 @@ def interval(estimate: Estimate | None) -> str:
         return "-"
     if estimate.low is None and estimate.high is None:
         return f"{number(estimate.value)} (too few)"
-    low = number(estimate.low) if estimate.low is not None else "?"
-    return (
-        f"{number(estimate.value)} ({low} to {number(estimate.high) if estimate.high is not None else '?'})"
-    )
+    low, high = ("?" if end is None else number(end) for end in (estimate.low, estimate.high))
+    return f"{number(estimate.value)} ({low} to {high})"
 
 
 def names_of(result: Result) -> dict[str, str]:
@@ -71,37 +69,50 @@ def measured(results: Sequence[Result]) -> list[tuple[Result, Summary]]:
     return [(result, result.summary) for result in results if result.summary]
 
 
-def main_table(title: str, unit: Unit, results: Sequence[Result], slo: Slo) -> Table:
+def goodput_table(title: str, results: Sequence[Result]) -> Table:
+    """What was good of all that was sent, narrow enough for the longest names."""
+
+    def cells(one: Summary) -> list[str]:
+        times = [value_of(one, *which) for which in (("ttft", "p50"), ("ttft", "p99"), ("itl", "p99"))]
+        good = number(one.goodput), percent(one.good_share)
+        return [str(one.requests), str(one.ok), *good, *map(number, times), percent(one.error_rate)]
+
+    columns = ["sent", "answered", "good/s", "good", "TTFT p50", "p99", "ITL p99", "errors"]
+    note = "good: first text and all gaps within the tier's bounds. Times in ms, from when it was due."
+    return by_case(title, columns, results, cells, note) or Table(title, columns, [])
+
+
+def by_case(
+    title: str,
+    columns: Sequence[str],
+    results: Sequence[Result],
+    cells: Callable[[Summary], Sequence[str] | None],
+    note: str = "",
+) -> Table | None:
+    """A row for each case and side of which there are cells; None: there is no such row or no column."""
+    found = [(result, cells(one)) for result, one in measured(results)]
+    rows = [[result.case.name, result.side, *shown] for result, shown in found if shown]
+    return Table(title, ["case", "side", *columns], rows, note, names=2) if rows and columns else None
+
+
+def main_table(title: str, unit: Unit, results: Sequence[Result], slo: Slo) -> Table | None:
     """A row for each case and side, as wide as a terminal."""
-    goodput = ["good/s", "good"] if slo.of_requests else []
-    heads = [f"{NAMES[metric]} {label}" for metric in unit.metrics[:2] for label in ("p50", "p99")]
-    if len(unit.metrics) == 1:
-        heads = [f"{NAMES[unit.metrics[0]]} {label}" for label in ("p50", "p90", "p95", "p99")]
-    rows = []
-    for result, one in measured(results):
-        chosen = (
-            [(unit.metrics[0], label) for label in ("p50", "p90", "p95", "p99")]
-            if len(unit.metrics) == 1
-            else [(metric, label) for metric in unit.metrics[:2] for label in ("p50", "p99")]
-        )
-        rate = unit.of(one)
-        rows.append(
-            [
-                result.case.name,
-                result.side,
-                number(one.requests_per_s),
-                number(rate),
-                *([number(one.goodput), percent(one.good_share)] if goodput else []),
-                *(number(value_of(one, metric, label)) for metric, label in chosen),
-                percent(one.error_rate),
-            ]
-        )
-    columns = ["case", "side", "req/s", unit.name, *goodput, *heads, "errors"]
+    labels = ("p50", "p99") if len(unit.metrics) > 1 else ("p50", "p90", "p95", "p99")
+    times = [(metric, label) for metric in unit.metrics[:2] for label in labels]
+    judged = any(one.goodput is not None for _, one in measured(results))
+    goodput = ["good/s", "good"] if judged else []
+
+    def cells(one: Summary) -> list[str]:
+        good = [number(one.goodput), percent(one.good_share)] if goodput else []
+        shown = [number(value_of(one, metric, label)) for metric, label in times]
+        return [number(one.requests_per_s), number(unit.of(one)), *good, *shown, percent(one.error_rate)]
+
+    heads = [f"{NAMES[metric]} {label}" for metric, label in times]
     note = "Times in ms"
     if slo.of_requests:
         kept = ", ".join(bound.text for bound in slo.of_requests)
         note += f"; good: requests that keep {kept}"
-    return Table(title, columns, rows, note + ".", names=2)
+    return by_case(title, ["req/s", unit.name, *goodput, *heads, "errors"], results, cells, note + ".")
 
 
 def value_of(summary: Summary, metric: str, label: str) -> float | None:
@@ -117,52 +128,48 @@ def percent(share: float | None) -> str:
 
 def detail_tables(unit: Unit, results: Sequence[Result]) -> list[Table]:
     """A table for each metric, with intervals."""
-    tables = []
-    for metric in dict.fromkeys([*unit.metrics, "latency"]):
-        rows = [
-            [result.case.name, result.side, *_described(found)]
-            for result, one in measured(results)
-            if (found := one.metrics.get(f"{metric}_ms"))
-        ]
-        if rows:
-            columns = ["case", "side", "values", "mean", "std", "min", "p50", "p90", "p95", "p99", "max"]
-            tables.append(Table(f"{NAMES[metric]}, ms", columns, rows, names=2))
-    return tables
+    columns = ["values", "mean", "std", "min", "p50", "p90", "p95", "p99", "max"]
+    tables = (
+        by_case(f"{NAMES[metric]}, ms", columns, results, partial(_described, metric))
+        for metric in dict.fromkeys([*unit.metrics, "latency"])
+    )
+    return [table for table in tables if table]
 
 
-def _described(found: Distribution) -> list[str]:
+def _described(metric: str, one: Summary) -> list[str] | None:
+    found = one.metrics.get(f"{metric}_ms")
+    if not found:
+        return None
     percentiles = [interval(found.percentiles.get(label)) for label in ("p50", "p90", "p95", "p99")]
     ends = number(found.mean), number(found.std), number(found.least)
     return [str(found.count), *ends, *percentiles, number(found.most)]
 
 
-def rate_table(unit: Unit, results: Sequence[Result]) -> Table:
+def rate_table(unit: Unit, results: Sequence[Result]) -> Table | None:
     """Everything a second."""
     tokens = unit is TOKENS
-    columns = ["case", "side", "window s", "requests", "in flight", "req/s"]
+
+    def cells(one: Summary) -> list[str]:
+        shown = [f"{one.seconds:.1f}", str(one.requests), number(one.in_flight), number(one.requests_per_s)]
+        if not tokens:
+            return [*shown, number(unit.of(one))]
+        speeds = one.output_tokens_per_s, one.input_tokens_per_s, one.tokens_per_s_per_user
+        return [*shown, *map(number, speeds), percent(one.cached_share)]
+
+    columns = ["window s", "requests", "in flight", "req/s"]
     columns += ["tokens/s out", "in", "per user", "cached"] if tokens else [unit.name]
-    rows = []
-    for result, one in measured(results):
-        cells = [f"{one.seconds:.1f}", str(one.requests), number(one.in_flight), number(one.requests_per_s)]
-        if tokens:
-            speeds = one.output_tokens_per_s, one.input_tokens_per_s, one.tokens_per_s_per_user
-            cells += [*map(number, speeds), percent(one.cached_share)]
-        else:
-            cells.append(number(unit.of(one)))
-        rows.append([result.case.name, result.side, *cells])
-    return Table("Rates", columns, rows, names=2)
+    return by_case("Rates", columns, results, cells)
 
 
 def slo_table(results: Sequence[Result]) -> Table | None:
     """What each objective came to, and whether that keeps it; None: none was given."""
-    columns: list[str] = []
-    rows = []
-    for result, one in measured(results):
-        columns = [verdict.text for verdict in one.verdicts]
-        cells = [f"{_came_to(verdict)} {'✓' if verdict.met else '✗'}" for verdict in one.verdicts]
-        rows.append([result.case.name, result.side, *cells])
+
+    def cells(one: Summary) -> list[str]:
+        return [f"{_came_to(verdict)} {'✓' if verdict.met else '✗'}" for verdict in one.verdicts]
+
+    columns = [verdict.text for _, one in measured(results)[:1] for verdict in one.verdicts]
     note = "An objective of requests: the share that keeps it. One of the run: what it came to."
-    return Table("Objectives", ["case", "side", *columns], rows, note, names=2) if columns else None
+    return by_case("Objectives", columns, results, cells, note)
 
 
 def _came_to(verdict: Verdict) -> str:
@@ -190,19 +197,17 @@ def cost_table(unit: Unit, results: Sequence[Result]) -> Table | None:
         "per_1000_items": "1,000 items",
         "per_audio_hour": "hour of audio",
     }
-    costs = [(result, one.costs) for result, one in measured(results) if one.costs]
-    if unit in (TOKENS, AUDIO):
-        heads.pop("per_1000_items")
-    if unit is AUDIO:
-        heads.pop("per_million_output_tokens")
-        heads.pop("per_million_tokens")
-    shown = [name for name in heads if any(getattr(cost, name) is not None for _, cost in costs)]
-    rows = [
-        [result.case.name, result.side, *(_money(getattr(cost, name)) for name in shown)]
-        for result, cost in costs
-    ]
-    columns = ["case", "side", *(heads[name] for name in shown)]
-    return Table("Cost", columns, rows, names=2) if rows else None
+    hidden = {
+        TOKENS: {"per_1000_items"},
+        AUDIO: {"per_1000_items", "per_million_output_tokens", "per_million_tokens"},
+    }.get(unit, set())
+    costs = [vars(one.costs) for _, one in measured(results) if one.costs]
+    shown = [name for name in heads if name not in hidden and any(cost[name] is not None for cost in costs)]
+
+    def cells(one: Summary) -> list[str] | None:
+        return [_money(vars(one.costs)[name]) for name in shown] if one.costs else None
+
+    return by_case("Cost", [heads[name] for name in shown], results, cells)
 
 
 def _money(value: float | None) -> str:
@@ -210,20 +215,13 @@ def _money(value: float | None) -> str:
 
 
 def server_table(results: Sequence[Result]) -> Table | None:
-    """What the server counted; None: nothing was read."""
+    """What the server counted, and words that were wrong; None: nothing was read."""
     names = list(dict.fromkeys(name for _, one in measured(results) for name in one.more))
-    rows = [
-        [result.case.name, *(f"{one.more[name]:.3g}" if name in one.more else "-" for name in names)]
-        for result, one in measured(results)
-        if one.more
-    ]
-    return (
-        Table("Counted by the server", ["case", *(_spoken(name) for name in names)], rows) if rows else None
-    )
 
+    def cells(one: Summary) -> list[str] | None:
+        return [f"{one.more[name]:.3g}" if name in one.more else "-" for name in names] if one.more else None
 
-def _spoken(name: str) -> str:
-    return name.replace("_", " ")
+    return by_case("Counted besides", [name.replace("_", " ") for name in names], results, cells)
 
 
 def ratio_table(unit: Unit, results: Sequence[Result]) -> Table | None:
@@ -244,28 +242,22 @@ def ratio_table(unit: Unit, results: Sequence[Result]) -> Table | None:
     return Table("Side by side", columns, rows, note, names=2) if rows else None
 
 
-def _ratio(pairs: Sequence[tuple[Run, Run]], value: Callable[[Run], float]) -> str:
+def _ratio(pairs: Sequence[tuple[LoadRun, LoadRun]], value: Callable[[LoadRun], float]) -> str:
     ratios = [value(ours) / below for ours, theirs in pairs if (below := value(theirs))]
     return f"{median(ratios):.3f}" if ratios else "-"
 
 
-def _median(metric: str, run: Run) -> float:
+def _median(metric: str, run: LoadRun) -> float:
     values = [value for record in run.counted if record.outcome == OK for value in METRICS[metric](record)]
     return median(values) if values else 0.0
 
 
-def client_table(results: Sequence[Result]) -> Table:
-    columns = ["case", "side", "core used", "loop late p99 ms", "sent late p99 ms", "not sent", "cut off"]
-    rows = [
-        [
-            result.case.name,
-            result.side,
-            percent(one.cpu_share),
-            number(one.loop_lag_ms),
-            number(one.send_lag_ms),
-            str(one.unsent),
-            str(one.unfinished),
-        ]
-        for result, one in measured(results)
-    ]
-    return Table("Load generator", columns, rows, names=2)
+def client_table(results: Sequence[Result]) -> Table | None:
+    """What the load generator did itself."""
+
+    def cells(one: Summary) -> list[str]:
+        lags = number(one.loop_lag_ms), number(one.send_lag_ms)
+        return [percent(one.cpu_share), *lags, str(one.unsent), str(one.unfinished)]
+
+    columns = ["core used", "loop late p99 ms", "sent late p99 ms", "not sent", "cut off"]
+    return by_case("Load generator", columns, results, cells)

@@ -3,62 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.bench.load.records import Record
+from trimodal.bench.targets.llm import follow
 from trimodal.bench.targets.questions import Source
 from trimodal.bench.targets.taking import Taking, taken
-from trimodal.client import Client, Delta
+from trimodal.client import Client
 
 
+@dataclass
 class Assistant:
     """The assistant: every question has text, and an image or a recording where such are given.
 
     TTFT is to the first text of the answer, after what was heard and seen.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        questions: Source,
-        *,
-        images: Sequence[bytes] = (),
-        recordings: Sequence[Samples] = (),
-        timeout: float = 60.0,
-        model: str = "assistant",
-    ) -> None:
-        self._client = client
-        self._questions = questions
-        self._images = images
-        self._recordings = recordings
-        self._timeout = timeout
-        self._model = model
+    client: Client
+    questions: Source
+    images: Sequence[bytes] = ()
+    recordings: Sequence[Samples] = ()
+    timeout: float = 60.0
+    model: str = "assistant"
 
     async def send(self, number: int) -> Record:
-        question = self._questions.at(number)
-        image = self._images[number % len(self._images)] if self._images else None
-        audio = self._recordings[number % len(self._recordings)] if self._recordings else None
+        question = self.questions.at(number)
+        image = self.images[number % len(self.images)] if self.images else None
+        audio = self.recordings[number % len(self.recordings)] if self.recordings else None
 
         async def ask(taking: Taking) -> None:
             taking.audio_s = len(audio) / SAMPLE_RATE if audio is not None else 0.0
-            stream = self._client.ask(
+            stream = self.client.ask(
                 question.text,
                 image=image,
                 audio=audio,
-                timeout=self._timeout,
-                model=self._model,
+                timeout=self.timeout,
+                model=self.model,
                 max_tokens=question.max_tokens,
             )
-            async for item in stream:
-                if isinstance(item, Delta) and item.text:
-                    taking.piece()
-                usage = stream.usage
-                taking.input_tokens, taking.cached_tokens = usage.prompt, usage.cached
-                taking.output_tokens = usage.completion
-                if question.cancel_after and len(taking.pieces) >= question.cancel_after:
-                    if not stream.finish_reason:
-                        taking.cancelled = True
-                        stream.cancel()
-                    return
+            await follow(stream, taking, question.cancel_after)
 
         return await taken(ask)

@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from trimodal.errors import (
     InternalError,
     InvalidArgument,
     RequestError,
+    ServerError,
     SettingsError,
     TrimodalError,
     Unavailable,
@@ -32,38 +34,34 @@ _STATUS: Mapping[int, type[RequestError]] = {429: Unavailable, 503: Unavailable}
 _MOST_ERROR = 400
 
 
+@dataclass
 class HttpLlm:
     """A server at `url`: …/v1/chat/completions (or …/v1) is OpenAI's API, all else generate_stream.
 
-    Args:
+    Attributes:
         url: http or https; without a path that of generate_stream for the model.
         key: of OpenAI's API.
-        ignore_eos: asks vLLM's and SGLang's servers for answers of exactly max_tokens.
+        ignore_eos: asks servers that know it (vLLM, SGLang, llama.cpp) for answers of exactly max_tokens.
+        option: that gave the address, for the sentence of an error.
 
     Raises:
         SettingsError: it is no such address.
     """
 
-    def __init__(
-        self,
-        url: str,
-        questions: Source,
-        *,
-        model: str = "llm",
-        key: str = "",
-        timeout: float = 60.0,
-        ignore_eos: bool = False,
-    ) -> None:
-        self.url, self.openai = read_url(url, model)
-        self._questions = questions
-        self._model = model
-        self._key = key
-        self._timeout = timeout
-        self._more = {"ignore_eos": True} if ignore_eos else {}
+    url: str
+    questions: Source
+    model: str = "llm"
+    key: str = ""
+    timeout: float = 60.0
+    ignore_eos: bool = False
+    option: str = "--url"
+
+    def __post_init__(self) -> None:
+        self.url, self.openai = read_url(self.url, self.model, self.option)
         self._opened: aiohttp.ClientSession | None = None
 
     async def send(self, number: int) -> Record:
-        question = self._questions.at(number)
+        question = self.questions.at(number)
 
         async def ask(taking: Taking) -> None:
             await self._ask(taking, question.text, question.max_tokens, question.cancel_after)
@@ -74,7 +72,7 @@ class HttpLlm:
         """The same over the same connections, with other questions; the first one is to be closed last."""
         self._session()
         other = copy(self)
-        other._questions = questions
+        other.questions = questions
         return other
 
     async def count(self, text: str) -> int:
@@ -82,6 +80,23 @@ class HttpLlm:
         taking = Taking()
         await self._ask(taking, text, 1, 0)
         return taking.input_tokens
+
+    async def choose_model(self) -> None:
+        """Takes OpenAI's API's first model where it has none of this name. Raises: ServerError."""
+        import aiohttp
+
+        if not self.openai:
+            return
+        url = self.url.removesuffix("/chat/completions") + "/models"
+        try:
+            async with self._session().get(url) as response:
+                listed = [str(one["id"]) for one in json.loads(await response.text())["data"]]
+        except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
+            raise ServerError(f"no server at {url}: {error}") from None
+        except (ValueError, KeyError, TypeError):
+            return  # it lists none: it takes any name, or says why not
+        if listed and self.model not in listed:
+            self.model = listed[0]
 
     async def aclose(self) -> None:
         if self._opened:
@@ -105,48 +120,49 @@ class HttpLlm:
         except aiohttp.ClientConnectorError as error:
             raise ConnectError(f"no server at {self.url}: {error.os_error.strerror or error}") from None
         except asyncio.TimeoutError:
-            raise Timeout(f"the server at {self.url} did not finish within {self._timeout:g} s") from None
+            raise Timeout(f"the server at {self.url} did not finish within {self.timeout:g} s") from None
         except aiohttp.ClientError as error:
             raise ConnectionLost(f"the server at {self.url} went away: {error}") from None
         if not taking.output_tokens:
             taking.output_tokens = len(taking.pieces)  # a server that tells no usage: a token in each piece
 
     def _body(self, text: str, max_tokens: int) -> dict[str, Any]:
+        more = {"ignore_eos": True} if self.ignore_eos else {}
         if not self.openai:
-            return {"text_input": text, "max_tokens": max_tokens, **self._more}
+            return {"text_input": text, "max_tokens": max_tokens, **more}
         return {
-            "model": self._model,
+            "model": self.model,
             "messages": [{"role": "user", "content": text}],
             "max_tokens": max_tokens,
             "stream": True,
             "stream_options": {"include_usage": True},
-            **self._more,
+            **more,
         }
 
     def _session(self) -> aiohttp.ClientSession:
         import aiohttp
 
         if self._opened is None:
-            headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+            headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
             self._opened = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
-                timeout=aiohttp.ClientTimeout(total=self._timeout),
+                timeout=aiohttp.ClientTimeout(total=self.timeout),
                 headers=headers,
             )
         return self._opened
 
 
-def read_url(url: str, model: str) -> tuple[str, bool]:
+def read_url(url: str, model: str, option: str = "--url") -> tuple[str, bool]:
     """The address that requests go to, and whether it is OpenAI's API. Raises: SettingsError."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingsError(f"--url {url}: http://host:port or host:port is needed")
+        raise SettingsError(f"{option} {url}: http://host:port or host:port is needed")
     path = parts.path.rstrip("/")
     if path.endswith("/v1"):
         path += "/chat/completions"
     if path.endswith("/completions"):
         if not path.endswith("/chat/completions"):
-            raise SettingsError(f"--url {url}: of OpenAI's API only /v1/chat/completions is known")
+            raise SettingsError(f"{option} {url}: of OpenAI's API only /v1/chat/completions is known")
         return parts._replace(path=path).geturl(), True
     return parts._replace(path=path or f"/v2/models/{model}/generate_stream").geturl(), False
 

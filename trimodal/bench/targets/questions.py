@@ -6,12 +6,14 @@ Number n of a seed is always the same question, so that all sides of a bench are
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from trimodal.bench.load.lengths import Lengths
 from trimodal.bench.load.traces import BLOCK_TOKENS, Traced
+from trimodal.errors import SettingsError
 
 TOKENS_PER_WORD = 2.0  # until `calibrate` knows better
 _KEPT = 20_000  # questions made before a run: making one takes time that would count as the server's
@@ -19,11 +21,17 @@ _KEPT = 20_000  # questions made before a run: making one takes time that would 
 
 @dataclass(frozen=True)
 class Question:
-    """One request for text. `cancel_after`: pieces after which the client leaves; 0: it never does."""
+    """One request for text.
+
+    Attributes:
+        cancel_after: pieces after which the client leaves; 0: it never does.
+        tier: of the server's tiers; empty: its default.
+    """
 
     text: str
     max_tokens: int
     cancel_after: int = 0
+    tier: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,7 @@ class Mix:
         cancel_share: so many are left by the client before they end.
         repeat_share: so many are questions that were asked before.
         lines: asked in turn, instead of random words.
+        tiers: tier → weight among the requests.
         trace: the lengths of these, instead of drawn ones.
         scale: of the trace's lengths, for the blocks that its prompts share.
     """
@@ -46,6 +55,7 @@ class Mix:
     cancel_share: float = 0.0
     repeat_share: float = 0.0
     lines: Sequence[str] = ()
+    tiers: Mapping[str, float] = field(default_factory=dict)
     trace: Sequence[Traced] = ()
     scale: float = 1.0
 
@@ -120,8 +130,9 @@ class Questions:
             traced = mix.trace[number % len(mix.trace)]
             prompt, answer, blocks = traced.input_tokens, traced.output_tokens, traced.blocks
         cancel = rng.randint(1, max(1, answer // 2)) if rng.random() < mix.cancel_share else 0
+        tier = rng.choices(list(mix.tiers), list(mix.tiers.values()))[0] if mix.tiers else ""
         if mix.lines:
-            return Question(mix.lines[number % len(mix.lines)], answer, cancel)
+            return Question(mix.lines[number % len(mix.lines)], answer, cancel, tier)
         begin = ""
         if mix.shared_tokens and rng.random() < mix.shared_share:
             begin = self._made(random.Random(f"shared {self._seed}"), self._count(mix.shared_tokens))
@@ -132,10 +143,21 @@ class Questions:
             begin = " ".join(self._made(random.Random(f"block {block}"), size) for block in blocks[:-1])
             prompt = max(1, prompt - round(BLOCK_TOKENS * mix.scale) * (len(blocks) - 1))
         own = self._made(rng, self._count(prompt - (0 if begin else self._added)))
-        return Question(f"{begin} {own}".strip(), answer, cancel)
+        return Question(f"{begin} {own}".strip(), answer, cancel, tier)
 
     def _count(self, tokens: float) -> int:
         return max(1, round(tokens / self._per_word))
 
     def _made(self, rng: random.Random, words: int) -> str:
         return " ".join(rng.choices(self._words, k=words))
+
+
+def read_lines(file: Path) -> list[str]:
+    """Returns the lines with text of a file of prompts. Raises: SettingsError: there are none."""
+    try:
+        lines = [line for line in file.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"--prompts {file}: cannot be read: {error}") from None
+    if not lines:
+        raise SettingsError(f"--prompts {file}: no line with text in it")
+    return lines

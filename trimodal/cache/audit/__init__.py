@@ -1,1 +1,1 @@
-"""Checks on live traffic how often the semantic layer is wrong, and keeps the bound on it."""
+"""Checks on live traffic how often the semantic layer is wrong."""

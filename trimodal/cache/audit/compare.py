@@ -12,10 +12,10 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
-from trimodal.cache.audit.values import Agreement
 from trimodal.cache.values import Vector
 from trimodal.judge.normaliser import compatible
 
@@ -31,6 +31,8 @@ _WORDS = re.compile(
     r"(?:(?<!\w)-)?\d+(?:[.,]\d+)*|\w+(?:[#+]+(?!\w))?|(?<=\w)[*#](?=\w)|[^\w\s.,;:!?'\"()*#`-]"
 )
 
+Agreement = Literal["agreed", "disagreed", "unclear"]
+"""Whether a stored answer and a fresh one could stand for each other."""
 Embed = Callable[[str], Vector]
 Same = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 """P(same) of pairs, in the less likely direction; raises any exception when there is no answer."""

@@ -1,6 +1,6 @@
 """Writes pairs whose answers disagree to files, one a tenant, for an operator who labels them.
 
-A line is a pair as `trimodal bench cache --pairs` reads it, but with "label" and "class" null, and with the
+A line is a pair as `build/judge/measure.py` reads it, but with "label" and "class" null, and with the
 score and both answers.
 """
 
@@ -11,7 +11,7 @@ import json
 import os
 from pathlib import Path
 
-from trimodal.cache.values import Place
+from trimodal.cache.decision import Decision
 
 MAX_BYTES = 4 << 20
 """Of one tenant's file; a full one takes no more until the operator has taken it away."""
@@ -30,18 +30,15 @@ class Disagreements:
     def __init__(self, folder: Path, max_bytes: int = MAX_BYTES) -> None:
         self._folder, self._max_bytes = folder, max_bytes
 
-    def write(self, place: Place, asked: str, stored: str, score: float, answers: tuple[str, str]) -> bool:
-        """Adds a pair; False: there is no room.
-
-        Args:
-            answers: the stored one, then the fresh one; their beginnings are kept.
+    def write(self, decision: Decision, fresh: str) -> bool:
+        """Adds a pair with the beginnings of its stored and its fresh answer; False: there is no room.
 
         Raises:
             OSError: the file cannot be written.
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self._folder / f"{digest(place.tenant)}.jsonl"
-        line = _line(place, asked, stored, score, answers)
+        path = self._folder / f"{digest(decision.scope.tenant)}.jsonl"
+        line = _line(decision, fresh)
         size = path.stat().st_size if path.exists() else None
         if size is None and sum(1 for _ in self._folder.glob("*.jsonl")) >= MAX_FILES:
             return False
@@ -54,15 +51,16 @@ class Disagreements:
         return True
 
 
-def _line(place: Place, asked: str, stored: str, score: float, answers: tuple[str, str]) -> bytes:
+def _line(decision: Decision, fresh: str) -> bytes:
+    scope, asked, stored = decision.scope, decision.asked, decision.stored
     pair = {
-        "id": hashlib.sha256(f"{place.scope}{asked}\0{stored}".encode(errors="replace")).hexdigest()[:16],
+        "id": hashlib.sha256(f"{scope.digest}{asked}\0{stored}".encode(errors="replace")).hexdigest()[:16],
         "a": asked,
         "b": stored,
         "label": None,
         "class": None,
-        "domain": place.namespace,
-        "score": round(score, 6),
-        "answers": [answer[:_ANSWER_CHARACTERS] for answer in answers],
+        "domain": scope.namespace,
+        "score": round(decision.score, 6),
+        "answers": [answer[:_ANSWER_CHARACTERS] for answer in (decision.entry.answer, fresh)],
     }
     return (json.dumps(pair, ensure_ascii=False) + "\n").encode(errors="replace")

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
-from trimodal.cache.values import Entry, Place, StoreStats, Vector
+from trimodal.cache.values import CacheScope, Entry, StoreStats, Vector
 from trimodal.errors import OperatorError
+from trimodal.paths import cache_directory
 
 
 class Owner(NamedTuple):
@@ -31,15 +33,15 @@ class StoreError(Exception):
 
 
 class Store(Protocol):
-    """Answers by place and key. Called from several threads at once."""
+    """Answers by scope and key. Called from several threads at once."""
 
-    def get(self, place: Place, key: str) -> Entry | None:
+    def get(self, scope: CacheScope, key: str) -> Entry | None:
         """Returns the answer under `key`, unless it has expired. Raises StoreError."""
 
-    def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
-        """At most `count` unexpired answers of this very place by cosine, best first. Raises StoreError."""
+    def nearest(self, scope: CacheScope, vector: Vector, count: int) -> list[tuple[float, Entry]]:
+        """At most `count` unexpired answers of this very scope by cosine, best first. Raises StoreError."""
 
-    def put(self, place: Place, key: str, entry: Entry, vector: Vector | None) -> None:
+    def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None:
         """Keeps an answer in place of what `key` held; no vector: for `get` alone. Raises StoreError."""
 
     def clear(self, owner: Owner) -> int:
@@ -63,6 +65,35 @@ class Limits:
     timeout_s: float = 0.02
 
 
+RECENCY_LIMIT = 20_000
+
+
+class Recency:
+    """Gathers when answers were last found, until the next write: a hit itself never writes.
+
+    What is lost with a killed process only makes an answer look older. Called from several threads at once.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._times: dict[tuple[str, str], float] = {}
+
+    def note(self, scope: str, key: str, now: float) -> None:
+        """Notes that an answer was found at `now`, seconds of the epoch."""
+        with self._lock:
+            # Popped first, so that the order is by last use and the first is the one to forget.
+            self._times.pop((scope, key), None)
+            self._times[scope, key] = now
+            if len(self._times) > RECENCY_LIMIT:
+                del self._times[next(iter(self._times))]
+
+    def take(self) -> list[tuple[str, str, float]]:
+        """All (scope, key, time) since the last call."""
+        with self._lock:
+            times, self._times = self._times, {}
+        return [(scope, key, time) for (scope, key), time in times.items()]
+
+
 # URL scheme → module with `open_store(url, limits)`, imported when opened; a path has none.
 STORES = {
     "": "trimodal.cache.stores.sqlite",
@@ -72,6 +103,16 @@ STORES = {
     "qdrant+http": "trimodal.cache.stores.qdrant",
     "qdrant+https": "trimodal.cache.stores.qdrant",
 }
+
+
+def is_file(store: str) -> bool:
+    """Whether `store` is a file's path and no URL, as `open_store` reads it."""
+    return ":" not in store or Path(store).is_absolute()
+
+
+def default_store(model: str) -> Path:
+    """Returns the file of the model's answers in this user's cache, beside the logs; it need not exist."""
+    return cache_directory() / "answers" / f"{model}.sqlite"
 
 
 def with_variables(url: str) -> str:
@@ -98,7 +139,7 @@ def open_store(url: str, limits: Limits) -> Store:
         OperatorError: no such kind of store, a variable is not set, its client is not installed, or the
             file cannot be used.
     """
-    scheme = url.partition(":")[0] if ":" in url and not Path(url).is_absolute() else ""
+    scheme = "" if is_file(url) else url.partition(":")[0]
     if scheme not in STORES:
         known = ", ".join(name for name in STORES if name)
         # The scheme alone: the rest may hold a password.
@@ -110,5 +151,5 @@ def open_store(url: str, limits: Limits) -> Store:
         return store
     except ImportError as error:
         raise OperatorError(
-            f"cache_store '{scheme}:…': {error.name} is not installed: pip install 'trimodal[cache]'"
+            f"cache_store '{scheme}:…': {error.name} is not installed: pip install 'trimodal[stores]'"
         ) from None

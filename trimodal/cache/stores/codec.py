@@ -1,4 +1,4 @@
-"""Packs answers as bytes and unpacks them, and names places, for every store that leaves the process.
+"""Packs answers as bytes and unpacks them, and names scopes, for every store that leaves the process.
 
 Bytes that come back may be damaged, poisoned or another version's: they are then a miss, never an error.
 JSON, never pickle.
@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from trimodal.cache.stores.base import StoreError
-from trimodal.cache.values import Entry, Place, Vector
+from trimodal.cache.values import CacheScope, Entry, Vector
 
 CHECK = 8  # bytes of the digest in front of each packed entry
 UNIT = 1e-2  # how far the square of an embedding's length may be from 1
@@ -30,13 +30,13 @@ def digest(*parts: str) -> str:
     return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in encoded)).hexdigest()
 
 
-def place_name(place: Place) -> str:
-    """64 hex digits that only this very place has. All four fields count, whatever the scope was made of."""
-    return digest(place.fingerprint, place.tenant, place.namespace, place.scope)
+def scope_name(scope: CacheScope) -> str:
+    """64 hex digits that only this very scope has. All four fields count, whatever the digest was made of."""
+    return digest(scope.fingerprint, scope.tenant, scope.namespace, scope.digest)
 
 
-def pack(place: str, key: str, entry: Entry) -> bytes:
-    """`entry` as bytes that `unpack` takes for this place's name and key alone.
+def pack(scope: str, key: str, entry: Entry) -> bytes:
+    """`entry` as bytes that `unpack` takes for this scope's name and key alone.
 
     Raises:
         StoreError: the entry holds what JSON or UTF-8 has no form for, as a lone surrogate.
@@ -45,15 +45,15 @@ def pack(place: str, key: str, entry: Entry) -> bytes:
         body = json.dumps(asdict(entry), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (ValueError, TypeError):
         raise StoreError("an answer that has no form in UTF-8 JSON is not stored") from None
-    return _check(place, key, body) + body
+    return _check(scope, key, body) + body
 
 
-def unpack(place: str, key: str, packed: object) -> Entry | None:
-    """The entry, or nothing where these are not the bytes that `pack` made for this place's name and key."""
+def unpack(scope: str, key: str, packed: object) -> Entry | None:
+    """The entry, or nothing where these are not the bytes that `pack` made for this scope's name and key."""
     if not isinstance(packed, bytes):
         return None
     check, body = packed[:CHECK], packed[CHECK:]
-    if check != _check(place, key, body):
+    if check != _check(scope, key, body):
         return None
     try:
         return _ENTRY.validate_json(body)
@@ -80,7 +80,7 @@ def read_vectors(packed: Sequence[object], dimension: int) -> tuple[list[int], V
     return [row for row, fine in zip(rows, good, strict=True) if fine], vectors[good]
 
 
-def _check(place: str, key: str, body: bytes) -> bytes:
+def _check(scope: str, key: str, body: bytes) -> bytes:
     state = hashlib.blake2b(body, digest_size=CHECK)
-    state.update(digest(place, key).encode())
+    state.update(digest(scope, key).encode())
     return state.digest()

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trimodal.cache.stores.base import Limits, Owner
-from trimodal.cache.stores.codec import checked_vector, place_name
+from trimodal.cache.stores.codec import checked_vector, scope_name
 from trimodal.cache.stores.vector_index import VectorIndexes
-from trimodal.cache.values import Entry, Place, StoreStats, Vector
+from trimodal.cache.values import CacheScope, Entry, StoreStats, Vector
 from trimodal.errors import OperatorError
 
 
@@ -25,7 +25,7 @@ def open_store(url: str, limits: Limits) -> MemoryStore:
 
 @dataclass(frozen=True)
 class _Row:
-    place: Place
+    scope: CacheScope
     entry: Entry
     dimension: int  # of its vector; 0: it has none
 
@@ -42,8 +42,8 @@ class MemoryStore:
         # Without a bound: what an index forgot could not be read again.
         self._indexes = VectorIndexes(limit=1 << 62)
 
-    def get(self, place: Place, key: str) -> Entry | None:
-        name = place_name(place)
+    def get(self, scope: CacheScope, key: str) -> Entry | None:
+        name = scope_name(scope)
         with self._lock:
             row = self._live(name, key)
             if row is None:
@@ -51,8 +51,8 @@ class MemoryStore:
             self._rows.move_to_end((name, key))
             return row.entry
 
-    def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
-        vector, name = checked_vector(vector), place_name(place)
+    def nearest(self, scope: CacheScope, vector: Vector, count: int) -> list[tuple[float, Entry]]:
+        vector, name = checked_vector(vector), scope_name(scope)
 
         def fetch(keys: Sequence[str]) -> Mapping[str, Entry]:
             rows = {key: self._live(name, key) for key in keys}
@@ -64,12 +64,12 @@ class MemoryStore:
                 self._rows.move_to_end((name, key))
         return [(score, entry) for score, _, entry in found]
 
-    def put(self, place: Place, key: str, entry: Entry, vector: Vector | None) -> None:
-        name = place_name(place)
+    def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None:
+        name = scope_name(scope)
         vector = None if vector is None else checked_vector(vector)
         with self._lock:
             self._drop(name, key)
-            self._rows[name, key] = _Row(place, entry, 0 if vector is None else len(vector))
+            self._rows[name, key] = _Row(scope, entry, 0 if vector is None else len(vector))
             if vector is not None:
                 with self._indexes.use(name, len(vector)) as index:
                     index.add([key], vector[None], [entry.expires_at])
@@ -82,7 +82,7 @@ class MemoryStore:
             gone = [
                 name
                 for name, row in self._rows.items()
-                if all(value in (None, getattr(row.place, field)) for field, value in wanted)
+                if all(value in (None, getattr(row.scope, field)) for field, value in wanted)
             ]
             for name in gone:
                 self._drop(*name)
@@ -96,7 +96,7 @@ class MemoryStore:
         with self._lock:
             rows = [row for row in self._rows.values() if row.entry.expires_at > now]
         size = sum(len(row.entry.text) + len(row.entry.answer) + 4 * row.dimension for row in rows)
-        return StoreStats(len(rows), size, len({row.place.tenant for row in rows}))
+        return StoreStats(len(rows), size, len({row.scope.tenant for row in rows}))
 
     def close(self) -> None:
         with self._lock:

@@ -17,11 +17,10 @@ from typing import Any
 from qdrant_client import models
 
 from trimodal.cache.stores import qdrant_schema as schema
-from trimodal.cache.stores.base import Limits, Owner, StoreError
-from trimodal.cache.stores.codec import checked_vector, pack, place_name, unpack
+from trimodal.cache.stores.base import Limits, Owner, Recency, StoreError
+from trimodal.cache.stores.codec import checked_vector, pack, scope_name, unpack
 from trimodal.cache.stores.qdrant_schema import decoded, field, missing, owner_of, point_id, told, unexpired
-from trimodal.cache.stores.recency import Recency
-from trimodal.cache.values import Entry, Place, StoreStats, Vector
+from trimodal.cache.values import CacheScope, Entry, StoreStats, Vector
 
 WRITE_WAIT_S = 2.0
 STEP = 100  # answers that one put removes at most, beside the expired ones
@@ -48,16 +47,16 @@ class QdrantStore:
         self._uses = Recency()
         self._swept_at = 0.0
 
-    def get(self, place: Place, key: str) -> Entry | None:
-        name = place_name(place)
+    def get(self, scope: CacheScope, key: str) -> Entry | None:
+        name = scope_name(scope)
         with told():
             found = self._fetch(name, [key])
         if key in found:
             self._uses.note(name, key, self._clock())
         return found.get(key)
 
-    def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
-        vector, name, now = checked_vector(vector), place_name(place), self._clock()
+    def nearest(self, scope: CacheScope, vector: Vector, count: int) -> list[tuple[float, Entry]]:
+        vector, name, now = checked_vector(vector), scope_name(scope), self._clock()
         points: Sequence[Any] = ()
         found: Mapping[str, Entry] = {}
         with told():
@@ -77,11 +76,11 @@ class QdrantStore:
             self._uses.note(name, key, now)
         return [(score, found[key]) for score, key in best]
 
-    def put(self, place: Place, key: str, entry: Entry, vector: Vector | None) -> None:
-        name, now = place_name(place), self._clock()
+    def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None:
+        name, now = scope_name(scope), self._clock()
         values = None if vector is None else checked_vector(vector).tolist()
         packed = pack(name, key, entry)
-        number, owner = point_id(name, key), {**owner_of(place), "expires_at": entry.expires_at}
+        number, owner = point_id(name, key), {**owner_of(scope), "expires_at": entry.expires_at}
         answer = {
             **owner,
             "used_at": now,

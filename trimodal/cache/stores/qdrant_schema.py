@@ -1,7 +1,8 @@
 """Defines how answers lie in Qdrant: collections, payloads, filters, and clients whose calls are bounded.
 
     <name>               one point an answer, without a vector: its owner, times, size, the packed answer
-    <name>_vectors_<d>   one point a vector float32[d] under the same id: its owner, place, key, end of life
+    <name>_vectors_<d>   one point a vector float32[d] under the same id: its owner, scope (as `place`), key,
+                         end of life
 
 An answer's vector may outlive it: what has no point in the first collection is not found. Owners
 are digests, so nothing that a client wrote is a field of a filter.
@@ -24,7 +25,7 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 
 from trimodal.cache.stores.base import Owner, StoreError
 from trimodal.cache.stores.codec import digest
-from trimodal.cache.values import Place
+from trimodal.cache.values import CacheScope
 from trimodal.errors import OperatorError
 
 FORM = "qdrant+https://api_key@host:6333/collection is the form; api_key, port and collection may be left out"
@@ -66,13 +67,13 @@ def connect(url: str, timeouts: tuple[float, ...]) -> tuple[list[Any], str]:
     return clients, name
 
 
-def point_id(place: str, key: str) -> str:
-    """Returns the UUID of a place's name and key; the packed answer says whether it is of these very two."""
-    return str(uuid.UUID(digest(place, key)[:32]))
+def point_id(scope: str, key: str) -> str:
+    """Returns the UUID of a scope's name and key; the packed answer says whether it is of these very two."""
+    return str(uuid.UUID(digest(scope, key)[:32]))
 
 
-def owner_of(place: Place) -> dict[str, str]:
-    return {name: digest(getattr(place, name)) for name in Owner._fields}
+def owner_of(scope: CacheScope) -> dict[str, str]:
+    return {name: digest(getattr(scope, name)) for name in Owner._fields}
 
 
 def owned_by(owner: Owner) -> Any:
@@ -87,9 +88,9 @@ def expired(now: float) -> Any:
     return models.Filter(must=[models.FieldCondition(key="expires_at", range=models.Range(lte=now))])
 
 
-def unexpired(now: float, place: str | None = None) -> Any:
+def unexpired(now: float, scope: str | None = None) -> Any:
     must = [models.FieldCondition(key="expires_at", range=models.Range(gt=now))]
-    return models.Filter(must=must + ([] if place is None else [_equal("place", place)]))
+    return models.Filter(must=must + ([] if scope is None else [_equal("place", scope)]))
 
 
 def create(client: Any, collection: str, dimension: int) -> None:
@@ -98,7 +99,7 @@ def create(client: Any, collection: str, dimension: int) -> None:
     if dimension:
         vectors = models.VectorParams(size=dimension, distance=models.Distance.COSINE)
     try:
-        # A graph a place instead of one over all: each search is within one place.
+        # A graph a scope instead of one over all: each search is within one scope.
         graph = models.HnswConfigDiff(m=0, payload_m=16)
         client.create_collection(collection, vectors_config=vectors, hnsw_config=graph)
     except Exception:

@@ -1,6 +1,6 @@
 """Stores answers in a Redis that several servers share (6.2 or newer, plain: no modules, no cluster).
 
-An answer is one key with a TTL; vectors lie in one stream a place, which each server indexes and reads on
+An answer is one key with a TTL; vectors lie in one stream a scope, which each server indexes and reads on
 from where it was. No call waits longer than the limit for a reply, and none is retried: a Redis that is down
 costs one error a call. What does not look like an answer is dropped. Beside `max_entries` the eviction
 policy of the Redis server itself applies.
@@ -21,12 +21,11 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from trimodal.cache.stores import redis_layout as layout
-from trimodal.cache.stores.base import Limits, Owner, StoreError
+from trimodal.cache.stores.base import Limits, Owner, Recency, StoreError
 from trimodal.cache.stores.codec import checked_vector, pack, read_vectors, unpack
-from trimodal.cache.stores.recency import Recency
 from trimodal.cache.stores.redis_layout import EXPIRES, USED, Names
-from trimodal.cache.stores.vector_index import PLACE_ROWS, VectorIndex, VectorIndexes
-from trimodal.cache.values import Entry, Place, StoreStats, Vector
+from trimodal.cache.stores.vector_index import SCOPE_ROWS, VectorIndex, VectorIndexes
+from trimodal.cache.values import CacheScope, Entry, StoreStats, Vector
 from trimodal.errors import OperatorError
 
 CHUNK = 500  # vectors or keys asked for at once
@@ -62,19 +61,19 @@ class RedisStore:
         self._clock = clock
         self._uses = Recency()
         self._indexes = VectorIndexes()
-        self._rows = min(PLACE_ROWS, limits.max_entries)
+        self._rows = min(SCOPE_ROWS, limits.max_entries)
 
-    def get(self, place: Place, key: str) -> Entry | None:
-        names = Names.of(place)
+    def get(self, scope: CacheScope, key: str) -> Entry | None:
+        names = Names.of(scope)
         with _told():
             found = self._fetch(names, [key])
         if key in found:
             self._uses.note(names.answer, key, self._clock())
         return found.get(key)
 
-    def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
-        vector, names = checked_vector(vector), Names.of(place)
-        with _told(), self._indexes.use(names.place, len(vector)) as index:
+    def nearest(self, scope: CacheScope, vector: Vector, count: int) -> list[tuple[float, Entry]]:
+        vector, names = checked_vector(vector), Names.of(scope)
+        with _told(), self._indexes.use(names.scope, len(vector)) as index:
             self._catch_up(index, f"{names.vectors}{len(vector)}", len(vector))
             now = self._clock()
             found = index.find(vector, count, now, lambda keys: self._fetch(names, keys, searched=True))
@@ -82,10 +81,10 @@ class RedisStore:
             self._uses.note(names.answer, key, now)
         return [(score, entry) for score, _, entry in found]
 
-    def put(self, place: Place, key: str, entry: Entry, vector: Vector | None) -> None:
-        names, now = Names.of(place), self._clock()
+    def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None:
+        names, now = Names.of(scope), self._clock()
         blob = b"" if vector is None else checked_vector(vector).astype("<f4").tobytes()
-        value = (b"1" if blob else b"0") + pack(names.place, key, entry)
+        value = (b"1" if blob else b"0") + pack(names.scope, key, entry)
         lifetime = math.ceil((entry.expires_at - now) * 1_000)
         keys = (f"{names.answer}{key}", f"{names.vectors}{len(blob) // 4}", USED, EXPIRES)
         with _told():
@@ -157,7 +156,7 @@ class RedisStore:
                 continue
             if isinstance(value, Exception) and "WRONGTYPE" not in str(value):
                 raise value
-            entry = unpack(names.place, key, value[1:]) if isinstance(value, bytes) else None
+            entry = unpack(names.scope, key, value[1:]) if isinstance(value, bytes) else None
             if entry is None:
                 poisoned.append(f"{names.answer}{key}")
             elif entry.expires_at > now and not (searched and value[:1] != b"1"):

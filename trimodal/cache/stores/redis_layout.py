@@ -1,7 +1,7 @@
 """Defines how answers lie in Redis: names of keys, and the one script that writes.
 
-    trimodal:answer:<owner>:<place>:<key>    string with a TTL: "1" or "0" (has it a vector?), packed answer
-    trimodal:vectors:<owner>:<place>:<d>     stream of (key, vector, expiry), its newest entries only
+    trimodal:answer:<owner>:<scope>:<key>    string with a TTL: "1" or "0" (has it a vector?), packed answer
+    trimodal:vectors:<owner>:<scope>:<d>     stream of (key, vector, expiry), its newest entries only
     trimodal:used, trimodal:expires          sorted sets of the first kind's names: last use, end of life
 
 <owner> is fingerprint, tenant and namespace, each as a digest: a name holds nothing that a client
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimodal.cache.stores.base import Owner
-from trimodal.cache.stores.codec import digest, place_name
-from trimodal.cache.values import Place
+from trimodal.cache.stores.codec import digest, scope_name
+from trimodal.cache.values import CacheScope
 
 PREFIX = "trimodal:"
 USED = PREFIX + "used"
@@ -53,16 +53,16 @@ KINDS = (b"string", b"stream", b"zset", b"zset")  # of the script's keys
 
 @dataclass(frozen=True)
 class Names:
-    """Names of one place's keys."""
+    """Names of one scope's keys."""
 
-    place: str
+    scope: str
     answer: str  # and the answer's key behind it
     vectors: str  # and the dimension behind it
 
     @classmethod
-    def of(cls, place: Place) -> Names:
-        owner = ":".join(_short(value) for value in (place.fingerprint, place.tenant, place.namespace))
-        name = place_name(place)
+    def of(cls, scope: CacheScope) -> Names:
+        owner = ":".join(_short(value) for value in (scope.fingerprint, scope.tenant, scope.namespace))
+        name = scope_name(scope)
         return cls(name, f"{PREFIX}answer:{owner}:{name}:", f"{PREFIX}vectors:{owner}:{name}:")
 
 

@@ -3,7 +3,7 @@
 It survives a restart and a kill. Several processes may share the file, as a second server or
 `trimodal cache clear`: each sees what the others wrote or cleared with its next call, because a
 index reads the rows that are new to it first and no answer is given without its row. The indexes
-of the least recently used places leave memory beyond a bound; they are read again when asked for.
+of the least recently used scopes leave memory beyond a bound; they are read again when asked for.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from trimodal.cache.stores.base import Limits, Owner, StoreError
-from trimodal.cache.stores.codec import checked_vector, pack, place_name, read_vectors, unpack
-from trimodal.cache.stores.recency import Recency
+from trimodal.cache.stores.base import Limits, Owner, Recency, StoreError
+from trimodal.cache.stores.codec import checked_vector, pack, read_vectors, scope_name, unpack
 from trimodal.cache.stores.sqlite_connections import Database
-from trimodal.cache.stores.vector_index import FETCH, PLACE_ROWS, VectorIndex, VectorIndexes
-from trimodal.cache.values import Entry, Place, StoreStats, Vector
+from trimodal.cache.stores.vector_index import FETCH, SCOPE_ROWS, VectorIndex, VectorIndexes
+from trimodal.cache.values import CacheScope, Entry, StoreStats, Vector
 from trimodal.errors import OperatorError
 
 CHUNK = 2_000  # rows that an index reads at once; about 3 ms
@@ -45,16 +44,16 @@ class SqliteStore:
         self._indexes = VectorIndexes()
         self._database = Database(path, limits.timeout_s)
 
-    def get(self, place: Place, key: str) -> Entry | None:
-        name = place_name(place)
+    def get(self, scope: CacheScope, key: str) -> Entry | None:
+        name = scope_name(scope)
         with self._database.reading() as connection:
             found = self._fetch(connection, name, [key])
         if key in found:
             self._uses.note(name, key, self._clock())
         return found.get(key)
 
-    def nearest(self, place: Place, vector: Vector, count: int) -> list[tuple[float, Entry]]:
-        vector, name = checked_vector(vector), place_name(place)
+    def nearest(self, scope: CacheScope, vector: Vector, count: int) -> list[tuple[float, Entry]]:
+        vector, name = checked_vector(vector), scope_name(scope)
         with self._indexes.use(name, len(vector)) as index, self._database.reading() as connection:
             self._catch_up(connection, index, name, len(vector))
             now = self._clock()
@@ -65,11 +64,11 @@ class SqliteStore:
             self._uses.note(name, key, now)
         return [(score, entry) for score, _, entry in found]
 
-    def put(self, place: Place, key: str, entry: Entry, vector: Vector | None) -> None:
-        name, now = place_name(place), self._clock()
+    def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None:
+        name, now = scope_name(scope), self._clock()
         blob = None if vector is None else checked_vector(vector).tobytes()
         packed = pack(name, key, entry)
-        owner = _blobs(place.fingerprint, place.tenant, place.namespace)
+        owner = _blobs(scope.fingerprint, scope.tenant, scope.namespace)
         with self._database.writing() as writer:
             self._write_uses(writer)
             # Not REPLACE: it would pass the triggers by that count.
@@ -166,7 +165,7 @@ class SqliteStore:
         row = connection.execute(
             "SELECT number FROM answers WHERE place = ? AND vector IS NOT NULL ORDER BY number DESC"
             " LIMIT 1 OFFSET ?",
-            (name, PLACE_ROWS),
+            (name, SCOPE_ROWS),
         ).fetchone()
         return 0 if row is None else int(row[0])
 

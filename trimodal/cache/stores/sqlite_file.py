@@ -24,6 +24,7 @@ CHECKED_BYTES = 64 << 20
 ALONE_S = 5.0
 _DAMAGE = ("malformed", "not a database", "disk image", "corrupt")
 
+# `place` is a scope's name: see `codec.scope_name`.
 SCHEMA = """
 CREATE TABLE answers (
     number INTEGER PRIMARY KEY AUTOINCREMENT,

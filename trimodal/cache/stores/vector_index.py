@@ -17,19 +17,19 @@ from numpy.typing import NDArray
 from trimodal.cache.values import Entry, Vector
 
 # One product over so many vectors of 384 takes about 5 ms on one core; a longer one would eat the budget.
-PLACE_ROWS = 50_000
+SCOPE_ROWS = 50_000
 ALL_BYTES = 256 << 20
 OVERHEAD = 2_048  # bytes of an empty index, about
 FETCH = 1_000  # answers asked for at once, at most
 
 
 class VectorIndex:
-    """The vectors of one place, float32[d] each; beyond `rows` those that expire first are left out.
+    """The vectors of one scope, float32[d] each; beyond `rows` those that expire first are left out.
 
     Hold `lock` while calling. `seen` and `era` are the store's: how far it has read, and of what.
     """
 
-    def __init__(self, dimension: int, rows: int = PLACE_ROWS) -> None:
+    def __init__(self, dimension: int, rows: int = SCOPE_ROWS) -> None:
         self.lock = threading.Lock()
         self._dimension = dimension
         self._limit = rows
@@ -123,7 +123,7 @@ class VectorIndex:
 
 
 class VectorIndexes:
-    """Vector indexes by place and dimension; the least recently used ones make room beyond `limit` bytes."""
+    """Vector indexes by scope and dimension; the least recently used ones make room beyond `limit` bytes."""
 
     def __init__(self, limit: int = ALL_BYTES) -> None:
         self._limit = limit
@@ -137,12 +137,12 @@ class VectorIndexes:
             return len(self._indexes)
 
     @contextmanager
-    def use(self, place: str, dimension: int) -> Iterator[VectorIndex]:
-        """Yields the place's index, locked: a place's searches go one after the other, places do not wait.
+    def use(self, scope: str, dimension: int) -> Iterator[VectorIndex]:
+        """Yields the scope's index, locked: a scope's searches go one after the other, scopes do not wait.
 
-        An empty one is not kept: most places are asked once and hold nothing.
+        An empty one is not kept: most scopes are asked once and hold nothing.
         """
-        name = (place, dimension)
+        name = (scope, dimension)
         with self._lock:
             index = self._indexes.pop(name, None) or VectorIndex(dimension)
             self._indexes[name] = index

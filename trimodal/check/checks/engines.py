@@ -54,14 +54,7 @@ def _parameters(config: Config) -> Iterator[Finding]:
     except SettingsError as error:
         sentence = re.sub(r" \(known: [^)]*\)", "", str(error).removeprefix(": "))
         named = re.search(r"parameter '(\w+)'", sentence)
-        yield config.finding("TRI092", sentence, *_at(config, named[1] if named else ""))
-
-
-def _at(config: Config, parameter: str) -> tuple[str | int, ...]:
-    """The path of a parameter that the file names."""
-    written = [node for node in config.root.fields if node.name == "parameters"]
-    keys = [node.find(("key",)).value.strip("\"'") for node in written]
-    return ("parameters", keys.index(parameter)) if parameter in keys else ()
+        yield config.finding("TRI092", sentence, *config.parameter_path(named[1] if named else ""))
 
 
 def _engine(config: Config, artefact: Artefact) -> Iterator[Finding]:
@@ -74,7 +67,7 @@ def _engine(config: Config, artefact: Artefact) -> Iterator[Finding]:
         yield from _manifest(config, built, artefact)
     elif not artefact.by_triton:
         sentence = f"there is no built engine {artefact.place}"
-        yield config.finding("TRI027", sentence, *_at(config, "artefact"), fix=artefact.remedy)
+        yield config.finding("TRI027", sentence, *config.parameter_path("artefact"), fix=artefact.remedy)
 
 
 def _manifest(config: Config, directory: Path, artefact: Artefact | None) -> Iterator[Finding]:
@@ -85,7 +78,7 @@ def _manifest(config: Config, directory: Path, artefact: Artefact | None) -> Ite
             manifest = read_manifest(directory, task=artefact.task, runtime=artefact.runtime)
     except (ArtefactError, ValueError) as error:
         sentence = str(error) if artefact else f"{directory.name}/{MANIFEST} is damaged"
-        yield config.finding("TRI090", sentence, *_at(config, "artefact"))
+        yield config.finding("TRI090", sentence, *config.parameter_path("artefact"))
         return
     yield from _sizes(config, manifest)
 

@@ -32,18 +32,15 @@ def _tensors(base: Config, config: Config) -> Iterator[Finding]:
             continue  # read from the model's file
         for index, tensor in enumerate(getattr(config.message, kind)):
             if tensor.name not in theirs:
-                yield config.finding("TRI070", f"{kind} {tensor.name} is not in {_name(base)}", kind, index)
-            elif ours[tensor.name] != theirs[tensor.name]:
-                sentence = (
-                    f"{kind} {tensor.name} is {ours[tensor.name]}, in {_name(base)} {theirs[tensor.name]}"
+                yield config.finding(
+                    "TRI070", f"{kind} {tensor.name} is not in {base.relative_file}", kind, index
                 )
+            elif ours[tensor.name] != theirs[tensor.name]:
+                was = f"in {base.relative_file} {theirs[tensor.name]}"
+                sentence = f"{kind} {tensor.name} is {ours[tensor.name]}, {was}"
                 yield config.finding("TRI070", sentence, kind, index)
         for name in theirs.keys() - ours.keys():
-            yield config.finding("TRI070", f"{kind} {name} of {_name(base)} is missing")
-
-
-def _name(config: Config) -> str:
-    return str(config.file.relative_to(config.directory.parent))
+            yield config.finding("TRI070", f"{kind} {name} of {base.relative_file} is missing")
 
 
 def _shown(tensor: Any) -> str:
@@ -55,7 +52,7 @@ def _ways(base: Config, config: Config) -> Iterator[Finding]:
     for (name, field, has), (_, _, had) in zip(_way(config), _way(base), strict=True):
         if has != had:
             ours, theirs = ("has", "does not") if has else ("has no", "does")
-            yield config.finding("TRI071", f"this file {ours} {name}, {_name(base)} {theirs}", field)
+            yield config.finding("TRI071", f"this file {ours} {name}, {base.relative_file} {theirs}", field)
 
 
 def _way(config: Config) -> Iterator[tuple[str, str, bool]]:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from trimodal.check.checks.final_flag import find_open_paths
+from trimodal.check.checks.final_flag import find_open_requests
 from trimodal.check.findings import Finding, Target
 from trimodal.check.repository import Config
 from trimodal.check.rules import RULES
-from trimodal.check.source import Place
+from trimodal.check.source import SourcePosition
 
 _GIVEN = ("triton_python_backend_utils", "c_python_backend_utils")  # by the server's stub
 _BLOCKING = {
@@ -51,17 +51,19 @@ class _Module:
     def __init__(self, config: Config, file: Path) -> None:
         self.config, self.file = config, file
 
-    def finding(self, rule: str, sentence: str, node: ast.AST | None = None, fix: str = "") -> Finding:
-        place = Place(getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1)
-        return Finding(RULES[rule], self.file, place, sentence, fix or RULES[rule].fix, self.config.model)
+    def finding(self, rule: str, sentence: str, node: ast.AST | None = None) -> Finding:
+        position = SourcePosition(getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1)
+        return self.at(rule, sentence, position)
+
+    def at(self, rule: str, sentence: str, position: SourcePosition) -> Finding:
+        return RULES[rule].finding(self.file, position, sentence, model=self.config.model)
 
     def findings(self) -> Iterator[Finding]:
         try:
             tree = ast.parse(self.file.read_bytes())
         except SyntaxError as error:
-            place = Place(error.lineno or 1, error.offset or 1)
-            rule = RULES["TRI110"]
-            yield Finding(rule, self.file, place, f"Python says: {error.msg}", rule.fix, self.config.model)
+            position = SourcePosition(error.lineno or 1, error.offset or 1)
+            yield self.at("TRI110", f"Python says: {error.msg}", position)
             return
         except ValueError as error:  # null bytes
             yield self.finding("TRI110", f"Python says: {error}")
@@ -74,7 +76,7 @@ class _Module:
             if isinstance(model, ast.ClassDef) and model.name == "TritonPythonModel":
                 yield from self._blocking(model, names)
                 if self.config.message.model_transaction_policy.decoupled:
-                    yield from self._decoupled(tree, model)
+                    yield from self._decoupled(model)
 
     def _class(self, tree: ast.Module) -> Iterator[Finding]:
         bound = {name for node in tree.body for name in _bound(node)}
@@ -116,7 +118,7 @@ class _Module:
                             sentence = f"exec in async {function.name} blocks: await async_exec does not"
                             yield self.finding("TRI114", sentence, call)
 
-    def _decoupled(self, tree: ast.Module, model: ast.ClassDef) -> Iterator[Finding]:
+    def _decoupled(self, model: ast.ClassDef) -> Iterator[Finding]:
         for function in model.body:
             if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and function.name == "execute":
                 lists = _lists(function)
@@ -126,7 +128,7 @@ class _Module:
                         or (isinstance(node.value, ast.Name) and node.value.id in lists)
                     ):
                         yield self.finding("TRI115", "execute returns a list, the model is decoupled", node)
-        for node, sentence in find_open_paths(tree, model):
+        for node, sentence in find_open_requests(model):
             yield self.finding("TRI113", sentence, node)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trimodal.check.findings import Finding, Target
 from trimodal.check.rules import RULES
-from trimodal.check.source import Place
+from trimodal.check.source import SourcePosition
 from trimodal.check.version import shown
 
 _FIXED = (25, 7)  # CVE-2025-23310, 23311, 23319, 23320, 23334
@@ -31,8 +31,8 @@ def _file(file: Path) -> Iterator[Finding]:
 
     def finding(rule: str, sentence: str, start: int) -> Finding:
         line = text.count("\n", 0, start)
-        place = Place(line + 1, start - text.rfind("\n", 0, start))
-        return Finding(RULES[rule], file, place, sentence, RULES[rule].fix)
+        position = SourcePosition(line + 1, start - text.rfind("\n", 0, start))
+        return RULES[rule].finding(file, position, sentence)
 
     for image in _IMAGE.finditer(text):
         release = (int(image[1]), int(image[2]))

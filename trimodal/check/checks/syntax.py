@@ -11,7 +11,7 @@ from tritonclient.grpc import model_config_pb2
 
 from trimodal.check.findings import Finding, Target
 from trimodal.check.repository import Config
-from trimodal.check.source import Node, Place
+from trimodal.check.source import Node, SourcePosition
 from trimodal.check.version import Release, shown
 
 # Message → field → first container that knows it. Checked against the servers' sources.
@@ -27,7 +27,7 @@ def check_syntax(config: Config, target: Target) -> Iterator[Finding]:
     placeholders = list(_placeholders(config))
     yield from placeholders
     # A placeholder outside a string is no protobuf text: what the parser says of it says nothing more.
-    bare = any(finding.rule.id == "TRI004" for finding in placeholders)
+    bare = any(finding.rule == "TRI004" for finding in placeholders)
     yield from (() if bare else config.found)
     yield from _unknown_fields(config, config.root, model_config_pb2.ModelConfig.DESCRIPTOR, target)
 
@@ -37,11 +37,11 @@ def _placeholders(config: Config) -> Iterator[Finding]:
         code = _without_comment(line)
         for match in PLACEHOLDER.finditer(code):
             quotes = code[: match.start()].count('"')
-            place = Place(number, match.start() + 1)
+            position = SourcePosition(number, match.start() + 1)
             if quotes % 2:
-                yield config.at("TRI005", f"{match.group()} was not filled in", place)
+                yield config.at("TRI005", f"{match.group()} was not filled in", position)
             else:
-                yield config.at("TRI004", f"{match.group()} was not filled in", place)
+                yield config.at("TRI004", f"{match.group()} was not filled in", position)
 
 
 def _without_comment(line: str) -> str:
@@ -56,12 +56,12 @@ def _unknown_fields(config: Config, node: Node, message: Any, target: Target) ->
     for child in node.fields:
         known = message.fields_by_name.get(child.name)
         if known is None:
-            yield config.at("TRI002", _sentence(child.name, message), child.place)
+            yield config.at("TRI002", _sentence(child.name, message), child.position)
             continue
         since = SINCE.get(message.name, {}).get(child.name)
         if since and target.release < since:
             versions = f"from {shown(since)} on; checked for {shown(target.release)}"
-            yield config.at("TRI003", f"{child.name} is known to Triton {versions}", child.place)
+            yield config.at("TRI003", f"{child.name} is known to Triton {versions}", child.position)
         if known.message_type is not None and child.is_message:
             yield from _unknown_fields(config, child, known.message_type, target)
 

@@ -29,11 +29,11 @@ def ask(
     options = streaming.options_of(locals())
     if text is None and audio is None:
         raise typer.BadParameter("a question is needed: as text, or spoken with --audio")
-    asked = sys.stdin.read().rstrip("\n") if text == "-" else text
+    question = sys.stdin.read().rstrip("\n") if text == "-" else text
 
     async def main() -> None:
         async with common.connect(url, silence=timeout) as client:
-            stream = client.ask(asked, image=image, audio=audio, **options)
+            stream = client.ask(question, image=image, audio=audio, **options)
             await streaming.show(stream, as_json=as_json, stats=stats)
 
     with common.one_sentence():

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,59 +17,75 @@ from trimodal.cli import common
 from trimodal.cli.client import streaming
 
 if TYPE_CHECKING:
-    from trimodal.client import Client, Message
+    from trimodal.client import Message
     from trimodal.client.options import Options
 
 
 HELP = "/reset forgets the conversation, /quit leaves, Ctrl-C stops an answer."
 
 
-def chat(
-    prompt: str | None = typer.Argument(
-        None, help="What to ask; - reads it from stdin; without one: a conversation."
-    ),
-    system: str | None = typer.Option(None, help="System message."),
-    max_tokens: int | None = typer.Option(None, help="Most tokens of an answer."),
-    temperature: float | None = typer.Option(None, help="0: always the likeliest token."),
-    top_p: float | None = typer.Option(None, help="Nucleus sampling."),
-    top_k: int | None = typer.Option(None, help="Sample among the k likeliest; 0: all."),
-    seed: int | None = typer.Option(None, help="The same seed gives the same sample."),
-    stop: list[str] | None = typer.Option(None, help="End before this text; can be repeated."),
-    tier: str | None = typer.Option(None, help="Class of service, as the server's tiers.toml names it."),
-    tenant: str | None = typer.Option(None, help="Whose stored answers may be used."),
-    ttft_deadline_ms: int | None = typer.Option(
-        None, help="Refuse at once what cannot have its first text by then."
-    ),
-    deadline_ms: int | None = typer.Option(None, help="End the answer then."),
-    cache_control: str | None = typer.Option(None, help="no-cache, no-store or store, commas between."),
-    url: common.Url = common.URL,
-    timeout: float = typer.Option(60.0, min=0.1, help="Longest silence of the server, seconds."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
-    stats: bool = typer.Option(False, "--stats", help="Tokens and latencies, on stderr."),
-) -> None:
+sampling = partial(typer.Option, rich_help_panel="Sampling")
+terms = partial(typer.Option, rich_help_panel="Terms of the request")
+
+
+@dataclass(frozen=True)
+class ChatCommand:
+    """The options of `trimodal chat`; None: as the model or its tier says."""
+
+    system: Annotated[str | None, typer.Option(help="System message.")] = None
+    url: common.Url = common.URL
+    timeout: Annotated[float, typer.Option(min=0.1, help="Longest silence of the server, seconds.")] = 60.0
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False
+    stats: Annotated[bool, typer.Option("--stats", help="Tokens and latencies, on stderr.")] = False
+    max_tokens: Annotated[int | None, sampling(help="Most tokens of an answer.")] = None
+    temperature: Annotated[float | None, sampling(help="0: always the likeliest token.")] = None
+    top_p: Annotated[float | None, sampling(help="Nucleus sampling.")] = None
+    top_k: Annotated[int | None, sampling(help="Sample among the k likeliest; 0: all.")] = None
+    seed: Annotated[int | None, sampling(help="The same seed gives the same sample.")] = None
+    stop: Annotated[list[str] | None, sampling(help="End before this text; can be repeated.")] = None
+    tier: Annotated[str | None, terms(help="Class of service, as the server's tiers.toml names it.")] = None
+    tenant: Annotated[str | None, terms(help="Whose stored answers may be used.")] = None
+    ttft_deadline_ms: Annotated[
+        int | None, terms(help="Refuse at once what cannot have its first text by then.")
+    ] = None
+    deadline_ms: Annotated[int | None, terms(help="End the answer then.")] = None
+    cache_control: Annotated[str | None, terms(help="no-cache, no-store or store, commas between.")] = None
+
+
+Prompt = Annotated[
+    str | None,
+    typer.Argument(help="What to ask; - reads it from stdin; without one: a conversation."),
+]
+
+
+@common.with_settings(ChatCommand)
+def chat(settings: ChatCommand, prompt: Prompt = None) -> None:
     """Ask the language model; the answer streams."""
-    options = streaming.options_of(locals())
-    messages: list[Message] = [{"role": "system", "content": system}] if system else []
+    options = streaming.options_of(vars(settings))
+    messages: list[Message] = []
+    if settings.system:
+        messages.append({"role": "system", "content": settings.system})
     if prompt is None and common.is_terminal():
-        _converse(common.connect(url, silence=timeout), messages, options, as_json=as_json, stats=stats)
+        _converse(messages, options, settings)
         return
     if prompt is None or prompt == "-":
         prompt = sys.stdin.read().rstrip("\n")
-    asked = prompt
+    question = prompt
 
     async def ask() -> None:
-        async with common.connect(url, silence=timeout) as client:
+        async with common.connect(settings.url, silence=settings.timeout) as client:
             if messages:
-                stream = client.generate(messages=[*messages, {"role": "user", "content": asked}], **options)
+                messages.append({"role": "user", "content": question})
+                stream = client.generate(messages=messages, **options)
             else:
-                stream = client.generate(asked, **options)
-            await streaming.show(stream, as_json=as_json, stats=stats)
+                stream = client.generate(question, **options)
+            await streaming.show(stream, as_json=settings.as_json, stats=settings.stats)
 
     with common.one_sentence():
         common.run(ask())
 
 
-def _converse(client: Client, first: list[Message], options: Options, *, as_json: bool, stats: bool) -> None:
+def _converse(first: list[Message], options: Options, settings: ChatCommand) -> None:
     """Reads lines until Ctrl-D or /quit. The event loop runs only while an answer comes in."""
     import asyncio
 
@@ -76,6 +94,7 @@ def _converse(client: Client, first: list[Message], options: Options, *, as_json
 
     from trimodal.errors import TrimodalError
 
+    client = common.connect(settings.url, silence=settings.timeout)
     loop = asyncio.new_event_loop()
     messages = list(first)
     typer.echo(HELP, err=True)
@@ -99,12 +118,13 @@ def _converse(client: Client, first: list[Message], options: Options, *, as_json
                 continue
             if not line:
                 continue
-            asked: list[Message] = [*messages, {"role": "user", "content": line}]
+            talk: list[Message] = [*messages, {"role": "user", "content": line}]
             try:
-                stream = client.generate(messages=asked, **options)
+                stream = client.generate(messages=talk, **options)
                 with common.on_interrupt(loop, stream.cancel):
-                    loop.run_until_complete(streaming.show(stream, as_json=as_json, stats=stats))
-                messages = [*asked, {"role": "assistant", "content": stream.text}]
+                    shown = streaming.show(stream, as_json=settings.as_json, stats=settings.stats)
+                    loop.run_until_complete(shown)
+                messages = [*talk, {"role": "assistant", "content": stream.text}]
             except TrimodalError as error:
                 typer.echo(f"trimodal: {common.sentence(error)}", err=True)
     finally:

@@ -79,8 +79,8 @@ async def label(
             elif isinstance(outcome := next(labels), RequestError):
                 rows.append({"file": str(path), "error": str(outcome), "code": outcome.code, "ms": ms})
             else:
-                found = [{"label": one.label, "score": round(one.score, 6)} for one in outcome]
-                rows.append({"file": str(path), "predictions": found, "ms": ms})
+                predictions = [{"label": one.label, "score": round(one.score, 6)} for one in outcome]
+                rows.append({"file": str(path), "predictions": predictions, "ms": ms})
         return rows
 
     size = await client.max_batch_size("vision") or 1

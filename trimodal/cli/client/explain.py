@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from trimodal.cli.bench.common import check_writable
-from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, one_sentence, read_key, run
+from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, check_writable, one_sentence, read_key, run
 
 if TYPE_CHECKING:
     from trimodal.explain.values import Waterfall

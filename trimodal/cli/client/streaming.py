@@ -30,14 +30,14 @@ async def show(stream: AnswerStream | AskStream, *, as_json: bool, stats: bool) 
     from trimodal.client import AskStream
     from trimodal.errors import RequestError, TrimodalError
 
-    asked = isinstance(stream, AskStream)
+    with_stages = isinstance(stream, AskStream)
     if not as_json and hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal that is not UTF-8 must not end an answer
     try:
         async with stream:
             async for item in stream:
                 if as_json:
-                    _line(_row(item, {"stage": "answer"} if asked else {}))
+                    _line(_row(item, {"stage": "answer"} if with_stages else {}))
                 else:
                     _tell(item)
     except TrimodalError as error:
@@ -84,7 +84,7 @@ def _summary(stream: AnswerStream | AskStream) -> dict[str, Any]:
     from trimodal.client import AskStream
 
     usage, note, timing = stream.usage, stream.note, stream.timing
-    told = {
+    summary = {
         "text": stream.text,
         "finish_reason": stream.finish_reason,
         "usage": {
@@ -95,8 +95,8 @@ def _summary(stream: AnswerStream | AskStream) -> dict[str, Any]:
         "cache": note.cache,
     }
     if isinstance(stream, AskStream):
-        return told | {"stages_ms": stream.stages}
-    return told | {
+        return summary | {"stages_ms": stream.stages}
+    return summary | {
         "similarity": round(note.similarity, 4),
         "trimmed": dict(note.trimmed),
         "ttft_ms": _ms(timing.ttft),

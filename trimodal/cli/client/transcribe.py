@@ -79,8 +79,8 @@ def transcribe(
                     typer.echo(f"trimodal: {shown}", err=True)
                     if form == "json" and target is None:
                         kind = error.code if isinstance(error, RequestError) else "FILE"
-                        told = {"file": source, "error": str(error), "code": kind}
-                        _write(f"{json.dumps(told, ensure_ascii=False)}\n", None)
+                        row = {"file": source, "error": str(error), "code": kind}
+                        _write(f"{json.dumps(row, ensure_ascii=False)}\n", None)
                     code = 1
                     continue
                 document = render(heard.words, form, seconds=heard.seconds, name=source)

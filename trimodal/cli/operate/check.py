@@ -53,8 +53,13 @@ def check(
     from trimodal.check.examine import examine
     from trimodal.check.findings import Target
     from trimodal.check.latency import checklist
-    from trimodal.check.report.machine import as_json, as_sarif, checklist_as_json
-    from trimodal.check.report.text import print_checklist, print_findings
+    from trimodal.check.printing import (
+        as_json,
+        as_sarif,
+        checklist_as_json,
+        print_checklist,
+        print_findings,
+    )
     from trimodal.check.repository import read_repository
     from trimodal.check.rules import select_rules
     from trimodal.paths import default_repository
@@ -86,7 +91,7 @@ def check(
     else:
         print_findings(findings, len(read.configs), profiles, console)
     worst = ("error", "warning") if strict else ("error",)
-    raise typer.Exit(1 if any(finding.rule.severity in worst for finding in findings) else 0)
+    raise typer.Exit(1 if any(finding.severity in worst for finding in findings) else 0)
 
 
 def _profiles(repository: Repository, named: list[str]) -> list[str]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import asdict
+from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +15,31 @@ import typer
 from trimodal.cli.common import one_sentence
 
 if TYPE_CHECKING:
-    from trimodal.plan.fleet.plans import Plan
-    from trimodal.plan.fleet.tally import Objective, Outcome
-    from trimodal.plan.fleet.workload import Prefixes, Workload
+    from trimodal.plan.fleet.outcome import Objective, Outcome
+    from trimodal.plan.fleet.workload import Arrival, Prefixes
 
-_GENERATED, _REPORT = "Arrivals that are made", "Report"
+_TRACE, _GENERATED = "Arrivals of a trace", "Arrivals that are made"
+COLUMNS = (
+    "plan",
+    "replicas",
+    "good",
+    "goodput /s",
+    "TTFT p50 (ms)",
+    "p95",
+    "p99",
+    "ITL p95",
+    "p99",
+    "e2e p95 (s)",
+    "prefix hits",
+    "slots",
+    "refused",
+    "cost",
+    "a million tokens",
+)
+
+
+def _of_trace(*names: str, **more: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=_TRACE, **more)
 
 
 def _made(*names: str, **more: Any) -> Any:
@@ -23,95 +47,82 @@ def _made(*names: str, **more: Any) -> Any:
 
 
 def fleet(
-    plans: Path = typer.Argument(..., help="TOML or JSON file of plans, which are compared."),
-    trace: Path | None = typer.Option(None, help="Arrivals: this project's, Azure's or BurstGPT's CSV."),
-    trace_speed: float = typer.Option(1.0, min=0.001, help="2: in half the time."),
-    trace_scale: float = typer.Option(1.0, min=0.001, help="Of the trace's lengths."),
-    load: str = _made(default="poisson", help="poisson, gamma or diurnal."),
-    rate: float = _made(default=0.0, min=0, help="Requests a second, on average; instead of --trace."),
-    seconds: float = _made(default=0.0, min=0, help="Of arrivals; 0: 600, or to the trace's end."),
-    lengths: str = _made(
-        default="azure-conversation", help="azure-conversation, azure-code, sharegpt or alpaca."
+    plans: Path = typer.Argument(..., help="TOML file of plans, which are compared."),
+    trace: Path | None = typer.Option(
+        None, help="Azure's CSV or Mooncake's JSON lines.", rich_help_panel=_TRACE
     ),
+    trace_speed: float = _of_trace(default=1.0, min=0.001, help="2: in half the time."),
+    trace_scale: float = _of_trace(default=1.0, min=0.001, help="Of the trace's lengths."),
+    rate: float = _made(default=0.0, min=0, help="Requests a second, on average; instead of --trace."),
+    burstiness: float = _made(default=1.0, help="1 is Poisson, less comes in bursts."),
+    lengths: str = _made(default="azure-conversation", help="azure-conversation or azure-code."),
     prompt_tokens: str = _made(default="", help="Instead: 64, uniform:32-256, lognormal:400,0.6."),
     output_tokens: str = _made(default="", help="Of the answers, in the same forms."),
     prefixes: str = _made(default="", help="Shared beginnings, COUNT:TOKENS[:SHARE[:SKEW]]."),
-    burstiness: float = _made(default=1.0, help="Of gamma: 1 is Poisson, less comes in bursts."),
-    swing: float = _made(default=0.5, help="Of diurnal: from rate × (1 − swing) to rate × (1 + swing)."),
-    period: float = _made(default=86_400.0, help="Of diurnal, seconds."),
-    slo: str = typer.Option(
-        "ttft_ms<=1000,tpot_ms<=100", help="What a good request keeps.", rich_help_panel=_REPORT
-    ),
+    seconds: float = typer.Option(0.0, min=0, help="Of arrivals; 0: 600, or to the trace's end."),
+    slo: str = typer.Option("ttft_ms<=1000,tpot_ms<=100", help="What a good request keeps."),
     warmup: float = typer.Option(0.0, min=0, help="Seconds whose requests are not counted."),
     seed: int = typer.Option(0, min=0, help="Of arrivals, lengths and the balancer."),
-    jobs: int = typer.Option(1, min=1, max=64, help="Plans that are simulated at once."),
-    json_: bool = typer.Option(False, "--json", help="Machine-readable.", rich_help_panel=_REPORT),
-    html: Path | None = typer.Option(None, help="Report with plots, in one file.", rich_help_panel=_REPORT),
-    plot: Path | None = typer.Option(None, help="The plots alone, as PNG.", rich_help_panel=_REPORT),
+    json_: bool = typer.Option(False, "--json", help="Machine-readable."),
 ) -> None:
-    """Simulate replicas behind a balancer: goodput, latencies and cost of several plans on one trace."""
+    """Simulate replicas behind a balancer: goodput, latencies and cost of several plans."""
     with one_sentence("plan"):
         from trimodal.errors import SettingsError
-        from trimodal.plan.fleet.plans import read_plans
-        from trimodal.plan.fleet.traces import read_trace
-        from trimodal.plan.fleet.workload import KINDS, LENGTHS, Generated, Recorded
+        from trimodal.plan.fleet.simulation import simulate
+        from trimodal.plan.fleet.spec import read_specs
+        from trimodal.plan.fleet.workload import LENGTHS, generate
 
         if bool(trace) == bool(rate):
             raise SettingsError("--trace FILE or --rate REQUESTS_A_SECOND: one of them is needed")
-        for option, path in (("--html", html), ("--plot", plot)):
-            if path:
-                from trimodal.cli.bench.common import check_writable
-                from trimodal.report.plots import check_plots
-
-                check_plots(option)
-                check_writable(option, path)
-        found = read_plans(plans)
-        objective = _objective(slo)
-        workload: Workload
+        specs, objective = read_specs(plans), _objective(slo)
         if trace:
-            bound = {"seconds": seconds} if seconds else {}
-            workload = Recorded(read_trace(trace, speed=trace_speed, scale=trace_scale, **bound))
-            asked = f"{trace.name}, {len(workload.arrivals)} requests"
+            arrivals = _read(trace, trace_speed, trace_scale, seconds or float("inf"))
+            asked = f"{trace.name}, {len(arrivals)} requests"
         else:
             from trimodal.bench.load.lengths import parse_lengths
 
-            kind = next((one for one in KINDS if one == load), None)
-            if kind is None:
-                raise SettingsError(f"--load {load}: known are {', '.join(KINDS)}")
             if lengths not in LENGTHS:
                 raise SettingsError(f"--lengths {lengths}: known are {', '.join(LENGTHS)}")
             given, made = LENGTHS[lengths]
-            workload = Generated(
-                kind,
+            arrivals = generate(
                 rate,
                 seconds or 600.0,
                 parse_lengths(prompt_tokens or given, "--prompt-tokens"),
                 parse_lengths(output_tokens or made, "--output-tokens"),
                 burstiness=burstiness,
-                swing=swing,
-                period=period,
                 prefixes=_prefixes(prefixes),
                 seed=seed,
             )
-            asked = f"{kind}, {rate:g} requests/s for {workload.seconds:g} s"
-        outcomes = _simulate(found, workload, objective, warmup, seed, jobs)
-        facts = [("arrivals", asked), ("objective", slo), ("seed", str(seed))]
-        if html:
-            from trimodal.plan.fleet.report import fleet_report
-            from trimodal.report.html import write_html
-
-            write_html(html, fleet_report(outcomes, facts))
-        if plot:
-            from trimodal.plan.fleet.report import save_fleet
-
-            save_fleet(plot, outcomes)
+            asked = f"{rate:g} requests/s for {seconds or 600:g} s"
+        outcomes = [simulate(spec, arrivals, objective, warmup=warmup, seed=seed) for spec in specs]
     if json_:
-        import json
-
-        plain = {"facts": dict(facts), "plans": [outcome.plain() for outcome in outcomes]}
-        typer.echo(json.dumps(plain, indent=2))
+        facts = {"arrivals": asked, "objective": slo, "seed": str(seed)}
+        typer.echo(json.dumps({"facts": facts, "plans": [asdict(one) for one in outcomes]}, indent=2))
     else:
         _print(outcomes, asked)
+
+
+def _read(trace: Path, speed: float, scale: float, seconds: float) -> list[Arrival]:
+    """The requests of a trace; where it names prompts' blocks, those that begin alike share a prefix."""
+    from trimodal.bench.load.traces import BLOCK_TOKENS, read_trace
+    from trimodal.plan.fleet.workload import Arrival
+
+    traced = [one for one in read_trace(trace, speed, scale) if one.at <= seconds]
+    alike: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+    for one in traced:
+        if one.blocks:
+            alike[one.blocks[0]].append(one.blocks)
+    shared = {first: len(commonprefix(blocks)) for first, blocks in alike.items()}
+    return [
+        Arrival(
+            one.at,
+            one.input_tokens,
+            one.output_tokens,
+            one.blocks[0] if one.blocks else None,
+            round(scale * BLOCK_TOKENS * shared[one.blocks[0]]) if one.blocks else 0,
+        )
+        for one in traced
+    ]
 
 
 def replica(
@@ -151,7 +162,7 @@ def _objective(text: str) -> Objective:
     """What a request must keep. Raises: SettingsError: a bound that the simulator does not know."""
     from trimodal.bench.load.slo import parse_slo
     from trimodal.errors import SettingsError
-    from trimodal.plan.fleet.tally import Objective
+    from trimodal.plan.fleet.outcome import Objective
 
     bounds: dict[str, float] = {}
     for bound in parse_slo(text).bounds:
@@ -176,26 +187,31 @@ def _prefixes(text: str) -> Prefixes | None:
         raise SettingsError(f"--prefixes {text}: COUNT:TOKENS[:SHARE[:SKEW]] is needed") from None
 
 
-def _simulate(
-    plans: Sequence[Plan], workload: Workload, objective: Objective, warmup: float, seed: int, jobs: int
-) -> list[Outcome]:
-    from functools import partial
-
-    from trimodal.plan.fleet.simulation import simulate
-
-    one = partial(simulate, workload=workload, objective=objective, warmup=warmup, seed=seed)
-    if jobs == 1 or len(plans) == 1:
-        return [one(plan) for plan in plans]
-    from concurrent.futures import ProcessPoolExecutor
-
-    with ProcessPoolExecutor(min(jobs, len(plans))) as pool:
-        return list(pool.map(one, plans))
-
-
 def _print(outcomes: Sequence[Outcome], asked: str) -> None:
     from trimodal.build_support import report
-    from trimodal.plan.fleet.report import COLUMNS, row
 
-    # A column a plan: sixteen figures side by side are wider than a terminal.
-    (_, *names), *figures = zip(COLUMNS, *(row(one) for one in outcomes), strict=True)
+    # A column a plan: so many figures side by side are wider than a terminal.
+    (_, *names), *figures = zip(COLUMNS, *(_row(one) for one in outcomes), strict=True)
     report(asked, [list(row) for row in figures], header=("", *names))
+
+
+def _row(one: Outcome) -> list[str]:
+    """A plan's figures as `COLUMNS` names them."""
+
+    def ms(values: dict[str, float], name: str, places: int = 0, by: float = 1.0) -> str:
+        return f"{values[name] / by:.{places}f}" if name in values else "-"
+
+    return [
+        one.name,
+        f"{one.replicas}",
+        f"{one.attainment:.1%}",
+        f"{one.goodput:.1f}",
+        *(ms(one.ttft_ms, name) for name in ("p50", "p95", "p99")),
+        *(ms(one.itl_ms, name, 1) for name in ("p95", "p99")),
+        ms(one.latency_ms, "p95", 1, 1e3),
+        f"{one.hit_rate:.1%}",
+        f"{one.utilisation:.0%}",
+        f"{one.refused}",
+        f"{one.cost:.2f}" if one.cost_per_million is not None else "-",
+        f"{one.cost_per_million:.3f}" if one.cost_per_million is not None else "-",
+    ]

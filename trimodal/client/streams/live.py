@@ -63,11 +63,17 @@ class LiveStream:
     """
 
     def __init__(
-        self, transport: Transport, timeouts: Timeouts, options: Listening, model: str = "speech"
+        self,
+        transport: Transport,
+        timeouts: Timeouts,
+        options: Listening,
+        model: str = "speech",
+        metadata: Mapping[str, str] | None = None,
     ) -> None:
         self._transport = transport
         self._timeouts = timeouts
         self._model = model
+        self._metadata = metadata or {}
         given = {name: value for name, value in options.items() if value is not None}
         self._options = cast("dict[str, Parameter]", given)
         # tritonclient takes ids up to 2^63 - 1 only; 0 means none.
@@ -187,7 +193,8 @@ class LiveStream:
     async def _infer(
         self, inputs: Tensors, parameters: Mapping[str, Parameter], timeouts: Timeouts
     ) -> Tensors:
-        return await self._transport.infer(Request(self._model, inputs, parameters=parameters), timeouts)
+        request = Request(self._model, inputs, parameters=parameters, metadata=self._metadata)
+        return await self._transport.infer(request, timeouts)
 
     def _controls(self, *, start: bool, end: bool) -> dict[str, Parameter]:
         return {"sequence_id": self.id, "sequence_start": start, "sequence_end": end}

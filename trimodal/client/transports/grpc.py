@@ -92,12 +92,12 @@ class GrpcTransport:
 
     def __init__(self, url: str, timeouts: Timeouts, connections: int = 2) -> None:
         scheme, _, address = url.rpartition("://")
-        found = _ADDRESS.fullmatch(address)
-        if scheme not in ("", "grpc", "grpcs") or not found:
+        match = _ADDRESS.fullmatch(address)
+        if scheme not in ("", "grpc", "grpcs") or not match:
             raise ValueError(f"url is '{url}': host:port of Triton's gRPC endpoint is needed")
-        self._url = found["address"]
+        self._url = match["address"]
         self._health = (
-            HealthPage(found["host"].strip("[]"), int(found["health"])) if found["health"] else None
+            HealthPage(match["host"].strip("[]"), int(match["health"])) if match["health"] else None
         )
         self._tls = scheme == "grpcs"
         self._options = _options(timeouts)
@@ -154,8 +154,8 @@ class GrpcTransport:
     async def models(self, timeouts: Timeouts) -> list[Model]:
         # The repository index is for operators only; the statistics are for everyone, and of ready models.
         answer = await self._unary("ModelStatistics", service_pb2.ModelStatisticsRequest(), timeouts)
-        found = [Model(one.name, one.version, one.inference_count) for one in answer.model_stats]
-        return sorted(found, key=lambda model: (model.name, model.version))
+        models = [Model(one.name, one.version, one.inference_count) for one in answer.model_stats]
+        return sorted(models, key=lambda model: (model.name, model.version))
 
     async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
         return int((await self._config(model, timeouts)).max_batch_size)

@@ -6,7 +6,8 @@ from typing import Any
 
 from trimodal.explain.parts import four_parts, overlapping, owners
 from trimodal.explain.show import words
-from trimodal.explain.values import PARTS, Part, Span, Waterfall
+from trimodal.explain.values import PARTS, Part, Waterfall
+from trimodal.report.numbers import ms
 from trimodal.report.plots import draw
 from trimodal.report.values import Figure, Report, Section, Table
 
@@ -63,7 +64,7 @@ def figure(waterfall: Waterfall) -> Figure:
                 alpha=0.45 if holds[row] else 1.0,
                 **style,
             )
-            _write_length(axes, row, one, begin, width, end)
+            axes.text(begin + width + end * 0.006, row, ms(one.seconds), va="center", fontsize=7, color=_SOFT)
         if lane:
             at = [piece.received * 1e3 / scale for piece in waterfall.pieces]
             axes.vlines(at, len(spans) - 0.34, len(spans) + 0.34, color=_SOFT, linewidth=0.8)
@@ -73,8 +74,8 @@ def figure(waterfall: Waterfall) -> Figure:
         axes.set_yticks(range(len(labels)), labels, fontsize=8)
         for text, one in zip(axes.get_yticklabels(), spans, strict=False):
             text.set_color(_INK if one.depth < 2 else _SOFT)
-        # Left-aligned, so that what stands in what can be seen.
-        axes.tick_params(axis="y", length=0, pad=_pad(labels))
+        # Left-aligned, so that what stands in what can be seen; 4.6 points a letter, at 8 points.
+        axes.tick_params(axis="y", length=0, pad=4.6 * max(map(len, labels)))
         for text in axes.get_yticklabels():
             text.set_ha("left")
         axes.set_ylim(len(labels) - 0.4, -0.6)
@@ -102,16 +103,6 @@ def _labels(waterfall: Waterfall) -> list[str]:
     return found
 
 
-def _pad(labels: list[str]) -> float:
-    """Points that the longest label takes, at 8 points."""
-    return 4.6 * max(map(len, labels))
-
-
-def _write_length(axes: Any, row: int, one: Span, begin: float, width: float, end: float) -> None:
-    at = begin + width + end * 0.006
-    axes.text(at, row, words.ms(one.seconds), va="center", fontsize=7, color=_SOFT)
-
-
 def _caption(waterfall: Waterfall) -> str:
     caption = "Milliseconds behind the bars. A thin bar is the whole of what is indented below it."
     if any(one.estimated for one in waterfall.spans):
@@ -122,10 +113,10 @@ def _caption(waterfall: Waterfall) -> str:
 def _parts(waterfall: Waterfall) -> Table:
     parts = four_parts(waterfall)
     rows: list[tuple[str, ...]] = [
-        (part, words.ms(seconds), f"{seconds / waterfall.total:.1%}", words.MEANINGS[part])
+        (part, ms(seconds), f"{seconds / waterfall.total:.1%}", words.MEANINGS[part])
         for part, seconds in parts.items()
     ]
-    rows.append(("total", words.ms(sum(parts.values())), "100.0%", "the client sends, to all is there"))
+    rows.append(("total", ms(sum(parts.values())), "100.0%", "the client sends, to all is there"))
     return Table("Each moment counts once", ("part", "ms", "share", "what it is"), rows)
 
 
@@ -134,10 +125,10 @@ def _spans(waterfall: Waterfall) -> Table:
     rows = [
         (
             name,
-            words.ms(one.begin),
-            words.ms(one.end),
-            words.ms(one.seconds),
-            words.ms(seconds),
+            ms(one.begin),
+            ms(one.end),
+            ms(one.seconds),
+            ms(seconds),
             one.part,
         )
         for one, name, seconds in zip(waterfall.spans, _labels(waterfall), owned, strict=True)

@@ -8,6 +8,7 @@ from rich.text import Text
 from trimodal.explain.parts import four_parts, overlapping
 from trimodal.explain.show import words
 from trimodal.explain.values import Part, Span, Waterfall
+from trimodal.report.numbers import ms
 
 WIDTH = 80
 COLOURS: dict[Part, str] = {
@@ -45,7 +46,7 @@ def _row(one: Span, name: str, total: float, *, overlaps: bool) -> Text:
     name = name if len(name) <= _LABEL - 2 else f"{name[: _LABEL - 3]}…"
     text = Text(f"{name:<{_LABEL - 2}}{mark} ")
     text.append(_bar(one, total), COLOURS[one.part])
-    return text.append(f"{words.ms(one.seconds):>{_FIGURE}} ms")
+    return text.append(f"{ms(one.seconds):>{_FIGURE}} ms")
 
 
 def _bar(one: Span, total: float) -> str:
@@ -64,7 +65,7 @@ def _bar(one: Span, total: float) -> str:
 
 
 def _axis(total: float) -> Text:
-    end = f"{words.ms(total)} ms"
+    end = f"{ms(total)} ms"
     return Text(f"{'':<{_LABEL}}0{end:>{_BAR - 1}}", "dim")
 
 
@@ -81,9 +82,9 @@ def _sums(waterfall: Waterfall, console: Console) -> None:
     parts = four_parts(waterfall)
     for part, seconds in parts.items():
         line = Text(f"{part:<12}", COLOURS[part])
-        line.append(f"{words.ms(seconds):>10} ms {seconds / waterfall.total:>6.1%}  ", "default")
+        line.append(f"{ms(seconds):>10} ms {seconds / waterfall.total:>6.1%}  ", "default")
         console.print(line.append(words.MEANINGS[part], "dim"))
-    console.print(Text(f"{'total':<12}{words.ms(sum(parts.values())):>10} ms", "bold"))
+    console.print(Text(f"{'total':<12}{ms(sum(parts.values())):>10} ms", "bold"))
     console.print(words.most_of_it(waterfall))
     if way := words.on_the_way(waterfall):
         console.print(way)

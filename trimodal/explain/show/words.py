@@ -7,6 +7,7 @@ from typing import Any
 
 from trimodal.explain.parts import four_parts, overlapping, owners, parents
 from trimodal.explain.values import TRITON, Part, Span, Waterfall
+from trimodal.report.numbers import ms
 
 MEANINGS: dict[Part, str] = {
     "network": "client to server",
@@ -133,11 +134,6 @@ def as_json(waterfall: Waterfall) -> dict[str, Any]:
         "notes": list(waterfall.notes),
         "facts": dict(waterfall.facts),
     }
-
-
-def ms(seconds: float) -> str:
-    """Milliseconds, with as many digits as can be read."""
-    return f"{seconds * 1e3:,.2f}" if seconds < 1 else f"{seconds * 1e3:,.0f}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -17,8 +17,9 @@ from trimodal.client.client import BLOCK_S, FILE_LISTENING, Client
 from trimodal.client.streams.live import Listening, LiveStream
 from trimodal.client.values import LiveUpdate
 from trimodal.gateway.answering import event
-from trimodal.gateway.errors import ApiError, unsupported
+from trimodal.gateway.errors import ApiError, invalid, unsupported
 from trimodal.gateway.media import recording
+from trimodal.gateway.quota import KeyUsage
 
 Format = Literal["json", "text", "srt", "vtt", "verbose_json"]
 Task = Literal["transcribe", "translate"]
@@ -66,34 +67,28 @@ def read_form(
     if unknown := sorted(set(fields) - _FIELDS[task]):
         raise ApiError(400, f"{unknown[0]}: unknown field", param=unknown[0], code="unknown_parameter")
     if file is None:
-        raise ApiError(400, "file: a recording is needed", param="file")
+        raise invalid("file: a recording is needed")
     if not file:
-        raise ApiError(400, "file is empty", param="file")
+        raise invalid("file is empty")
     one = {name: values[-1] for name, values in fields.items()}
     if not one.get("model"):
-        raise ApiError(400, "model: a name is needed", param="model")
+        raise invalid("model: a name is needed")
     response_format = one.get("response_format", "json")
     if response_format not in get_args(Format):
         known = ", ".join(get_args(Format))
-        raise ApiError(400, f"response_format: one of {known} is needed", param="response_format")
+        raise invalid(f"response_format: one of {known} is needed")
     if one.get("temperature", "0") not in ("0", "0.0", ""):
         raise unsupported("temperature", "other than 0 is not supported by this model")
     if fields.get("include[]"):
         raise unsupported("include[]", "is not supported by this model")
     granularities = (*fields.get("timestamp_granularities[]", ()), *fields.get("timestamp_granularities", ()))
     if unknown := sorted(set(granularities) - {"word", "segment"}):
-        raise ApiError(
-            400, f"timestamp_granularities[] has '{unknown[0]}': word and segment are known",
-            param="timestamp_granularities[]",
-        )  # fmt: skip
+        raise invalid(f"timestamp_granularities[] has '{unknown[0]}': word and segment are known")
     if granularities and response_format != "verbose_json":
-        raise ApiError(
-            400, "timestamp_granularities[] needs response_format verbose_json",
-            param="timestamp_granularities[]",
-        )  # fmt: skip
+        raise invalid("timestamp_granularities[] needs response_format verbose_json")
     stream = one.get("stream", "false").lower()
     if stream not in ("true", "false", "1", "0"):
-        raise ApiError(400, "stream: true or false is needed", param="stream")
+        raise invalid("stream: true or false is needed")
     return TranscriptionRequest(
         file,
         one["model"],
@@ -117,7 +112,7 @@ class Transcription:
         }  # fmt: skip
         self._stream: LiveStream = client.listen(model=request.model, **listening)
 
-    async def whole(self) -> tuple[Any, Mapping[str, str]]:
+    async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The transcript in the format that was asked for."""
         async with aclosing(self._updates()) as updates:
             async for _ in updates:
@@ -127,8 +122,7 @@ class Transcription:
         headers = {"x-trimodal-audio-seconds": f"{seconds:.3f}"}
         match self._request.response_format:
             case "json":
-                usage = {"type": "duration", "seconds": round(seconds)}
-                return {"text": text, "usage": usage}, headers
+                return {"text": text, "usage": _duration(seconds)}, headers
             case "verbose_json":
                 return self._verbose(text, seconds), headers
             case "srt":
@@ -138,7 +132,7 @@ class Transcription:
             case _:
                 return as_text(stream.words).encode(), headers
 
-    async def events(self) -> AsyncIterator[bytes]:
+    async def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
         """A delta for each part of the text that is final, then the whole of it."""
         async with aclosing(self._updates()) as updates:
             async for update in updates:
@@ -161,7 +155,7 @@ class Transcription:
             "language": "en" if self._request.task == "translate" else self._request.language or "",
             "duration": round(seconds, 3),
             "text": text,
-            "usage": {"type": "duration", "seconds": round(seconds)},
+            "usage": _duration(seconds),
         }
         if "segment" in self._request.granularities or not self._request.granularities:
             body["segments"] = segments(self._stream.words)
@@ -173,19 +167,23 @@ class Transcription:
         return body
 
 
+def _duration(seconds: float) -> dict[str, Any]:
+    return {"type": "duration", "seconds": round(seconds)}
+
+
 def segments(words: Sequence[Word]) -> list[dict[str, Any]]:
     """Cues with all fields that Whisper's segments have in OpenAI's API.
 
-    The model tells no tokens and no probability of silence: there is none where words were found.
+    The model gives no tokens and no probability of silence: there is none where there are words.
     """
     starts = [round(word.start * 1000) for word in words]
-    found = []
+    cue_segments = []
     for id, cue in enumerate(cues(words)):
         own = words[bisect_left(starts, cue.start_ms) : bisect_left(starts, cue.end_ms)]
         text = " ".join(cue.lines)
         raw = text.encode()
         logs = [math.log(max(word.probability, 1e-6)) for word in own]
-        found.append(
+        cue_segments.append(
             {
                 "id": id,
                 "seek": cue.start_ms // 10,
@@ -199,4 +197,4 @@ def segments(words: Sequence[Word]) -> list[dict[str, Any]]:
                 "no_speech_prob": 0.0,
             }
         )
-    return found
+    return cue_segments

@@ -49,17 +49,17 @@ class CallReader:
         return text_part(text)
 
     def _read_head(self, last: bool) -> list[Part]:
-        found = _HEAD.match(self._held)
-        if not found:
+        match = _HEAD.match(self._held)
+        if not match:
             if not last:
                 return []
             text, self._held = CALL_BEGINS + self._held, ""
             self._place = "text"
             return text_part(text)
-        self._held = self._held[found.end() :]
+        self._held = self._held[match.end() :]
         self._place = "arguments"
         id = f"call_{secrets.token_hex(12)}"
-        call = {"id": id, "type": "function", "function": {"name": found[1], "arguments": ""}}
+        call = {"id": id, "type": "function", "function": {"name": match[1], "arguments": ""}}
         self.calls += 1
         return [{"tool_calls": [{"index": self.calls - 1, **call}]}]
 

@@ -8,27 +8,26 @@ from typing import Any
 
 from trimodal.client.client import Client
 from trimodal.client.streams.ask import AskStream
-from trimodal.client.values import Answer, Message, TokenLogprob
+from trimodal.client.values import Message, TokenLogprob
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.answering import TextEvents, event
-from trimodal.gateway.errors import ApiError, unsupported
-from trimodal.gateway.openai.calls import CallReader, read_calls, text_part
-from trimodal.gateway.openai.conversation import Findings, plain, read_messages, read_samples
+from trimodal.gateway.errors import invalid, unsupported
+from trimodal.gateway.openai.calls import CallReader, Part, read_calls, text_part
+from trimodal.gateway.openai.conversation import FindingsCache, plain, read_messages, read_samples
 from trimodal.gateway.openai.generation import (
     FINISH_REASONS,
-    Named,
+    Envelope,
     Stream,
     answer_headers,
     deltas,
     findings_body,
-    named,
     note_body,
     usage_body,
     whole,
 )
 from trimodal.gateway.openai.logprobs import CompletionLogprobs, chat_logprobs, completion_names
 from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest, Generation
-from trimodal.gateway.quota import Usage
+from trimodal.gateway.quota import KeyUsage
 
 ASSISTANT = "assistant"
 
@@ -36,7 +35,7 @@ ASSISTANT = "assistant"
 class Chat:
     """One request to /v1/chat/completions: to the llm, or with pictures or recordings to the assistant."""
 
-    def __init__(self, request: ChatRequest, client: Client, caller: Caller, findings: Findings) -> None:
+    def __init__(self, request: ChatRequest, client: Client, caller: Caller, findings: FindingsCache) -> None:
         request.refuse_unsupported()
         self._request = request
         self._client = client
@@ -46,12 +45,12 @@ class Chat:
         self._plain = None if request.model == ASSISTANT else plain(self._chat)
         if self._plain is None:
             check_model(caller, ASSISTANT)
-            if request.tools or any(said.calls or said.answers for said in self._chat):
+            if request.tools or any(message.calls or message.answers for message in self._chat):
                 raise unsupported("tools", "are not supported beside pictures and recordings")
             if self._chat[-1].role != "user":
-                raise ApiError(400, "messages: the last one must be the user's", param="messages")
+                raise invalid("messages: the last one must be the user's")
 
-    async def whole(self, usage: Usage) -> tuple[Any, Mapping[str, str]]:
+    async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
         streams = await self._streams()
         answers = await whole(streams, usage)
@@ -67,18 +66,18 @@ class Chat:
             for index, answer in enumerate(answers)
             for message in [read_calls(answer.text) if calling else {"content": answer.text}]
         ]
-        name = named("chatcmpl", "chat.completion", self._request.model)
-        return _body(name, choices, self._request, streams), answer_headers(answers)
+        envelope = Envelope("chatcmpl", "chat.completion", self._request.model)
+        return _body(envelope, choices, self._request, streams), answer_headers(answers)
 
-    async def events(self, usage: Usage) -> AsyncIterator[bytes]:
+    async def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
         """Chunks: the role, the text as it comes, the reason of the end, and the usage if it is asked for.
 
-        The first tells what was heard and seen.
+        The first has what was heard and seen.
         """
         streams = await self._streams()
-        name = named("chatcmpl", "chat.completion.chunk", self._request.model)
+        envelope = Envelope("chatcmpl", "chat.completion.chunk", self._request.model)
         readers: dict[int, CallReader] = {}
-        untold: dict[int, list[TokenLogprob]] = {}  # of text that a reader of calls still holds back
+        held: dict[int, list[TokenLogprob]] = {}  # of text that a reader of calls still holds back
         texts: dict[int, TextEvents] = {}
         calling = self._request.calls_tools
         plain = not (calling or self._request.logprobs)
@@ -86,35 +85,35 @@ class Chat:
             chunks, last = b"", bool(delta.finish_reason)
             if index not in readers:
                 readers[index] = CallReader()
-                texts[index] = TextEvents(lambda text: _chunk(name, index, {"content": text}))  # noqa: B023
-                found = findings_body(streams[index])
-                chunks = event(_chunk(name, index, {"role": "assistant", "content": ""}, **found))
+                texts[index] = TextEvents(lambda text: _chunk(envelope, index, {"content": text}))  # noqa: B023
+                findings = findings_body(streams[index])
+                chunks = event(_chunk(envelope, index, {"role": "assistant", "content": ""}, **findings))
             reader = readers[index]
             if plain:
                 if delta.text:
                     chunks += texts[index].event(delta.text)
             else:
-                tokens = untold.setdefault(index, [])
+                tokens = held.setdefault(index, [])
                 tokens += delta.logprobs
                 for part in reader.read(delta.text, last=last) if calling else text_part(delta.text):
-                    chunks += event(_chunk(name, index, part, tokens))
+                    chunks += event(_chunk(envelope, index, part, tokens))
                     tokens.clear()
             if last:
-                rest = untold.get(index)
+                rest = held.get(index)
                 empty = {"delta": {}, "logprobs": chat_logprobs(rest) if rest else None}
-                chunks += event(_last(name, index, empty, streams[index], called=reader.calls > 0))
+                chunks += event(_last(envelope, index, empty, streams[index], called=reader.calls > 0))
             if chunks:
                 yield chunks
         self._remember(streams)
-        if _wants_usage(self._request):
-            yield event(name.body(choices=[], usage=_usage(self._request, streams)))
+        if self._request.wants_usage:
+            yield event(envelope.body(choices=[], usage=_usage(self._request, streams)))
 
     async def _streams(self) -> Sequence[Stream]:
         """A stream for each choice; sent when they are read."""
         if self._plain is not None:
             return _llm_streams(self._request, self._client, self._caller, [(None, self._plain)])
         *earlier, question = self._chat
-        history = [await self._findings.turn(said, self._client) for said in earlier]
+        history = [await self._findings.turn(message, self._client) for message in earlier]
         samples = None
         if question.audio is not None:
             samples = await asyncio.to_thread(read_samples, question.audio, question.field)
@@ -143,12 +142,12 @@ class Completion:
     def __init__(self, request: CompletionRequest, client: Client, caller: Caller) -> None:
         request.refuse_unsupported()
         if not request.prompts:
-            raise ApiError(400, "prompt: at least one is needed", param="prompt")
+            raise invalid("prompt: at least one is needed")
         self._request = request
         prompts = [(prompt, None) for prompt in request.prompts]
         self._streams = _llm_streams(request, client, caller, prompts)
 
-    async def whole(self, usage: Usage) -> tuple[Any, Mapping[str, str]]:
+    async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
         with completion_names():
             answers = await whole(self._streams, usage)
@@ -156,38 +155,36 @@ class Completion:
             {
                 "index": index,
                 "text": self._echo(index) + answer.text,
-                "logprobs": self._told(answer),
+                "logprobs": CompletionLogprobs(self._request.logprobs).part(answer.logprobs),
                 "finish_reason": _reason(answer.finish_reason),
             }
             for index, answer in enumerate(answers)
         ]
-        name = named("cmpl", "text_completion", self._request.model)
-        return _body(name, choices, self._request, self._streams), answer_headers(answers)
+        envelope = Envelope("cmpl", "text_completion", self._request.model)
+        return _body(envelope, choices, self._request, self._streams), answer_headers(answers)
 
-    async def events(self, usage: Usage) -> AsyncIterator[bytes]:
+    async def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
         """Chunks of text, the reason of the end, and the usage if it is asked for."""
-        name = named("cmpl", "text_completion", self._request.model)
+        envelope = Envelope("cmpl", "text_completion", self._request.model)
         begun: dict[int, CompletionLogprobs] = {}
         with completion_names():
             async for index, delta in deltas(self._streams, usage):
                 text, chunks = delta.text, b""
                 if index not in begun:
-                    begun[index] = CompletionLogprobs(self._request.logprobs or 0)
+                    begun[index] = CompletionLogprobs(self._request.logprobs)
                     text = self._echo(index) + text
                 if text:
-                    told = None if self._request.logprobs is None else begun[index].part(delta.logprobs)
-                    choice = {"index": index, "text": text, "logprobs": told, "finish_reason": None}
-                    chunks = event(name.body(choices=[choice]))
+                    logprobs = begun[index].part(delta.logprobs)
+                    choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
+                    chunks = event(envelope.body(choices=[choice]))
                 if delta.finish_reason:
-                    chunks += event(_last(name, index, {"text": "", "logprobs": None}, self._streams[index]))
+                    chunks += event(
+                        _last(envelope, index, {"text": "", "logprobs": None}, self._streams[index])
+                    )
                 if chunks:
                     yield chunks
-        if _wants_usage(self._request):
-            yield event(name.body(choices=[], usage=_usage(self._request, self._streams)))
-
-    def _told(self, answer: Answer) -> dict[str, Any] | None:
-        asked = self._request.logprobs
-        return None if asked is None else CompletionLogprobs(asked).part(answer.logprobs)
+        if self._request.wants_usage:
+            yield event(envelope.body(choices=[], usage=_usage(self._request, self._streams)))
 
     def _echo(self, index: int) -> str:
         return self._request.prompts[index // self._request.n] if self._request.echo else ""
@@ -214,9 +211,9 @@ def _llm_streams(
 
 
 def _body(
-    name: Named, choices: list[dict[str, Any]], request: Generation, streams: Sequence[Stream]
+    envelope: Envelope, choices: list[dict[str, Any]], request: Generation, streams: Sequence[Stream]
 ) -> dict[str, Any]:
-    return name.body(
+    return envelope.body(
         choices=choices,
         usage=_usage(request, streams),
         system_fingerprint=None,
@@ -225,18 +222,23 @@ def _body(
 
 
 def _chunk(
-    name: Named, index: int, delta: dict[str, Any], tokens: Sequence[TokenLogprob] = (), /, **fields: Any
+    envelope: Envelope,
+    index: int,
+    delta: Part,
+    tokens: Sequence[TokenLogprob] = (),
+    /,
+    **fields: Any,
 ) -> dict[str, Any]:
     logprobs = chat_logprobs(tokens) if tokens else None
     choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
-    return name.body(choices=[choice], **fields)
+    return envelope.body(choices=[choice], **fields)
 
 
 def _last(
-    name: Named, index: int, empty: dict[str, Any], stream: Stream, *, called: bool = False
+    envelope: Envelope, index: int, empty: dict[str, Any], stream: Stream, *, called: bool = False
 ) -> dict[str, Any]:
     choice = {"index": index, **empty, "finish_reason": _reason(stream.finish_reason, called=called)}
-    return name.body(choices=[choice], trimodal=note_body(stream))
+    return envelope.body(choices=[choice], trimodal=note_body(stream))
 
 
 def _reason(finish_reason: str, *, called: bool = False) -> str:
@@ -246,7 +248,3 @@ def _reason(finish_reason: str, *, called: bool = False) -> str:
 
 def _usage(request: Generation, streams: Sequence[Stream]) -> dict[str, Any]:
     return usage_body([stream.usage for stream in streams], request.n)
-
-
-def _wants_usage(request: Generation) -> bool:
-    return request.stream_options is not None and request.stream_options.include_usage

@@ -18,7 +18,7 @@ import numpy as np
 from trimodal.audio.values import Samples
 from trimodal.client.client import Client
 from trimodal.client.values import Message, Prediction, Turn
-from trimodal.gateway.errors import ApiError
+from trimodal.gateway.errors import invalid
 from trimodal.gateway.media import decode_base64, decode_data_url, recording
 from trimodal.gateway.openai.schemas import AudioPart, ChatMessage, ImagePart
 
@@ -28,7 +28,7 @@ _BLOCK_S = 30.0
 
 
 @dataclass(frozen=True)
-class Said:
+class DecodedMessage:
     """One message: its words, and the files that came with it; its calls, or the id of the one it answers."""
 
     role: str
@@ -40,7 +40,7 @@ class Said:
     answers: str = ""
 
     @property
-    def message(self) -> Message:
+    def for_llm(self) -> Message:
         """As the llm takes it."""
         message = Message(role=self.role, content=self.text)
         if self.calls:
@@ -50,47 +50,47 @@ class Said:
         return message
 
 
-def read_messages(messages: Sequence[ChatMessage]) -> list[Said]:
+def read_messages(messages: Sequence[ChatMessage]) -> list[DecodedMessage]:
     """Decodes the parts of all messages. Raises: ApiError 400 naming the part."""
-    return [_said(f"messages[{index}]", message) for index, message in enumerate(messages)]
+    return [_decode(f"messages[{index}]", message) for index, message in enumerate(messages)]
 
 
-def plain(chat: Sequence[Said]) -> list[Message] | None:
+def plain(chat: Sequence[DecodedMessage]) -> list[Message] | None:
     """The chat for the llm; None where it holds pictures or recordings."""
-    if any(said.image or said.audio for said in chat):
+    if any(message.image or message.audio for message in chat):
         return None
-    return [said.message for said in chat]
+    return [message.for_llm for message in chat]
 
 
-class Findings:
+class FindingsCache:
     """What was heard and seen in files, by their hashes; the oldest are forgotten."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, str | tuple[Prediction, ...]] = OrderedDict()
 
-    def keep(self, said: Said, heard: str, labels: tuple[Prediction, ...]) -> None:
-        """Remembers what the assistant told of a message's files."""
-        if said.audio is not None:
-            self._put(said.audio, heard)
-        if said.image is not None:
-            self._put(said.image, labels)
+    def keep(self, message: DecodedMessage, heard: str, labels: tuple[Prediction, ...]) -> None:
+        """Remembers what the assistant heard and saw in a message's files."""
+        if message.audio is not None:
+            self._put(message.audio, heard)
+        if message.image is not None:
+            self._put(message.image, labels)
 
-    async def turn(self, said: Said, client: Client) -> Turn:
+    async def turn(self, message: DecodedMessage, client: Client) -> Turn:
         """An earlier message as the assistant takes it; `client` asks what is not known."""
-        turn = Turn(role=said.role, content=said.text)
-        if said.audio is not None:
-            heard = self._get(said.audio)
+        turn = Turn(role=message.role, content=message.text)
+        if message.audio is not None:
+            heard = self._get(message.audio)
             if heard is None:
-                samples = await asyncio.to_thread(read_samples, said.audio, said.field)
+                samples = await asyncio.to_thread(read_samples, message.audio, message.field)
                 heard = (await client.transcribe(samples)).text.strip()
-                self._put(said.audio, heard)
+                self._put(message.audio, heard)
             turn["heard"] = str(heard)
-        if said.image is not None:
-            labels = self._get(said.image)
+        if message.image is not None:
+            labels = self._get(message.image)
             if labels is None:
-                (row,) = await client.classify([said.image])
+                (row,) = await client.classify([message.image])
                 labels = tuple(row)
-                self._put(said.image, labels)
+                self._put(message.image, labels)
             assert not isinstance(labels, str)
             turn["labels"] = labels
         return turn
@@ -101,8 +101,8 @@ class Findings:
             self._known.move_to_end(key)
         return self._known.get(key)
 
-    def _put(self, file: bytes, found: str | tuple[Prediction, ...]) -> None:
-        self._known[hashlib.sha256(file).digest()] = found
+    def _put(self, file: bytes, finding: str | tuple[Prediction, ...]) -> None:
+        self._known[hashlib.sha256(file).digest()] = finding
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
@@ -113,26 +113,26 @@ def read_samples(contents: bytes, field: str) -> Samples:
     for block in recording(contents, _BLOCK_S, field):
         blocks.append(block)
         if len(blocks) * _BLOCK_S > _MAX_AUDIO_S:
-            raise ApiError(400, f"{field} is longer than {_MAX_AUDIO_S} s", param=field)
+            raise invalid(f"{field} is longer than {_MAX_AUDIO_S} s")
     return np.concatenate(blocks)
 
 
-def _said(field: str, message: ChatMessage) -> Said:
+def _decode(field: str, message: ChatMessage) -> DecodedMessage:
     role = "system" if message.role == "developer" else message.role
     image: bytes | None = None
     audio: bytes | None = None
     for index, part in enumerate(message.content if isinstance(message.content, list) else ()):
         place = f"{field}.content[{index}]"
         if part.type != "text" and role != "user":
-            raise ApiError(400, f"{place}: only a user's message may hold one of these", param=place)
+            raise invalid(f"{place}: only a user's message may hold one of these")
         if isinstance(part, ImagePart):
             if image is not None:
-                raise ApiError(400, f"{place}: one picture a message is taken", param=place)
+                raise invalid(f"{place}: one picture a message is taken")
             image = decode_data_url(part.image_url.url, f"{place}.image_url.url")
         elif isinstance(part, AudioPart):
             if audio is not None:
-                raise ApiError(400, f"{place}: one recording a message is taken", param=place)
+                raise invalid(f"{place}: one recording a message is taken")
             audio = decode_base64(part.input_audio.data, f"{place}.input_audio.data")
     unsent = {"function": {"parsed_arguments"}}
     calls = [call.model_dump(exclude=unsent) for call in message.tool_calls or ()]
-    return Said(role, message.text, image, audio, field, calls, message.tool_call_id or "")
+    return DecodedMessage(role, message.text, image, audio, field, calls, message.tool_call_id or "")

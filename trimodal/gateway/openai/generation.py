@@ -7,39 +7,31 @@ import math
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 from trimodal.client.streams.answer import AnswerStream
 from trimodal.client.streams.ask import AskStream
-from trimodal.client.values import Answer, Delta
-from trimodal.client.values import Usage as Tokens
-from trimodal.gateway.quota import Usage
+from trimodal.client.values import Answer, Delta, Usage
+from trimodal.gateway.quota import KeyUsage
 
 Stream = AnswerStream | AskStream
-# What OpenAI's clients know → ours is told in "trimodal" beside it.
+# Our finish reasons as OpenAI's clients know them; the field "trimodal" of an answer has ours.
 FINISH_REASONS = {"stop": "stop", "length": "length", "deadline": "length", "cancelled": "stop"}
 
 
-@dataclass(frozen=True)
-class Named:
-    """What all chunks of one answer begin with."""
+class Envelope:
+    """The fields that a whole answer, and each of its chunks, begins with."""
 
-    id: str
-    kind: str
-    model: str
-    created: int
+    def __init__(self, prefix: str, kind: str, model: str) -> None:
+        id = f"{prefix}-{secrets.token_hex(12)}"
+        self._fields = {"id": id, "object": kind, "created": int(time.time()), "model": model}
 
     def body(self, **fields: Any) -> dict[str, Any]:
-        return {"id": self.id, "object": self.kind, "created": self.created, "model": self.model, **fields}
+        return {**self._fields, **fields}
 
 
-def named(prefix: str, kind: str, model: str) -> Named:
-    return Named(f"{prefix}-{secrets.token_hex(12)}", kind, model, int(time.time()))
-
-
-def usage_body(tokens: Sequence[Tokens], choices: int) -> dict[str, Any]:
+def usage_body(tokens: Sequence[Usage], choices: int) -> dict[str, Any]:
     """OpenAI's usage of all streams, `choices` of each prompt, which counts once."""
     firsts = tokens[::choices]
     prompt = sum(one.prompt for one in firsts)
@@ -56,20 +48,20 @@ def note_body(stream: Stream) -> dict[str, Any]:
     """How an answer came about, for the field "trimodal"; what there is nothing to say of is left out."""
     note = stream.note
     timing = stream.timing
-    told: dict[str, Any] = {"queue_ms": round(note.queue_ms, 3), "total_ms": round(timing.latency * 1e3, 3)}
+    body: dict[str, Any] = {"queue_ms": round(note.queue_ms, 3), "total_ms": round(timing.latency * 1e3, 3)}
     if timing.ttft is not None:
-        told["ttft_ms"] = round(timing.ttft * 1e3, 3)
+        body["ttft_ms"] = round(timing.ttft * 1e3, 3)
     if note.cache:
-        told |= {"cache": note.cache, "similarity": round(note.similarity, 4)}
+        body |= {"cache": note.cache, "similarity": round(note.similarity, 4)}
     if note.trimmed:
-        told["trimmed"] = dict(note.trimmed)
+        body["trimmed"] = dict(note.trimmed)
     if not math.isnan(note.predicted_ttft_ms):
-        told["predicted_ttft_ms"] = round(note.predicted_ttft_ms, 3)
+        body["predicted_ttft_ms"] = round(note.predicted_ttft_ms, 3)
     if stream.finish_reason not in ("stop", "length"):
-        told["finish_reason"] = stream.finish_reason
+        body["finish_reason"] = stream.finish_reason
     if isinstance(stream, AskStream):
-        told |= {**findings_body(stream)["trimodal"], "stages_ms": stream.stages}
-    return told
+        body |= {**findings_body(stream)["trimodal"], "stages_ms": stream.stages}
+    return body
 
 
 def findings_body(stream: Stream) -> dict[str, dict[str, Any]]:
@@ -90,38 +82,35 @@ def answer_headers(answers: Sequence[Answer]) -> Mapping[str, str]:
     return {"server-timing": ", ".join(parts), "x-trimodal-cache": first.note.cache or "miss"}
 
 
-async def whole(streams: Sequence[Stream], usage: Usage) -> list[Answer]:
+@asynccontextmanager
+async def charging(streams: Sequence[Stream], usage: KeyUsage) -> AsyncIterator[None]:
+    """Ends the streams with the block; their tokens count against the key, also of what was left early."""
+    async with AsyncExitStack() as stack:
+        for stream in streams:
+            await stack.enter_async_context(stream)
+        try:
+            yield
+        finally:
+            usage.tokens = sum(stream.usage.prompt + stream.usage.completion for stream in streams)
+
+
+async def whole(streams: Sequence[Stream], usage: KeyUsage) -> list[Answer]:
     """Waits for all answers; the first failure ends the others."""
-    async with AsyncExitStack() as stack:
-        for stream in streams:
-            await stack.enter_async_context(stream)
-        try:
-            return list(await asyncio.gather(*(stream.answer() for stream in streams)))
-        finally:
-            usage.tokens = charged(streams)
+    async with charging(streams, usage):
+        return list(await asyncio.gather(*(stream.answer() for stream in streams)))
 
 
-async def deltas(streams: Sequence[Stream], usage: Usage) -> AsyncIterator[tuple[int, Delta]]:
+async def deltas(streams: Sequence[Stream], usage: KeyUsage) -> AsyncIterator[tuple[int, Delta]]:
     """Every delta of every stream with the number of its choice, as they come."""
-    async with AsyncExitStack() as stack:
-        for stream in streams:
-            await stack.enter_async_context(stream)
-        try:
-            if len(streams) == 1:
-                async for delta in streams[0]:
-                    if isinstance(delta, Delta):  # the stream keeps what the assistant heard and saw
-                        yield 0, delta
-                return
-            async with aclosing(_merged(streams)) as merged:
-                async for index, delta in merged:
-                    yield index, delta
-        finally:
-            usage.tokens = charged(streams)
-
-
-def charged(streams: Sequence[Stream]) -> int:
-    """Tokens that count against the key's limit: also those of an answer that was left early."""
-    return sum(stream.usage.prompt + stream.usage.completion for stream in streams)
+    async with charging(streams, usage):
+        if len(streams) == 1:
+            async for delta in streams[0]:
+                if isinstance(delta, Delta):  # the stream keeps what the assistant heard and saw
+                    yield 0, delta
+            return
+        async with aclosing(_merged(streams)) as merged:
+            async for index, delta in merged:
+                yield index, delta
 
 
 async def _merged(streams: Sequence[Stream]) -> Any:

@@ -25,16 +25,19 @@ class CompletionLogprobs:
     """The `logprobs` of one choice of a text completion, part after part.
 
     Args:
-        top: how many were asked for; the chosen token is told beside them.
+        top: how many of the likeliest tokens were asked for, beside the chosen one; None: no log
+            probabilities are wanted.
     """
 
-    def __init__(self, top: int) -> None:
+    def __init__(self, top: int | None) -> None:
         self._top = top
         self._offset = 0  # characters
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def part(self, tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
+    def part(self, tokens: Sequence[TokenLogprob]) -> dict[str, Any] | None:
         """The next tokens. An offset is that of the character that a token begins or goes on with."""
+        if self._top is None:
+            return None
         offsets, tops = [], []
         for one in tokens:
             offsets.append(self._offset)

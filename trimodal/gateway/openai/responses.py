@@ -5,15 +5,115 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from trimodal.client.client import Client
+from trimodal.client.options import Options
 from trimodal.client.streams.answer import AnswerStream
+from trimodal.client.values import Message
 from trimodal.gateway.access import Caller
 from trimodal.gateway.answering import encoded
+from trimodal.gateway.errors import unsupported
 from trimodal.gateway.openai.generation import answer_headers, deltas, note_body, whole
-from trimodal.gateway.openai.schemas import ResponseRequest
-from trimodal.gateway.quota import Usage
+from trimodal.gateway.openai.schemas import MAX_MESSAGES, Body, ModelName, StreamOptions
+from trimodal.gateway.quota import KeyUsage
+
+
+class InputText(Body):
+    """A part of a message to /v1/responses. What was answered comes back with all of its fields."""
+
+    type: Literal["input_text", "output_text"]
+    text: str
+    annotations: list[Any] | None = None
+    logprobs: list[Any] | None = None
+
+
+class InputMessage(Body):
+    """One entry of a talk with /v1/responses."""
+
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[InputText]
+    id: str | None = None
+    status: str | None = None
+    phase: str | None = None
+
+    @property
+    def message(self) -> Message:
+        """As the llm takes it."""
+        role = "system" if self.role == "developer" else self.role
+        if isinstance(self.content, str):
+            return {"role": role, "content": self.content}
+        return {"role": role, "content": "\n".join(part.text for part in self.content)}
+
+
+class TextFormat(Body):
+    type: Literal["text", "json_object", "json_schema"]
+
+
+class TextOptions(Body):
+    format: TextFormat | None = None
+    verbosity: str | None = None
+
+
+class ResponseRequest(Body):
+    """POST /v1/responses: text in, text out; nothing is kept for a later request."""
+
+    model: ModelName
+    input: str | Annotated[list[InputMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+    instructions: str | None = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    text: TextOptions | None = None
+    tools: list[dict[str, Any]] | None = None
+    previous_response_id: str | None = None
+    conversation: str | dict[str, Any] | None = None
+    background: bool | None = None
+    store: bool | None = None
+    top_logprobs: int | None = None
+    metadata: dict[str, str] | None = None
+    # They change nothing here.
+    include: list[str] | None = None
+    parallel_tool_calls: bool | None = None
+    prompt_cache_key: str | None = None
+    reasoning: dict[str, Any] | None = None
+    safety_identifier: str | None = None
+    service_tier: str | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    truncation: str | None = None
+    user: str | None = None
+
+    @property
+    def messages(self) -> list[Message]:
+        """The talk as the llm takes it."""
+        talk: list[Message] = []
+        if self.instructions:
+            talk.append({"role": "system", "content": self.instructions})
+        if isinstance(self.input, str):
+            return [*talk, {"role": "user", "content": self.input}]
+        return talk + [one.message for one in self.input]
+
+    def refuse_unsupported(self) -> None:
+        """Raises: ApiError naming the field."""
+        for field in ("previous_response_id", "conversation", "background", "store"):
+            if getattr(self, field):
+                raise unsupported(field, "is not supported: this server keeps no responses")
+        if self.tools:
+            raise unsupported("tools", "are not supported at this endpoint: use /v1/chat/completions")
+        if self.top_logprobs:
+            raise unsupported("top_logprobs", "is not supported at this endpoint")
+        if self.text and self.text.format and self.text.format.type != "text":
+            kind = f"'{self.text.format.type}' is not supported at this endpoint: use /v1/chat/completions"
+            raise unsupported("text.format.type", kind)
+
+    def options(self) -> Options:
+        """The client's options."""
+        return Options(max_tokens=self.max_output_tokens, temperature=self.temperature, top_p=self.top_p)
 
 
 class Reply:
@@ -32,12 +132,12 @@ class Reply:
         self._message_id = f"msg_{secrets.token_hex(16)}"
         self._created = int(time.time())
 
-    async def whole(self, usage: Usage) -> tuple[Any, Mapping[str, str]]:
+    async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
         (answer,) = await whole([self._stream], usage)
         return self._ended(answer.text), answer_headers([answer])
 
-    async def events(self, usage: Usage) -> AsyncIterator[bytes]:
+    async def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
         """What OpenAI's clients expect: the text begins, grows and ends in one part of one message."""
         count = -1
 
@@ -63,11 +163,11 @@ class Reply:
                 chunk += event("response.output_text.delta", **place, delta=delta.text, logprobs=[])
             if chunk:
                 yield chunk
-        said = "".join(text)
-        ended = self._ended(said)
+        whole_text = "".join(text)
+        ended = self._ended(whole_text)
         yield (
-            event("response.output_text.done", **place, text=said, logprobs=[])
-            + event("response.content_part.done", **place, part=_part(said))
+            event("response.output_text.done", **place, text=whole_text, logprobs=[])
+            + event("response.content_part.done", **place, part=_part(whole_text))
             + event("response.output_item.done", output_index=0, item=ended["output"][0])
             + event(f"response.{ended['status']}", response=ended)
         )

@@ -1,7 +1,7 @@
-"""Declares the requests of OpenAI's API that are taken, with their limits; the server checks its own.
+"""Declares the requests for chat and text completions, with their limits; the server checks its own.
 
-A field that is not declared is refused by name. Fields that change nothing here are in IGNORED; those that
-this server does not have are refused by `Generation.refuse_unsupported` unless they ask for nothing.
+A field that is not declared is refused by name. Those of OpenAI's API that this server does not have are
+refused by `refuse_unsupported`, unless they ask for nothing.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from trimodal.client.options import Options
-from trimodal.client.values import Message
-from trimodal.gateway.errors import ApiError, unsupported
+from trimodal.gateway.errors import invalid, unsupported
 from trimodal.llm.structured.reading import MAX_NESTING, nested_beyond
 
 MAX_CHOICES = 16
 MAX_MESSAGES = 1024
-MAX_TEXTS = 2048
 MAX_TOOLS = 64
 MAX_TOP_LOGPROBS = 20
+
+
+ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class Body(BaseModel):
@@ -107,7 +108,7 @@ class ChatMessage(Body):
 class Generation(Body):
     """What chat and text completions share. Unset: as the model's configuration says."""
 
-    model: str = Field(min_length=1, max_length=256)
+    model: ModelName
     stream: bool = False
     stream_options: StreamOptions | None = None
     n: int = Field(default=1, ge=1, le=MAX_CHOICES)
@@ -130,6 +131,11 @@ class Generation(Body):
         if self.stream_options and not self.stream:
             raise ValueError("stream_options: only allowed when stream is true")
         return self
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether the stream's last chunk is to have the usage."""
+        return self.stream_options is not None and self.stream_options.include_usage
 
     def refuse_unsupported(self) -> None:
         """Raises: ApiError naming the field."""
@@ -273,10 +279,9 @@ class ChatRequest(Generation):
         if not self.tools:
             for field in ("tool_choice", "parallel_tool_calls"):
                 if getattr(self, field) not in (None, "none"):
-                    raise ApiError(400, f"{field} is only allowed when tools are given", param=field)
+                    raise invalid(f"{field} is only allowed when tools are given")
         if self.top_logprobs is not None and not self.logprobs:
-            problem = "top_logprobs is only allowed when logprobs is true"
-            raise ApiError(400, problem, param="top_logprobs")
+            raise invalid("top_logprobs is only allowed when logprobs is true")
         if self.modalities and self.modalities != ["text"]:
             raise unsupported("modalities", "other than ['text'] are not supported by this model")
         if self.store:
@@ -319,122 +324,3 @@ class CompletionRequest(Generation):
 
     def options(self, choice: int) -> Options:
         return Options(**super().options(choice), top_logprobs=self.logprobs)
-
-
-class InputText(Body):
-    """A part of a message to /v1/responses. What was answered comes back with all of its fields."""
-
-    type: Literal["input_text", "output_text"]
-    text: str
-    annotations: list[Any] | None = None
-    logprobs: list[Any] | None = None
-
-
-class InputMessage(Body):
-    """One entry of a talk with /v1/responses."""
-
-    type: Literal["message"] = "message"
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[InputText]
-    id: str | None = None
-    status: str | None = None
-    phase: str | None = None
-
-    @property
-    def message(self) -> Message:
-        """As the llm takes it."""
-        role = "system" if self.role == "developer" else self.role
-        if isinstance(self.content, str):
-            return {"role": role, "content": self.content}
-        return {"role": role, "content": "\n".join(part.text for part in self.content)}
-
-
-class TextFormat(Body):
-    type: Literal["text", "json_object", "json_schema"]
-
-
-class TextOptions(Body):
-    format: TextFormat | None = None
-    verbosity: str | None = None
-
-
-class ResponseRequest(Body):
-    """POST /v1/responses: text in, text out; nothing is kept for a later request."""
-
-    model: str = Field(min_length=1, max_length=256)
-    input: str | Annotated[list[InputMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
-    instructions: str | None = None
-    stream: bool = False
-    stream_options: StreamOptions | None = None
-    max_output_tokens: int | None = Field(default=None, ge=1)
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    text: TextOptions | None = None
-    tools: list[dict[str, Any]] | None = None
-    previous_response_id: str | None = None
-    conversation: str | dict[str, Any] | None = None
-    background: bool | None = None
-    store: bool | None = None
-    top_logprobs: int | None = None
-    metadata: dict[str, str] | None = None
-    # They change nothing here.
-    include: list[str] | None = None
-    parallel_tool_calls: bool | None = None
-    prompt_cache_key: str | None = None
-    reasoning: dict[str, Any] | None = None
-    safety_identifier: str | None = None
-    service_tier: str | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    truncation: str | None = None
-    user: str | None = None
-
-    @property
-    def messages(self) -> list[Message]:
-        """The talk as the llm takes it."""
-        talk: list[Message] = []
-        if self.instructions:
-            talk.append({"role": "system", "content": self.instructions})
-        if isinstance(self.input, str):
-            return [*talk, {"role": "user", "content": self.input}]
-        return talk + [one.message for one in self.input]
-
-    def refuse_unsupported(self) -> None:
-        """Raises: ApiError naming the field."""
-        for field in ("previous_response_id", "conversation", "background", "store"):
-            if getattr(self, field):
-                raise unsupported(field, "is not supported: this server keeps no responses")
-        if self.tools:
-            raise unsupported("tools", "are not supported at this endpoint: use /v1/chat/completions")
-        if self.top_logprobs:
-            raise unsupported("top_logprobs", "is not supported at this endpoint")
-        if self.text and self.text.format and self.text.format.type != "text":
-            kind = f"'{self.text.format.type}' is not supported at this endpoint: use /v1/chat/completions"
-            raise unsupported("text.format.type", kind)
-
-    def options(self) -> Options:
-        """The client's options."""
-        return Options(max_tokens=self.max_output_tokens, temperature=self.temperature, top_p=self.top_p)
-
-
-class EmbeddingRequest(Body):
-    """POST /v1/embeddings."""
-
-    model: str = Field(min_length=1, max_length=256)
-    input: (
-        Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
-    )
-    encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = Field(default=None, ge=1)
-    user: str | None = None
-
-    @property
-    def texts(self) -> list[str]:
-        return [self.input] if isinstance(self.input, str) else self.input
-
-
-class ClassificationRequest(Body):
-    """POST /v1/images/classifications: data URLs of JPEG, PNG or WebP files."""
-
-    model: str = Field(default="vision", min_length=1, max_length=256)
-    input: str | Annotated[list[str], Field(min_length=1, max_length=64)]
-    top_k: int | None = Field(default=None, ge=1)

@@ -60,8 +60,8 @@ class Connection:
 
     async def _write(self, after: int, *, resumed: bool) -> None:
         if resumed:
-            told = {"type": "session.resumed", "id": self._session.id, "received": self._session.received}
-            await self._websocket.send_text(encoded(told).decode())
+            event = {"type": "session.resumed", "id": self._session.id, "received": self._session.received}
+            await self._websocket.send_text(encoded(event).decode())
         async for line in self._session.outbox.lines(after):
             await self._websocket.send_text(line)
 

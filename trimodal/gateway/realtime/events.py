@@ -1,4 +1,4 @@
-"""Reads a client's events: JSON objects with a type, one in each text frame."""
+"""Reads a client's events, JSON objects with a type, and puts the events of errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from trimodal.client.errors import TransportError
 from trimodal.errors import RequestError
-from trimodal.gateway.errors import ApiError
+from trimodal.gateway.errors import ApiError, invalid
 from trimodal.gateway.limits import check_values
 from trimodal.gateway.realtime.outbox import Outbox
 
@@ -52,14 +52,19 @@ def read_event(text: str | None) -> Event:
     if not isinstance(event, dict):
         raise ApiError(400, "the event is not a JSON object", code="invalid_json")
     if not isinstance(event.get("type"), str):
-        raise ApiError(400, "type: a text is needed", param="type", code="missing_required_parameter")
+        raise invalid("type: a text is needed", code="missing_required_parameter")
     return event
 
 
 def unknown_event(event: Event, known: str) -> ApiError:
     """Refuses an event that this kind of session does not take."""
     kind = event["type"][:64]
-    return ApiError(400, f"type is '{kind}': {known} are known here", param="type", code="unknown_event")
+    return invalid(f"type is '{kind}': {known} are known here", code="unknown_event")
+
+
+def put_error(outbox: Outbox, error: ApiError, cause: str | None = None) -> None:
+    """Puts an error event of OpenAI's Realtime API; `cause`: the id of the client's event."""
+    outbox.put("error", error={**error.body["error"], "event_id": cause})
 
 
 def end_where_fatal(outbox: Outbox, error: Exception) -> None:

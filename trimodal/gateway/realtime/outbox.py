@@ -59,7 +59,7 @@ class Outbox:
         self._news.set()
 
     def end(self, code: int, reason: str) -> None:
-        """No more events: who has read them all closes the socket so. The first reason counts."""
+        """Closes the socket so once its events are sent, and takes no more; a second call changes nothing."""
         self.ending = self.ending or Close(code, reason)
         self._news.set()
 

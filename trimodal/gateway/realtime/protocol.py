@@ -1,4 +1,4 @@
-"""Bounds uvicorn's WebSockets: a cut is told from a farewell, and who does not read is let go of."""
+"""Bounds uvicorn's WebSockets: tells a lost connection from a closed one, and ends those that do not read."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket
 
 from trimodal.gateway.access import Access, check_model, request_id
-from trimodal.gateway.errors import ApiError, as_api_error
+from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.realtime.connection import Connection
 from trimodal.gateway.realtime.openai.config import ConversationSession, first_config
 from trimodal.gateway.realtime.session import Session
@@ -30,21 +30,21 @@ def add_realtime(app: FastAPI, sessions: Sessions, access: Access, settings: Gat
         try:
             check_origin(websocket, settings)
             caller = access.identify(websocket)
-            asked = websocket.query_params
-            resumed = "session" in asked
+            query = websocket.query_params
+            resumed = "session" in query
             if resumed:
-                after = _number(asked.get("after", "0"))
-                session: Session = sessions.find(asked["session"], caller, after)
+                after = _number(query.get("after", "0"))
+                session: Session = sessions.find(query["session"], caller, after)
             else:
                 after = 0
-                config = first_config(asked.get("intent"), asked.get("model"))
+                config = first_config(query.get("intent"), query.get("model"))
                 if isinstance(config, ConversationSession):
                     check_model(caller, config.model)
                 session = sessions.open(caller, config)
         except Exception as error:
-            told = as_api_error(error, identity)
-            headers = {**told.headers, "x-request-id": identity}
-            await websocket.send_denial_response(JSONResponse(told.body, told.status, headers))
+            refusal = as_api_error(error, identity)
+            headers = {**refusal.headers, "x-request-id": identity}
+            await websocket.send_denial_response(JSONResponse(refusal.body, refusal.status, headers))
             return
         offered = websocket.scope.get("subprotocols", ())
         await websocket.accept(
@@ -75,7 +75,7 @@ def _allowed(origin: str, allowed: Collection[str]) -> bool:
 
 
 def _number(after: str) -> int:
-    found = _NUMBER.fullmatch(after)
-    if not found:
-        raise ApiError(400, "after: the event_id of the last event that came is needed", param="after")
-    return int(found[1])
+    match = _NUMBER.fullmatch(after)
+    if not match:
+        raise invalid("after: the event_id of the last event that came is needed")
+    return int(match[1])

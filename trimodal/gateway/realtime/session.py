@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections.abc import Callable
 
 from trimodal.client.client import Client
 from trimodal.gateway.access import Access, Caller
@@ -13,13 +14,33 @@ from trimodal.gateway.realtime.events import Dialect, Event, end_where_fatal, re
 from trimodal.gateway.realtime.openai.config import Config
 from trimodal.gateway.realtime.openai.dialect import OpenAIDialect
 from trimodal.gateway.realtime.outbox import Outbox
-from trimodal.gateway.realtime.pace import Pace
 from trimodal.gateway.realtime.vllm import VllmDialect
 
+# 24 kHz PCM in base64 is 64 kB a second: two minutes of talk at once, then 16 times its speed.
+BURST_BYTES = 8 << 20
+BYTES_PER_S = 1 << 20
+EVENT_BYTES = 2_048  # an event counts as so much at least: 512 a second
 RESUME_S = 30.0
 IDLE_S = 300.0
 # A revoked key ends its sessions within two of these.
 _CHECK_S = 0.25
+
+
+class Pace:
+    """Slows a client down that sends faster than anybody speaks: a bucket of bytes that fills steadily."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left = float(BURST_BYTES)
+        self._at = clock()
+
+    def wait_s(self, size: int) -> float:
+        """Seconds until an event of this size, which is counted now, may be handled."""
+        now = self._clock()
+        self._left = min(BURST_BYTES, self._left + (now - self._at) * BYTES_PER_S)
+        self._at = now
+        self._left -= max(size, EVENT_BYTES)
+        return max(0.0, -self._left / BYTES_PER_S)
 
 
 class Session:
@@ -113,7 +134,7 @@ class Session:
         async with self._handling:
             if taken.is_set() or self.outbox.ending:
                 return
-            await self._pace.take(len(text or ""))
+            await asyncio.sleep(self._pace.wait_s(len(text or "")))
             self._active_at = time.monotonic()
             event: Event = {}
             try:
@@ -122,8 +143,8 @@ class Session:
                 await self._dialect.handle(event)
             except Exception as error:
                 cause = event.get("event_id")
-                told = as_api_error(error, self.caller.request_id)
-                self._dialect.tell(told, cause if isinstance(cause, str) else None)
+                failure = as_api_error(error, self.caller.request_id)
+                self._dialect.tell(failure, cause if isinstance(cause, str) else None)
                 end_where_fatal(self.outbox, error)
             self.received += 1
 

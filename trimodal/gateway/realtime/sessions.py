@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from trimodal.client.client import Client
 from trimodal.gateway.access import Access, Caller
-from trimodal.gateway.errors import ApiError
+from trimodal.gateway.errors import ApiError, invalid
 from trimodal.gateway.realtime.hearing.detection import speech_detector
 from trimodal.gateway.realtime.openai.config import Config
 from trimodal.gateway.realtime.session import RESUME_S, Session
@@ -50,9 +50,7 @@ class Sessions:
                 param="session", code="session_not_found",
             )  # fmt: skip
         if not session.outbox.holds(after):
-            raise ApiError(
-                404, f"after: events after {after} are not kept", param="after", code="events_not_kept"
-            )
+            raise invalid(f"after: events after {after} are not kept", status=404, code="events_not_kept")
         return session
 
     async def drain(self, timeout_s: float) -> None:

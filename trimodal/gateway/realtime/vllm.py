@@ -12,11 +12,11 @@ from contextlib import aclosing, suppress
 
 from trimodal.client.client import Client
 from trimodal.gateway.access import Caller, check_model
-from trimodal.gateway.errors import ApiError, as_api_error
+from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.realtime.events import Event, end_where_fatal, unknown_event
 from trimodal.gateway.realtime.hearing.decoder import Decoder, audio_bytes
-from trimodal.gateway.realtime.hearing.turn import HELD_S, Turn
-from trimodal.gateway.realtime.hearing.words import SPEECH, Transcript
+from trimodal.gateway.realtime.hearing.turn import HELD_S, AudioTurn
+from trimodal.gateway.realtime.hearing.words import SPEECH, TurnText
 from trimodal.gateway.realtime.outbox import Outbox
 
 
@@ -30,7 +30,8 @@ class VllmDialect:
         self._decoder = Decoder()
         self._validated = False
         self._tentative = False
-        self._turn, self._started = Turn(client, {}), False  # what is appended now, and whether it is heard
+        self._turn = AudioTurn(client, {})  # what is appended now
+        self._started = False  # whether that turn is heard
         self._task: asyncio.Task[None] | None = None  # hears the turn that was started last
 
     @property
@@ -65,31 +66,26 @@ class VllmDialect:
 
     def _update(self, model: object, tentative: object) -> None:
         if model != SPEECH:
-            raise ApiError(
-                404,
-                f"model is {model!r:.64}: '{SPEECH}' is served here",
-                param="model",
-                code="model_not_found",
+            raise invalid(
+                f"model is {model!r:.64}: '{SPEECH}' is served here", status=404, code="model_not_found"
             )
         if not isinstance(tentative, bool):
-            raise ApiError(400, "tentative: true or false is needed", param="tentative")
+            raise invalid("tentative: true or false is needed")
         check_model(self._caller, SPEECH)
         self._validated, self._tentative = True, tentative
 
     async def _append(self, data: bytes) -> None:
         samples = self._decoder(data)
         if self._turn.full and not self._started:
-            raise ApiError(
-                400,
+            raise invalid(
                 f"audio: {HELD_S:g} s wait already: input_audio_buffer.commit has them heard",
-                param="audio",
                 code="buffer_full",
             )
         await self._turn.put(samples)
 
     def _commit(self, final: object) -> None:
         if not isinstance(final, bool):
-            raise ApiError(400, "final: true or false is needed", param="final")
+            raise invalid("final: true or false is needed")
         if not self._validated:
             raise ApiError(400, "send session.update with the model first", code="model_not_validated")
         if final:
@@ -98,21 +94,21 @@ class VllmDialect:
             self._started = True
             self._task = asyncio.ensure_future(self._hear(self._turn, self._task))
         elif self._task is not None and self._task.done():  # it failed: this begins another
-            self._turn, self._started = Turn(self._client, {}), False
+            self._turn, self._started = AudioTurn(self._client, {}), False
             self._commit(final)
         if self._started and self._turn.ended:
-            self._turn, self._started = Turn(self._client, {}), False
+            self._turn, self._started = AudioTurn(self._client, {}), False
 
-    async def _hear(self, turn: Turn, before: asyncio.Task[None] | None) -> None:
+    async def _hear(self, turn: AudioTurn, before: asyncio.Task[None] | None) -> None:
         """Tells what is heard in a turn, after the one before it."""
         if before is not None:
             await before
-        transcript = Transcript()
+        transcript = TurnText()
         try:
             async with aclosing(turn.updates()) as updates:
                 async for update in updates:
                     if delta := transcript.add(update):
-                        self._outbox.put("transcription.delta", delta=delta, words=transcript.told(update))
+                        self._outbox.put("transcription.delta", delta=delta, words=transcript.words(update))
                     if self._tentative and (guess := transcript.tentative(update)) is not None:
                         self._outbox.put("transcription.tentative", text=guess)
             # vLLM counts tokens here, or says null; Whisper's are not known in a live stream.

@@ -7,15 +7,12 @@ drain = true                    # gets no new requests
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from trimodal.errors import SettingsError
-from trimodal.gateway.tables import read_tables, stamp, write_tables
-
-logger = logging.getLogger(__name__)
+from trimodal.gateway.tables import read_tables, write_tables
 
 
 class _Entry(BaseModel):
@@ -33,9 +30,9 @@ class _File(BaseModel):
 
 def read_upstreams(file: Path) -> dict[str, bool]:
     """Reads address → whether it is drained. Raises: SettingsError naming the file and the field."""
-    found = read_tables(file, _File, _Entry).upstream
-    draining = {entry.address: entry.drain for entry in found}
-    if len(draining) < len(found):
+    entries = read_tables(file, _File, _Entry).upstream
+    draining = {entry.address: entry.drain for entry in entries}
+    if len(draining) < len(entries):
         raise SettingsError(f"{file}: an address is there twice")
     return draining
 
@@ -49,25 +46,3 @@ def set_drain(file: Path, address: str, drain: bool) -> None:
     rows = [{"address": one, **({"drain": True} if drains else {})} for one, drains in draining.items()]
     comment = "Servers of `trimodal gateway --upstreams`. Edit freely: a running gateway reads it again."
     write_tables(file, comment, "upstream", rows)
-
-
-class UpstreamsFile:
-    """Tells what has changed in the file. One that cannot be read leaves everything as it was."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._changed = stamp(file)
-        self.draining = read_upstreams(file)
-
-    def changed(self) -> bool:
-        """Reads the file again if it is another one; whether `draining` is new."""
-        changed = stamp(self._file)
-        if changed == self._changed:
-            return False
-        self._changed = changed
-        try:
-            self.draining = read_upstreams(self._file)
-        except SettingsError as error:
-            logger.error("the upstreams stay as they were: %s", error)
-            return False
-        return True

@@ -17,9 +17,10 @@ from trimodal.client.errors import ConnectError, ConnectionLost
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
 from trimodal.client.values import Model
 from trimodal.errors import InvalidArgument, RequestError, TrimodalError
+from trimodal.gateway.tables import WatchedFile
 from trimodal.gateway.upstreams.affinity import beginning, most_running, ranked
-from trimodal.gateway.upstreams.asking import Answer, Asking, nobody
-from trimodal.gateway.upstreams.file import UpstreamsFile
+from trimodal.gateway.upstreams.failover import Failover, FailoverResponses, no_server
+from trimodal.gateway.upstreams.file import read_upstreams
 from trimodal.gateway.upstreams.server import Upstream
 
 logger = logging.getLogger(__name__)
@@ -44,12 +45,12 @@ class Upstreams:
 
     def __init__(self, servers: Sequence[str] | Path, connect: Callable[[str], Transport]) -> None:
         self._connect = connect
-        self._file: UpstreamsFile | None = None
+        self._file: WatchedFile[dict[str, bool]] | None = None
         self._servers: dict[str, Upstream] = {}
         self._leaving: list[Upstream] = []
         if isinstance(servers, Path):
-            self._file = UpstreamsFile(servers)
-            self._set(self._file.draining)
+            self._file = WatchedFile(servers, read_upstreams)
+            self._set(self._file.contents)
         else:
             self._set(dict.fromkeys(servers, False))
         self._speech: dict[Any, Upstream] = {}
@@ -87,9 +88,9 @@ class Upstreams:
 
     async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
         key = beginning(request) if len(self._servers) > 1 else b""
-        answer = Answer(Asking(self._order(request.model, key), request, timeouts))
-        await answer.open()
-        return answer
+        responses = FailoverResponses(Failover(self._order(request.model, key), request, timeouts))
+        await responses.open()
+        return responses
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
         await self.looked()
@@ -97,22 +98,22 @@ class Upstreams:
         return state.get(model, False) if model else bool(state) and all(state.values())
 
     async def models(self, timeouts: Timeouts) -> list[Model]:
-        asked = [server.transport.models(timeouts) for server in self._able()]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        questions = [server.transport.models(timeouts) for server in self._able()]
+        answers = await asyncio.gather(*questions, return_exceptions=True)
         lists = [one for one in answers if not isinstance(one, BaseException)]
         if not lists:
-            raise nobody()
+            raise no_server()
         models = {model.name: model for found in lists for model in found}
         return [models[name] for name in sorted(models)]
 
     async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
-        asking = Asking(self._order(model), Request(model, {}), timeouts)
+        failover = Failover(self._order(model), Request(model, {}), timeouts)
         while True:
-            server = asking.next()
+            server = failover.next()
             try:
                 return await server.transport.max_batch_size(model, timeouts)
             except TrimodalError as error:
-                asking.failed(server, error)
+                failover.failed(server, error)
 
     async def aclose(self) -> None:
         if self._watching is not None:
@@ -128,7 +129,7 @@ class Upstreams:
         try:
             while True:
                 if self._file and self._file.changed():
-                    self._set(self._file.draining)
+                    self._set(self._file.contents)
                 for server in self._servers.values():
                     if server not in looks or looks[server].done():  # never two at a time
                         looks[server] = asyncio.ensure_future(server.look(timeouts))
@@ -211,13 +212,13 @@ class Upstreams:
 
     async def _ask(self, request: Request, timeouts: Timeouts) -> tuple[Tensors, Upstream]:
         """The answer to a request that gives one, and whose it is."""
-        asking = Asking(self._order(request.model), request, timeouts)
+        failover = Failover(self._order(request.model), request, timeouts)
         while True:
-            server = asking.next()
+            server = failover.next()
             server.running += 1
             try:
-                return await server.transport.infer(asking.request, asking.timeouts), server
+                return await server.transport.infer(failover.request, failover.timeouts), server
             except TrimodalError as error:
-                asking.failed(server, error)
+                failover.failed(server, error)
             finally:
                 server.running -= 1

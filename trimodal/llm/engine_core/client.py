@@ -24,7 +24,7 @@ _GLANCE_SECONDS = 1.0
 
 
 class EngineCoreClient:
-    """Our end of the connection to a running engine.
+    """Sends commands to a running engine and receives its steps, without ever waiting for it to read.
 
     Args:
         process: None where a test runs it in a thread.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
-from trimodal.runtimes.gpu_processes import gpu_pids
+from trimodal.runtimes.gpu_device import gpu_pids
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,10 @@ class Process:
 
 
 class ProcessFamily:
-    """What was started by one engine, whose number must not be free for others: it is not reaped yet."""
+    """Finds and ends the processes that one engine started.
+
+    The engine's own must not be reaped before: its number would be free for another process.
+    """
 
     def __init__(self) -> None:
         self.mark = uuid4().hex
@@ -82,21 +85,21 @@ class ProcessFamily:
 
     def _members(self) -> set[Process]:
         mark = f"{MARK}={self.mark}".encode()
-        found: dict[int, Process] = {}
+        members: dict[int, Process] = {}
         others = [process for process in _processes() if process.pid != self._leader]
         while True:
-            parents = {self._leader, *found}
+            parents = {self._leader, *members}
             more = [
                 process
                 for process in others
                 if self._leader in (process.group, process.session)
                 or process.parent in parents
-                or (not found and _marked(process.pid, mark))
+                or (not members and _marked(process.pid, mark))
             ]
             others = [process for process in others if process not in more]
             if not more:
-                return set(found.values())
-            found |= {process.pid: process for process in more}
+                return set(members.values())
+            members |= {process.pid: process for process in more}
 
 
 def _processes() -> Iterator[Process]:

@@ -35,7 +35,7 @@ main()
 
 
 class EngineProcess:
-    """A running engine. Its end is noticed before it is reaped, so that its number still names its own."""
+    """Runs an engine. Its end is noticed before it is reaped: until then its number is no other's."""
 
     def __init__(self, settings: LlmSettings, descriptor: int) -> None:
         """Starts it with `descriptor` as its end of the connection.

@@ -45,7 +45,7 @@ EngineEvent = Stepped | EngineLost | EngineReopened | EngineGivenUp
 
 
 class EngineSupervisor:
-    """One engine after the other; the caller reads `events` and fails the requests of a lost engine.
+    """Keeps one engine open; the caller reads `events` and fails the requests of a lost one.
 
     `client` is the present one. A dead one ignores what it is given: EngineLost follows.
 

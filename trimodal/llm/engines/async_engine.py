@@ -68,14 +68,14 @@ class AsyncEngine:
         return bool(self._sequences)
 
     def step(self) -> list[Output]:
-        found = []
+        items = []
         try:
-            found.append(self._outputs.get(timeout=_STEP_SECONDS))
+            items.append(self._outputs.get(timeout=_STEP_SECONDS))
             while True:
-                found.append(self._outputs.get_nowait())
+                items.append(self._outputs.get_nowait())
         except queue.Empty:
             pass
-        outputs = [output for item in found if (output := self._take(item))]
+        outputs = [output for item in items if (output := self._take(item))]
         if not outputs and time.monotonic() - self._asked > _ALIVE_SECONDS:
             self._asked = time.monotonic()
             self.check()

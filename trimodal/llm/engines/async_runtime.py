@@ -105,9 +105,11 @@ def ranked(
     if top is None:
         return ()
     made = []
-    for id, told in zip(token_ids, logprobs or (), strict=True):
-        best = sorted(((other, float(one.logprob)) for other, one in told.items()), key=lambda pair: -pair[1])
-        made.append(Logprobs(float(told[id].logprob), tuple(best[:top])))
+    for id, candidates in zip(token_ids, logprobs or (), strict=True):
+        best = sorted(
+            ((other, float(one.logprob)) for other, one in candidates.items()), key=lambda pair: -pair[1]
+        )
+        made.append(Logprobs(float(candidates[id].logprob), tuple(best[:top])))
     return tuple(made)
 
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
+from trimodal.errors import OperatorError
 from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines.artefact import GpuArtefact
 from trimodal.llm.engines.async_engine import AsyncEngine
@@ -24,7 +25,7 @@ from trimodal.llm.engines.protocol import (
     Sampling,
 )
 from trimodal.llm.settings import LlmSettings
-from trimodal.runtimes.gpu_memory import free_share
+from trimodal.runtimes.gpu_device import visible_gpus
 from trimodal.runtimes.jit_tools import find_jit_tools
 
 _ENVIRONMENT = {
@@ -36,6 +37,10 @@ _ENVIRONMENT = {
 # FlashInfer's sampler is on by default and compiled at start, whether or not there is anything to compile it
 # with: without nvcc or ninja 0.33.0 does not open (vllm issue 49497).
 _OWN_SAMPLER = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
+# Bytes that stay free: the CUDA context of the engine's own process, which its share does not count, and
+# what the others still take when their largest batches come (estimated: nothing of this was measured).
+RESERVE = 3 << 29
+LEAST_SHARE = 0.05  # below this not even the smallest checkpoints have room
 
 
 def open_vllm(settings: LlmSettings) -> Engine:
@@ -200,3 +205,28 @@ def _structured(grammar: str) -> Any:
     from vllm.sampling_params import StructuredOutputsParams
 
     return StructuredOutputsParams(grammar=grammar)
+
+
+def free_share(count: int) -> float:
+    """Share of the whole memory, from 0 to 1, that is free on each of the first `count` GPUs less a reserve.
+
+    Ask when all other models are loaded. vLLM takes its share of CUDA's total, some 0.6 GiB less than the
+    driver's: it gets that much less than it could, never more than is free.
+
+    Raises:
+        OperatorError: there is hardly anything left; says on which GPU. Or no GPU can be seen.
+    """
+    gpus = visible_gpus()[:count]
+    if not gpus:
+        raise OperatorError("no GPU can be seen")
+    shares = {gpu.index: (gpu.free - RESERVE) / gpu.memory for gpu in gpus}
+    index, share = min(shares.items(), key=lambda item: item[1])
+    if share < LEAST_SHARE:
+        gpu = next(gpu for gpu in gpus if gpu.index == index)
+        least = RESERVE + LEAST_SHARE * gpu.memory
+        raise OperatorError(
+            f"GPU {index} has {gpu.free / 2**30:.1f} of {gpu.memory / 2**30:.1f} GiB free, less than the "
+            f"{least / 2**30:.1f} that a language model begins with: serve fewer models on it, "
+            "see with nvidia-smi who else holds memory, or set gpu_memory_utilization"
+        )
+    return int(share * 1000) / 1000

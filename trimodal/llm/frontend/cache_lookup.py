@@ -6,9 +6,9 @@ import json
 import logging
 from collections.abc import Iterator
 
-from trimodal.cache.audit.values import Audit
+from trimodal.cache.answers import Answers, Lookup
+from trimodal.cache.decision import Decision
 from trimodal.cache.keys import question
-from trimodal.cache.protocol import Answers, Lookup
 from trimodal.cache.values import Hit, Question
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.settings import LlmSettings
@@ -19,7 +19,7 @@ _COMPLETE = ("stop", "length")
 
 
 class CacheLookup:
-    """The cache of one model, with the rules on who may be answered from it.
+    """Asks the cache of one model, by the rules on who may be answered from it.
 
     `templated`: a bare prompt becomes a user message; otherwise it is continued as it stands.
     """
@@ -39,7 +39,7 @@ class CacheLookup:
             return None  # samples are wanted because they differ
         if sampling.top_logprobs is not None:
             return None  # stored answers have none, and other listeners want none
-        asked = question(
+        made = question(
             self._fingerprint,
             tenant=terms.tenant,
             namespace=terms.cache_namespace or next(iter(self._settings.cache_ttls)),
@@ -51,13 +51,13 @@ class CacheLookup:
             seed=sampling.seed,
             min_p=sampling.min_p,
             penalties=sampling.penalties,
-            form=(sampling.grammar, json.dumps(request.tools.told) if request.tools else ""),
+            form=(sampling.grammar, json.dumps(request.tools.offered) if request.tools else ""),
             stops=request.stops,
             max_tokens=sampling.max_tokens,
             verbatim=request.messages is None and not self._templated,
         )
-        asked.key  # noqa: B018 - computed once, here: a long prompt must not be hashed under a lock
-        return asked
+        made.key  # noqa: B018 - computed once, here: a long prompt must not be hashed under a lock
+        return made
 
     def begin(self, state: RequestState) -> Lookup | None:
         """Notes a request's question and begins its lookup; None: its client wants a fresh answer."""
@@ -78,12 +78,12 @@ class CacheLookup:
             # What others can write to may hold an answer whose finish_reason never ends a request.
             yield hit if hit and hit.entry.finish_reason in _COMPLETE else None
 
-    def audit(self, state: RequestState, lookup: Lookup) -> Audit | None:
-        """Draws whether the semantic hit that answered a request is audited. Never raises."""
+    def audit(self, state: RequestState, lookup: Lookup) -> Decision | None:
+        """The semantic hit that answered a request, if it is drawn for an audit. Never raises."""
         audits, decision = self.answers.audits, lookup.decision
         try:
-            if audits and decision and state.question and _may_be_audited(state):
-                return audits.hit(state.question, decision)
+            if audits and state.question and _may_be_audited(state) and audits.hit(state.question):
+                return decision
         except Exception:
             logger.exception("a hit could not be drawn for an audit")
         return None
@@ -98,16 +98,17 @@ class CacheLookup:
             logger.exception("a near miss could not be drawn for an audit")
 
     def keep(self, generation: Generation) -> None:
-        """Stores a complete answer in the background."""
-        if generation.question and self.answers.audits:
-            self.answers.audits.answered(generation.question, generation.answer, generation.finish_reason)
-        if generation.question and generation.storable:
-            self.answers.keep(
-                generation.question,
-                generation.answer,
-                generation.finish_reason,
-                generation.ticket.completion_tokens,
-            )
+        """Stores a complete answer in the background. Never raises."""
+        question, answer, finish_reason = generation.question, generation.answer, generation.finish_reason
+        if question is None:
+            return
+        try:
+            if self.answers.audits:
+                self.answers.audits.answered(question, answer, finish_reason)
+            if generation.storable:
+                self.answers.keep(question, answer, finish_reason, generation.ticket.completion_tokens)
+        except Exception:
+            logger.exception("an answer could not be kept", extra={"request_id": generation.id})
 
 
 def _may_be_audited(state: RequestState) -> bool:

@@ -18,28 +18,35 @@ from trimodal.llm.logprobs import TextLogprobs
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.settings import LlmSettings
+from trimodal.llm.tokenizer import Tokenizer
 
 _REOPENED_S = 2.0  # a new engine is mostly open by then
 logger = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """The way of generations through scheduler and engine. Guarded by the service's lock.
+    """Passes generations through the scheduler and the engine. Guarded by the service's lock.
 
     Methods return the requests that have something to send. `stats` is the engine's last snapshot.
     """
 
     def __init__(
-        self, settings: LlmSettings, metrics: LlmMetrics, engine: EngineSupervisor, registry: RequestRegistry
+        self,
+        settings: LlmSettings,
+        metrics: LlmMetrics,
+        engine: EngineSupervisor,
+        registry: RequestRegistry,
+        tokenizer: Tokenizer,
     ) -> None:
         self._metrics = metrics
         self._engine = engine
         self._registry = registry
+        self._tokenizer = tokenizer
         self._ids = itertools.count(1)
-        self._advised = False
         self.stats = EngineStats()
         self._unavailable = ""  # message for clients while no engine is running
         self._scheduler = Scheduler(settings, engine.client.info)
+        metrics.engine_ready.set(1)
 
     @property
     def admission(self) -> Admission:
@@ -60,13 +67,17 @@ class Dispatcher:
         if self._unavailable:
             raise Unavailable(self._unavailable)
 
-    def add(self, state: RequestState, text: TextStream, logprobs: TextLogprobs | None = None) -> None:
-        """Queues a generation for a request; `logprobs` where it asks for them.
+    def add(self, state: RequestState) -> None:
+        """Queues a generation for a request.
 
         Raises:
             Unavailable: no engine, no room, or too late for its deadline.
         """
         self.check_engine()
+        sampling, tokenizer = state.request.sampling, self._tokenizer
+        whole = bool(sampling.grammar)
+        text = TextStream(tokenizer, state.request.stops, whole=whole)
+        logprobs = None if sampling.top_logprobs is None else TextLogprobs(tokenizer, whole=whole)
         ticket = state.ticket(self.next_id())
         self._scheduler.admit(ticket)
         if state.trace:
@@ -81,10 +92,10 @@ class Dispatcher:
         self._registry.join(generation, state)
         return True
 
-    def hasten(self, state: RequestState) -> None:
+    def boost(self, state: RequestState) -> None:
         """Gives the generation that a request joined the stricter terms of both."""
         assert state.generation
-        self._scheduler.hasten(state.generation.ticket, state.priority, state.ttft_deadline)
+        self._scheduler.boost(state.generation.ticket, state.priority, state.ttft_deadline)
 
     def schedule(self) -> list[RequestState]:
         """Ends what cannot be served any more and hands over what may run now."""
@@ -141,6 +152,7 @@ class Dispatcher:
 
     def lost(self, reason: str) -> list[RequestState]:
         """The engine died: fails what was in it; what waits goes on waiting."""
+        self._metrics.engine_ready.set(0)
         self.stats = EngineStats()
         self._unavailable = reason
         error = Unavailable("the engine that had this request died", _REOPENED_S)
@@ -151,6 +163,7 @@ class Dispatcher:
         """Another engine is open, perhaps with another capacity."""
         self._unavailable = ""
         self._scheduler.reopen(info)
+        self._metrics.engine_ready.set(1)
 
     def given_up(self, reason: str) -> list[RequestState]:
         """There will be no engine any more: fails everything."""
@@ -163,11 +176,8 @@ class Dispatcher:
         self._metrics.state(self._scheduler.running, waiting, self.stats)
 
     def report(self) -> None:
-        """Updates the scheduler's figures, and logs its advice once; called about once a second."""
+        """Updates the scheduler's figures; called about once a second."""
         self._metrics.scheduling(self._scheduler.stats())
-        if not self._advised and (advice := self._scheduler.advice):
-            self._advised = True  # the figures in it change with every request
-            logger.warning("%s", advice)
 
     def _end_all(self, generations: list[Generation], error: RequestError) -> list[RequestState]:
         return [state for generation in generations for state in self.end(generation, error)]

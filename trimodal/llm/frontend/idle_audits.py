@@ -13,9 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from trimodal.cache.audit.budget import TokenBudget
-from trimodal.cache.audit.values import Audit
-from trimodal.cache.protocol import Audits
+from trimodal.cache.audit.auditor import Auditor
+from trimodal.cache.decision import Decision
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
@@ -36,7 +35,7 @@ MAX_TRIES = 3
 class _Job:
     """A question that is to be generated once more; `until` as of `clock`."""
 
-    audit: Audit
+    decision: Decision
     prompt_ids: list[int]
     sampling: Sampling
     stops: tuple[str, ...]
@@ -70,7 +69,7 @@ class IdleAudits:
 
     def __init__(
         self,
-        audits: Audits,
+        audits: Auditor,
         engine: EngineSupervisor,
         tokenizer: Tokenizer,
         ids: Callable[[], int],
@@ -80,10 +79,10 @@ class IdleAudits:
         self._ids, self._clock = ids, clock
         self._waiting: deque[_Job] = deque()
         self._running: _Running | None = None
-        self._budget = TokenBudget(audits.share)
+        self._client_tokens = self._audit_tokens = 0
         self._quiet_since = clock()
 
-    def offer(self, state: RequestState, audit: Audit) -> None:
+    def offer(self, state: RequestState, decision: Decision) -> None:
         """Takes a question that a hit has answered."""
         if len(self._waiting) >= MAX_WAITING:
             self._audits.dropped("queue")
@@ -91,7 +90,7 @@ class IdleAudits:
         request = state.request
         sampling = replace(request.sampling, top_logprobs=None)
         until = self._clock() + PATIENCE_S
-        self._waiting.append(_Job(audit, state.prompt_ids, sampling, request.stops, until))
+        self._waiting.append(_Job(decision, state.prompt_ids, sampling, request.stops, until))
 
     def interrupt(self) -> None:
         """Ends what runs: a request is there. It is tried again when none is."""
@@ -116,10 +115,11 @@ class IdleAudits:
         if self._running or not self._waiting or now < self._quiet_since + IDLE_S:
             return
         # Not the first alone: a long one must not keep short ones waiting, which others may have asked for.
-        job = next((one for one in self._waiting if self._budget.reserve(one.most_tokens)), None)
+        job = next((one for one in self._waiting if self._fits(one)), None)
         if job is None:
             return
         self._waiting.remove(job)
+        self._audit_tokens += job.most_tokens
         whole = bool(job.sampling.grammar)
         self._running = _Running(self._ids(), job, TextStream(self._tokenizer, job.stops, whole=whole))
         self._engine.client.add(EngineRequest(self._running.id, job.prompt_ids, job.sampling))
@@ -141,7 +141,8 @@ class IdleAudits:
     def served(self, generations: Iterable[Generation]) -> None:
         """Counts what the engine computed for clients."""
         for ticket in (generation.ticket for generation in generations):
-            self._budget.served(ticket.prompt_tokens - ticket.cached_tokens + ticket.completion_tokens)
+            computed = ticket.prompt_tokens - ticket.cached_tokens
+            self._client_tokens += computed + ticket.completion_tokens
 
     def lost(self) -> None:
         """The engine is gone with what ran in it."""
@@ -162,14 +163,14 @@ class IdleAudits:
         if output.finish_reason is None:  # a stop string, which the engine does not know
             self._engine.client.cancel(running.id)
         finish_reason = "stop" if stopped else output.finish_reason or ""
-        self._audits.finish(running.job.audit, "".join(running.texts), finish_reason)
+        self._audits.finish(running.job.decision, "".join(running.texts), finish_reason)
 
     def _spent(self, running: _Running) -> None:
         """Settles the account of what ends; the whole prompt counts, whatever was computed of it."""
         self._running = None
         spent = len(running.job.prompt_ids) + running.tokens
-        self._budget.give_back(running.job.most_tokens - spent)
+        self._audit_tokens += spent - running.job.most_tokens
         self._audits.spent(spent)
 
     def _fits(self, job: _Job) -> bool:
-        return self._budget.left >= job.most_tokens
+        return self._audit_tokens + job.most_tokens <= self._audits.share * self._client_tokens

@@ -22,7 +22,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 
 class LlmMetrics:
-    """Counts for one loaded llm model."""
+    """Counts what one loaded llm model does."""
 
     def __init__(self, metrics: Metrics, model: str) -> None:
         self._metrics = metrics

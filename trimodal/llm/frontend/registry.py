@@ -14,7 +14,7 @@ _MAX_REMEMBERED = 1024
 
 
 class RequestRegistry:
-    """Requests that have not ended, and the generations they listen to. Guarded by the service's lock."""
+    """Holds the requests that have not ended and their generations. Guarded by the service's lock."""
 
     def __init__(self) -> None:
         self.states: dict[RequestState, None] = {}  # in their order of coming

@@ -8,19 +8,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from trimodal.cache.protocol import Lookup
+from trimodal.cache.answers import Lookup
 from trimodal.cache.values import Hit, Question
 from trimodal.errors import RequestError, Unavailable
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import EngineRequest, Output
 from trimodal.llm.frontend.metrics import LlmMetrics
-from trimodal.llm.frontend.request_trace import RequestTrace
 from trimodal.llm.logprobs import TextLogprobs
 from trimodal.llm.request.outputs import Delta, Note, Sink, TokenLogprob
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.scheduler.retry_after import bounded
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.tiers import Tier
+from trimodal.trace import Span, span
 
 logger = logging.getLogger(__name__)
 
@@ -121,6 +121,38 @@ class Generation:
             return 0.0
         seconds = self.ticket.arrived + self.ticket.predicted_ttft - state.arrived
         return seconds if math.isnan(seconds) else max(0.0, seconds)
+
+
+class RequestTrace:
+    """Notes when what happened to a request whose client wants its trace. Made when its prompt is tokenized.
+
+    Attributes (times are `time.perf_counter`):
+        arrived: when the service got it.
+        queued: when it was let into the queue; 0: it was not (the cache answered, or it joined another).
+    """
+
+    def __init__(self, arrived: float) -> None:
+        self.arrived, self.tokenized, self.queued = arrived, time.perf_counter(), 0.0
+        self._texts: list[tuple[float, int]] = []
+
+    def text(self, tokens: int) -> None:
+        """New text came; the answer has so many tokens by now."""
+        self._texts.append((time.perf_counter(), tokens))
+
+    def spans(self, started: float) -> list[Span]:
+        """What took how long, in order. `started`: when the engine got it; 0: never."""
+        first, last = (self._texts[at][0] for at in (0, -1)) if self._texts else (time.perf_counter(),) * 2
+        spans = [span("tokenize", self.arrived, self.tokenized)]
+        if self.queued and started:
+            spans += [
+                span("admission", self.tokenized, self.queued),
+                span("queue", self.queued, started),
+                span("first token", started, first),
+            ]
+        else:
+            spans.append(span("answer of another request", self.tokenized, first))
+        spans.append(span("next tokens", first, last))
+        return spans + [span("text", at, at, tokens=tokens) for at, tokens in self._texts]
 
 
 @dataclass(eq=False, repr=False)

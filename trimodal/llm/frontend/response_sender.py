@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class ResponseSender:
-    """A queue of requests that have something to send; the service's sender threads empty it.
+    """Queues the requests that have something to send, for the service's sender threads.
 
     A request is in the queue once, and with one thread at a time. While that thread sends, its text piles up
     into the next delta: a slow transport costs deltas, neither memory nor the engine's time.

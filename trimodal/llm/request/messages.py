@@ -27,14 +27,7 @@ def read_messages(chat_text: str | None) -> tuple[Message, ...] | None:
     """
     if chat_text is None:
         return None
-    try:
-        chat = json.loads(chat_text)
-    except RecursionError:
-        raise InvalidArgument("messages is nested too deeply: a list of objects is needed") from None
-    except json.JSONDecodeError as error:
-        raise InvalidArgument(f"messages is not valid JSON: {error}") from None
-    except ValueError:  # Python's own bound, which keeps the reading of a number from taking minutes
-        raise InvalidArgument("messages holds a number of more digits than can be read") from None
+    chat = read_json("messages", chat_text)
     if not isinstance(chat, Sequence) or isinstance(chat, str) or not chat:
         raise InvalidArgument('messages must be a non-empty JSON list of {"role", "content"} objects')
     if len(chat) > _MAX_MESSAGES:

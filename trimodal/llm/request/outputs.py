@@ -84,8 +84,8 @@ def columns(delta: Delta) -> dict[str, NDArray[Any]]:
             "queue_ms": (note.queue_s * 1e3, np.float32),
             "predicted_ttft_ms": (predicted, np.float32),
         }
-    found: dict[str, NDArray[Any]] = {name: np.array([value], kind) for name, (value, kind) in rows.items()}
-    return found | trace.column(delta.note.trace) if delta.note and delta.note.trace else found
+    tensors: dict[str, NDArray[Any]] = {name: np.array([value], kind) for name, (value, kind) in rows.items()}
+    return tensors | trace.column(delta.note.trace) if delta.note and delta.note.trace else tensors
 
 
 def _entry(one: TokenLogprob) -> dict[str, Any]:

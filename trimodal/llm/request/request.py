@@ -78,7 +78,7 @@ class GenerationRequest:
             messages = ({"role": "user", "content": self.prompt or ""},)
         if messages is None:
             return tokenizer.encode_prompt(self.prompt or "")
-        return tokenizer.encode(tokenizer.render(messages, self.tools.told if self.tools else ()))
+        return tokenizer.encode(tokenizer.render(messages, self.tools.offered if self.tools else ()))
 
 
 def read_request(

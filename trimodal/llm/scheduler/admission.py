@@ -15,7 +15,7 @@ from trimodal.llm.settings import LlmSettings
 
 
 class Admission:
-    """What is taken of one engine's capacity, in all and by tier. Not thread-safe: its owner locks.
+    """Counts what is taken of one engine's capacity, in all and by tier. Not thread-safe: its owner locks.
 
     Attributes:
         reserved: ids of those that have a batch slot.

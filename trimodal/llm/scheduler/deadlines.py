@@ -23,7 +23,7 @@ _DELIVERY_S = 0.010
 
 
 class Deadlines:
-    """Predictions and what came of them. `confidence`: share of the admitted that are to be in time."""
+    """Predicts TTFTs and learns from what came of them. `confidence`: share of the admitted to be in time."""
 
     def __init__(self, latency: LatencyModel, load: LoadShare, confidence: float, ageing_s: float) -> None:
         self._latency = latency

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
 
 from trimodal.llm.scheduler.admission import Admission
@@ -18,10 +19,11 @@ _STEPS = 256
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _FEW = 96  # with up to so many tickets, the next few ends decide: the queue is simulated several times
 _RUNS = 4
+_KEPT_PREFIXES = 4096
 
 
 class LoadShare:
-    """Share of the engine that each priority used recently. Times are seconds of the owner's clock."""
+    """Tells which share of the engine each priority used recently. Times are seconds of the owner's clock."""
 
     def __init__(self, now: float) -> None:
         self._began = now
@@ -52,6 +54,30 @@ class LoadShare:
     def _now(self, priority: int, now: float) -> float:
         used, since = self._used.get(priority, (0.0, now))
         return used * math.exp((since - now) / _SPAN_S)
+
+
+class PrefixHits:
+    """Predicts prefix cache hits: a prompt gets as many as the last one with the same beginning."""
+
+    def __init__(self) -> None:
+        self._cached: OrderedDict[int, int] = OrderedDict()  # hash of a prefix → cached tokens
+
+    def learn(self, prefix: int, cached_tokens: int) -> None:
+        """Notes the hits of a prompt with this prefix; 0: its prefix is not known."""
+        if not prefix:
+            return
+        self._cached[prefix] = cached_tokens
+        self._cached.move_to_end(prefix)
+        if len(self._cached) > _KEPT_PREFIXES:
+            self._cached.popitem(last=False)
+
+    def uncached(self, prefix: int, prompt_tokens: int) -> int:
+        """Tokens of a prompt that the engine will have to compute, 1 at least."""
+        return max(1, prompt_tokens - self._cached.get(prefix, 0))
+
+    def clear(self) -> None:
+        """Forgets all: the engine is a new one, and its prefix cache is empty."""
+        self._cached.clear()
 
 
 class FirstTokenForecast:

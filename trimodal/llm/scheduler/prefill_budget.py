@@ -16,22 +16,18 @@ _SAFETY = 0.9  # of the bound: steps of one size differ
 
 
 class PrefillBudget:
-    """The ITL bounds of the streams that decode. `batch_tokens`: of one step of the present engine."""
+    """Keeps the ITL bounds of the streams that decode. `batch_tokens`: of one step of the present engine."""
 
     def __init__(self, latency: LatencyModel, batch_tokens: int) -> None:
         self._latency = latency
         self.batch_tokens = batch_tokens
         self._bounds: Counter[float] = Counter()
-        self._tightest = math.inf
-        self._most_streams = 1
 
     def began(self, ticket: Ticket) -> None:
         """Counts in a stream that decodes from now on."""
-        self._most_streams = max(self._most_streams, self._latency.streams)
         bound = ticket.tier.itl_bound_ms / 1e3
         if bound:
             self._bounds[bound] += 1
-            self._tightest = min(self._tightest, bound)
 
     def ended(self, ticket: Ticket) -> None:
         """Counts out a stream that has ended."""
@@ -48,30 +44,14 @@ class PrefillBudget:
     def limit(self) -> float:
         """Prompt tokens that may be in the engine's hands together; inf while no stream has a bound, or the
         engine's own steps are small enough."""
-        return self._tokens(min(self._bounds), self._latency.streams) if self._bounds else math.inf
+        latency = self._latency
+        if not self._bounds or not latency.decode_ready or not latency.prefill_s:
+            return math.inf
+        tokens = (min(self._bounds) * _SAFETY - latency.gap(latency.streams)) / latency.prefill_s
+        return math.inf if tokens >= self.batch_tokens else tokens
 
     def allows(self, uncached: int) -> bool:
         """Whether a prompt may be handed over now. One that exceeds the limit alone goes when nothing else
         prefills; otherwise it would never go."""
         pending = self._latency.pending
         return not pending or pending + uncached <= self.limit()
-
-    @property
-    def advice(self) -> str:
-        """A setting that would keep the tightest ITL bound for any prompt; empty: none is needed or known."""
-        streams = self._most_streams
-        tokens = self._tokens(self._tightest, streams) if self._tightest < math.inf else math.inf
-        if tokens == math.inf:
-            return ""
-        bound = f"the ITL bound of {self._tightest * 1e3:.3g} ms"
-        if tokens < 1:
-            return f"{bound} is shorter than a step of {streams} streams: lower max_num_seqs"
-        needed = int(tokens) + streams
-        return f"max_num_batched_tokens {needed} (now {self.batch_tokens}) would keep {bound} for any prompt"
-
-    def _tokens(self, bound: float, streams: int) -> float:
-        latency = self._latency
-        if not latency.decode_ready or not latency.prefill_s:
-            return math.inf
-        tokens = (bound * _SAFETY - latency.gap(streams)) / latency.prefill_s
-        return math.inf if tokens >= self.batch_tokens else tokens

@@ -29,7 +29,7 @@ class FirstText:
 
 
 class QueueSimulation:
-    """One run, on two clocks: seconds, and tokens that each stream has made since (all at the same rate).
+    """Plays the queue once, on two clocks: seconds, and tokens of each stream since (all at the same rate).
 
     Args:
         limit: prompt tokens that may be in the engine's hands together. batch_tokens: those of a step.

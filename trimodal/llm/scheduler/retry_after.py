@@ -19,7 +19,7 @@ def bounded(seconds: float) -> float:
 
 
 class RetryAfter:
-    """How often a request is scheduled, and by priority how long those expected back take. In seconds."""
+    """Knows how often a request is scheduled, and when the refused of each priority come back. In seconds."""
 
     def __init__(self) -> None:
         self._turns: deque[float] = deque(maxlen=_TURNS)

@@ -14,8 +14,7 @@ from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.scheduler.deadlines import Deadlines
 from trimodal.llm.scheduler.estimators.answer_lengths import AnswerLengths
 from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
-from trimodal.llm.scheduler.estimators.prefix_hits import PrefixHits
-from trimodal.llm.scheduler.first_token import FirstTokenForecast, LoadShare
+from trimodal.llm.scheduler.first_token import FirstTokenForecast, LoadShare, PrefixHits
 from trimodal.llm.scheduler.prefill_budget import PrefillBudget
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.scheduler.waiting_queue import WaitingQueue
@@ -39,7 +38,7 @@ class SchedulerStats:
 
 
 class Scheduler:
-    """Tickets that wait and tickets that run. Not thread-safe: its owner locks.
+    """Decides which ticket is refused, waits, runs next or leaves too late. Not thread-safe: its owner locks.
 
     With `scheduler` "fifo" tickets go in the order of coming; only a full queue refuses one. `clock` gives
     all times, in seconds.
@@ -74,11 +73,6 @@ class Scheduler:
     @property
     def running(self) -> int:
         return len(self._running)
-
-    @property
-    def advice(self) -> str:
-        """A setting that would keep the tiers' ITL bounds; empty: they hold, or too little is known."""
-        return self._prefill_budget.advice
 
     def stats(self) -> SchedulerStats:
         """The figures as of now."""
@@ -115,7 +109,7 @@ class Scheduler:
         self._longest = max(self._longest, ticket.uncached) if self._waiting else ticket.uncached
         self._waiting.add(ticket)
 
-    def hasten(self, ticket: Ticket, priority: int, ttft_deadline: float) -> None:
+    def boost(self, ticket: Ticket, priority: int, ttft_deadline: float) -> None:
         """Gives a ticket for which another client waits too the higher priority and the earlier deadline.
 
         It expires on the later one: a client with more time must not lose the answer to one with less.
@@ -153,7 +147,7 @@ class Scheduler:
         """Takes those out of the queue that cannot have their first text in time any more, and those that
         had to make room; each says why (`problem`, `retry_after_s`)."""
         now = self._clock()
-        if not self._fifo:
+        if self._waiting and not self._fifo:
             for ticket in self._waiting.expiring(self._deadlines.soonest(self._longest, now)):
                 soonest = now
                 if self._running and not ticket.trial:  # else it goes at once: try it whatever the forecast

@@ -20,7 +20,7 @@ SORTS = 20
 
 
 class WaitingQueue:
-    """Tickets that wait. Times are seconds of the owner's clock, absolute.
+    """Sorts the tickets that wait. Times are seconds of the owner's clock, absolute.
 
     Args:
         ageing_s: each so long a wait raises a ticket by one priority, as of the last `age`. Priority has no

@@ -31,11 +31,11 @@ def as_plain_chat(
         parts = [message["content"], *(_call(one["name"], one["arguments"]) for one in calls)]
         chat.append({"role": message["role"], "content": "\n".join(part for part in parts if part)})
     if functions:
-        told = _told(functions)
+        instruction = _instruction(functions)
         if chat and chat[0]["role"] == "system":
-            chat[0]["content"] = f"{chat[0]['content']}\n\n{told}"
+            chat[0]["content"] = f"{chat[0]['content']}\n\n{instruction}"
         else:
-            chat.insert(0, {"role": "system", "content": told})
+            chat.insert(0, {"role": "system", "content": instruction})
     return chat
 
 
@@ -43,7 +43,7 @@ def _call(name: str, arguments: Mapping[str, Any]) -> str:
     return f"{call_head(name)}{json.dumps(arguments, ensure_ascii=False)}{CALL_TAIL}"
 
 
-def _told(functions: Sequence[Mapping[str, Any]]) -> str:
+def _instruction(functions: Sequence[Mapping[str, Any]]) -> str:
     listed = "\n".join(json.dumps(one["function"], ensure_ascii=False) for one in functions)
     form = f'{CALL_BEGINS}\n{{"name": "…", "arguments": {{…}}}}\n{CALL_ENDS}'
     return f"You may call these functions:\n{listed}\nTo call one, answer only:\n{form}"

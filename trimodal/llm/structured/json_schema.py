@@ -15,6 +15,17 @@ from typing import Any
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.structured.grammar import MOST_REPEATS, SEPARATOR, TYPES, Grammar, json_literal
+from trimodal.llm.structured.keywords import (
+    ANNOTATIONS,
+    FORMATS,
+    KNOWN,
+    OF_TYPE,
+    WHOLE,
+    constant_tags,
+    inside,
+    is_of_type,
+    shortened,
+)
 from trimodal.llm.structured.numbers import INTEGER_DIGITS, NUMBER_DIGITS, decimals_of, integers, numbers
 from trimodal.triton.fields import shown
 
@@ -23,41 +34,7 @@ MAX_SCHEMAS = 200
 MAX_CHOICES = 500
 MAX_BRANCHES = 32  # each may be alive at every token
 _MOST_DECIMALS = 6
-_MOST_PATH = 120  # characters of a place, in an error
 _INDEX = re.compile("0|[1-9][0-9]{0,4}")  # in a list; Python refuses to read thousands of digits
-_DATE = '[12] [0-9]{3} "-" ("0" [1-9] | "1" [0-2]) "-" ("0" [1-9] | "1" [0-9] | "2" [0-8])'
-_TIME = '([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9] ":" [0-5] [0-9] "Z"'
-_HEX = "[0-9a-f]"
-_WORD = "[a-z0-9]{1,16}"
-FORMATS = {
-    "date": _DATE,
-    "time": _TIME,
-    "date-time": f'{_DATE} "T" {_TIME}',
-    "uuid": f'{_HEX}{{8}} "-" {_HEX}{{4}} "-4" {_HEX}{{3}} "-" [89ab] {_HEX}{{3}} "-" {_HEX}{{12}}',
-    "email": f'{_WORD} ("." {_WORD})? "@" {_WORD} "." [a-z]{{2,8}}',
-    "ipv4": ' "." '.join(['([1-9]? [0-9] | "1" [0-9] [0-9])'] * 4),
-}
-_ANNOTATIONS = frozenset(
-    {
-        "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "discriminator",
-        "$schema", "$id", "$comment", "$defs", "definitions",
-    }
-)  # fmt: skip
-_OF_TYPE = {
-    "string": {"minLength", "maxLength", "format"},
-    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
-    "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
-    "object": {"properties", "required", "additionalProperties"},
-    "array": {"items", "prefixItems", "minItems", "maxItems"},
-    "boolean": set[str](),
-    "null": set[str](),
-}
-_KNOWN = frozenset[str]().union(*_OF_TYPE.values())
-_WHOLE = ("$ref", "allOf", "anyOf", "oneOf", "enum", "const")
-_PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
-    "string": str, "number": (int, float), "integer": int, "boolean": bool, "null": type(None),
-    "object": dict, "array": list,
-}  # fmt: skip
 
 
 class SchemaRules:
@@ -83,9 +60,9 @@ class SchemaRules:
     def _inner(self, schema: Any, path: str, depth: int) -> str:
         """An expression of values within another value: there a schema may refer to itself."""
         around, self._open = self._open, set()
-        found = self._value(schema, path, depth + 1)
+        expression = self._value(schema, path, depth + 1)
         self._open = around
-        return found
+        return expression
 
     def _value(self, schema: Any, path: str, depth: int) -> str:
         """An expression of one schema's values."""
@@ -102,32 +79,32 @@ class SchemaRules:
             raise InvalidArgument(
                 f"{self._field} is nested too deeply: at most {MAX_DEPTH} schemas are taken"
             )
-        used = {key for key in schema if key not in _ANNOTATIONS}
-        if unknown := sorted(used - _KNOWN - {*_WHOLE, "type"}):
-            raise self._wrong(_at(path, unknown[0]), "is not supported: answers could not be held to it")
-        whole = [key for key in _WHOLE if key in used]
+        used = {key for key in schema if key not in ANNOTATIONS}
+        if unknown := sorted(used - KNOWN - {*WHOLE, "type"}):
+            raise self._wrong(inside(path, unknown[0]), "is not supported: answers could not be held to it")
+        whole = [key for key in WHOLE if key in used]
         if whole:
             beside = used - {whole[0]} - ({"type"} if whole[0] in ("enum", "const") else set())
             if beside:
-                raise self._wrong(_at(path, whole[0]), f"is not supported beside '{min(beside)}'")
+                raise self._wrong(inside(path, whole[0]), f"is not supported beside '{min(beside)}'")
             return self._combined(schema, whole[0], path, depth)
         types = self._types(schema, path)
         if "type" not in schema:  # what a keyword says of one type leaves the others free
-            types = [name for name in types if used & _OF_TYPE[name]] or list(types)
-        elif unfit := sorted(used - {"type"} - set[str]().union(*(_OF_TYPE[name] for name in types))):
-            raise self._wrong(_at(path, unfit[0]), f"is not for the type {shown(schema['type'])}")
+            types = [name for name in types if used & OF_TYPE[name]] or list(types)
+        elif unfit := sorted(used - {"type"} - set[str]().union(*(OF_TYPE[name] for name in types))):
+            raise self._wrong(inside(path, unfit[0]), f"is not for the type {shown(schema['type'])}")
         makers: dict[str, Callable[[Mapping[str, Any], str, int], str]] = {
             "string": self._string, "number": self._number, "integer": self._integer,
             "object": self._object, "array": self._array,
         }  # fmt: skip
-        found = []
+        expressions = []
         for name in types:
-            plain = name not in makers or not used & _OF_TYPE[name]
-            found.append(self._grammar.shared(name) if plain else makers[name](schema, path, depth))
-        return self._grammar.rule(" | ".join(found)) if len(found) > 1 else found[0]
+            plain = name not in makers or not used & OF_TYPE[name]
+            expressions.append(self._grammar.shared(name) if plain else makers[name](schema, path, depth))
+        return self._grammar.rule(" | ".join(expressions)) if len(expressions) > 1 else expressions[0]
 
     def _combined(self, schema: Mapping[str, Any], key: str, path: str, depth: int) -> str:
-        value, at = schema[key], _at(path, key)
+        value, at = schema[key], inside(path, key)
         if key == "$ref":
             return self._reference(value, at, depth)
         if key == "const":
@@ -142,8 +119,8 @@ class SchemaRules:
             raise self._wrong(at, "is supported with one schema only")
         if key == "oneOf" and len(value) > 1 and not self._exclusive(value):
             raise self._wrong(at, "is supported only where a type, or a required constant, tells them apart")
-        found = [self._value(one, f"{at}[{index}]", depth + 1) for index, one in enumerate(value)]
-        return self._grammar.rule(" | ".join(dict.fromkeys(found))) if len(found) > 1 else found[0]
+        branches = [self._value(one, f"{at}[{index}]", depth + 1) for index, one in enumerate(value)]
+        return self._grammar.rule(" | ".join(dict.fromkeys(branches))) if len(branches) > 1 else branches[0]
 
     def _reference(self, target: Any, at: str, depth: int) -> str:
         if not isinstance(target, str) or not (target == "#" or target.startswith("#/")):
@@ -163,22 +140,22 @@ class SchemaRules:
         return self._refs[target]
 
     def _resolved(self, target: str, at: str) -> Any:
-        found: Any = self._schema
+        place: Any = self._schema
         for part in target.split("/")[1:]:
             key = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and _INDEX.fullmatch(key) and int(key) < len(found):
-                found = found[int(key)]
-            elif isinstance(found, dict) and key in found:
-                found = found[key]
+            if isinstance(place, list) and _INDEX.fullmatch(key) and int(key) < len(place):
+                place = place[int(key)]
+            elif isinstance(place, dict) and key in place:
+                place = place[key]
             else:
                 raise self._wrong(at, f"is {shown(target)}: there is no such place")
-        return found
+        return place
 
     def _types(self, schema: Mapping[str, Any], path: str) -> Sequence[str]:
         given = schema.get("type", list(TYPES))
         names = [given] if isinstance(given, str) else given
         if not isinstance(names, list) or not names or not all(name in TYPES for name in names):
-            raise self._wrong(_at(path, "type"), f"is {shown(given)}: {', '.join(TYPES)} are known")
+            raise self._wrong(inside(path, "type"), f"is {shown(given)}: {', '.join(TYPES)} are known")
         if "number" in names:  # it has the integers
             names = [name for name in names if name != "integer"]
         return list(dict.fromkeys(names))
@@ -188,11 +165,11 @@ class SchemaRules:
         if self._choices > MAX_CHOICES:
             raise InvalidArgument(f"{self._field} has more than {MAX_CHOICES} values in enum and const")
         types = self._types(schema, path)
-        fitting = [value for value in values if any(_is(value, name) for name in types)]
+        fitting = [value for value in values if any(is_of_type(value, name) for name in types)]
         if not fitting:
             raise self._wrong(at, f"has no value of the type {shown(schema.get('type'))}")
-        found = dict.fromkeys(json_literal(value, f"{self._field}: {_shortened(at)}") for value in fitting)
-        return self._grammar.rule(" | ".join(found))
+        literals = dict.fromkeys(json_literal(value, f"{self._field}: {shortened(at)}") for value in fitting)
+        return self._grammar.rule(" | ".join(literals))
 
     def _exclusive(self, schemas: Sequence[Any]) -> bool:
         """Whether no value can be valid against two of these, as far as types and constant texts tell."""
@@ -201,7 +178,7 @@ class SchemaRules:
         named = all(isinstance(kind, str) for kind in kinds)
         if named and len(set(kinds)) == len(kinds) and not {"number", "integer"} <= set(kinds):
             return True
-        tags = [_tags(one) for one in branches]
+        tags = [constant_tags(one) for one in branches]
         common = set.intersection(*map(set, tags))
         return any(len({tag[name] for tag in tags}) == len(tags) for name in common)
 
@@ -219,14 +196,14 @@ class SchemaRules:
         form = schema.get("format")
         if form is not None:
             if not isinstance(form, str) or form not in FORMATS:
-                raise self._wrong(_at(path, "format"), f"is {shown(form)}: {', '.join(FORMATS)} are known")
+                raise self._wrong(inside(path, "format"), f"is {shown(form)}: {', '.join(FORMATS)} are known")
             if least or most is not None:
-                raise self._wrong(_at(path, "format"), "is not supported beside minLength and maxLength")
+                raise self._wrong(inside(path, "format"), "is not supported beside minLength and maxLength")
             return self._grammar.rule(f'"\\"" {FORMATS[form]} "\\""')
         if most is None and not least:
             return self._grammar.shared("string")
         if most is not None and most < least:
-            raise self._wrong(_at(path, "maxLength"), f"is {most}: minLength is {least}")
+            raise self._wrong(inside(path, "maxLength"), f"is {most}: minLength is {least}")
         most = MOST_REPEATS if most is None else min(most, MOST_REPEATS)
         characters = self._grammar.repeated(self._grammar.shared("character"), least, most)
         return self._grammar.rule(f'"\\"" {characters} "\\""')
@@ -242,9 +219,11 @@ class SchemaRules:
         low, above, high, below = self._bounds(schema, path, NUMBER_DIGITS)
         for key, value in (("minimum", low), ("maximum", high)):
             if decimals_of(value) > _MOST_DECIMALS:
-                raise self._wrong(_at(path, key), f"is {value}: at most {_MOST_DECIMALS} decimals are taken")
-        found = numbers(low, high, above=above, below=below) if low <= high else []
-        return self._range(found, path)
+                raise self._wrong(
+                    inside(path, key), f"is {value}: at most {_MOST_DECIMALS} decimals are taken"
+                )
+        expressions = numbers(low, high, above=above, below=below) if low <= high else []
+        return self._range(expressions, path)
 
     def _range(self, expressions: Sequence[str], path: str) -> str:
         if not expressions:
@@ -263,10 +242,10 @@ class SchemaRules:
                 continue
             value = schema[key]
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise self._wrong(_at(path, key), f"is {shown(value)}: a number is needed")
+                raise self._wrong(inside(path, key), f"is {shown(value)}: a number is needed")
             bound, strict = Decimal(repr(value)), key.startswith("exclusive")
             if abs(bound) > most:
-                raise self._wrong(_at(path, key), f"is {shown(value)}: at most {digits} digits are taken")
+                raise self._wrong(inside(path, key), f"is {shown(value)}: at most {digits} digits are taken")
             if key in ("minimum", "exclusiveMinimum"):
                 low, above = max((low, above), (bound, strict))
             else:
@@ -278,23 +257,23 @@ class SchemaRules:
         properties, required = schema.get("properties", {}), schema.get("required", [])
         others = schema.get("additionalProperties", True)
         if not isinstance(properties, dict):
-            raise self._wrong(_at(path, "properties"), f"is {shown(properties)}: an object is needed")
+            raise self._wrong(inside(path, "properties"), f"is {shown(properties)}: an object is needed")
         if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-            raise self._wrong(_at(path, "required"), f"is {shown(required)}: a list of names is needed")
+            raise self._wrong(inside(path, "required"), f"is {shown(required)}: a list of names is needed")
         if not isinstance(others, bool | dict):
-            raise self._wrong(_at(path, "additionalProperties"), f"is {shown(others)}: a schema is needed")
+            raise self._wrong(inside(path, "additionalProperties"), f"is {shown(others)}: a schema is needed")
         if undeclared := [name for name in required if name not in properties]:
             if others is False:
-                at = _at(path, "required")
+                at = inside(path, "required")
                 raise self._wrong(at, f"has {shown(undeclared[0])}, which additionalProperties forbids")
             properties = properties | dict.fromkeys(undeclared, others)
         if not properties:
             return self._map(others, path, depth)
-        where = f"{self._field}: {_shortened(path)}"
+        where = f"{self._field}: {shortened(path)}"
         pairs = [
             (f'{json_literal(name, where)} ":" " "? {self._inner(one, at, depth)}', name in required)
             for name, one in properties.items()
-            for at in [_at(path, f"properties.{name}")]
+            for at in [inside(path, f"properties.{name}")]
         ]
         return self._grammar.rule(f'"{{" {self._sequence(pairs)} "}}"')
 
@@ -325,7 +304,7 @@ class SchemaRules:
             return self._grammar.rule('"{}"')
         if others is True:
             return self._grammar.shared("object")
-        value = self._inner(others, _at(path, "additionalProperties"), depth)
+        value = self._inner(others, inside(path, "additionalProperties"), depth)
         pair = self._grammar.rule(f'{self._grammar.shared("string")} ":" " "? {value}')
         return self._grammar.rule(f'"{{" ({pair} ({SEPARATOR} {pair})*)? "}}"')
 
@@ -334,24 +313,24 @@ class SchemaRules:
         least = self._count(schema, "minItems", path, 0)
         most = self._count(schema, "maxItems", path, None)
         if most is not None and most < least:
-            raise self._wrong(_at(path, "maxItems"), f"is {most}: minItems is {least}")
+            raise self._wrong(inside(path, "maxItems"), f"is {most}: minItems is {least}")
         if not isinstance(first, list):
-            raise self._wrong(_at(path, "prefixItems"), f"is {shown(first)}: a list of schemas is needed")
+            raise self._wrong(inside(path, "prefixItems"), f"is {shown(first)}: a list of schemas is needed")
         if first and (least > len(first) or (items is not False and most != len(first))):
             # A list of given places, as of a tuple: exactly so many, then nothing else can be asked of it.
-            at = _at(path, "prefixItems")
+            at = inside(path, "prefixItems")
             raise self._wrong(at, "is supported with items false, or with maxItems as many as there are")
         if first:
             pairs = [
-                (self._inner(one, f"{_at(path, 'prefixItems')}[{index}]", depth), index < least)
+                (self._inner(one, f"{inside(path, 'prefixItems')}[{index}]", depth), index < least)
                 for index, one in enumerate(first[:most])
             ]
             return self._grammar.rule(f'"[" {self._prefix(pairs)} "]"')
         if items is False or most == 0:
             if least:
-                raise self._wrong(_at(path, "minItems"), f"is {least}: no item is allowed")
+                raise self._wrong(inside(path, "minItems"), f"is {least}: no item is allowed")
             return self._grammar.rule('"[]"')
-        item = self._inner(items, _at(path, "items"), depth)
+        item = self._inner(items, inside(path, "items"), depth)
         following = self._grammar.rule(f"{SEPARATOR} {item}")
         if most is None and least <= 1:
             many = f"{item} {following}*"
@@ -373,44 +352,10 @@ class SchemaRules:
         if value is default:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or value != int(value):
-            raise self._wrong(_at(path, key), f"is {shown(value)}: a whole number is needed")
+            raise self._wrong(inside(path, key), f"is {shown(value)}: a whole number is needed")
         if key.startswith("min") and value > MOST_REPEATS:
-            raise self._wrong(_at(path, key), f"is {shown(value)}: at most {MOST_REPEATS} is taken")
+            raise self._wrong(inside(path, key), f"is {shown(value)}: at most {MOST_REPEATS} is taken")
         return int(value)
 
     def _wrong(self, path: str, problem: str) -> InvalidArgument:
-        return InvalidArgument(f"{self._field}: {_shortened(path)} {problem}")
-
-
-def _shortened(path: str) -> str:
-    """A place as an error names it. The client chose its names: long ones, and lone surrogates, in which
-    no error could be sent."""
-    told = path.encode("utf-8", "backslashreplace").decode() or "the schema"
-    half = _MOST_PATH // 2
-    return told if len(told) <= _MOST_PATH else f"{told[:half]}…{told[-half:]}"
-
-
-def _at(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
-
-
-def _tags(schema: Mapping[str, Any]) -> dict[str, str]:
-    """The required properties that have one constant text, and that text."""
-    properties, required = schema.get("properties"), schema.get("required")
-    if not isinstance(properties, dict) or not isinstance(required, list):
-        return {}
-    found = {}
-    for name, one in properties.items():
-        values = [one["const"]] if isinstance(one, dict) and "const" in one else []
-        if name in required and values and isinstance(values[0], str):
-            found[name] = values[0]
-    return found
-
-
-def _is(value: Any, name: str) -> bool:
-    """Whether a value is of one of JSON Schema's types."""
-    if isinstance(value, bool):
-        return name == "boolean"
-    if name == "integer" and isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, _PYTHON_TYPES[name])
+        return InvalidArgument(f"{self._field}: {shortened(path)} {problem}")

@@ -13,14 +13,14 @@ _FEWEST_DECIMALS = 2  # so that there is something between 0 and 1
 
 def integers(low: int, high: int) -> list[str]:
     """Expressions of the whole numbers from `low` to `high`, of at most 15 digits; [] when there is none."""
-    found = []
+    expressions = []
     if low < 0:
-        found += [f'"-" {digits}' for digits in _naturals(max(1, -high), -low)]
+        expressions += [f'"-" {digits}' for digits in _naturals(max(1, -high), -low)]
     if low <= 0 <= high:
-        found.append('"0"')
+        expressions.append('"0"')
     if high > 0:
-        found += _naturals(max(1, low), high)
-    return found
+        expressions += _naturals(max(1, low), high)
+    return expressions
 
 
 def numbers(low: Decimal, high: Decimal, *, above: bool = False, below: bool = False) -> list[str]:
@@ -32,14 +32,14 @@ def numbers(low: Decimal, high: Decimal, *, above: bool = False, below: bool = F
     whole_high = int(high.to_integral_value(ROUND_FLOOR))
     whole_low += above and whole_low == low
     whole_high -= below and whole_high == high
-    found = integers(whole_low, whole_high) if whole_low <= whole_high else []
+    expressions = integers(whole_low, whole_high) if whole_low <= whole_high else []
     if low < 0:
         bottom = max(Decimal(0), -high)
-        found += [f'"-" {one}' for one in _decimals(bottom, -low, below and bottom == -high, above)]
+        expressions += [f'"-" {one}' for one in _decimals(bottom, -low, below and bottom == -high, above)]
     if high > 0:
         top = max(Decimal(0), low)
-        found += _decimals(top, high, above and top == low, below)
-    return found
+        expressions += _decimals(top, high, above and top == low, below)
+    return expressions
 
 
 def decimals_of(value: Decimal) -> int:
@@ -58,33 +58,33 @@ def _decimals(low: Decimal, high: Decimal, above: bool, below: bool) -> list[str
     more = _FRACTION_DIGITS - places
     further = f" [0-9]{{0,{more}}}" if more else ""
     # What begins like `last` goes beyond it with any further digit but 0; the bound itself stands alone.
-    found = [f"{text}{further}" for text in _padded(first, last - 1, places)]
-    return found if below or last < first else found + _padded(last, last, places)
+    expressions = [f"{text}{further}" for text in _padded(first, last - 1, places)]
+    return expressions if below or last < first else expressions + _padded(last, last, places)
 
 
 def _padded(low: int, high: int, places: int) -> list[str]:
     """`low` to `high` with a point before the last `places` digits, and at least one digit before it."""
-    found = []
+    expressions = []
     for length in range(places + 1, len(str(max(high, 0))) + 1 if high >= 10**places else places + 2):
         floor = 0 if length == places + 1 else 10 ** (length - 1)
         first, last = max(low, floor), min(high, 10**length - 1)
         if first <= last:
             for digits in _between(str(first).zfill(length), str(last).zfill(length)):
-                found.append(f'{_joined(digits[:-places])} "." {_joined(digits[-places:])}')
-    return found
+                expressions.append(f'{_joined(digits[:-places])} "." {_joined(digits[-places:])}')
+    return expressions
 
 
 def _naturals(low: int, high: int) -> list[str]:
     """`low` (1 or more) to `high` without leading zeros."""
-    found = []
+    expressions = []
     for length in range(len(str(low)), len(str(high)) + 1):
         if high == 10**INTEGER_DIGITS - 1 and length > len(str(low)):
-            found.append(f"[1-9] [0-9]{{{length - 1},{INTEGER_DIGITS - 1}}}")
+            expressions.append(f"[1-9] [0-9]{{{length - 1},{INTEGER_DIGITS - 1}}}")
             break
         first, last = max(low, 10 ** (length - 1)), min(high, 10**length - 1)
         if first <= last:
-            found += [_joined(digits) for digits in _between(str(first), str(last))]
-    return found
+            expressions += [_joined(digits) for digits in _between(str(first), str(last))]
+    return expressions
 
 
 def _between(low: str, high: str) -> list[list[str]]:
@@ -95,16 +95,16 @@ def _between(low: str, high: str) -> list[list[str]]:
     first, last = int(low[0]), int(high[0])
     if first == last:
         return [[low[0], *tail] for tail in _between(low[1:], high[1:])]
-    found = []
+    rows = []
     if low[1:] != "0" * rest:
-        found += [[low[0], *tail] for tail in _between(low[1:], "9" * rest)]
+        rows += [[low[0], *tail] for tail in _between(low[1:], "9" * rest)]
         first += 1
     tails = [] if high[1:] == "9" * rest else _between("0" * rest, high[1:])
     if tails:
         last -= 1
     if first <= last:
-        found.append([f"{first}-{last}", *["0-9"] * rest])
-    return found + [[high[0], *tail] for tail in tails]
+        rows.append([f"{first}-{last}", *["0-9"] * rest])
+    return rows + [[high[0], *tail] for tail in tails]
 
 
 def _joined(digits: list[str]) -> str:

@@ -37,7 +37,7 @@ class Tools:
     parallel: bool = True
 
     @property
-    def told(self) -> tuple[Mapping[str, Any], ...]:
+    def offered(self) -> tuple[Mapping[str, Any], ...]:
         """What the prompt tells the model of."""
         return () if self.choice == "none" else self.functions
 
@@ -116,12 +116,12 @@ def _function(field: str, given: Any) -> Mapping[str, Any]:
         raise InvalidArgument(f"{field}.function.description must be a text")
     if not isinstance(function.get("parameters"), dict | None):
         raise InvalidArgument(f"{field}.function.parameters must be a JSON Schema, which is an object")
-    told = {
+    read = {
         "name": name,
         "description": description or "",
         "parameters": function.get("parameters") or _NO_PARAMETERS,
     }
-    return {"type": "function", "function": told}
+    return {"type": "function", "function": read}
 
 
 def _choice(given: str | None, names: Sequence[str]) -> tuple[str, str]:

@@ -8,13 +8,12 @@ The same as in the server (`trimodal/llm/scheduler/`, `trimodal/llm/engine_core/
   after the next; an idle engine begins at once
 - a step gives one token to every sequence that decodes, then computes prompt tokens in the order of coming,
   up to max_num_batched_tokens together; the step that ends a prompt makes its first token
-- without chunked prefill a step computes whole prompts, and those that decode wait meanwhile
 - the last token of a prompt is computed even where all of it is cached
 
 Simplified: one tier without deadlines, and no bound on ITL that holds prompts back; the answer's length is
-the max_tokens that was asked for; no speculation; a step's time depends on how many sequences decode and on
-its prompt tokens, not on how long their contexts are; cached prompt blocks are counted as in
-`trimodal/plan/fleet/prefixes.py`.
+the max_tokens that was asked for; no speculation; prefill is chunked; a step's time depends on how many
+sequences decode and on its prompt tokens, not on how long their contexts are; all cached blocks of one prefix
+stay and leave together.
 
 Steps between two changes (a first or a last token, an arrival that there is room for) are alike: they are one
 event, whatever their number.
@@ -22,39 +21,72 @@ event, whatever their number.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from trimodal.plan.fleet.figures import ReplicaFigures
-from trimodal.plan.fleet.prefixes import Key, PrefixCache
+from trimodal.plan.fleet.balancers import Key
+from trimodal.plan.fleet.replica import ReplicaFigures
 
 
+class PrefixCache:
+    """KV blocks by prefix, the least recently used one leaves first.
+
+    Prompts of their own take room, too: what nobody asks for again pushes out what somebody would.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._kept: OrderedDict[Key, int] = OrderedDict()
+        self._alone = 0
+        self.blocks = 0
+
+    def find(self, prefix: Key, blocks: int) -> int:
+        """Blocks of this prefix that are here, at most `blocks`."""
+        if prefix not in self._kept:
+            return 0
+        self._kept.move_to_end(prefix)
+        return min(self._kept[prefix], blocks)
+
+    def keep(self, prefix: Key, blocks: int) -> None:
+        """Keeps so many blocks of a prefix; one that has more already loses none."""
+        more = blocks - self._kept.get(prefix, 0)
+        if more > 0:
+            self._kept[prefix] = blocks
+            self.blocks += more
+        if blocks:
+            self._kept.move_to_end(prefix)
+        while self.blocks > self._capacity:
+            self.blocks -= self._kept.popitem(last=False)[1]
+
+    def keep_alone(self, blocks: int) -> None:
+        """Keeps blocks that no other prompt begins with."""
+        self._alone -= 1  # below zero: no number of a workload
+        self.keep(self._alone, blocks)
+
+
+@dataclass(slots=True, eq=False)
 class Sequence:
     """One request on its way.
 
     Attributes:
         at: arrival, seconds.
         prefix: whose beginning its prompt has; None: nobody else's. shared: tokens that all prompts of the
-            prefix have in common; 0: it is a talk, of which each prompt begins with the one before.
+            prefix have in common.
         missing: prompt tokens to compute; cached: those that the prefix cache spared.
-        first: when its first token came; -1: not yet. started: when it was handed to the engine.
+        first: when its first token came.
     """
 
-    __slots__ = (
-        "at", "blocks", "cached", "first", "missing", "output", "prefix", "prompt", "shared", "started",
-    )  # fmt: skip
-
-    def __init__(
-        self, at: float, prompt: int, output: int, prefix: Key | None = None, shared: int = 0
-    ) -> None:
-        self.at = at
-        self.prompt = prompt
-        self.output = output
-        self.prefix = prefix
-        self.shared = shared
-        self.blocks = self.missing = self.cached = 0
-        self.started = self.first = -1.0
+    at: float
+    prompt: int
+    output: int
+    prefix: Key | None = None
+    shared: int = 0
+    blocks: int = 0
+    missing: int = 0
+    cached: int = 0
+    first: float = -1.0
 
 
 class Engine:
@@ -62,30 +94,22 @@ class Engine:
 
     Args:
         gaps: takes each gap between tokens, with how many there are of it.
-        handed: takes the seconds that a request waited in the queue; told: a sequence with its first token.
 
     Attributes:
         ends: when the run of steps under way ends; None: idle. version: counts its changes.
-        busy: seconds in steps; slot_s: the same, times the batch slots that were taken. made: tokens.
+        slot_s: seconds in steps, times the batch slots that were taken.
         waiting, decoding: requests.
     """
 
     def __init__(
-        self,
-        figures: ReplicaFigures,
-        *,
-        gaps: Callable[[float, int], object] = lambda gap, count: None,
-        handed: Callable[[float], object] | None = None,
-        told: Callable[[Sequence], object] | None = None,
+        self, figures: ReplicaFigures, gaps: Callable[[float, int], object] = lambda gap, count: None
     ) -> None:
         self._figures = figures
         self._times = figures.step_times()
         self._prefill_s = figures.prefill_us / 1e6
-        self._budget = figures.max_num_batched_tokens
-        self._chunked = figures.enable_chunked_prefill
         self._block = figures.block_tokens
         self._caching = figures.kept_blocks > 0
-        self._gaps, self._handed, self._told = gaps, handed, told
+        self._gaps = gaps
         self._prefixes = PrefixCache(figures.kept_blocks)
         self.waiting: deque[Sequence] = deque()
         self._inbox: list[Sequence] = []
@@ -97,17 +121,11 @@ class Engine:
         self.free_blocks = figures.num_kv_blocks
         self.decoding = 0
         self._steps = 0
-        self._began = self._step = self._stalled = 0.0
+        self._began = self._step = 0.0
         self._count = self._tokens = self._decoders = 0
         self.ends: float | None = None
         self.version = 0
-        self.busy = self.slot_s = 0.0
-        self.made = 0
-
-    @property
-    def held(self) -> int:
-        """Requests that are here, in the queue or in the engine."""
-        return len(self.waiting) + len(self._inbox) + len(self._prefilling) + self.decoding
+        self.slot_s = 0.0
 
     def takes(self, sequence: Sequence) -> bool:
         """Whether it is not refused: there is room in the queue, or for it at once."""
@@ -119,7 +137,7 @@ class Engine:
         if self.waiting or not self._fits(sequence):
             self.waiting.append(sequence)
             return False
-        self._hand_over(sequence, now)
+        self._hand_over(sequence)
         if self.ends is None:
             self._begin(now)
             return True
@@ -134,65 +152,27 @@ class Engine:
 
     def complete(self, now: float) -> list[Sequence]:
         """Ends the run of steps under way and begins the next one; returns what has its last token."""
-        count, decoders = self._count, self._decoders
-        took = now - self._began
-        self.busy += took
-        self.slot_s += took * (self._most - self.slots)
-        self.made += count * decoders
+        self.slot_s += (now - self._began) * (self._most - self.slots)
         ended: list[Sequence] = []
-        if decoders:
-            self._steps += count
-            self._note_gaps(count, decoders)
-            ends, steps = self._ends, self._steps
-            while ends and ends[0][0] <= steps:
-                ended.append(heappop(ends)[2])
+        if self._decoders:
+            self._steps += self._count
+            self._gaps(self._step, self._count * self._decoders)
+            while self._ends and self._ends[0][0] <= self._steps:
+                ended.append(heappop(self._ends)[2])
             self.decoding -= len(ended)
-        elif self.decoding:
-            self._stalled += took
         if self._tokens:
-            self._prefilled(self._tokens * count, now, ended)
+            self._prefilled(self._tokens * self._count, now, ended)
         for sequence in ended:
             self._release(sequence)
         self._begin(now)
         return ended
 
-    def die(self) -> list[Sequence]:
-        """Loses everything that is here, the prefix cache too; returns the requests."""
-        decoding = [sequence for _, _, sequence in sorted(self._ends)]
-        lost = [*decoding, *self._prefilling, *self._inbox, *self.waiting]
-        self._ends, self._inbox = [], []
-        self._prefilling.clear()
-        self.waiting.clear()
-        self._prefixes.clear()
-        self.slots, self.free_blocks = self._figures.max_num_seqs, self._figures.num_kv_blocks
-        self.decoding = self._backlog = 0
-        self._stalled = 0.0
-        self.ends = None
-        self.version += 1
-        return lost
-
-    def work(self, now: float) -> tuple[float, float, int]:
-        """`busy`, `slot_s` and `made` until now, with the run under way."""
-        if self.ends is None:
-            return self.busy, self.slot_s, self.made
-        took = max(0.0, now - self._began)
-        made = int(took / self._step) * self._decoders
-        return self.busy + took, self.slot_s + took * (self._most - self.slots), self.made + made
-
-    def cut(self, now: float) -> None:
-        """Ends a run in its midst: of a replica that dies now."""
-        self.busy, self.slot_s, self.made = self.work(now)
-        self.ends = None
-
     def _fits(self, sequence: Sequence) -> bool:
         return self.slots > 0 and sequence.blocks <= self.free_blocks
 
-    def _hand_over(self, sequence: Sequence, now: float) -> None:
+    def _hand_over(self, sequence: Sequence) -> None:
         self.slots -= 1
         self.free_blocks -= sequence.blocks
-        sequence.started = now
-        if self._handed:
-            self._handed(now - sequence.at)
         self._inbox.append(sequence)
 
     def _begin(self, now: float) -> None:
@@ -202,7 +182,7 @@ class Engine:
             self._take()
         waiting = self.waiting
         while waiting and self.slots > 0 and waiting[0].blocks <= self.free_blocks:
-            self._hand_over(waiting.popleft(), now)
+            self._hand_over(waiting.popleft())
         if not (self.decoding or self._prefilling):
             if not self._inbox:
                 self.ends = None
@@ -212,15 +192,11 @@ class Engine:
         count = self._ends[0][0] - self._steps if decoding else 1
         self._tokens, self._decoders = 0, decoding
         if self._prefilling:
-            head = self._prefilling[0].missing
-            if self._chunked:
-                budget = self._budget - decoding
-                self._tokens = min(budget, self._backlog)
-                # Steps that only shorten the first prompt are alike.
-                alike = (head - 1) // budget
-                count = min(count, alike) if decoding and alike else alike or 1
-            else:
-                self._tokens, self._decoders, count = self._whole_prompts(), 0, 1
+            budget = self._figures.max_num_batched_tokens - decoding
+            self._tokens = min(budget, self._backlog)
+            # Steps that only shorten the first prompt are alike.
+            alike = (self._prefilling[0].missing - 1) // budget
+            count = min(count, alike) if decoding and alike else alike or 1
         self._step = self._times[self._decoders] + self._tokens * self._prefill_s
         self._count = 1 if self._inbox else count
         self._began = now
@@ -231,22 +207,13 @@ class Engine:
             prompt, prefix = sequence.prompt, sequence.prefix
             cached = 0
             if prefix is not None and self._caching:
-                shared = min(prompt, sequence.shared or prompt)
-                cached = min(self._prefixes.find(prefix, shared // self._block) * self._block, prompt - 1)
+                shared = self._prefixes.find(prefix, min(prompt, sequence.shared) // self._block)
+                cached = min(shared * self._block, prompt - 1)
             sequence.cached = cached
             sequence.missing = prompt - cached
             self._backlog += sequence.missing
             self._prefilling.append(sequence)
         self._inbox.clear()
-
-    def _whole_prompts(self) -> int:
-        """Prompt tokens of a step without chunks: one prompt, and more as long as they fit."""
-        tokens = 0
-        for sequence in self._prefilling:
-            if tokens and tokens + sequence.missing > self._budget:
-                break
-            tokens += sequence.missing
-        return tokens
 
     def _prefilled(self, tokens: int, now: float, ended: list[Sequence]) -> None:
         """Counts computed prompt tokens; those whose prompt is complete have their first token."""
@@ -261,9 +228,6 @@ class Engine:
             sequence.missing = 0
             prefilling.popleft()
             sequence.first = now
-            self.made += 1
-            if self._told:
-                self._told(sequence)
             if self._caching:
                 self._keep(sequence, sequence.prompt, last=False)
             if sequence.output == 1:
@@ -284,18 +248,8 @@ class Engine:
         """Leaves the blocks of so many tokens to others; at the end also those that nobody shares."""
         own = tokens // self._block
         if sequence.prefix is not None:
-            shared = min(sequence.prompt, sequence.shared) if sequence.shared else tokens
-            shared //= self._block
+            shared = min(sequence.prompt, sequence.shared) // self._block
             self._prefixes.keep(sequence.prefix, shared)
             own -= shared
         if last and own:
             self._prefixes.keep_alone(own)
-
-    def _note_gaps(self, count: int, decoders: int) -> None:
-        """Gaps of those that decode; after prompts that were computed alone the first one is longer."""
-        if self._stalled:
-            self._gaps(self._step + self._stalled, decoders)
-            self._stalled = 0.0
-            count -= 1
-        if count:
-            self._gaps(self._step, count * decoders)

@@ -20,10 +20,11 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from trimodal.errors import SettingsError
-from trimodal.plan.fleet.figures import ReplicaFigures, checked, read_plain
+import numpy as np
 
-_BUDGET = int(ReplicaFigures.model_fields["max_num_batched_tokens"].default)
+from trimodal.errors import SettingsError
+from trimodal.plan.fleet.replica import ReplicaFigures, checked
+
 _ALONE = 1.5  # a batch so small tells of prefill: nothing waits
 _APART = 1.25  # prompts that differ by less are taken as equally long
 
@@ -42,16 +43,18 @@ class Point:
 
 def read_points(file: Path, side: str = "served") -> list[Point]:
     """The cases of a bench's JSON that say enough. Raises: SettingsError naming the file and the field."""
-    cases = read_plain(file).get("cases")
+    try:
+        whole = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{file}: cannot be read: {error}") from None
+    cases = whole.get("cases") if isinstance(whole, dict) else None
     if not isinstance(cases, list):
         raise SettingsError(f"{file}: cases: is missing: the JSON of `trimodal bench llm --load …` is needed")
-    points = []
-    for index, case in enumerate(cases):
-        if not isinstance(case, Mapping):
-            raise SettingsError(f"{file}: cases.{index}: an object is needed")
-        if case.get("side", side) != side:
-            continue
-        points.append(_point(file, f"cases.{index}", case))
+    points = [
+        _point(file, f"cases.{index}", case)
+        for index, case in enumerate(cases)
+        if not isinstance(case, Mapping) or case.get("side", side) == side
+    ]
     if not points:
         raise SettingsError(f"{file}: cases: none of side '{side}'")
     return points
@@ -66,11 +69,11 @@ def describe_replica(points: Sequence[Point], given: Mapping[str, Any], file: Pa
     Raises:
         SettingsError: too little was measured, or a field is missing or wrong.
     """
-    try:
-        budget = int(given.get("max_num_batched_tokens", _BUDGET))
-    except ValueError:
-        budget = _BUDGET  # `checked` says what is wrong with it
-    prefill, overhead = _prefill(points, max(1, budget), file)
+    # Checked first: without them a bench cannot be read, and the step times are not known yet.
+    budget = checked(
+        file, {"step_ms": [(1, 1)], "prefill_us": 0, **given}, ReplicaFigures
+    ).max_num_batched_tokens
+    prefill, overhead = _prefill(points, budget, file)
     steps: dict[int, list[float]] = {}
     for point in points:
         share = 1 - prefill * point.computed * (1 - 1 / max(1.0, point.in_flight))
@@ -103,29 +106,24 @@ def _prefill(points: Sequence[Point], budget: int, file: Path) -> tuple[float, f
     rests = [point.ttft - step * math.ceil(point.prompt / budget - 1e-6) for point in alone]
     if max(prompts) < _APART * min(prompts):
         return max(0.0, median(rests) / fmean(prompts)), 0.0
-    mean_x, mean_y = fmean(prompts), fmean(rests)
-    spread = sum((prompt - mean_x) ** 2 for prompt in prompts)
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(prompts, rests, strict=True)) / spread
+    slope, rest = np.polyfit(prompts, rests, 1)
     if slope < 0:
         raise SettingsError(f"{file}: cases: TTFT falls with longer prompts: measure longer, and alone")
-    return slope, max(0.0, mean_y - slope * mean_x)
+    return float(slope), max(0.0, float(rest))
 
 
-def _point(file: Path, where: str, case: Mapping[str, Any]) -> Point:
-    def number(*path: str) -> float:
-        value: Any = case
-        for name in path:
-            value = value.get(name) if isinstance(value, Mapping) else None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
-            raise SettingsError(f"{file}: {where}.{'.'.join(path)}: a number is needed, not {value!r}")
-        return float(value)
-
-    tpot = number("metrics", "tpot_ms", "percentiles", "p50", "value") / 1e3
-    ttft = number("metrics", "ttft_ms", "percentiles", "p50", "value") / 1e3
-    requests = number("requests_per_s")
-    if not requests:
-        raise SettingsError(f"{file}: {where}.requests_per_s: nothing was answered")
-    cached = number("cached_share") if case.get("cached_share") is not None else 0.0
-    computed = number("input_tokens_per_s") * (1 - cached)
-    batch = number("output_tokens_per_s") * tpot
-    return Point(batch, tpot, ttft, computed / requests, computed, number("in_flight"))
+def _point(file: Path, where: str, case: Any) -> Point:
+    try:
+        tpot, ttft = (
+            float(case["metrics"][name]["percentiles"]["p50"]["value"]) / 1e3
+            for name in ("tpot_ms", "ttft_ms")
+        )
+        computed = float(case["input_tokens_per_s"]) * (1 - float(case.get("cached_share") or 0.0))
+        batch = float(case["output_tokens_per_s"]) * tpot
+        return Point(
+            batch, tpot, ttft, computed / float(case["requests_per_s"]), computed, float(case["in_flight"])
+        )
+    except ZeroDivisionError:
+        raise SettingsError(f"{file}: {where}.requests_per_s: nothing was answered") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise SettingsError(f"{file}: {where}: a number is missing ({error})") from None

@@ -1,244 +1,122 @@
-"""Plays a workload on the replicas of a plan, event by event.
+"""Plays arrivals on the replicas of a fleet, event by event.
 
-Events are arrivals, ends of runs of steps (`trimodal/plan/fleet/engine.py`), looks of the autoscaler, starts,
-failures and ends of drains. A request goes from the balancer to the queue of one replica. What a replica
-refuses, and what it had not told anything of when it died, goes to another one, as with the gateway
-(`trimodal/gateway/upstreams/asking.py`), which learns of a death at once.
+Events are arrivals and ends of runs of steps (`trimodal/plan/fleet/engine.py`). A request goes from the
+balancer to the queue of one replica; what that refuses goes to the one with the fewest requests that has
+room, as with the gateway (`trimodal/gateway/upstreams/failover.py`).
 
-The same plan, workload and seed give the same outcome.
+The same fleet, arrivals and seed give the same outcome.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from trimodal.errors import SettingsError
+from trimodal.plan.fleet.balancers import Balancer
 from trimodal.plan.fleet.engine import Engine, Sequence
-from trimodal.plan.fleet.members import Members, Replica
-from trimodal.plan.fleet.plans import Failure, Plan
-from trimodal.plan.fleet.policies import make_balancer
-from trimodal.plan.fleet.scaling import Autoscaler
-from trimodal.plan.fleet.tally import Objective, Outcome, Tally
-from trimodal.plan.fleet.traces import Arrival
-from trimodal.plan.fleet.workload import Workload
+from trimodal.plan.fleet.outcome import Objective, Outcome, Tally
+from trimodal.plan.fleet.spec import FleetSpec
+from trimodal.plan.fleet.workload import Arrival
 
-_Event = tuple[float, int, Replica | None, int, Callable[[float], None] | None]
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One replica; `running`: requests that were sent to it and have not ended."""
+
+    address: str
+    engine: Engine
+    running: int = 0
 
 
 def simulate(
-    plan: Plan,
-    workload: Workload,
+    spec: FleetSpec,
+    arrivals: list[Arrival],
     objective: Objective,
     *,
     warmup: float = 0.0,
     seed: int = 0,
     addresses: Iterable[str] = (),
 ) -> Outcome:
-    """Plays one plan to the end of its last request.
+    """Plays one fleet to the end of its last request.
 
     Args:
         warmup: requests that arrive in these first seconds are not counted.
         addresses: of the first replicas, which affinity ranks by; the others are numbered.
 
     Raises:
-        SettingsError: the autoscaler looks at a bound that the objective lacks, or the warm-up is too long.
+        SettingsError: the warm-up is too long.
     """
-    return Simulation(plan, workload, objective, warmup, seed, addresses).run()
+    seconds = arrivals[-1].at if arrivals else 0.0
+    if warmup and not 0 < warmup < seconds:
+        raise SettingsError(f"--warmup {warmup:g}: arrivals last {seconds:g} s: less is needed")
+    simulation = Simulation(spec, objective, warmup, seed, addresses)
+    return simulation.tally.outcome(spec, seconds, simulation.run(arrivals), simulation.slot_s)
 
 
 class Simulation:
-    """One run; see `simulate`."""
+    """One run."""
 
     def __init__(
-        self,
-        plan: Plan,
-        workload: Workload,
-        objective: Objective,
-        warmup: float = 0.0,
-        seed: int = 0,
+        self, spec: FleetSpec, objective: Objective, warmup: float = 0.0, seed: int = 0,
         addresses: Iterable[str] = (),
-    ) -> None:
-        scaling = plan.autoscaler
-        if scaling and scaling.metric == "ttft_burn_rate" and objective.ttft == math.inf:
-            raise SettingsError(f"plan '{plan.name}': ttft_burn_rate needs --slo with ttft_ms<=…")
-        if warmup and not 0 < warmup < workload.seconds:
-            raise SettingsError(f"--warmup {warmup:g}: arrivals last {workload.seconds:g} s: less is needed")
-        self._plan, self._workload = plan, workload
-        self._overhead = plan.replica.overhead_ms / 1e3
-        self.tally = Tally(objective, warmup, self._overhead)
-        self._scaler = Autoscaler(scaling, objective.ttft) if scaling else None
-        self._heap: list[_Event] = []
+    ) -> None:  # fmt: skip
+        self._figures = spec.replica
+        self.tally = Tally(objective, warmup, spec.replica.overhead_ms / 1e3)
+        numbered = (f"replica-{number}:8001" for number in itertools.count(1))
+        names = itertools.islice(itertools.chain(addresses, numbered), spec.replicas)
+        self.replicas = [Replica(name, Engine(spec.replica, self.tally.gap)) for name in names]
+        self._balancer = Balancer(spec.policy, self.replicas, random.Random(f"{seed} balancer"))
+        # When a replica's run of steps ends, and the engine's version then: a run may be cut short.
+        self._heap: list[tuple[float, int, Replica, int]] = []
         self._order = itertools.count()
-        self._in_flight = 0
-        self._arriving = True
-        self._balancer = make_balancer(plan.policy, random.Random(f"{seed} balancer"))
-        self._engines: list[Engine] = []
-        self._at_end: tuple[float, float, int] | None = None  # what `_work` gave when arrivals ended
-        self.members = Members(
-            plan, self._balancer, self._make, self._later, self._lost, workload.seconds, addresses
-        )
 
-    def run(self) -> Outcome:
-        """Plays everything."""
-        for failure in self._plan.failure:
-            self._later(failure.at, lambda now, failure=failure: self._fail(failure, now))  # type: ignore[misc]
-        if self._scaler:
-            self._later(self._scaler.scaling.polling_s, self._look)
-        now = self._play()
-        busy, slots, made = self._at_end or self._work(now)
-        self.members.finish(max(now, self._workload.seconds))
-        return self.tally.outcome(
-            self._plan.name,
-            self._workload.seconds,
-            price_per_hour=self._plan.replica.price_per_hour,
-            busy=busy,
-            slots=slots / self._plan.replica.max_num_seqs,
-            ready=self.members.ready,
-            paid=self.members.paid,
-            made=made,
-            replicas=self.members.timeline,
-        )
+    @property
+    def slot_s(self) -> float:
+        """Seconds of taken batch slots, of all replicas."""
+        return sum(replica.engine.slot_s for replica in self.replicas)
 
-    def _play(self) -> float:
-        """Returns the time of the last event."""
-        arrivals = iter(self._workload)
-        coming = next(arrivals, None)
-        heap, end = self._heap, self._workload.seconds
+    def run(self, arrivals: Iterable[Arrival]) -> float:
+        """Plays events in the order of time until nothing is left; returns when the last one was."""
         now = 0.0
-        while True:
-            if coming is not None and (not heap or coming.at <= heap[0][0]):
-                now = coming.at
-                self._arrive(coming)
-                coming = next(arrivals, None)
-                if coming is None:
-                    self._arriving = False
-                continue
-            if not heap:
-                return now
-            at, _, replica, version, action = heappop(heap)
-            if self._at_end is None and at > end and coming is None:
-                self._at_end = self._work(end)
-            if replica is not None:
-                if version == replica.engine.version and replica.engine.ends is not None:
-                    now = at
-                    self._complete(replica, now)
-            elif action is not None and (self._in_flight or coming is not None):
-                now = at
-                action(now)
+        for arrival in arrivals:
+            while self._heap and self._heap[0][0] < arrival.at:
+                now = self._complete(now)
+            now = arrival.at
+            self._arrive(arrival)
+        while self._heap:
+            now = self._complete(now)
+        return now
 
     def _arrive(self, arrival: Arrival) -> None:
         self.tally.came(arrival.at)
-        sequence = Sequence(*arrival)
-        sequence.blocks = self._plan.replica.blocks(sequence.prompt, sequence.output)
-        if sequence.blocks > self._plan.replica.num_kv_blocks or not self._send(sequence, arrival.at):
+        sequence = Sequence(*arrival, blocks=self._figures.blocks(arrival.prompt, arrival.output))
+        replica: Replica | None = self._balancer.pick(sequence.prefix)
+        if replica and not replica.engine.takes(sequence):
+            able = (one for one in self.replicas if one.engine.takes(sequence))
+            replica = min(able, key=lambda one: one.running, default=None)
+        if replica is None or sequence.blocks > self._figures.num_kv_blocks:
             self.tally.refuse(arrival.at)
-
-    def _send(self, sequence: Sequence, now: float) -> bool:
-        """Sends a request to a replica; False: none has room."""
-        balancer = self._balancer
-        if not balancer.able:
-            return False
-        replica: Replica = balancer.pick(sequence.prefix)  # type: ignore[assignment]
-        if not replica.engine.takes(sequence):
-            others = (one for one in self.members.serving if one.engine.takes(sequence))
-            found = min(others, key=lambda one: one.running, default=None) if self._plan.retry else None
-            if found is None:
-                return False
-            replica = found
-            self.tally.again += 1
-        balancer.took(replica)
-        self._in_flight += 1
-        if replica.engine.submit(sequence, now):
-            self._push(replica)
-        return True
-
-    def _complete(self, replica: Replica, now: float) -> None:
-        engine = replica.engine
-        ended = engine.complete(now)
-        if engine.ends is not None:
-            heappush(self._heap, (engine.ends, next(self._order), replica, engine.version, None))
-        if ended:
-            able = replica.state == "ready"
-            for sequence in ended:
-                self._balancer.left(replica, able)
-                self.tally.end(sequence, now)
-            self._in_flight -= len(ended)
-            if not replica.running and replica.state == "draining":
-                self.members.emptied(replica, now)
-
-    def _lost(self, replica: Replica, sequences: list[Sequence], now: float) -> None:
-        """Asks for what a dead replica had not told anything of again, elsewhere; all else is lost."""
-        for _ in sequences:
-            self._balancer.left(replica, False)
-        self._in_flight -= len(sequences)
-        for sequence in sequences:
-            if sequence.first < 0 and self._plan.retry:
-                sequence.started = -1.0
-                if self._send(sequence, now):
-                    self.tally.again += 1
-                    continue
-            self.tally.lose(sequence.at)
-
-    def _look(self, now: float) -> None:
-        """Lets the autoscaler look, and look again."""
-        scaler = self._scaler
-        assert scaler
-        waits = [now - one.at for replica in self.members.all for one in replica.engine.waiting]
-        current = self.members.current
-        self.members.scale(scaler.look(now, current, waits, self._in_flight), now)
-        self._later(now + scaler.scaling.polling_s, self._look)
-
-    def _fail(self, failure: Failure, now: float) -> None:
-        if failure.kind == "dies":
-            for replica in self.members.serving[: failure.replicas]:
-                self.members.kill(replica, now, restart=failure.restart)
             return
-        due = iter(self.members.serving)
+        replica.running += 1
+        if replica.engine.submit(sequence, arrival.at):
+            self._push(replica)
 
-        def next_one(now: float) -> None:
-            replica = next((one for one in due if one.state == "ready"), None)
-            if replica is None:
-                return
-            renew: Callable[[float], None] = lambda at: self.members.restart(replica, at, next_one)  # noqa: E731
-            self._later(now + failure.drain_s, lambda at: self._overdue(replica, renew, at))
-            self.members.drain(replica, now, renew)
-
-        for _ in range(failure.replicas):
-            next_one(now)
-
-    def _overdue(self, replica: Replica, renew: Callable[[float], None], now: float) -> None:
-        """Cuts off what still runs on a replica when its time to drain is over."""
-        if replica.state == "draining" and replica.then is renew:
-            self.members.kill(replica, now, restart=True)
-
-    def _make(self) -> Engine:
-        scaler = self._scaler
-        engine = Engine(
-            self._plan.replica,
-            gaps=self.tally.gap,
-            handed=scaler.handed if scaler else None,
-            told=self._told if scaler and scaler.scaling.metric == "ttft_burn_rate" else None,
-        )
-        self._engines.append(engine)
-        return engine
-
-    def _told(self, sequence: Sequence) -> None:
-        assert self._scaler
-        self._scaler.told(sequence.first - sequence.at + self._overhead)
-
-    def _work(self, now: float) -> tuple[float, float, int]:
-        """Of all engines until now: seconds in steps, seconds of taken batch slots, and tokens."""
-        busy, slots, made = zip(*(one.work(now) for one in self._engines), strict=True)
-        return sum(busy), sum(slots), sum(made)
+    def _complete(self, now: float) -> float:
+        """Ends the next run of steps; returns when that was."""
+        at, _, replica, version = heappop(self._heap)
+        if version != replica.engine.version:
+            return now
+        for sequence in replica.engine.complete(at):
+            replica.running -= 1
+            self.tally.end(sequence, at)
+        self._push(replica)
+        return at
 
     def _push(self, replica: Replica) -> None:
         engine = replica.engine
-        assert engine.ends is not None
-        heappush(self._heap, (engine.ends, next(self._order), replica, engine.version, None))
-
-    def _later(self, at: float, action: Callable[[float], None]) -> None:
-        heappush(self._heap, (at, next(self._order), None, 0, action))
+        if engine.ends is not None:
+            heappush(self._heap, (engine.ends, next(self._order), replica, engine.version))

@@ -1,34 +1,44 @@
-"""Makes arrivals: Poisson, in bursts, or with the hours of a day, with lengths as published traces have them.
+"""Makes arrivals: Poisson or in bursts, with lengths as a published trace has them.
 
-The same seed makes the same requests. A workload is read anew for every plan, so none is kept in memory.
+The same seed makes the same requests.
 """
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Literal, Protocol, get_args
+from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from trimodal.errors import SettingsError
-from trimodal.plan.fleet.traces import Arrival
+from trimodal.plan.fleet.balancers import Key
 
-Kind = Literal["poisson", "gamma", "diurnal"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-MOST_REQUESTS = 50_000_000
+MOST_REQUESTS = 10_000_000
 
 # Prompt and answer tokens as text that `trimodal bench` reads: a lognormal with the published median, whose
 # spread makes the published mean. Azure: medians of Patel et al., "Splitwise", ISCA 2024 (arXiv:2311.18677),
-# means of the public trace of 2023. ShareGPT and Alpaca: Kwon et al., "PagedAttention", SOSP 2023
-# (arXiv:2309.06180), give means alone: the spread of 1 is an assumption.
+# means of the public trace of 2023.
 LENGTHS: dict[str, tuple[str, str]] = {
     "azure-conversation": ("lognormal:1020,0.5", "lognormal:129,0.99"),
     "azure-code": ("lognormal:1500,0.79", "lognormal:13,1.24"),
-    "sharegpt": ("lognormal:98,1", "lognormal:205,1"),
-    "alpaca": ("lognormal:11.7,1", "lognormal:35.5,1"),
 }
+
+
+class Arrival(NamedTuple):
+    """One request.
+
+    Attributes:
+        at: seconds. prompt, output: tokens.
+        prefix: of prompts that begin alike; None: one of its own.
+        shared: tokens that all prompts of the prefix have in common.
+    """
+
+    at: float
+    prompt: int
+    output: int
+    prefix: Key | None = None
+    shared: int = 0
 
 
 class Draws(Protocol):
@@ -36,29 +46,6 @@ class Draws(Protocol):
 
     def draw(self, rng: random.Random) -> int:
         """One length, 1 at least."""
-
-
-class Workload(Protocol):
-    """What arrives, as often as it is read; `seconds`: how long arrivals last."""
-
-    @property
-    def seconds(self) -> float: ...
-
-    def __iter__(self) -> Iterator[Arrival]: ...
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """The requests of a trace."""
-
-    arrivals: Sequence[Arrival]
-
-    @property
-    def seconds(self) -> float:
-        return self.arrivals[-1].at
-
-    def __iter__(self) -> Iterator[Arrival]:
-        return iter(self.arrivals)
 
 
 @dataclass(frozen=True)
@@ -81,79 +68,45 @@ class Prefixes:
             )
 
 
-@dataclass(frozen=True)
-class Generated:
-    """Requests of a random process for so many seconds, `rate` a second on average.
+def generate(
+    rate: float,
+    seconds: float,
+    prompt: Draws,
+    output: Draws,
+    *,
+    burstiness: float = 1.0,
+    prefixes: Prefixes | None = None,
+    seed: int = 0,
+) -> list[Arrival]:
+    """Requests of a gamma process for so many seconds, `rate` a second on average.
 
-    Attributes:
-        burstiness: of gamma: 1 is Poisson, less comes in bursts.
-        swing, period: of diurnal: the rate goes from rate × (1 − swing), where it begins, to
-            rate × (1 + swing) and back in so many seconds.
+    Args:
+        burstiness: 1 is Poisson, less comes in bursts.
+
+    Raises:
+        SettingsError: a number is out of bounds; names the option.
     """
-
-    kind: Kind
-    rate: float
-    seconds: float
-    prompt: Draws
-    output: Draws
-    burstiness: float = 1.0
-    swing: float = 0.5
-    period: float = 86_400.0
-    prefixes: Prefixes | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, value, most in (
-            ("rate", self.rate, 1e6), ("seconds", self.seconds, 1e7), ("burstiness", self.burstiness, 1e3),
-            ("period", self.period, 1e7),
-        ):  # fmt: skip
-            if not 0 < value <= most:
-                raise SettingsError(f"--{name} {value:g}: above 0 and at most {most:g} is needed")
-        if not 0 <= self.swing <= 1:
-            raise SettingsError(f"--swing {self.swing:g}: 0 to 1 is needed")
-        if self.rate * self.seconds > MOST_REQUESTS:
-            raise SettingsError(f"--rate × --seconds: {MOST_REQUESTS} requests at most")
-
-    def __iter__(self) -> Iterator[Arrival]:
-        rng = random.Random(f"{self.seed} lengths")
-        prompt, output = self.prompt.draw, self.output.draw
-        choose = _Chooser(self.prefixes, random.Random(f"{self.seed} prefixes")) if self.prefixes else None
-        for at in self._times(random.Random(f"{self.seed} times")):
-            if at > self.seconds:
-                return
-            number = choose() if choose else None
-            if number is None or self.prefixes is None:
-                yield Arrival(at, prompt(rng), output(rng))
-            else:  # the question comes after the shared beginning
-                shared = self.prefixes.tokens
-                yield Arrival(at, shared + prompt(rng), output(rng), number, shared)
-
-    def _times(self, rng: random.Random) -> Iterator[float]:
-        at = 0.0
-        if self.kind == "gamma":
-            shape, mean = self.burstiness, 1 / (self.rate * self.burstiness)
-            while True:
-                at += rng.gammavariate(shape, mean)
-                yield at
-        # Diurnal by thinning (Lewis and Shedler, 1979): of a process of the highest rate each arrival stays
-        # with the probability that its hour has.
-        swing = self.swing if self.kind == "diurnal" else 0.0
-        highest, turn = self.rate * (1 + swing), 2 * math.pi / self.period
-        while True:
-            at += rng.expovariate(highest)
-            if not swing or rng.random() * (1 + swing) <= 1 - swing * math.cos(turn * at):
-                yield at
-
-
-class _Chooser:
-    """Draws the number of a shared beginning; None: the prompt has one of its own."""
-
-    def __init__(self, prefixes: Prefixes, rng: random.Random) -> None:
-        self._share, self._rng = prefixes.share, rng
-        self._numbers = range(prefixes.count)
-        self._weights = list(accumulate((number + 1) ** -prefixes.skew for number in self._numbers))
-
-    def __call__(self) -> int | None:
-        if self._rng.random() >= self._share:
-            return None
-        return self._rng.choices(self._numbers, cum_weights=self._weights)[0]
+    for name, value in (("rate", rate), ("seconds", seconds), ("burstiness", burstiness)):
+        if not 0 < value <= 1e7:
+            raise SettingsError(f"--{name} {value:g}: above 0 and at most 1e7 is needed")
+    if rate * seconds > MOST_REQUESTS:
+        raise SettingsError(f"--rate × --seconds: {MOST_REQUESTS} requests at most")
+    generator, drawn = np.random.default_rng(seed), random.Random(seed)
+    times = np.zeros(1)
+    while times[-1] <= seconds:
+        gaps = generator.gamma(burstiness, 1 / (rate * burstiness), 1 + round(rate * seconds))
+        times = np.concatenate([times, times[-1] + np.cumsum(gaps)])
+    times = times[1 : np.searchsorted(times, seconds, "right")]
+    numbers = np.full(len(times), -1)  # of the beginnings; -1: one of its own
+    if prefixes:
+        weights = np.arange(1.0, prefixes.count + 1) ** -prefixes.skew
+        chosen = generator.choice(prefixes.count, len(times), p=weights / weights.sum())
+        numbers = np.where(generator.random(len(times)) < prefixes.share, chosen, -1)
+    arrivals = []
+    for at, number in zip(times.tolist(), numbers.tolist(), strict=True):
+        lengths = prompt.draw(drawn), output.draw(drawn)
+        if prefixes and number >= 0:  # the question comes after the shared beginning
+            arrivals.append(Arrival(at, prefixes.tokens + lengths[0], lengths[1], number, prefixes.tokens))
+        else:
+            arrivals.append(Arrival(at, *lengths))
+    return arrivals

@@ -16,7 +16,7 @@ import numpy as np
 from trimodal.regress.compare.findings import Finding, Limits, Verdict
 from trimodal.regress.compare.significance import fewer_successes
 from trimodal.regress.golden.schema import Expectation, broken, word_errors
-from trimodal.regress.values import Record, Said
+from trimodal.regress.values import Record, RecordedAnswer
 
 # Comparing all with all of a sampled case with many repeats would take minutes.
 _MOST_COMPARED = 40
@@ -53,7 +53,7 @@ def compare_expectations(
 
 def _failed(expect: Expectation, record: Record) -> list[str]:
     """Why, for each request whose answer breaks the expectation."""
-    reasons = [broken(expect, said) for said in record.answers]
+    reasons = [broken(expect, answer) for answer in record.answers]
     return [reasons[one.answer] for one in record.observations if reasons[one.answer]]
 
 
@@ -66,19 +66,19 @@ def compare_answers(
         expected: an expectation judges this case; other differences are told, and not worse.
     """
     known = set(before.answers)
-    new = [said for said in after.answers if said not in known]
+    new = [answer for answer in after.answers if answer not in known]
     if not new:
         return []
-    failed, fine = [said for said in new if said.error], [said for said in new if not said.error]
-    recorded = [said for said in before.answers if not said.error]
-    share = sum(said in set(new) for said in after.said)
+    failed, fine = [answer for answer in new if answer.error], [answer for answer in new if not answer.error]
+    recorded = [answer for answer in before.answers if not answer.error]
+    share = sum(answer in set(new) for answer in after.responses)
     seen = f"{share} of {len(after.observations)} requests"
     if failed:
         # One refusal for another is a change; a refusal for an answer is worse.
-        verdict: Verdict = "worse" if any(not said.error for said in before.said) else "changed"
-        return [Finding(case, "answer", verdict, shown(before.said[0]), shown(failed[0]), seen)]
+        verdict: Verdict = "worse" if any(not answer.error for answer in before.responses) else "changed"
+        return [Finding(case, "answer", verdict, shown(before.responses[0]), shown(failed[0]), seen)]
     if not recorded:
-        return [Finding(case, "answer", "better", shown(before.said[0]), shown(fine[0]), seen)]
+        return [Finding(case, "answer", "better", shown(before.responses[0]), shown(fine[0]), seen)]
     found = [
         _text(recorded, fine, before.task, limits),
         _labels([one for one in recorded if one.labels], [one for one in fine if one.labels], limits),
@@ -93,20 +93,22 @@ def compare_answers(
 _Difference = tuple[Verdict, str, str, str]
 
 
-def _text(recorded: Sequence[Said], new: Sequence[Said], task: str, limits: Limits) -> _Difference | None:
-    known = {(said.text, said.heard, said.finish_reason) for said in recorded}
-    others = [said for said in new if (said.text, said.heard, said.finish_reason) not in known]
+def _text(
+    recorded: Sequence[RecordedAnswer], new: Sequence[RecordedAnswer], task: str, limits: Limits
+) -> _Difference | None:
+    known = {(answer.text, answer.heard, answer.finish_reason) for answer in recorded}
+    others = [answer for answer in new if (answer.text, answer.heard, answer.finish_reason) not in known]
     if not others:
         return None
-    pairs = [(_nearest(said.text, recorded), said) for said in others[:_MOST_COMPARED]]
+    pairs = [(_nearest(answer.text, recorded), answer) for answer in others[:_MOST_COMPARED]]
     (likeness, old), now = min(pairs, key=lambda pair: pair[0][0])
     detail = f"overlap {likeness:.2f}"
     if task == "speech":
         detail += f", word errors {word_errors(old.text, now.text):.2f}"
     if now.heard != old.heard:
         detail += f", heard {old.heard!r} → {now.heard!r}"
-    reasons = {said.finish_reason for said in recorded}
-    ended = next((said for said in others if said.finish_reason not in reasons), None)
+    reasons = {answer.finish_reason for answer in recorded}
+    ended = next((answer for answer in others if answer.finish_reason not in reasons), None)
     if ended:
         detail += f", finish reason {old.finish_reason} → {ended.finish_reason}"
     # Sampled answers differ among themselves: no more is asked of new ones.
@@ -125,13 +127,13 @@ def overlap(first: str, second: str) -> float:
     return difflib.SequenceMatcher(None, *parts, autojunk=False).ratio()
 
 
-def _nearest(text: str, others: Iterable[Said]) -> tuple[float, Said]:
+def _nearest(text: str, others: Iterable[RecordedAnswer]) -> tuple[float, RecordedAnswer]:
     """Returns the most alike of some answers, and how much it is."""
     ranked = [(overlap(one.text, text), one) for one in list(others)[:_MOST_COMPARED]]
     return max(ranked, key=lambda pair: pair[0])
 
 
-def _own_likeness(recorded: Sequence[Said]) -> float:
+def _own_likeness(recorded: Sequence[RecordedAnswer]) -> float:
     """Returns the least that a recorded answer is like its most alike other one; 1 when there is only one."""
     if len(recorded) < 2:
         return 1.0
@@ -139,34 +141,38 @@ def _own_likeness(recorded: Sequence[Said]) -> float:
     return min(_nearest(one.text, (other for other in some if other is not one))[0] for one in some)
 
 
-def _labels(recorded: Sequence[Said], new: Sequence[Said], limits: Limits) -> _Difference | None:
+def _labels(
+    recorded: Sequence[RecordedAnswer], new: Sequence[RecordedAnswer], limits: Limits
+) -> _Difference | None:
     if not recorded or not new:
         return None
-    best = {said.labels[0][0] for said in recorded}
-    other = next((said for said in new if said.labels[0][0] not in best), None)
+    best = {answer.labels[0][0] for answer in recorded}
+    other = next((answer for answer in new if answer.labels[0][0] not in best), None)
     if other:
         return "worse", _best(recorded[0]), _best(other), "another label"
-    drifts = [(min(_drift(old, said) for old in recorded), said) for said in new]
+    drifts = [(min(_drift(old, answer) for old in recorded), answer) for answer in new]
     drift, now = max(drifts, key=lambda pair: pair[0])
     if drift <= limits.score:
         return None
     return "changed", _best(recorded[0]), _best(now), f"scores moved by {drift:.3f}"
 
 
-def _drift(old: Said, new: Said) -> float:
+def _drift(old: RecordedAnswer, new: RecordedAnswer) -> float:
     scores = dict(new.labels)
     # A label that one of them cut off (top_k) cannot be compared.
     return max((abs(score - scores[name]) for name, score in old.labels if name in scores), default=1.0)
 
 
-def _vectors(recorded: Sequence[Said], new: Sequence[Said], limits: Limits) -> _Difference | None:
+def _vectors(
+    recorded: Sequence[RecordedAnswer], new: Sequence[RecordedAnswer], limits: Limits
+) -> _Difference | None:
     if not recorded or not new:
         return None
-    cosine = min(max(_cosine(old.vector, said.vector) for old in recorded) for said in new)
+    cosine = min(max(_cosine(old.vector, answer.vector) for old in recorded) for answer in new)
     if cosine >= _SAME_VECTOR:
         return None
     verdict: Verdict = "worse" if cosine < limits.cosine else "changed"
-    was, now = (f"{len(said.vector)} numbers" for said in (recorded[0], new[0]))
+    was, now = (f"{len(answer.vector)} numbers" for answer in (recorded[0], new[0]))
     return verdict, was, now, f"cosine {cosine:.5f}"
 
 
@@ -178,14 +184,14 @@ def _cosine(first: Sequence[float], second: Sequence[float]) -> float:
     return float(one @ other) / length if length else float(not one.any() and not other.any())
 
 
-def _best(said: Said) -> str:
-    name, score = said.labels[0]
+def _best(answer: RecordedAnswer) -> str:
+    name, score = answer.labels[0]
     return f"{_printable(name)} {score:.3f}"
 
 
-def shown(said: Said) -> str:
+def shown(answer: RecordedAnswer) -> str:
     """Shows the answer or refusal in one short line, safe for a terminal."""
-    text = _printable(" ".join((f"{said.error}: {said.text}" if said.error else said.text).split()))
+    text = _printable(" ".join((f"{answer.error}: {answer.text}" if answer.error else answer.text).split()))
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 

@@ -20,7 +20,7 @@ from trimodal.regress.compare.significance import mann_whitney
 from trimodal.regress.golden.cases import Case
 from trimodal.regress.golden.schema import Expectation
 from trimodal.regress.run.identity import differences
-from trimodal.regress.values import Run
+from trimodal.regress.values import RecordedRun
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Comparison:
         return any(one.verdict == "doubtful" for one in self.findings)
 
 
-def compare(cases: Sequence[Case], before: Run, after: Run, limits: Limits) -> Comparison:
+def compare(cases: Sequence[Case], before: RecordedRun, after: RecordedRun, limits: Limits) -> Comparison:
     """Finds the differences of all cases of a golden set.
 
     Args:
@@ -91,7 +91,7 @@ def compare(cases: Sequence[Case], before: Run, after: Run, limits: Limits) -> C
     return Comparison(knobs, found, latencies, len(both), doubt, repeat_needed)
 
 
-def _doubt(before: Run, after: Run, limits: Limits) -> str:
+def _doubt(before: RecordedRun, after: RecordedRun, limits: Limits) -> str:
     """Why the times of the two runs cannot be compared; "" when they can."""
     if before.concurrency != after.concurrency:
         return f"{before.concurrency} requests at once were recorded, {after.concurrency} are sent now"
@@ -105,7 +105,7 @@ def _doubt(before: Run, after: Run, limits: Limits) -> str:
     return f"work without any model took {ratio:.2f} times as long as when it was recorded"
 
 
-def check(cases: Sequence[Case], run: Run) -> list[Finding]:
+def check(cases: Sequence[Case], run: RecordedRun) -> list[Finding]:
     """Finds the broken expectations of a run that is recorded."""
     return [
         finding
@@ -114,7 +114,7 @@ def check(cases: Sequence[Case], run: Run) -> list[Finding]:
     ]
 
 
-def refusals(run: Run) -> list[str]:
+def refusals(run: RecordedRun) -> list[str]:
     """Lists the cases whose last request was refused: they are recorded as answers, perhaps by mistake."""
-    last = {name: record.said[-1] for name, record in run.cases.items()}
-    return [f"{name}: {shown(said)}" for name, said in last.items() if said.error]
+    last = {name: record.responses[-1] for name, record in run.cases.items()}
+    return [f"{name}: {shown(answer)}" for name, answer in last.items() if answer.error]

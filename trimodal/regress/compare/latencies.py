@@ -165,9 +165,9 @@ def _judged(one: Latency, limits: Limits) -> Latency:
 def _samples(record: Record, metric: Metric) -> dict[str, dict[int, float]]:
     """Counted times by cache outcome and round, without those of refusals."""
     found: dict[str, dict[int, float]] = defaultdict(dict)
-    for number, (one, said) in enumerate(zip(record.observations, record.said, strict=True)):
+    for number, (one, answer) in enumerate(zip(record.observations, record.responses, strict=True)):
         value: float | None = getattr(one, metric)
-        if not one.first and not said.error and value is not None and value > 0:
+        if not one.first and not answer.error and value is not None and value > 0:
             found[one.cache][number] = value
     return found
 

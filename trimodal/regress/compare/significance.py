@@ -1,41 +1,43 @@
-"""Tests whether two sets of measurements differ by more than chance: rank tests, correction, bootstrap.
+"""Tests whether two sets of measurements differ by more than chance, with scipy's tests.
 
-Rank tests, because latencies are skewed and have outliers. scipy's Mann-Whitney test is exact only without
-ties, which rounded times and counts have; the tests compare with scipy where it is exact.
+Rank tests, because latencies are skewed and have outliers.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from trimodal.errors import OperatorError
 
 Sample = Sequence[float]
-# Up to so many measurements together all ways to divide them are counted; above it the normal curve is close.
+# Up to so many measurements together scipy's exact test is quick; above it the normal curve is close.
 _MOST_EXACT = 60
-_RESAMPLES = 2000
+
+
+def require_scipy() -> Any:
+    """scipy.stats, which takes a second to import. Raises: OperatorError when it is not installed."""
+    try:
+        from scipy import stats
+    except ImportError:
+        raise OperatorError("comparing runs needs scipy: pip install 'trimodal[bench]'") from None
+    return stats
 
 
 def mann_whitney(first: Sample, second: Sample) -> float:
-    """Two-sided p of the Mann–Whitney test (1947): could both have come from one distribution?
+    """Two-sided p of the Mann–Whitney test: could both have come from one distribution?
 
-    Exact, also with ties, for up to 60 values in all. 1 when either is empty.
+    Exact for up to 60 values in all, if no two are equal. 1 when either is empty.
     """
-    n, m = len(first), len(second)
-    if not n or not m:
+    both = [*first, *second]
+    if not first or not second or len(set(both)) == 1:
         return 1.0
-    ranks = _midranks(first, second)
-    if n + m <= _MOST_EXACT:
-        return _exact(ranks, n)
-    distance = ranks[:n].sum() / 2 - n * (n + m + 1) / 2
-    # Of a sum of n ranks drawn without replacement, when there is no difference: ties are in the ranks' own.
-    variance = n * m / (n + m - 1) * (ranks / 2).var()
-    if variance <= 0:
-        return 1.0
-    # Half a rank nearer: the sum of ranks is a whole number, the normal curve is not.
-    return math.erfc(max(0.0, abs(distance) - 0.5) / math.sqrt(2 * variance))
+    exact = len(both) <= _MOST_EXACT and len(set(both)) == len(both)
+    test = require_scipy().mannwhitneyu(first, second, method="exact" if exact else "asymptotic")
+    return float(test.pvalue)
 
 
 def fewer_successes(before: tuple[int, int], after: tuple[int, int]) -> float:
@@ -44,11 +46,8 @@ def fewer_successes(before: tuple[int, int], after: tuple[int, int]) -> float:
     Args:
         before, after: (successes, of how many).
     """
-    (won, of), (now, now_of) = before, after
-    wins, total = won + now, of + now_of
-    ways = math.comb(total, now_of)
-    least = max(0, wins - of)
-    return sum(math.comb(wins, k) * math.comb(total - wins, now_of - k) for k in range(least, now + 1)) / ways
+    table = [[successes, of - successes] for successes, of in (after, before)]
+    return float(require_scipy().fisher_exact(table, alternative="less").pvalue)
 
 
 def holm(values: Sequence[float]) -> list[float]:
@@ -63,45 +62,21 @@ def holm(values: Sequence[float]) -> list[float]:
 def ratio_interval(first: Sample, second: Sample, seed: int = 0) -> tuple[float, float, float]:
     """How many times the second is as large as the first: ratio of medians and its 95 % bootstrap interval.
 
-    All values must be above 0.
+    All values must be above 0, and there must be two on each side.
 
     Returns:
         (ratio, low, high). The interval is rough below some ten values a side.
     """
-    generator = np.random.default_rng(seed)
-    ratio = float(np.median(second) / np.median(first))
-    low, high = np.percentile(_medians(second, generator) / _medians(first, generator), (2.5, 97.5))
-    return ratio, float(low), float(high)
+
+    def ratio(one: Any, other: Any, axis: int = -1) -> Any:
+        return np.median(other, axis) / np.median(one, axis)
+
+    interval = require_scipy().bootstrap(
+        (first, second), ratio, n_resamples=2000, method="percentile", rng=seed
+    ).confidence_interval  # fmt: skip
+    return float(ratio(first, second)), float(interval.low), float(interval.high)
 
 
 def least_p(n: int, m: int) -> float:
-    """Returns the smallest p that `mann_whitney` can give for so many values."""
+    """Returns the smallest p that `mann_whitney` can give for so many values, up to 60 in all."""
     return min(1.0, 2 / math.comb(n + m, n))
-
-
-def _medians(values: Sample, generator: np.random.Generator) -> NDArray[np.float64]:
-    drawn = generator.choice(np.asarray(values, np.float64), (_RESAMPLES, len(values)))
-    medians: NDArray[np.float64] = np.median(drawn, axis=1)
-    return medians
-
-
-def _midranks(first: Sample, second: Sample) -> NDArray[np.int64]:
-    """Twice the rank of each value among all, ties sharing the middle of their ranks; first, then second."""
-    _, place, counts = np.unique(
-        np.asarray([*first, *second], np.float64), return_inverse=True, return_counts=True
-    )
-    ends = np.cumsum(counts)
-    doubled: NDArray[np.int64] = (2 * ends - counts + 1)[place]
-    return doubled
-
-
-def _exact(ranks: NDArray[np.int64], n: int) -> float:
-    most = int(ranks.sum())
-    ways = np.zeros((n + 1, most + 1))
-    ways[0, 0] = 1
-    for rank in ranks:
-        ways[1:, rank:] += ways[:-1, : most + 1 - rank]
-    expected = n * (len(ranks) + 1)  # of doubled ranks
-    distance = abs(int(ranks[:n].sum()) - expected)
-    sums = np.arange(most + 1)
-    return float(min(1.0, ways[n][abs(sums - expected) >= distance].sum() / ways[n].sum()))

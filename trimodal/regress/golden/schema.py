@@ -12,7 +12,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
 
 from trimodal.errors import OperatorError
-from trimodal.regress.values import Said
+from trimodal.regress.values import RecordedAnswer
 
 MAX_REPEAT = 1000
 Task = TypeVar("Task", bound=str)
@@ -179,46 +179,46 @@ Line = (
 LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="task")])
 
 
-def broken(expect: Expectation, said: Said) -> str:
+def broken(expect: Expectation, answer: RecordedAnswer) -> str:
     """The first part of the expectation that the answer breaks, as a short text; "" when it keeps all."""
     if expect == Expectation():
         return ""
-    if said.error:
-        return f"{said.error}: {said.text}"
-    if expect.exact is not None and said.text != expect.exact:
+    if answer.error:
+        return f"{answer.error}: {answer.text}"
+    if expect.exact is not None and answer.text != expect.exact:
         return f"is not {_short(expect.exact)}"
     for part in expect.contained:
-        if part not in said.text:
+        if part not in answer.text:
             return f"does not contain {_short(part)}"
-    if expect.regex is not None and not re.search(expect.regex, said.text):
+    if expect.regex is not None and not re.search(expect.regex, answer.text):
         return f"does not match {_short(expect.regex)}"
     if expect.label is not None:
-        best = said.labels[0][0] if said.labels else ""
+        best = answer.labels[0][0] if answer.labels else ""
         if best != expect.label:
             return f"label {_short(best)} is not {_short(expect.label)}"
     reference = expect.text or ""
-    if expect.wer_max is not None and (rate := word_errors(reference, said.text)) > expect.wer_max:
+    if expect.wer_max is not None and (rate := word_errors(reference, answer.text)) > expect.wer_max:
         return f"word error rate {rate:.3f} is above {expect.wer_max:g}"
     if expect.similarity_min is not None:
-        if said.cosine is None:
+        if answer.cosine is None:
             return "no text to compare"
-        if said.cosine < expect.similarity_min:
-            return f"similarity {said.cosine:.3f} is below {expect.similarity_min:g}"
+        if answer.cosine < expect.similarity_min:
+            return f"similarity {answer.cosine:.3f} is below {expect.similarity_min:g}"
     return ""
 
 
-def word_errors(said: str, heard: str) -> float:
-    """Word error rate of `heard` against `said`, as the field counts it: case and punctuation do not matter.
+def word_errors(reference: str, heard: str) -> float:
+    """Word error rate of `heard` against `reference`, as the field counts it, without case and punctuation.
 
     Raises:
         OperatorError: the package for it is not installed.
     """
     from trimodal.audio.word_errors import normalise, word_error_rate
 
-    if not normalise(said):
+    if not normalise(reference):
         return float(bool(normalise(heard)))
     try:
-        return word_error_rate([said], [heard])
+        return word_error_rate([reference], [heard])
     except ImportError:
         raise OperatorError("word error rates need jiwer: pip install 'trimodal[audio]'") from None
 

@@ -16,9 +16,9 @@ from trimodal.client.options import Options
 from trimodal.errors import InternalError, RequestError
 from trimodal.regress.golden.cases import Case
 from trimodal.regress.golden.schema import AssistantInput, EmbeddingInput, LlmInput, SpeechInput, VisionInput
-from trimodal.regress.values import Observation, Said
+from trimodal.regress.values import Observation, RecordedAnswer
 
-Reply = tuple[Said, Observation]
+Reply = tuple[RecordedAnswer, Observation]
 Values = TypeVar("Values", bound=Sequence[float])
 T = TypeVar("T")
 
@@ -36,10 +36,10 @@ async def ask(client: Client, case: Case, timeout: float) -> Reply:
     try:
         return await TASKS[case.line.task](client, case, timeout)
     except RequestError as error:
-        said = Said(text=str(error), error=error.code)
+        answer = RecordedAnswer(text=str(error), error=error.code)
     except Timeout as error:
-        said = Said(text=str(error), error="TIMEOUT")
-    return said, Observation(answer=0, total=_ms_since(began))
+        answer = RecordedAnswer(text=str(error), error="TIMEOUT")
+    return answer, Observation(answer=0, total=_ms_since(began))
 
 
 async def _llm(client: Client, case: Case, timeout: float) -> Reply:
@@ -49,7 +49,7 @@ async def _llm(client: Client, case: Case, timeout: float) -> Reply:
         messages = [Message(role=turn.role, content=turn.content) for turn in asked.messages]
     options = cast(Options, asked.options)
     answer = await client.complete(asked.prompt, messages=messages, timeout=timeout, **options)
-    return Said(text=answer.text, finish_reason=answer.finish_reason), observed(answer)
+    return RecordedAnswer(text=answer.text, finish_reason=answer.finish_reason), observed(answer)
 
 
 def observed(answer: Answer | AskStream) -> Observation:
@@ -73,7 +73,7 @@ async def _vision(client: Client, case: Case, timeout: float) -> Reply:
     (row,), observation = await _timed(
         client.classify([case.image or b""], top_k=asked.top_k, timeout=timeout)
     )
-    return Said(labels=_labels(row)), observation
+    return RecordedAnswer(labels=_labels(row)), observation
 
 
 async def _speech(client: Client, case: Case, timeout: float) -> Reply:
@@ -81,14 +81,14 @@ async def _speech(client: Client, case: Case, timeout: float) -> Reply:
     assert case.audio is not None
     given: dict[str, Any] = asked.model_dump(exclude={"audio"}, exclude_none=True)
     heard, observation = await _timed(client.transcribe(case.audio, timeout=timeout, **given))
-    return Said(text=heard.text.strip()), observation
+    return RecordedAnswer(text=heard.text.strip()), observation
 
 
 async def _embedding(client: Client, case: Case, timeout: float) -> Reply:
     asked = cast(EmbeddingInput, case.line.input)
     (vector,), observation = await _timed(client.embed([asked.text], timeout=timeout))
     numbers = tuple(round(float(value), 5) for value in vector)
-    return Said(vector=_finite("the vector", numbers)), observation
+    return RecordedAnswer(vector=_finite("the vector", numbers)), observation
 
 
 async def _assistant(client: Client, case: Case, timeout: float) -> Reply:
@@ -99,14 +99,14 @@ async def _assistant(client: Client, case: Case, timeout: float) -> Reply:
     ) as stream:
         async for _ in stream:
             pass
-    said = Said(
+    answer = RecordedAnswer(
         text=stream.text,
         heard=stream.heard.strip(),
         finish_reason=stream.finish_reason,
         labels=_labels(stream.labels),
     )
     stages = {name: stream.stages.get(name) for name in ("heard", "saw")}
-    return said, observed(stream).model_copy(update=stages)
+    return answer, observed(stream).model_copy(update=stages)
 
 
 async def _timed(answer: Awaitable[T]) -> tuple[T, Observation]:

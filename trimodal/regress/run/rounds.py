@@ -16,7 +16,7 @@ from trimodal.client import Client
 from trimodal.errors import OperatorError
 from trimodal.regress.golden.cases import Case
 from trimodal.regress.run.ask import Reply, ask
-from trimodal.regress.values import Observation, Record, Run, Said, Server
+from trimodal.regress.values import Observation, Record, RecordedAnswer, RecordedRun, Server
 
 _HASHED_BYTES = 4 << 20
 _CONTROLS = 10  # a round, when no request is under way
@@ -51,13 +51,13 @@ class Side:
 class _Kept:
     """Replies of one case as they come; equal answers are kept once."""
 
-    answers: dict[Said, int] = field(default_factory=dict)
+    answers: dict[RecordedAnswer, int] = field(default_factory=dict)
     observations: list[Observation] = field(default_factory=list)
 
     def add(self, reply: Reply) -> None:
-        said, observation = reply
-        answer = self.answers.setdefault(said, len(self.answers))
-        update = {"answer": answer, "first": not self.observations}
+        answer, observation = reply
+        index = self.answers.setdefault(answer, len(self.answers))
+        update = {"answer": index, "first": not self.observations}
         self.observations.append(observation.model_copy(update=update))
 
 
@@ -66,7 +66,7 @@ async def run_cases(
     cases: Sequence[Case],
     pace: Pace,
     tell: Callable[[int, int], None] = lambda done, of: None,
-) -> list[Run]:
+) -> list[RecordedRun]:
     """Asks all cases, `pace.repeat` + 1 times each, on every side; a run a side.
 
     A case's first request opens connections and fills caches: its times do not count, its answer
@@ -109,7 +109,7 @@ async def run_cases(
             )
             for case in cases
         }
-        run = Run(
+        run = RecordedRun(
             schema_version=1,
             recorded_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             concurrency=pace.concurrency,
@@ -158,17 +158,21 @@ async def _at_once(cases: Sequence[Case], work: Callable[[Case], Awaitable[None]
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _with_cosines(client: Client, case: Case, answers: list[Said], timeout: float) -> tuple[Said, ...]:
+async def _with_cosines(
+    client: Client, case: Case, answers: list[RecordedAnswer], timeout: float
+) -> tuple[RecordedAnswer, ...]:
     """Completes the answers with their cosine to `expect.text`, where the case asks for it."""
     if case.expect.similarity_min is None:
         return tuple(answers)
     # After the rounds, so that it disturbs no measured request; an empty text has no vector.
-    texts = [said.text for said in answers if said.text.strip() and not said.error]
+    texts = [answer.text for answer in answers if answer.text.strip() and not answer.error]
     reference, *vectors = await client.embed([case.expect.text or "", *texts], timeout=timeout)
     of_texts = dict(zip(texts, vectors, strict=True))
     found = []
-    for said in answers:
-        vector = np.asarray(said.vector, np.float32) if said.vector else of_texts.get(said.text)
+    for answer in answers:
+        vector = np.asarray(answer.vector, np.float32) if answer.vector else of_texts.get(answer.text)
         cosine = math.nan if vector is None else float(reference @ vector)
-        found.append(said.model_copy(update={"cosine": round(cosine, 4) if math.isfinite(cosine) else None}))
+        found.append(
+            answer.model_copy(update={"cosine": round(cosine, 4) if math.isfinite(cosine) else None})
+        )
     return tuple(found)

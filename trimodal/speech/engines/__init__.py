@@ -1,1 +1,1 @@
-"""Runs Whisper behind one protocol: CTranslate2, ONNX Runtime, torch, TensorRT, or a fake."""
+"""Runs Whisper behind one protocol: CTranslate2, TensorRT, or a fake."""

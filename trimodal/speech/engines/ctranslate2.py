@@ -200,7 +200,7 @@ def _storage(array: Any) -> Any:
 
 def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whisper:
     """The model in `directory` with its tokenizer. Raises ArtefactError: refused, or unfit for `settings`."""
-    manifest, shapes = open_artefact(directory, settings, runtime="ctranslate2", greedy=False)
+    manifest, shapes = open_artefact(directory, settings, runtime="ctranslate2")
     model = open_model(directory, manifest, settings)
     tokens = read_tokens(directory, manifest, shapes, multilingual=model.is_multilingual)
     return CTranslate2Whisper(

@@ -43,9 +43,7 @@ class SpeechEngine(Protocol):
 # Engine → module with `open_engine`. Imported when opened.
 ENGINES = {
     "ctranslate2": "trimodal.speech.engines.ctranslate2",
-    "onnxruntime": "trimodal.speech.engines.onnxruntime",
     "tensorrt": "trimodal.speech.engines.tensorrt.engine",
-    "torch": "trimodal.speech.engines.torch.engine",
     "fake": "trimodal.speech.engines.fake",
 }
 

@@ -68,9 +68,6 @@ class Update:
     def tensors(self, *, final: bool) -> dict[str, NDArray[Any]]:
         """Output name → array [1, n]; the names and types of model_repository/speech/config.pbtxt."""
         words = self.committed
-        committed, tentative = (
-            "".join(word.text for word in some).encode() for some in (words, self.tentative)
-        )
         rows: dict[str, tuple[list[Any], type]] = {
             "committed": ([_joined(words)], np.object_),
             "tentative": ([_joined(self.tentative)], np.object_),
@@ -82,8 +79,8 @@ class Update:
             "lag_s": ([self.lag_s], np.float64),
             "final": ([final], np.bool_),
         }
-        found: dict[str, NDArray[Any]] = {name: np.array([row], kind) for name, (row, kind) in rows.items()}
-        return found | {trace.NAME: trace.column(self.trace)[trace.NAME][None]} if self.trace else found
+        tensors: dict[str, NDArray[Any]] = {name: np.array([row], kind) for name, (row, kind) in rows.items()}
+        return tensors | {trace.NAME: trace.column(self.trace)[trace.NAME][None]} if self.trace else tensors
 
 
 def _joined(words: Sequence[Word]) -> bytes:

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.errors import ArtefactError, SettingsError
+from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest, read_manifest
 from trimodal.runtimes.gpu_fit import check_checkpoint, check_precision
 from trimodal.speech.settings import RecogniseSettings
@@ -44,22 +44,6 @@ class SpeechShapes(BaseModel):
         return tuple(sorted(contexts_s))
 
 
-class NetworkSpec(BaseModel):
-    """What a network is beside the shapes of its weights: `extra.network` of a torch artefact's manifest.
-
-    Attributes:
-        alignment_heads: (layer, head) of the decoder whose attention follows the audio.
-        embed_scale: factor of the decoder's token embeddings.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    encoder_heads: Annotated[int, Field(ge=1)]
-    decoder_heads: Annotated[int, Field(ge=1)]
-    alignment_heads: Annotated[tuple[tuple[int, int], ...], Field(min_length=1)]
-    embed_scale: float = 1.0
-
-
 class GenerationSpec(BaseModel):
     """What decoding needs beside the weights: `extra` of the manifest of graphs that this package decodes."""
 
@@ -70,22 +54,13 @@ class GenerationSpec(BaseModel):
     suppressed_first: tuple[int, ...]
 
 
-class TorchSpec(GenerationSpec):
-    """`extra` of a torch artefact's manifest."""
-
-    network: NetworkSpec
-
-
 def open_artefact(
-    directory: Path, settings: RecogniseSettings, *, runtime: str, greedy: bool = True
+    directory: Path, settings: RecogniseSettings, *, runtime: str
 ) -> tuple[Manifest, SpeechShapes]:
     """The manifest of an artefact for `runtime`, checked against the settings, and its shapes.
 
-    Raises ArtefactError: missing, damaged, or of another runtime, checkpoint or precision; SettingsError:
-    more than one beam, where the engine is `greedy`.
+    Raises ArtefactError: missing, damaged, or of another runtime, checkpoint or precision.
     """
-    if greedy and settings.beam_size != 1:
-        raise SettingsError(f"parameter 'beam_size': the engine {runtime} decodes greedily, 1 only")
     manifest = read_manifest(directory, task="speech", runtime=runtime)
     check_precision(directory, manifest, settings.precision)
     check_checkpoint(directory, manifest, settings.checkpoint_sha256)
@@ -100,11 +75,6 @@ def read_shapes(directory: Path, manifest: Manifest) -> SpeechShapes:
 def read_spec(directory: Path, manifest: Manifest) -> GenerationSpec:
     """Which tokens may be written. Raises: ArtefactError when the manifest does not say; names it."""
     return _validated(GenerationSpec, directory, manifest, "extra")
-
-
-def read_network(directory: Path, manifest: Manifest) -> TorchSpec:
-    """The same, and the network. Raises: ArtefactError when the manifest does not say; names it."""
-    return _validated(TorchSpec, directory, manifest, "extra")
 
 
 def read_tokens(

@@ -1,7 +1,7 @@
 """A stand-in for vLLM in a process of its own: a spawned core says the prompt again, a token every few ms.
 
 It has the shape that matters there (asyncio in front, a child that holds the "GPU", which
-vLLM's own front notices only by its `errored`); names and signatures are held by typings/vllm-0.33.
+vLLM's own front notices only by its `errored`); names and signatures are held by tests/typings/vllm-0.33.
 """
 
 import asyncio

@@ -14,12 +14,12 @@ import jsonschema
 import pytest
 from pydantic import TypeAdapter
 
+from tests.llm.engines.openvino.drawn_schemas import MOST_BYTES, answer, draw_schema, prompt_of, run, show
 from tests.llm.engines.openvino.test_engine import VERSION
-from trimodal.bench.llm.structured import MOST_BYTES, answer, draw_schema, run
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.constraint import constraint
-from trimodal.llm.structured.json_schema import FORMATS
+from trimodal.llm.structured.keywords import FORMATS
 from trimodal.llm.structured.tools import read_tools
 from trimodal.llm.tokenizer import CheckpointTokenizer
 
@@ -91,8 +91,17 @@ def test_drawn_schemas_are_kept(
 def test_two_hundred_drawn_schemas_are_kept(
     opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, speculation: str
 ) -> None:
-    draw = random.Random(1)
-    outcome = run(opened(speculation), tokenizer, [draw_schema(draw) for _ in range(200)], 400)
+    """With -s it says what a grammar costs: docs/benchmarks.md has the figures."""
+    draw, engine = random.Random(1), opened(speculation)
+    outcome = run(engine, tokenizer, [draw_schema(draw) for _ in range(200)], 400)
+    prompt = prompt_of(tokenizer)
+    free = [
+        answer(engine, tokenizer, EngineRequest(10_000 + seed, prompt, Sampling(60, 1.0, seed=seed)))[2]
+        for seed in range(200)
+    ]
+    print(f"{outcome.complete} complete, {outcome.cut} cut, {len(outcome.wrong)} not valid")
+    print(f"first step {show(outcome.compiling)}, free {show([steps[0] for steps in free])}")
+    print(f"a token {show(outcome.tokens)}, free {show([one for steps in free for one in steps[1:]])}")
     assert outcome.wrong == []
     assert outcome.complete >= 180
 

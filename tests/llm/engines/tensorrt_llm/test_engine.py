@@ -32,12 +32,11 @@ def test_a_compiled_engine_is_opened_with_the_settings(llm: PlayedLlm, tmp_path:
         host_cache_bytes=1 << 30,
         kv_cache_free_gpu_memory_fraction=0.5,
         enable_chunked_prefill=False,
-        capacity_scheduler_policy="MAX_UTILIZATION",
     )
     engine = open_engine(chosen)
     (call,) = llm.recorder.named("_tensorrt_engine.LLM")
     given: Any = dict(call.arguments)
-    kv, scheduler = given.pop("kv_cache_config"), given.pop("scheduler_config")
+    kv = given.pop("kv_cache_config")
     knobs = given.pop("extended_runtime_perf_knob_config")
     assert given == {
         "model": str(chosen.artefact_directory),
@@ -51,7 +50,6 @@ def test_a_compiled_engine_is_opened_with_the_settings(llm: PlayedLlm, tmp_path:
     }
     assert (kv.enable_block_reuse, kv.free_gpu_memory_fraction, kv.max_tokens) == (True, 0.5, 3200)
     assert (kv.host_cache_size, kv.dtype) == (1 << 30, "auto")
-    assert scheduler.capacity_scheduler_policy.name == "MAX_UTILIZATION"
     assert (knobs.cuda_graph_mode, knobs.cuda_graph_cache_size) == (True, 4)
     assert os.environ["TLLM_LOG_LEVEL"] == "WARNING"
     # With host blocks the reported maximum is not the GPU's: what is free while nothing runs is.
@@ -92,44 +90,29 @@ def test_a_checkpoint_is_opened_by_the_pytorch_runtime(
     engine.close()
 
 
-@pytest.mark.parametrize("gpus", [1, 2])
+@pytest.mark.parametrize(("gpus", "chosen", "variable"), [(1, None, "1"), (2, None, None), (1, "0", "0")])
 @pytest.mark.parametrize("name", ["tensorrt_llm", "tensorrt_llm_pytorch"])
-def test_one_gpu_needs_no_process_of_mpi(
-    llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, gpus: int
+def test_one_gpu_needs_no_process_of_mpi_unless_the_operator_wants_it(
+    llm: PlayedLlm,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    gpus: int,
+    chosen: str | None,
+    variable: str | None,
 ) -> None:
     monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100] * 2)
     monkeypatch.delenv("TLLM_WORKER_USE_SINGLE_PROCESS", raising=False)
+    if chosen:
+        monkeypatch.setenv("TLLM_WORKER_USE_SINGLE_PROCESS", chosen)
     if name == "tensorrt_llm":
         target = GpuTarget(sm="9.0", name=H100.name, count=gpus)
         made = played_artefact(tmp_path, gpu=target)
-        chosen = LlmSettings(engine="tensorrt_llm", artefact=str(made), max_num_seqs=4)
+        spread = LlmSettings(engine="tensorrt_llm", artefact=str(made), max_num_seqs=4)
     else:
-        chosen = settings(tmp_path, name, tensor_parallel_size=gpus)
-    open_engine(chosen).close()
-    assert os.environ.get("TLLM_WORKER_USE_SINGLE_PROCESS") == ("1" if gpus == 1 else None)
-
-
-def test_an_operators_own_choice_of_processes_stays(
-    llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100])
-    monkeypatch.setenv("TLLM_WORKER_USE_SINGLE_PROCESS", "0")
-    open_engine(settings(tmp_path)).close()
-    assert os.environ["TLLM_WORKER_USE_SINGLE_PROCESS"] == "0"
-
-
-@pytest.mark.parametrize(
-    ("name", "limits"), [("tensorrt_llm", (64, 8192)), ("tensorrt_llm_pytorch", (512, 8192))]
-)
-def test_batch_and_step_follow_from_the_card_within_what_was_built(
-    llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, limits: tuple[int, int]
-) -> None:
-    monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100])
-    engine = open_engine(settings(tmp_path, name, max_num_seqs=0))
-    given = opened_with(llm)
-    assert (given["max_batch_size"], given["max_num_tokens"]) == limits
-    assert (engine.info.max_num_seqs, engine.info.max_num_batched_tokens) == limits
-    engine.close()
+        spread = settings(tmp_path, name, tensor_parallel_size=gpus)
+    open_engine(spread).close()
+    assert os.environ.get("TLLM_WORKER_USE_SINGLE_PROCESS") == variable
 
 
 def test_a_checkpoint_is_drafted_for(llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +174,7 @@ def test_a_short_request_comes_before_all_figures_and_clients(llm: PlayedLlm, en
             | {"seed": None},
         ),
         ({}, dict.fromkeys(("presence_penalty", "repetition_penalty", "min_p", "seed"))),
+        ({"grammar": 'root ::= "a"'}, {"seed": None}),
     ],
 )
 def test_sampling_in_the_librarys_words(
@@ -203,16 +187,10 @@ def test_sampling_in_the_librarys_words(
     assert {name: getattr(given, name) for name in expected} == expected
     assert (given.end_id, given.stop_token_ids, given.detokenize) == (2, [3], False)
     assert call.arguments["streaming"] is True
+    held = given.guided_decoding
+    assert (held and held.grammar, engine.info.unstructured) == (sampling.get("grammar"), "")
     if "seed" not in expected:
         assert isinstance(given.seed, int)  # its own default is one fixed seed
-
-
-def test_a_grammar_in_the_librarys_words(llm: PlayedLlm, engine: Engine) -> None:
-    assert engine.info.unstructured == ""
-    engine.add(ask(1, 101, grammar='root ::= "a"'))
-    eventually(lambda: llm.prompts() == [[101, 7, 7]])
-    given: Any = llm.recorder.named("BaseLLM.generate_async")[-1].arguments["sampling_params"]
-    assert given.guided_decoding.grammar == 'root ::= "a"'
 
 
 def test_a_compiled_engine_tells_no_log_probabilities_and_a_checkpoint_does(engine: Engine) -> None:

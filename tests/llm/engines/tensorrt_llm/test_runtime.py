@@ -54,16 +54,6 @@ def test_a_stop_token_that_the_library_takes_back_is_no_token(llm: PlayedLlm, en
     loop.link.close()
 
 
-@pytest.mark.parametrize("reason", ["timeout", "cancelled"])
-def test_an_end_that_nobody_asked_for_is_an_error(llm: PlayedLlm, engine: Engine, reason: str) -> None:
-    loop = Loop(engine)
-    loop.link.add(ask(1, 101))
-    eventually(lambda: len(llm.prompts()) == 1)
-    llm.say(101, [11], reason)
-    assert (loop.end(1).finish_reason, loop.end(1).error) == ("error", "the engine failed on this request")
-    loop.link.close()
-
-
 def test_a_request_that_the_library_refuses_fails_alone(
     llm: PlayedLlm, engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,11 +10,11 @@ from unittest import mock
 
 from tests.builders.scripts import importable
 from tests.speech.engines.tensorrt.on_onnx import write_plan
+from tests.speech.engines.tensorrt.torch_forward import load
 from tests.speech.whisper.checkpoints import CONTEXTS_S
-from trimodal.manifest import GpuTarget, read_manifest, write_manifest
+from trimodal.manifest import GpuTarget, Manifest, read_manifest, write_manifest
 from trimodal.runtimes.gpu_device import Gpu
-from trimodal.speech.engines.torch.engine import load_network
-from trimodal.speech.whisper.artefact import read_shapes
+from trimodal.speech.whisper.artefact import SpeechShapes
 
 H200 = Gpu(index=0, name="NVIDIA H200", sm="9.0", memory=1 << 37, free=1 << 37, driver="580.1")
 LAYERS, HEADS, HEAD, MEL, MAX_BATCH, PLACES = 2, 2, 16, 80, 4, 448
@@ -22,16 +22,17 @@ FRAMES = [round(context_s * 100) for context_s in CONTEXTS_S]
 BUCKETS = (1, 2, 4)  # each a profile of the decoder; the one after them is of openings
 
 
-def write_static(torch_artefact: Path, directory: Path) -> Path:
+def write_static(checkpoint_directory: Path, directory: Path) -> Path:
     """Plans of the graphs that build/speech_tensorrt.py exports, and what lies beside them."""
-    manifest = read_manifest(torch_artefact, task="speech", runtime="torch")
-    shapes = read_shapes(torch_artefact, manifest)
+    checkpoint = load(checkpoint_directory)
+    described = checkpoint.shapes(CONTEXTS_S)
+    shapes = SpeechShapes.model_validate(described)
     with mock.patch.dict(os.environ), importable():
-        export = importlib.import_module("steps.speech.static_export").export
+        export = importlib.import_module("steps.speech.export").export
         profiles = importlib.import_module("steps.speech.profiles")
         graphs = directory.with_name(f"{directory.name}-graphs")
         graphs.mkdir()
-        export(load_network(torch_artefact, manifest), graphs, "fp32")
+        export(checkpoint.network(), graphs, "fp32")
         batch = 1, 2, MAX_BATCH
         for name, ranges in (
             ("encoder", profiles.encoder_profiles(graphs / "encoder.onnx", shapes, batch)),
@@ -39,10 +40,13 @@ def write_static(torch_artefact: Path, directory: Path) -> Path:
         ):
             plain = [{key: (one.min, one.opt, one.max) for key, one in each.items()} for each in ranges]
             write_plan(directory / f"{name}.plan", graphs / f"{name}.onnx", plain)
-    shutil.copyfile(torch_artefact / "tokenizer.json", directory / "tokenizer.json")
-    manifest.runtime = "tensorrt"
-    manifest.shapes["max_batch_size"] = MAX_BATCH
-    manifest.gpu = GpuTarget(sm="9.0", name="NVIDIA H200")
+    shutil.copyfile(checkpoint_directory / "tokenizer.json", directory / "tokenizer.json")
+    manifest = Manifest(
+        task="speech", runtime="tensorrt", runtime_version="x", precision="fp32", source="random",
+        source_sha256="0", command="make it again", shapes=described | {"max_batch_size": MAX_BATCH},
+        extra={"multilingual": True, "suppressed": [], "suppressed_first": []},
+        gpu=GpuTarget(sm="9.0", name="NVIDIA H200"),
+    )  # fmt: skip
     write_manifest(directory, manifest)
     return directory
 

@@ -1,4 +1,4 @@
-"""The TensorRT engine on a double that computes with ONNX Runtime: the words of the engine onnxruntime."""
+"""The TensorRT engine on a double that computes with ONNX Runtime: the words of its network in torch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from tests.speech.engines.tensorrt.on_onnx import write_plan
 from tests.speech.engines.tensorrt.plans import BUCKETS, FRAMES, MAX_BATCH, MEL, write_plans
-from tests.speech.engines.test_onnxruntime import WINDOWS, opened, same
-from tests.speech.whisper.checkpoints import CONTEXTS_S, LANGUAGES, edit_manifest
+from tests.speech.engines.tensorrt.test_model import MIXED, WINDOWS, opened, same
+from tests.speech.whisper.checkpoints import CONTEXTS_S, edit_manifest
 from trimodal.errors import ArtefactError, ServerError, SettingsError
 from trimodal.speech.engines.tensorrt.session import TensorRTError
 from trimodal.speech.values import Window
@@ -22,11 +22,6 @@ pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 # What does not depend on the library's names is tested with one version of them.
 NEWEST = pytest.mark.parametrize("tensorrt_double", ["11.4"], indirect=True)
 OPENINGS = len(BUCKETS)  # a profile of the decoder; those before are of single tokens
-TEXTS = ["", "hello", "hello world what is a lambda"]
-MIXED = [
-    Window(window.samples, ("", *LANGUAGES)[index % 4], TEXTS[index % 3], index // 4 % 2 == 1)
-    for index, window in enumerate(WINDOWS)
-]
 
 
 @pytest.fixture
@@ -40,7 +35,7 @@ def tensorrt(directory, **settings):
 
 
 @pytest.mark.parametrize("temperature", [0.0, pytest.param(1.0, marks=pytest.mark.slow)])
-def test_words_times_and_figures_are_those_of_onnx_runtime(artefact, runs, reference, temperature):
+def test_words_times_and_figures_are_those_of_the_network(artefact, runs, reference, temperature):
     engine = tensorrt(artefact)
     assert engine.contexts_s == tuple(CONTEXTS_S)
     expected = reference.recognise(MIXED, temperature)
@@ -183,16 +178,20 @@ def test_fewer_windows_than_it_was_built_for_take_its_own_buckets(artefact, runs
 
 
 @NEWEST
-def test_a_plan_whose_cache_grows_is_refused_in_one_sentence(artefact, runs, graphs):
-    """As build/speech_tensorrt.py made them before the cache had a fixed capacity."""
-    write_plan(artefact / "decoder.plan", graphs / "decoder.onnx", [])
-    with pytest.raises(ArtefactError, match=r"\(decoder\.plan lacks the tensor index, .*make it again"):
-        tensorrt(artefact)
-    model = onnx.load_from_string((artefact / "encoder.plan").read_bytes().partition(b"\n")[2])
-    del model.graph.output[-1]
-    onnx.save(model, artefact / "encoder.onnx")
-    write_plan(artefact / "encoder.plan", artefact / "encoder.onnx", [])
-    with pytest.raises(ArtefactError, match=r"\(encoder\.plan lacks the tensor cross_value_1, "):
+@pytest.mark.parametrize(
+    ("plan", "output", "sentence"),
+    [
+        ("decoder", "alignment", "lacks the tensor alignment"),
+        ("encoder", -1, "lacks the tensor cross_value_1"),
+    ],
+)
+def test_a_plan_with_other_tensors_is_refused_in_one_sentence(artefact, runs, plan, output, sentence):
+    model = onnx.load_from_string((artefact / f"{plan}.plan").read_bytes().partition(b"\n")[2])
+    names = [value.name for value in model.graph.output]
+    del model.graph.output[names.index(output) if isinstance(output, str) else output]
+    onnx.save(model, artefact / f"{plan}.onnx")
+    write_plan(artefact / f"{plan}.plan", artefact / f"{plan}.onnx", [])
+    with pytest.raises(ArtefactError, match=rf"\({plan}\.plan {sentence}, .*make it again"):
         tensorrt(artefact)
 
 

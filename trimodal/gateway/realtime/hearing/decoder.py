@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.audio.values import Samples
-from trimodal.gateway.errors import ApiError
+from trimodal.gateway.errors import invalid
 from trimodal.gateway.realtime.hearing.resampler import Resampler
 
 PCM, PCMU, PCMA = "audio/pcm", "audio/pcmu", "audio/pcma"
-G711_RATE = 8_000
+_G711_RATE = 8_000
 _FULL_SCALE = np.float32(32_768)
 
 
@@ -37,13 +37,13 @@ _G711 = {PCMU: _mu_law(), PCMA: _a_law()}
 def audio_bytes(audio: object) -> bytes:
     """The bytes of an event's field `audio`. Raises: ApiError."""
     if not isinstance(audio, str):
-        raise ApiError(400, "audio: a text in base64 is needed", param="audio", code="invalid_audio")
+        raise invalid("audio: a text in base64 is needed", code="invalid_audio")
     try:
         data = base64.b64decode(audio, validate=True)
     except (binascii.Error, ValueError):
-        raise ApiError(400, "audio is not valid base64", param="audio", code="invalid_audio") from None
+        raise invalid("audio is not valid base64", code="invalid_audio") from None
     if not data:
-        raise ApiError(400, "audio is empty", param="audio", code="invalid_audio")
+        raise invalid("audio is empty", code="invalid_audio")
     return data
 
 
@@ -57,7 +57,7 @@ class Decoder:
 
     def __init__(self, kind: str = PCM, rate: int = 16_000) -> None:
         self._table = _G711.get(kind)
-        self._rate = rate if self._table is None else G711_RATE
+        self._rate = rate if self._table is None else _G711_RATE
         self._resample = Resampler(self._rate)
 
     def __call__(self, data: bytes) -> Samples:
@@ -68,11 +68,8 @@ class Decoder:
         if self._table is not None:
             return self._resample(self._table[np.frombuffer(data, np.uint8)])
         if len(data) % 2:
-            raise ApiError(
-                400,
-                f"audio has {len(data)} bytes: 16-bit samples have an even number",
-                param="audio",
-                code="invalid_audio",
+            raise invalid(
+                f"audio has {len(data)} bytes: 16-bit samples have an even number", code="invalid_audio"
             )
         return self._resample(np.frombuffer(data, "<i2").astype(np.float32) / _FULL_SCALE)
 

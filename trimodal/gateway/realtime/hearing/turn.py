@@ -19,7 +19,7 @@ _PAUSE_S = 20.0
 _SILENCE = np.zeros(SAMPLE_RATE // 50, np.float32)
 
 
-class Turn:
+class AudioTurn:
     """Audio from the first `put` to `end`. It is heard by whoever iterates `updates`, once.
 
     Attributes:

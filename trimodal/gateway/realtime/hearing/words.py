@@ -1,4 +1,4 @@
-"""Joins the words of one turn, as they are told to clients."""
+"""Joins the words of one turn, as clients get them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from trimodal.client.values import LiveUpdate
 SPEECH = "speech"  # the model
 
 
-class Transcript:
+class TurnText:
     """The text of one turn.
 
     Args:
@@ -16,11 +16,11 @@ class Transcript:
 
     def __init__(self, at_s: float = 0.0) -> None:
         self._at_s = at_s
-        self._tentative: str | None = ""  # as it was told last; None: words came since
+        self._tentative: str | None = ""  # as it was sent last; None: words came since
         self.text = ""
 
     def add(self, update: LiveUpdate) -> str:
-        """Adds what is new; returns it as it is to be told, so that all of it joined is the text."""
+        """Adds what is new and returns it: all that it returns, joined, is the text."""
         delta = update.text if self.text else update.text.lstrip()
         self.text += delta
         if delta:
@@ -28,9 +28,9 @@ class Transcript:
         return delta
 
     def tentative(self, update: LiveUpdate) -> str | None:
-        """Returns what follows the text and may still change, as it is to be told; None: there is no news.
+        """Returns what follows the text and may still change; None: it is as it was.
 
-        After each delta there is, so that no client has to know which words a delta made final.
+        After a delta it is always returned, so that no client has to know which words the delta made final.
         """
         guess = update.tentative if self.text else update.tentative.lstrip()
         if guess == self._tentative:
@@ -38,7 +38,7 @@ class Transcript:
         self._tentative = guess
         return guess
 
-    def told(self, update: LiveUpdate) -> list[dict[str, object]]:
+    def words(self, update: LiveUpdate) -> list[dict[str, object]]:
         """The new words with their times in the session's audio: ours, beside what the dialects have."""
         return [
             {

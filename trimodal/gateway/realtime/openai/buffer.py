@@ -10,15 +10,14 @@ from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.client.client import Client
 from trimodal.client.streams.live import Listening
 from trimodal.gateway.access import Caller
-from trimodal.gateway.errors import ApiError, as_api_error
-from trimodal.gateway.realtime.events import end_where_fatal
+from trimodal.gateway.errors import ApiError, as_api_error, invalid
+from trimodal.gateway.realtime.events import end_where_fatal, put_error
 from trimodal.gateway.realtime.hearing.decoder import Decoder
 from trimodal.gateway.realtime.hearing.detection import Speech, Started, TurnDetector
-from trimodal.gateway.realtime.hearing.turn import Turn
-from trimodal.gateway.realtime.hearing.words import Transcript
+from trimodal.gateway.realtime.hearing.turn import AudioTurn
+from trimodal.gateway.realtime.hearing.words import TurnText
 from trimodal.gateway.realtime.openai.config import Config, ConversationSession, ResponseParams, ServerVad
 from trimodal.gateway.realtime.openai.conversation import Conversation
-from trimodal.gateway.realtime.openai.errors import put_error
 from trimodal.gateway.realtime.openai.items import new_id
 from trimodal.gateway.realtime.openai.responses import Responses
 from trimodal.gateway.realtime.outbox import Outbox
@@ -29,7 +28,7 @@ class _Utterance:
     """One turn: the item that it becomes, its audio, and the task that tells its words."""
 
     item_id: str
-    turn: Turn
+    turn: AudioTurn
     task: asyncio.Task[None]
 
 
@@ -76,7 +75,7 @@ class InputBuffer:
             self._decoder = Decoder(form.type, form.rate)
         elif form != self._config.audio.input.format:
             name = "session.audio.input.format"
-            raise ApiError(400, f"{name} cannot change once audio was sent", param=name)
+            raise invalid(f"{name} cannot change once audio was sent")
         if vad != self._vad:
             self._vad, self._detector = vad, None
             if vad is not None:
@@ -149,11 +148,13 @@ class InputBuffer:
         self._outbox.put(f"input_audio_buffer.speech_{what}", item_id=utterance.item_id, **at)
 
     def _start(self, at: int) -> _Utterance:
-        asked = self._config.audio.input.transcription
-        listening: Listening = {} if asked is None else {"language": asked.language, "prompt": asked.prompt}
-        identity, turn = new_id("item"), Turn(self._client, listening)
-        told, tentative = asked is not None, self._config.tentative
-        task = asyncio.ensure_future(self._tell(identity, turn, at, told=told, tentative=tentative))
+        wanted = self._config.audio.input.transcription
+        listening: Listening = (
+            {} if wanted is None else {"language": wanted.language, "prompt": wanted.prompt}
+        )
+        identity, turn = new_id("item"), AudioTurn(self._client, listening)
+        shown, tentative = wanted is not None, self._config.tentative
+        task = asyncio.ensure_future(self._tell(identity, turn, at, shown=shown, tentative=tentative))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
         self._open = _Utterance(identity, turn, task)
@@ -164,34 +165,34 @@ class InputBuffer:
         utterance, self._open = self._open, None
         previous = self._conversation.last_id
         self._outbox.put("input_audio_buffer.committed", item_id=utterance.item_id, previous_item_id=previous)
-        self._conversation.say(utterance.item_id)
+        self._conversation.add_speech(utterance.item_id)
         utterance.turn.end()
-        if utterance.task.done():  # it failed before, and that was told
+        if utterance.task.done():  # it failed before, and the client knows
             self._conversation.heard(utterance.item_id, "")
 
-    async def _tell(self, identity: str, turn: Turn, at: int, *, told: bool, tentative: bool) -> None:
+    async def _tell(self, identity: str, turn: AudioTurn, at: int, *, shown: bool, tentative: bool) -> None:
         """Tells the words of a turn until its end, then has them answered."""
-        transcript = Transcript(at / SAMPLE_RATE)
+        transcript = TurnText(at / SAMPLE_RATE)
         item = {"item_id": identity, "content_index": 0}
         kind = "conversation.item.input_audio_transcription"
         try:
             async with aclosing(turn.updates()) as updates:
                 async for update in updates:
                     delta = transcript.add(update)
-                    if not told:
+                    if not shown:
                         continue
                     if delta:
-                        self._outbox.put(f"{kind}.delta", **item, delta=delta, words=transcript.told(update))
+                        self._outbox.put(f"{kind}.delta", **item, delta=delta, words=transcript.words(update))
                     if tentative and (guess := transcript.tentative(update)) is not None:
                         self._outbox.put(f"{kind}.tentative", **item, text=guess)
         except Exception as error:
-            refused = as_api_error(error, self._caller.request_id)
-            self._outbox.put(f"{kind}.failed", **item, error=refused.body["error"])
-            put_error(self._outbox, refused)
+            failure = as_api_error(error, self._caller.request_id)
+            self._outbox.put(f"{kind}.failed", **item, error=failure.body["error"])
+            put_error(self._outbox, failure)
             end_where_fatal(self._outbox, error)
             self._conversation.heard(identity, "")
             return
-        if told:
+        if shown:
             usage = {"type": "duration", "seconds": round(turn.seconds, 3)}
             self._outbox.put(f"{kind}.completed", **item, transcript=transcript.text, usage=usage)
         self._conversation.heard(identity, transcript.text)

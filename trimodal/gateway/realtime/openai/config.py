@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeVar
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trimodal.gateway.errors import ApiError, invalid_body, unsupported
-from trimodal.gateway.realtime.hearing.decoder import G711_RATE, PCM
+from trimodal.gateway.errors import ApiError, invalid, invalid_body, unsupported
+from trimodal.gateway.realtime.hearing.decoder import PCM
 from trimodal.gateway.realtime.hearing.words import SPEECH
 
 # Of `include`, ours: OpenAI's API has no words that may still change.
@@ -33,18 +33,14 @@ class _Fields(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Format(_Fields):
+class AudioFormat(_Fields):
     """`rate` is of PCM; G.711 has one."""
 
     type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"] = "audio/pcm"
     rate: Literal[8_000, 16_000, 24_000] = 24_000
 
-    @property
-    def bytes_per_s(self) -> int:
-        return 2 * self.rate if self.type == PCM else G711_RATE
 
-
-class Transcription(_Fields):
+class TranscriptionSettings(_Fields):
     model: Literal["speech"] = "speech"
     language: str | None = Field(default=None, max_length=16)
     prompt: str | None = None
@@ -59,14 +55,14 @@ class ServerVad(_Fields):
     interrupt_response: bool = True
 
 
-class Input(_Fields):
-    format: Format = Format()
-    transcription: Transcription | None = Transcription()
+class AudioInput(_Fields):
+    format: AudioFormat = AudioFormat()
+    transcription: TranscriptionSettings | None = TranscriptionSettings()
     turn_detection: ServerVad | None = ServerVad(type="server_vad")
 
 
 class Audio(_Fields):
-    input: Input = Input()
+    input: AudioInput = AudioInput()
 
 
 class _Session(_Fields):
@@ -74,7 +70,7 @@ class _Session(_Fields):
 
     @property
     def tentative(self) -> bool:
-        """Whether words are told that may still change."""
+        """Whether words are sent that may still change."""
         return bool(self.include)
 
 
@@ -119,7 +115,7 @@ def first_config(intent: str | None, model: str | None) -> Config:
 def updated(config: Config, update: object) -> Config:
     """The configuration with what a session.update changes. Raises: ApiError."""
     if not isinstance(update, dict):
-        raise ApiError(400, "session: an object is needed", param="session")
+        raise invalid("session: an object is needed")
     kind = update.get("type")
     if kind == "transcription":
         before: Config = config if isinstance(config, TranscriptionSession) else TranscriptionSession()
@@ -128,19 +124,17 @@ def updated(config: Config, update: object) -> Config:
         before = config if isinstance(config, ConversationSession) else ConversationSession()
         return read(ConversationSession, _merged(before.model_dump(), update), "session")
     code = "invalid_value" if kind else "missing_required_parameter"
-    raise ApiError(
-        400, "session.type: 'transcription' or 'realtime' is needed", param="session.type", code=code
-    )
+    raise invalid("session.type: 'transcription' or 'realtime' is needed", code=code)
 
 
 def body(config: Config) -> dict[str, Any]:
-    """The configuration as session.created and session.updated tell it."""
-    told = config.model_dump(mode="json")
+    """The configuration as session.created and session.updated have it."""
+    shown = config.model_dump(mode="json")
     if config.audio.input.format.type != PCM:
-        del told["audio"]["input"]["format"]["rate"]
+        del shown["audio"]["input"]["format"]["rate"]
     if not config.include:
-        del told["include"]
-    return told
+        del shown["include"]
+    return shown
 
 
 Fields = TypeVar("Fields", bound=BaseModel)

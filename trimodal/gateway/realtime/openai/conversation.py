@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from trimodal.gateway.errors import ApiError
+from trimodal.gateway.errors import invalid
 from trimodal.gateway.realtime.openai.items import Item, Picture, message_item, new_id
 from trimodal.gateway.realtime.outbox import Outbox
 
@@ -15,7 +15,7 @@ MAX_PICTURE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class Said:
+class ConversationMessage:
     """One message of a talk: its words, and the picture that they are about; `heard`: they were spoken."""
 
     role: str
@@ -46,7 +46,7 @@ class Conversation:
     def create(self, item: Item, picture: Picture | None, previous: object = None) -> None:
         """Adds an item of the client's. Raises: ApiError."""
         if any(one["id"] == item["id"] for one in self._items):
-            raise ApiError(400, f"item.id: there is an item '{item['id']}' already", param="item.id")
+            raise invalid(f"item.id: there is an item '{item['id']}' already")
         at = len(self._items)
         if previous == "root":
             at = 0
@@ -58,7 +58,7 @@ class Conversation:
         self._insert(at, item)
         self._tell_done(item)
 
-    def say(self, identity: str) -> None:
+    def add_speech(self, identity: str) -> None:
         """Adds what a user has said; its words come later."""
         self._pending.add(identity)
         self._settled.clear()
@@ -102,38 +102,38 @@ class Conversation:
         item = self._items[self._index(identity, "item_id")]
         self._outbox.put("conversation.item.retrieved", item=item)
 
-    def said(self) -> list[Said]:
+    def messages(self) -> list[ConversationMessage]:
         """The talk in messages; an answer that was cut off stays as far as it came.
 
         Speech has an item of its own, which cannot hold a picture: so a picture without words goes with the
         user's words after it, else with those before it.
         """
-        told: list[Said] = []
+        messages: list[ConversationMessage] = []
         for item in reversed(self._items):
-            one = self._said(item)
-            after = told[-1] if told else None
+            one = self._message(item)
+            after = messages[-1] if messages else None
             if not one.text and one.picture is None:
                 continue
             if after is not None and _belong_together(one, after):
-                told[-1] = Said(
+                messages[-1] = ConversationMessage(
                     "user", one.text or after.text, one.picture or after.picture, one.heard or after.heard
                 )
             else:
-                told.append(one)
-        return told[::-1]
+                messages.append(one)
+        return messages[::-1]
 
-    def _said(self, item: Item) -> Said:
+    def _message(self, item: Item) -> ConversationMessage:
         parts = (part.get("text") or part.get("transcript") or "" for part in item["content"])
         heard = any(part.get("transcript") for part in item["content"])
         picture = self._pictures.get(item["id"])
         picture = picture if picture and picture.contents else None
-        return Said(item["role"], "\n".join(parts).strip(), picture, heard)
+        return ConversationMessage(item["role"], "\n".join(parts).strip(), picture, heard)
 
     def _index(self, identity: object, field: str) -> int:
         for index, item in enumerate(self._items):
             if item["id"] == identity:
                 return index
-        raise ApiError(404, f"{field}: there is no item {identity!r:.80}", param=field, code="item_not_found")
+        raise invalid(f"{field}: there is no item {identity!r:.80}", status=404, code="item_not_found")
 
     def _insert(self, at: int, item: Item) -> None:
         previous = self._items[at - 1]["id"] if at else None
@@ -168,7 +168,7 @@ class Conversation:
         self._outbox.put("conversation.item.done", previous_item_id=previous, item=item)
 
 
-def _belong_together(one: Said, after: Said) -> bool:
+def _belong_together(one: ConversationMessage, after: ConversationMessage) -> bool:
     """Whether two messages are the words and the picture of one."""
     texts, pictures = bool(one.text) + bool(after.text), bool(one.picture) + bool(after.picture)
     return one.role == after.role == "user" and texts < 2 and pictures < 2

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from trimodal.client.client import Client
 from trimodal.gateway.access import Caller, check_model
-from trimodal.gateway.errors import ApiError, unsupported
+from trimodal.gateway.errors import ApiError, invalid, unsupported
 from trimodal.gateway.openai.chat import ASSISTANT
 from trimodal.gateway.quota import Quota
-from trimodal.gateway.realtime.events import Event, unknown_event
+from trimodal.gateway.realtime.events import Event, put_error, unknown_event
 from trimodal.gateway.realtime.hearing.decoder import audio_bytes
 from trimodal.gateway.realtime.hearing.words import SPEECH
 from trimodal.gateway.realtime.openai.buffer import InputBuffer
 from trimodal.gateway.realtime.openai.config import Config, ConversationSession, ResponseParams, read, updated
 from trimodal.gateway.realtime.openai.config import body as config_body
 from trimodal.gateway.realtime.openai.conversation import Conversation
-from trimodal.gateway.realtime.openai.errors import put_error
 from trimodal.gateway.realtime.openai.items import read_item
 from trimodal.gateway.realtime.openai.responses import Responses
 from trimodal.gateway.realtime.outbox import Outbox
@@ -83,7 +82,7 @@ class OpenAIDialect:
     def _update(self, session: object) -> None:
         config = updated(self._config, session)
         if config.type != self._config.type and self.begun:
-            raise ApiError(400, "session.type cannot change any more", param="session.type")
+            raise invalid("session.type cannot change any more")
         check_model(self._caller, config.model if isinstance(config, ConversationSession) else SPEECH)
         self._buffer.configure(config)
         self._config = config
@@ -104,7 +103,7 @@ class OpenAIDialect:
                 raise unsupported("response.create", "is for sessions of type 'realtime'")
             given = event.get("response") or {}
             if not isinstance(given, dict):
-                raise ApiError(400, "response: an object is needed", param="response")
+                raise invalid("response: an object is needed")
             self._responses.create(self._config, read(ResponseParams, given, "response"))
         elif kind == "response.cancel":
             if not self._responses.cancel("client_cancelled"):

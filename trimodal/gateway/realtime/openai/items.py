@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimodal.client.values import Prediction
-from trimodal.gateway.errors import ApiError, unsupported
+from trimodal.gateway.errors import invalid, unsupported
 from trimodal.gateway.media import decode_data_url
 
-MAX_ITEM_CHARACTERS = 1 << 16  # an item is told twice, and what is not read yet is bounded too
+MAX_ITEM_CHARACTERS = 1 << 16  # an item is sent twice, and what is not read yet is bounded too
 _TEXTS = {"user": "input_text", "system": "input_text", "assistant": "output_text"}
 _IMAGE = "input_image"
 _DETAILS = (None, "auto", "low", "high")
@@ -42,7 +42,7 @@ def new_id(prefix: str) -> str:
 
 
 def message_item(identity: str, role: str, content: list[dict[str, Any]], status: str) -> Item:
-    """An item as events tell it."""
+    """An item as events have it."""
     item = {"id": identity, "object": "realtime.item", "type": "message"}
     return {**item, "status": status, "role": role, "content": content}
 
@@ -50,20 +50,20 @@ def message_item(identity: str, role: str, content: list[dict[str, Any]], status
 def read_item(given: object) -> tuple[Item, Picture | None]:
     """Checks an item that a client adds. Raises: ApiError naming the part.
 
-    Events tell of a picture without its file: they would hold it twice, and be kept for who comes back.
+    Events have a picture without its file: they would hold it twice, and be kept for who comes back.
     """
     if not isinstance(given, dict):
-        raise ApiError(400, "item: an object is needed", param="item")
+        raise invalid("item: an object is needed")
     if given.get("type") != "message":
         raise unsupported("item.type", f"is {given.get('type')!r:.64}: 'message' is supported")
     role, parts = given.get("role"), given.get("content")
     if not isinstance(role, str) or role not in _TEXTS:
-        raise ApiError(400, "item.role: user, system or assistant is needed", param="item.role")
+        raise invalid("item.role: user, system or assistant is needed")
     identity = given.get("id") or new_id("item")
     if not isinstance(identity, str) or len(identity) > 64:
-        raise ApiError(400, "item.id: a text of at most 64 characters is needed", param="item.id")
+        raise invalid("item.id: a text of at most 64 characters is needed")
     if not isinstance(parts, list) or not parts:
-        raise ApiError(400, "item.content: a list of parts is needed", param="item.content")
+        raise invalid("item.content: a list of parts is needed")
     content: list[dict[str, Any]] = []
     picture: Picture | None = None
     for index, part in enumerate(parts):
@@ -71,7 +71,7 @@ def read_item(given: object) -> tuple[Item, Picture | None]:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == _IMAGE and role == "user":
             if picture is not None:
-                raise ApiError(400, f"{place}: one picture an item is taken", param=place)
+                raise invalid(f"{place}: one picture an item is taken")
             picture = Picture(identity, _read_file(part, place))
             content.append({"type": kind})
         elif kind == _TEXTS[role]:
@@ -81,22 +81,22 @@ def read_item(given: object) -> tuple[Item, Picture | None]:
             raise unsupported(f"{place}.type", f"is {kind!r:.64}: {known} is supported for the role {role}")
     if (size := sum(len(part.get("text", "")) for part in content)) > MAX_ITEM_CHARACTERS:
         why = f"has {size} characters: at most {MAX_ITEM_CHARACTERS} are taken"
-        raise ApiError(400, f"item.content {why}", param="item.content")
+        raise invalid(f"item.content {why}")
     return message_item(identity, role, content, "completed"), picture
 
 
 def _read_file(part: Mapping[str, Any], place: str) -> bytes:
     if part.get("detail") not in _DETAILS:
-        raise ApiError(400, f"{place}.detail: auto, low or high is needed", param=f"{place}.detail")
+        raise invalid(f"{place}.detail: auto, low or high is needed")
     field = f"{place}.image_url"
     contents = decode_data_url(_text(part, "image_url", place), field)
     if not contents:
-        raise ApiError(400, f"{field} holds no picture", param=field)
+        raise invalid(f"{field} holds no picture")
     return contents
 
 
 def _text(part: Mapping[str, Any], name: str, place: str) -> str:
     value = part.get(name)
     if not isinstance(value, str):
-        raise ApiError(400, f"{place}.{name}: a text is needed", param=f"{place}.{name}")
+        raise invalid(f"{place}.{name}: a text is needed")
     return value

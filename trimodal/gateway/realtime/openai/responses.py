@@ -10,14 +10,13 @@ from trimodal.client.client import Client
 from trimodal.client.options import Options
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError, as_api_error
-from trimodal.gateway.openai.generation import charged
+from trimodal.gateway.openai.generation import charging
 from trimodal.gateway.quota import Quota
-from trimodal.gateway.realtime.events import end_where_fatal
-from trimodal.gateway.realtime.openai.asking import Asked, ask
+from trimodal.gateway.realtime.events import end_where_fatal, put_error
 from trimodal.gateway.realtime.openai.config import ConversationSession, ResponseParams
 from trimodal.gateway.realtime.openai.conversation import Conversation
-from trimodal.gateway.realtime.openai.errors import put_error
 from trimodal.gateway.realtime.openai.items import Item, new_id
+from trimodal.gateway.realtime.openai.request import PreparedRequest, prepare
 from trimodal.gateway.realtime.outbox import Outbox
 
 Reason = Literal["turn_detected", "client_cancelled"]
@@ -33,7 +32,7 @@ class Response:
         self.max_tokens = None if limit == "inf" else limit
         self.instructions = config.instructions if params.instructions is None else params.instructions
         self.model = config.model
-        self.asked: Asked | None = None
+        self.prepared: PreparedRequest | None = None
         self.done = False
         self._conversation = conversation
         self._outbox = outbox
@@ -64,8 +63,8 @@ class Response:
         self._body["status"] = status
         if details:
             self._body["status_details"] = {"type": status, **details}
-        if self.asked is not None:
-            used = self.asked.stream.usage
+        if self.prepared is not None:
+            used = self.prepared.stream.usage
             self._body["usage"] = {
                 "total_tokens": used.prompt + used.completion,
                 "input_tokens": used.prompt,
@@ -74,14 +73,14 @@ class Response:
                 "output_token_details": {"text_tokens": used.completion},
             }
             if status in ("completed", "incomplete"):
-                self._body["trimodal"] = self.asked.note
+                self._body["trimodal"] = self.prepared.note
         self._outbox.put("response.done", response=self._body)
 
     def _begin(self) -> None:
-        assert self.asked is not None
+        assert self.prepared is not None
         item = self._item = self._conversation.answer()
         place = {"response_id": self._body["id"], "output_index": 0}
-        self._outbox.put("response.output_item.added", **place, item=item, **self.asked.findings)
+        self._outbox.put("response.output_item.added", **place, item=item, **self.prepared.findings)
         self._put("content_part.added", part={"type": "text", "text": ""})
 
     def _end(self, item: Item, status: str) -> None:
@@ -148,27 +147,20 @@ class Responses:
             with self._quota.use(self._caller.key, held=True) as usage:
                 await self._conversation.settled()
                 options = self._caller.terms(Options(max_tokens=response.max_tokens))
-                asked = response.asked = await ask(
-                    self._client,
-                    self._caller,
-                    response.model,
-                    response.instructions,
-                    self._conversation.said(),
-                    options,
+                messages = self._conversation.messages()
+                prepared = response.prepared = await prepare(
+                    self._client, self._caller, response.model, response.instructions, messages, options
                 )
-                try:
-                    async with asked.stream, aclosing(asked.texts()) as texts:
-                        async for text in texts:
-                            response.add(text)
-                finally:
-                    usage.tokens = charged([asked.stream])
-            if asked.stream.finish_reason in ("length", "deadline"):
+                async with charging([prepared.stream], usage), aclosing(prepared.texts()) as texts:
+                    async for text in texts:
+                        response.add(text)
+            if prepared.stream.finish_reason in ("length", "deadline"):
                 response.finish("incomplete", reason="max_output_tokens")
             else:
                 response.finish("completed")
         except Exception as error:
-            told = as_api_error(error, self._caller.request_id)
-            kind = told.body["error"]["type"]
-            response.finish("failed", error={"type": kind, "code": told.code, "message": str(told)})
-            put_error(self._outbox, told)
+            failure = as_api_error(error, self._caller.request_id)
+            kind = failure.body["error"]["type"]
+            response.finish("failed", error={"type": kind, "code": failure.code, "message": str(failure)})
+            put_error(self._outbox, failure)
             end_where_fatal(self._outbox, error)

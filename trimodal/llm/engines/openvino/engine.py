@@ -154,13 +154,13 @@ class OpenVinoEngine:
         sequence = self._sequences[id]
         tokens: list[int] = []
         logprobs: tuple[Logprobs, ...] = ()
-        told = sequence.request.sampling.top_logprobs is not None
+        with_logprobs = sequence.request.sampling.top_logprobs is not None
         stop, length = GenerationFinishReason.STOP, GenerationFinishReason.LENGTH
         reason = GenerationFinishReason.NONE
         while sequence.handle.can_read():  # read() without it never returns
             for output in sequence.handle.read().values():
                 tokens += output.generated_ids
-                if told:
+                if with_logprobs:
                     logprobs += tuple(map(Logprobs, output.generated_log_probs))
                 reason = output.finish_reason
         if tokens and not sequence.made:

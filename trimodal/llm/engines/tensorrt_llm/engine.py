@@ -133,7 +133,7 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
 
 def _arguments(settings: LlmSettings, artefact: GpuArtefact) -> dict[str, Any]:
     """Of the LLM class, for both backends."""
-    from tensorrt_llm.llmapi import CapacitySchedulerPolicy, KvCacheConfig, SchedulerConfig
+    from tensorrt_llm.llmapi import KvCacheConfig
 
     kv_cache = KvCacheConfig(
         enable_block_reuse=settings.enable_prefix_caching,
@@ -142,14 +142,12 @@ def _arguments(settings: LlmSettings, artefact: GpuArtefact) -> dict[str, Any]:
         max_tokens=settings.num_kv_blocks * artefact.block_tokens or None,
         dtype=settings.kv_cache_dtype,  # "auto" for a compiled engine: it was built with one
     )
-    policy = CapacitySchedulerPolicy(settings.capacity_scheduler_policy)
     return {
         "model": str(artefact.directory),
         "skip_tokenizer_init": False,  # grammars need the tokens' texts
         "guided_decoding_backend": "xgrammar",
         "kv_cache_config": kv_cache,
         "enable_chunked_prefill": settings.enable_chunked_prefill,
-        "scheduler_config": SchedulerConfig(capacity_scheduler_policy=policy),
         "max_batch_size": artefact.max_num_seqs,
         "max_num_tokens": artefact.max_num_batched_tokens,
         "max_seq_len": artefact.max_model_len,

@@ -78,11 +78,11 @@ class TensorRtLlmRuntime:
                 # The same object every time: its list grows, and loses a stop token at the end.
                 tokens = list((completion.token_ids or [])[made:])
                 top = request.sampling.top_logprobs
-                told = () if top is None else completion.logprobs[made : made + len(tokens)]
+                given = () if top is None else completion.logprobs[made : made + len(tokens)]
                 made += len(tokens)
                 cached = self._cached_tokens(update.cached_tokens, completion, len(request.prompt_ids))
                 reason = finish_reason(completion.finish_reason)
-                yield Output(request.id, tokens, reason, cached, logprobs=ranked(tokens, told, top))
+                yield Output(request.id, tokens, reason, cached, logprobs=ranked(tokens, given, top))
         finally:
             if not result.finished:
                 with contextlib.suppress(Exception):  # a library that is gone holds nothing any more

@@ -29,7 +29,7 @@ EDGES = _edges()
 
 
 class LifeTable:
-    """Share of the answers that are longer than so many tokens. Straight lines between `EDGES`."""
+    """Tells which share of the answers is longer than so many tokens. Straight lines between `EDGES`."""
 
     def __init__(self, answers: Iterable[tuple[int, bool]]) -> None:
         """`answers`: tokens, and whether it was complete."""
@@ -69,7 +69,7 @@ class LifeTable:
 
 
 class AnswerLengths:
-    """Life tables of all answers and of each tier's."""
+    """Keeps a life table of all answers and one of each tier's."""
 
     def __init__(self) -> None:
         self._answers: dict[str, deque[tuple[int, bool]]] = {}

@@ -20,8 +20,8 @@ _PATIENCE = 3  # multiple of the usual time without any token from which on the 
 
 
 @dataclass
-class _Run:
-    """A ticket in the engine: the load that it met, then the window of its tokens that is being measured."""
+class _Observed:
+    """Measures a ticket in the engine: the load that it met, then the present window of its tokens."""
 
     before: int
     uncached: int
@@ -34,12 +34,12 @@ class _Run:
 
 
 class LatencyModel:
-    """Time to first token and between tokens, and what the engine has in hand. Times are seconds."""
+    """Predicts the time to first token and between tokens, and counts what the engine has. In seconds."""
 
     def __init__(self) -> None:
         self._prefill = LeastSquares(3, 0.97)
         self._decode = LeastSquares(3, 0.97)
-        self._runs: dict[int, _Run] = {}
+        self._observed: dict[int, _Observed] = {}
         self._prefilled = 0
         self._moved = 0.0
         self.errors = Residuals()
@@ -91,57 +91,57 @@ class LatencyModel:
     def stall(self, now: float) -> float:
         """Seconds by which the engine is overdue with any token; 0: it is not. Such a pause is taken to last
         as long again, as no measurement comes before it ends."""
-        if not self._runs or not self.ready:
+        if not self._observed or not self.ready:
             return 0.0
         usual = max(self.ttft(0), self.gap(self.streams) if self.decode_ready else 0.0)
         return max(0.0, now - self._moved - _PATIENCE * usual)
 
     def started(self, ticket: Ticket) -> None:
         """Notes that a ticket was handed over."""
-        if not self._runs:
+        if not self._observed:
             self._moved = ticket.started
         expected = self.ttft(ticket.uncached)
-        self._runs[ticket.id] = _Run(self.pending, ticket.uncached, self.streams, expected)
+        self._observed[ticket.id] = _Observed(self.pending, ticket.uncached, self.streams, expected)
         self.pending += ticket.uncached
 
     def first(self, ticket: Ticket, now: float) -> None:
         """Learns from a first token; the ticket's `cached_tokens` is known now."""
         self._moved = now
-        run = self._runs[ticket.id]
+        observed = self._observed[ticket.id]
         took, uncached = now - ticket.started, ticket.prompt_tokens - ticket.cached_tokens
-        self._prefill.learn((1.0, run.before + uncached, run.streams), took)
-        if not math.isnan(run.expected):
-            self.errors.add(took - run.expected, now)
-        self.pending -= run.uncached
+        self._prefill.learn((1.0, observed.before + uncached, observed.streams), took)
+        if not math.isnan(observed.expected):
+            self.errors.add(took - observed.expected, now)
+        self.pending -= observed.uncached
         self._prefilled += uncached
         self.streams += 1
-        self._open(run, now)
+        self._open(observed, now)
 
     def went_on(self, ticket: Ticket, tokens: int, now: float) -> None:
         """Learns from further tokens of a stream."""
         self._moved = now
-        run = self._runs[ticket.id]
-        run.tokens += tokens
-        if run.tokens < _WINDOW_TOKENS:
+        observed = self._observed[ticket.id]
+        observed.tokens += tokens
+        if observed.tokens < _WINDOW_TOKENS:
             return
-        prefilled = (self._prefilled - run.met_prefilled) / run.tokens
-        streams = (self.streams + run.met_streams) / 2
-        self._decode.learn((1.0, streams, prefilled), (now - run.since) / run.tokens)
-        self._open(run, now)
+        prefilled = (self._prefilled - observed.met_prefilled) / observed.tokens
+        streams = (self.streams + observed.met_streams) / 2
+        self._decode.learn((1.0, streams, prefilled), (now - observed.since) / observed.tokens)
+        self._open(observed, now)
 
     def gone(self, ticket: Ticket) -> None:
         """Takes out a ticket that ended."""
-        run = self._runs.pop(ticket.id)
+        observed = self._observed.pop(ticket.id)
         if ticket.first_token:
             self.streams -= 1
         else:
-            self.pending -= run.uncached
+            self.pending -= observed.uncached
 
     def emptied(self) -> None:
         """Forgets what the engine held; what was learned stays."""
-        self._runs.clear()
+        self._observed.clear()
         self.pending = self.streams = 0
 
-    def _open(self, run: _Run, now: float) -> None:
-        run.tokens, run.since = 0, now
-        run.met_streams, run.met_prefilled = self.streams, self._prefilled
+    def _open(self, observed: _Observed, now: float) -> None:
+        observed.tokens, observed.since = 0, now
+        observed.met_streams, observed.met_prefilled = self.streams, self._prefilled

@@ -19,7 +19,7 @@ _LEAST = 8
 
 
 class Residuals:
-    """Errors, observed minus predicted, in any unit. Times are seconds of the owner's clock."""
+    """Keeps recent errors, observed minus predicted. Times are seconds of the owner's clock."""
 
     def __init__(self) -> None:
         self._errors: deque[tuple[float, float]] = deque(maxlen=_WINDOW)
@@ -55,7 +55,7 @@ _RATE, _HIGHEST = 0.02, 0.99  # by how much one late answer moves the quantile, 
 
 
 class SafetyMargin:
-    """Errors by tier, apart for those that go at once and those that queue.
+    """Keeps the errors of each tier, apart for those that go at once and those that queue.
 
     A queue's errors grow with the root of the prediction: a wait is a sum of ends, each early or late.
 

@@ -14,15 +14,14 @@ from trimodal.errors import OperatorError, ServerError, SettingsError
 from trimodal.manifest import Manifest
 from trimodal.runtimes.gpu_device import visible_gpus
 from trimodal.runtimes.gpu_fit import check_gpu, check_limit, check_version
+from trimodal.speech.engines.tensorrt.model import GraphWhisper
+from trimodal.speech.engines.tensorrt.rows import Rules, bucket_sizes
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import SpeechShapes, open_artefact, read_spec, read_tokens, unopened
-from trimodal.speech.whisper.buckets import bucket_sizes
 from trimodal.speech.whisper.features import FRAMES_PER_S
-from trimodal.speech.whisper.model import GraphWhisper
-from trimodal.speech.whisper.rows import Rules
 
 if TYPE_CHECKING:
-    from trimodal.speech.engines.torch.loop import DeviceGraphs
+    from trimodal.speech.engines.tensorrt.loop import DeviceGraphs
 
 BUILT_FOR = "max_batch_size"  # windows of one run at most: a key of the manifest's shapes
 
@@ -35,6 +34,8 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
     """
     if settings.device != "cuda":
         raise SettingsError("parameter 'device': the engine tensorrt runs on a GPU, cuda only")
+    if settings.beam_size != 1:
+        raise SettingsError("parameter 'beam_size': the engine tensorrt decodes greedily, 1 only")
     manifest, shapes = open_artefact(directory, settings, runtime="tensorrt")
     check_limit(directory, manifest, BUILT_FOR, "max_batch_windows", settings.max_batch_windows)
     check_gpu(directory, manifest, visible_gpus())
@@ -50,7 +51,7 @@ def open_plans(
         directory, manifest, shapes, multilingual=read_spec(directory, manifest).multilingual
     )
     graphs = open_graphs(directory, manifest, shapes, max_batch, device=device)
-    return GraphWhisper(graphs, tokens, shapes, max_batch=max_batch, one_at_a_time=True)
+    return GraphWhisper(graphs, tokens, shapes, max_batch=max_batch)
 
 
 def open_graphs(
@@ -58,7 +59,7 @@ def open_graphs(
 ) -> DeviceGraphs:
     """Plans and loop alone. Raises ArtefactError: damaged, or no memory."""
     from trimodal.speech.engines.tensorrt.forward import TensorRTForward
-    from trimodal.speech.engines.torch.loop import DeviceGraphs
+    from trimodal.speech.engines.tensorrt.loop import DeviceGraphs
 
     spec = read_spec(directory, manifest)
     tokens = read_tokens(directory, manifest, shapes, multilingual=spec.multilingual)

@@ -1,32 +1,70 @@
 """Runs Whisper's two TensorRT plans on the decode loop's tensors: torch's memory, torch's current stream.
 
 A step has an execution context for each number of rows and length of audio, whose shapes and addresses never
-change, as its CUDA graph wants. Names and shapes are those of build/steps/speech/static_export.py.
+change, as its CUDA graph wants. Names and shapes are those of build/steps/speech/export.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from trimodal.speech.engines.tensorrt.session import Plan, Runtime, TensorRTError
-from trimodal.speech.engines.torch.forward import CROSS, NEW, PAST, Sizes
-from trimodal.speech.whisper.graphs import layer_names
+from trimodal.speech.engines.tensorrt.session import Runtime, TensorRTError, TensorRTSession
 
 ENCODER, DECODER = "encoder.plan", "decoder.plan"
+CROSS = ("cross_key_{}", "cross_value_{}")
+PAST = ("past_key_{}", "past_value_{}")
+NEW = ("key_{}", "value_{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of a decoder: layers, heads, head size, alignment heads, vocabulary, places, and its caches' type."""
+
+    layers: int
+    heads: int
+    head: int
+    aligned: int
+    vocabulary: int
+    places: int
+    mel_bins: int
+    cache: torch.dtype
+
+
+class Forward(Protocol):
+    """The two networks, run on tensors that are given: results are written where `outputs` say.
+
+    All tensors are contiguous and on one device; runs are in order with torch's current stream.
+    """
+
+    @property
+    def sizes(self) -> Sizes:
+        """The decoder's."""
+
+    def encode(self, features: Tensor, outputs: Mapping[str, Tensor]) -> None:
+        """Features float32[batch, mel, frames] → cross_key_i, cross_value_i."""
+
+    def decode(self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> None:
+        """tokens, index, wanted and caches → logits, alignment, key_i, value_i."""
+
+    def close(self) -> None:
+        """Frees the weights."""
 
 
 class TensorRTForward:
-    """As torch.forward.Forward."""
+    """Forward by the plans in an artefact's directory."""
 
     def __init__(self, directory: Path) -> None:
         """Raises TensorRTError: a plan is refused, or has not the tensors; OSError: it is unreadable."""
         runtime = Runtime()
-        self._encoder, self._decoder = (Plan(directory / name, runtime) for name in (ENCODER, DECODER))
+        self._encoder, self._decoder = (
+            TensorRTSession(directory / name, runtime) for name in (ENCODER, DECODER)
+        )
         shapes = self._decoder.shapes
         layers = sum(name.startswith("past_key_") for name in shapes)
         crossed = layer_names(*CROSS, layers=max(layers, 1))
@@ -66,6 +104,11 @@ class TensorRTForward:
         """As in Forward."""
         self._encoder.close()
         self._decoder.close()
+
+
+def layer_names(*patterns: str, layers: int) -> list[str]:
+    """The patterns with the number of each layer in turn."""
+    return [pattern.format(layer) for layer in range(layers) for pattern in patterns]
 
 
 def expect(plan: str, found: Mapping[str, object], names: set[str]) -> None:

@@ -44,13 +44,13 @@ class Runtime:
 
     def refusal(self, what: str) -> TensorRTError:
         """`what` failed; forgets the errors that it tells."""
-        told = "; ".join(self._errors) or "it did not say why"
+        reason = "; ".join(self._errors) or "it did not say why"
         self._errors.clear()
-        return TensorRTError(f"{what}: {told}")
+        return TensorRTError(f"{what}: {reason}")
 
 
-class Plan:
-    """One engine.
+class TensorRTSession:
+    """One plan, deserialised, and its execution contexts.
 
     Attributes:
         shapes: tensor → shape, -1 where it is free.
@@ -74,8 +74,8 @@ class Plan:
         self._inputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT]
         self._ranges = [self._range(number) for number in range(engine.num_optimization_profiles)]
         self._contexts: dict[Hashable, tensorrt.IExecutionContext] = {}
-        # What each context was told last.
-        self._told: dict[Hashable, dict[str, tuple[Shape, int]]] = {}
+        # Shape and address of each tensor that a context has.
+        self._bound: dict[Hashable, dict[str, tuple[Shape, int]]] = {}
 
     def close(self) -> None:
         """Frees the contexts' memory, then the weights."""
@@ -101,17 +101,17 @@ class Plan:
         """
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         context = self._context(kind, shapes, stream)
-        told = self._told[kind]
+        bound = self._bound[kind]
         for name, tensor in tensors.items():
-            shape, address = told.get(name, ((), 0))
+            shape, address = bound.get(name, ((), 0))
             new = name in self._inputs and shape != shapes[name]
             if new and not context.set_input_shape(name, shapes[name]):
                 raise self._runtime.refusal(f"{self._name} does not take {name} of shape {shapes[name]}")
             if address != tensor.data_ptr() and not context.set_tensor_address(name, tensor.data_ptr()):
                 raise self._runtime.refusal(f"{self._name} does not take the memory of {name}")
-            told[name] = shapes[name], tensor.data_ptr()
+            bound[name] = shapes[name], tensor.data_ptr()
         if not context.execute_async_v3(stream):
-            told.clear()  # Whatever state it is in: tell it all again.
+            bound.clear()  # Whatever state it is in: set it all again.
             raise self._runtime.refusal(f"{self._name} was not run")
 
     def _context(
@@ -129,7 +129,7 @@ class Plan:
                 raise self._runtime.refusal(f"no execution context of {self._name}")
             if not context.set_optimization_profile_async(profile, stream):
                 raise self._runtime.refusal(f"{self._name} does not take profile {profile}")
-            self._contexts[kind], self._told[kind] = context, {}
+            self._contexts[kind], self._bound[kind] = context, {}
         return self._contexts[kind]
 
     def _range(self, profile: int) -> dict[str, Range]:

@@ -1,0 +1,51 @@
+"""Runs a gateway in a process of its own, and reads the processor time of a process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from trimodal.errors import ServerError
+from trimodal.server import ports
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@asynccontextmanager
+async def running_gateway(upstream: str, port: int = 0) -> AsyncIterator[tuple[int, int]]:
+    """A gateway on this port, 0 for a free one: port and process id. Raises: ServerError."""
+    port = ports.choose("127.0.0.1", {"gateway": port})["gateway"]
+    command = [sys.executable, "-m", "trimodal.cli.app", "gateway", "--port", str(port)]
+    with subprocess.Popen([*command, "--upstream", upstream], stdout=subprocess.DEVNULL) as process:
+        try:
+            await listening(port, process)
+            yield port, process.pid
+        finally:
+            process.terminate()
+
+
+async def listening(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Waits until the process listens at a port of 127.0.0.1. Raises: ServerError: it has ended."""
+    while process.poll() is None:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.05)
+        else:
+            writer.close()
+            return
+    raise ServerError("the gateway does not start: see above")
+
+
+def cpu_s(pid: int) -> float:
+    """Processor seconds that a process has used. Raises: ServerError where it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        raise ServerError(f"process {pid} is gone") from None
+    return (int(fields[11]) + int(fields[12])) / TICKS

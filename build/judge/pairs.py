@@ -1,0 +1,126 @@
+"""Reads labelled pairs of questions, and bounds the rate at which they pass.
+
+`data/README.md` says what a line of a file holds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from scipy.stats import binomtest
+
+from trimodal.errors import OperatorError
+from trimodal.judge.normaliser import normalise
+
+SameClass = Literal[
+    "paraphrase", "case", "contraction", "spelling", "politeness", "fronting", "passive", "synonym", "light",
+    "heavy", "typo", "filler", "command", "abbreviation", "fragment",
+]  # fmt: skip
+HardClass = Literal[
+    "near", "number", "unit", "currency", "date", "version", "name", "place", "tool", "negation", "antonym",
+    "roles", "quantifier", "scope", "tense", "aspect", "modality", "comparison", "condition", "cause",
+    "severity", "eligibility", "person", "order", "part", "subject",
+]  # fmt: skip
+PairClass = Literal[SameClass, HardClass, "unrelated"]
+SAME: tuple[SameClass, ...] = get_args(SameClass)
+"""One answer serves both questions: rewordings. `paraphrase` is any of the others."""
+HARD: tuple[HardClass, ...] = get_args(HardClass)
+"""Nearly the same words, another answer: false hits are counted among these. `near` is any of the others."""
+CLASSES: tuple[PairClass, ...] = (*SAME, *HARD, "unrelated")
+DATA = Path(__file__).with_name("data")
+MOST_BYTES = 64 << 20
+CONFIDENCE = 0.95
+
+normalised = cache(normalise)
+"""The same as `normalise`, for texts that are read many times."""
+
+
+class Example(NamedTuple):
+    """Two questions and whether one answer serves both.
+
+    Attributes:
+        kind: of difference or sameness.
+        wordings: kinds of sameness by which its sides were reworded, where that is known.
+    """
+
+    a: str
+    b: str
+    same: bool
+    kind: str
+    domain: str
+    wordings: tuple[str, ...] = ()
+
+
+class _Line(BaseModel):
+    """One line of a file of pairs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    id: str = Field(min_length=1, max_length=64)
+    a: str = Field(min_length=1, max_length=4096)
+    b: str = Field(min_length=1, max_length=4096)
+    label: Literal["same", "different"]
+    kind: PairClass = Field(alias="class")
+    domain: str = Field("", max_length=64)
+    # What the audit adds to pairs that it writes down, for whoever labels them.
+    score: float | None = None
+    answers: tuple[str, str] | None = None
+
+
+def read_pairs(path: Path) -> list[Example]:
+    """The pairs of a JSON-lines file; empty lines are skipped.
+
+    Raises:
+        OperatorError: no such file, or a line that is no pair: names the line and the field.
+    """
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise OperatorError(f"{path}: more than {MOST_BYTES >> 20} MB of pairs")
+        lines = path.read_text(encoding="utf-8").split("\n")  # texts may hold other ends of lines
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperatorError(f"{path}: no readable file of pairs ({type(error).__name__})") from None
+    pairs = [_pair(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not pairs:
+        raise OperatorError(f"{path}: there are no pairs in it")
+    return pairs
+
+
+def read_files(paths: Iterable[Path]) -> list[Example]:
+    """The pairs of several files. Raises: OperatorError, as `read_pairs`."""
+    return [pair for path in paths for pair in read_pairs(path)]
+
+
+def _pair(path: Path, number: int, line: str) -> Example:
+    try:
+        pair = _Line.model_validate(json.loads(line))
+        for text in (pair.a, pair.b):
+            text.encode()
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "the line"
+        raise OperatorError(f"{path}, line {number}: {field}: {first['msg']}") from None
+    except (ValueError, RecursionError):
+        raise OperatorError(f"{path}, line {number}: no JSON object in UTF-8") from None
+    if (pair.label == "same") != (pair.kind in SAME):
+        wanted = "same" if pair.kind in SAME else "different"
+        raise OperatorError(f"{path}, line {number}: label: class {pair.kind!r} is {wanted!r}")
+    return Example(pair.a, pair.b, pair.label == "same", pair.kind, pair.domain)
+
+
+def clopper_pearson(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Bounds of a rate of which `hits` of `trials` were seen; (0, 1) when there were none.
+
+    Raises:
+        ValueError: not 0 ≤ hits ≤ trials, or a confidence outside 0…1.
+    """
+    if not 0 <= hits <= trials or not 0 < confidence < 1:
+        raise ValueError(f"{hits} of {trials} with confidence {confidence} is no share")
+    if not trials:
+        return 0.0, 1.0
+    bounds = binomtest(hits, trials).proportion_ci(confidence)  # "exact", its default, is this
+    return float(bounds.low), float(bounds.high)

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.bench.load.records import record, run_of
+from trimodal.bench.common.samples import Recording
+from trimodal.bench.load.plan import LoadPlan
+from trimodal.bench.load.rounds import Result
+from trimodal.bench.load.statistics import summarise
+from trimodal.bench.scenarios.media import _add_word_errors, run_vision
+from trimodal.bench.scenarios.server import LoadTest
+from trimodal.errors import SettingsError
+
+
+def test_word_errors_are_of_answered_streams_and_what_was_said_in_them() -> None:
+    spoken = [Recording(np.zeros(1, np.float32), text, ()) for text in ("one two", "three four")]
+    records = [record(0), record(1), record(2), record(3, outcome="unavailable")]
+    run = run_of(records, 10.0)
+    result = Result(LoadPlan().cases[0], "served", [run], {}, summarise(run, more={"windows_per_run": 2.0}))
+    _add_word_errors(result, [{0: " one two", 1: " three for", 2: "One, two!"}], spoken)
+    assert result.summary
+    assert result.summary.more == {"windows_per_run": 2.0, "word_error_rate": pytest.approx(1 / 6)}
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        LoadTest(LoadPlan("poisson", (4,))),
+        LoadTest(LoadPlan(), url="127.0.0.1:1"),
+    ],
+)
+async def test_a_bare_engine_runs_closed_loops_on_this_machine(test: LoadTest) -> None:
+    with pytest.raises(SettingsError, match="own model in closed loops"):
+        await run_vision(test, 32, 32, 1, bare=True)

@@ -1,0 +1,120 @@
+"""What goes over gRPC, against functions in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.doubles.virtual_clock import run_virtually
+from trimodal.audio.values import SAMPLE_RATE, Word
+from trimodal.bench.load.records import Record
+from trimodal.bench.targets.embedding import Embedding
+from trimodal.bench.targets.llm import GrpcLlm
+from trimodal.bench.targets.questions import Listed, Question
+from trimodal.bench.targets.speech import Speech
+from trimodal.bench.targets.taking import Target, check
+from trimodal.client import Client
+from trimodal.client.transports.base import Request
+from trimodal.client.transports.fake import FakeTransport, llm_outputs
+from trimodal.errors import InternalError, ServerError, Unavailable
+
+
+async def three_pieces(request: Request) -> AsyncIterator[Any]:
+    yield llm_outputs("a", "")
+    yield llm_outputs("b", "")
+    yield llm_outputs("c", "stop", prompt_tokens=7, completion_tokens=3)
+
+
+def asked(
+    question: Question, model: Any = three_pieces, **options: Any
+) -> tuple[Record, FakeTransport, GrpcLlm]:
+    transport = FakeTransport(llm=model)
+    target = GrpcLlm(Client(transport=transport), Listed([question]), **options)
+    return run_virtually(target.send(0)), transport, target
+
+
+def test_pieces_tokens_and_the_note_of_an_answer_are_kept() -> None:
+    record, transport, target = asked(Question("why?", 3, tier="premium"), options={"stop": "."})
+    assert (record.outcome, len(record.pieces)) == ("ok", 3)
+    assert (record.input_tokens, record.output_tokens) == (7, 3)
+    assert list(target.notes) == [0]
+    inputs = transport.requests[0].inputs
+    assert inputs["tier"][0] == b"premium"
+    assert inputs["stop"][0] == b"."
+    assert target.asking(Listed([Question("what?", 3)])).notes == {}
+
+
+def test_a_client_that_leaves_is_no_error() -> None:
+    record, _, target = asked(Question("why?", 3, cancel_after=2))
+    assert (record.outcome, len(record.pieces), target.notes) == ("cancelled", 2, {})
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(Unavailable("full"), "unavailable"), (InternalError("the engine stopped"), "internal")],
+)
+async def test_refusals_are_outcomes_and_end_a_check(error: Exception, outcome: str) -> None:
+    async def model(request: Request) -> AsyncIterator[Any]:
+        raise error
+        yield
+
+    target = GrpcLlm(Client(transport=FakeTransport(llm=model)), Listed([Question("why?", 3)]))
+    record = await target.send(0)
+    assert (record.outcome, record.error) == (outcome, str(error))
+    with pytest.raises(ServerError, match=str(error)):
+        await check(target)
+
+
+async def test_a_vector_is_one_piece() -> None:
+    transport = FakeTransport(embedding=lambda request: {"embedding": np.ones((1, 3), np.float32)})
+    target: Target = Embedding(Client(transport=transport), Listed([Question("a text", 1)]))
+    record = await target.send(0)
+    assert (record.outcome, len(record.pieces), record.items) == ("ok", 1, 1)
+
+
+@dataclass
+class Update:
+    committed: tuple[Word, ...] = ()
+    tentative: str = ""
+
+
+@dataclass
+class Stream:
+    """Answers chunk n with `answers[n]`, and the end with the last one."""
+
+    answers: dict[int, Update]
+    sent: list[int] = field(default_factory=list)
+
+    def listen(self, **options: Any) -> Stream:
+        return self
+
+    async def __aenter__(self) -> Stream:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        return None
+
+    async def send(self, chunk: Any) -> Update:
+        self.sent.append(len(chunk))
+        return self.answers.get(len(self.sent), Update())
+
+    async def end(self) -> Update:
+        return self.answers[-1]
+
+
+@pytest.mark.parametrize(("pace", "lags"), [(1.0, (0.3, 0.6)), (2.0, (0.15, 0.3)), (0.0, ())])
+def test_a_words_lag_counts_from_when_its_end_was_spoken(pace: float, lags: tuple[float, ...]) -> None:
+    one, two = Word(" one", 0.1, 0.5, 1.0), Word(" two", 0.5, 0.4, 1.0)
+    stream = Stream({3: Update(tentative=" o"), 8: Update((one,), " tw"), -1: Update((two,))})
+    target = Speech(stream, [np.zeros(SAMPLE_RATE, np.float32)], pace=pace)  # type: ignore[arg-type]
+    record = run_virtually(target.send(0))
+    assert stream.sent == [1600] * 10
+    assert record.lags == pytest.approx(lags)
+    assert (record.outcome, record.audio_s, record.output_tokens) == ("ok", 1.0, 2)
+    assert target.texts == {0: " one two"}
+    if pace:
+        assert record.ttft == pytest.approx(0.3 / pace)

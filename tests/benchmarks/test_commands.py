@@ -1,0 +1,66 @@
+"""Every experiment runs as docs/benchmarks.md says, in its smallest setting."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.project.pages import ROOT
+
+DEMO_LLM = "model_repository/llm/1/openvino-int8"
+DEMO_SPEECH = "model_repository/speech_recognize/1/ctranslate2-int8"
+QUICK = {
+    "stores": (
+        "stores --size 30 --size 10 --calls 5 --store lost=redis://127.0.0.1:1/0",
+        ["memory", "lost: Redis"],
+    ),
+}
+SLOW = {
+    "affinity": ("affinity --fake --chats 4 --turns 2", ["in turn", "by beginning"]),
+    "gateway": ("gateway --streams 2 --turns 1 --seconds 2", ["gRPC", "gateway"]),
+    "burst": ("gateway --burst --streams 4 --turns 1", ["gRPC", "gateway"]),
+    "overhead": ("overhead --streams 2 --seconds 1", ["ms above the known delay"]),
+    "realtime": ("realtime --streams 1 --seconds 4 --turns 1", ["gRPC", "OpenAI's", "vLLM's"]),
+    "recogniser": (
+        f"recogniser --artefact {DEMO_SPEECH} --batch 2 --rounds 1 --seconds 0.5",
+        ["engine alone", "faster-whisper forward", "faster-whisper public"],
+    ),
+    "stall": ("stall --requests 50", ["0 within 450 to 550 ms"]),
+    "variants": (
+        f"variants shipped xattention --artefact {DEMO_LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"
+        " --rounds 1",
+        ["shipped", "xattention"],
+    ),
+}  # fmt: skip
+
+
+def run(arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", *f"benchmarks.{arguments}".split()]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        *(pytest.param(*one, id=name) for name, one in QUICK.items()),
+        *(
+            pytest.param(*one, id=name, marks=[pytest.mark.slow, pytest.mark.e2e, pytest.mark.build])
+            for name, one in SLOW.items()
+        ),
+    ],
+)
+def test_it_shows_its_table(arguments: str, shown: list[str]) -> None:
+    done = run(arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for text in shown:
+        assert text in done.stdout
+
+
+def test_a_password_in_a_wrong_option_is_not_repeated() -> None:
+    done = run("stores --store redis://:secret@host")
+    assert done.returncode == 2
+    assert "NAME=URL is needed" in done.stderr
+    assert "secret" not in done.stderr

@@ -1,0 +1,254 @@
+"""build/judge/build.py on a tiny BERT with random weights, from made-up pairs to artefacts."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.builders.judge import made_up
+from tests.builders.scripts import Later, importable, refusal, run
+from trimodal.manifest import check_files, read_manifest
+
+pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
+SCRIPT = "judge.build"
+check, model, sources, training = (Later(f"judge.{name}") for name in ("check", "model", "sources", "train"))
+FEW = ("--steps", 6, "--batch", 8, "--threads", 1, "--rate", 1e-3)
+LINES = [
+    ("How old is Rome?", "What is the age of Rome?", "same", "paraphrase"),
+    ("How old is Rome?", "How old is Lima?", "different", "name"),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Few and quick sources: no project's pairs, no MiniLM."""
+    import torch
+
+    threads = torch.get_num_threads()
+    with importable(), pytest.MonkeyPatch.context() as patch:
+        module = importlib.import_module("judge.sources")
+        patch.setattr(module, "written_pairs", made_up.written)
+        patch.setattr(module, "disguise", made_up.disguise)
+        patch.setattr(module, "embed", made_up.embed)
+        patch.setattr(module, "DATA", tmp_path_factory.mktemp("none"))
+        yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_up.write_bert(tmp_path_factory.mktemp("bert"))
+
+
+def write_pairs(path: Path) -> Path:
+    rows = [
+        {"id": f"p{at}", "a": a, "b": b, "label": label, "class": kind, "domain": "history"}
+        for at, (a, b, label, kind) in enumerate(LINES)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def built(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("judge") / "1"
+    pairs = write_pairs(out.with_name("own.jsonl"))
+    run(SCRIPT, checkpoint, "--out-dir", out, "--pairs", pairs, "--min-agreement", 0.7, *FEW)
+    return out
+
+
+def test_the_manifest_says_what_was_learned_from(built):
+    for precision in ("fp32", "int8"):
+        directory = built / f"onnx-{precision}"
+        manifest = read_manifest(directory, task="judge", runtime="onnxruntime")
+        check_files(directory, manifest)
+        assert manifest.shapes == {"max_length": 96}  # what the tiny one has positions for, below 160
+        assert manifest.extra["training"]["steps"] == 6
+        assert manifest.extra["aligned"] is True
+        assert manifest.extra["data"]["pairs"].keys() == {
+            "number",
+            "tense",
+            "light",
+            "case",
+            "crossed",
+            "mirrored",
+            "name",
+            "paraphrase",
+        }
+        assert manifest.check["label_agreement"] >= (0.99 if precision == "fp32" else 0.7)
+        calibration = json.loads((directory / "calibration.json").read_text())
+        assert calibration["checkpoint_sha256"] == manifest.source_sha256
+        assert calibration["languages"] == ["en"]
+    assert read_manifest(built / "onnx-fp32", task="judge", runtime=None).check["max_logit_error"] < 1e-3
+    assert (built / "onnx-int8/model.onnx").stat().st_size < (built / "onnx-fp32/model.onnx").stat().st_size
+
+
+def test_the_graph_gives_the_same_logits_whatever_the_batch(built):
+    tokenizer = model.open_tokenizer(built / "onnx-fp32", 96)
+    graph = check.Graph(built / "onnx-fp32" / "model.onnx", aligned=True, threads=1)
+    pairs = [("How old is Rome?", "how OLD is rome?"), ("a", "a much longer question than that " * 9)]
+    inputs = model.encode(tokenizer, pairs, aligned=True)
+    assert set(inputs) == {"input_ids", "attention_mask", "token_type_ids"}
+    assert inputs["input_ids"].shape == (2, 96)
+    together = graph.run(inputs)
+    alone = [graph.run(model.encode(tokenizer, [pair], aligned=True))[0] for pair in pairs]
+    np.testing.assert_allclose(together, alone, atol=1e-4)
+
+
+def test_token_types_tell_what_the_other_question_has(checkpoint):
+    tokenizer = model.open_tokenizer(checkpoint, 96)
+    pair = [("How old is Rome?", "How old is Lima?")]
+    plain, aligned = (model.encode(tokenizer, pair, aligned=each)["token_type_ids"] for each in (False, True))
+    assert set(plain.ravel()) == {0, 1}
+    assert (plain == aligned % 2).all()
+    assert (aligned > 1).sum() >= 2
+
+
+def test_a_seed_gives_the_same_judge(checkpoint):
+    examples = [made_up.pairs.Example(f"question {at}", "?", at % 2 == 0, "x", "x") for at in range(24)]
+
+    def trained(seed):
+        schedule = training.Schedule(steps=3, batch=4, seed=seed, threads=1)
+        return model.weights_sha256(training.fit(checkpoint, examples, schedule)[0])
+
+    assert trained(5) == trained(5) != trained(6)
+
+
+def test_training_learns_and_leaves_the_embeddings(checkpoint):
+    examples = [
+        made_up.pairs.Example(f"a {'bcdef'[at % 5]}", "x" if at % 2 else "y z", at % 2 == 1, "x", "x")
+        for at in range(60)
+    ]
+    schedule = training.Schedule(steps=100, batch=16, rate=3e-3, threads=1)
+    judge, tokenizer, figures = training.fit(checkpoint, examples, schedule)
+    found = check.logits(judge, tokenizer, examples)
+    right = (found > 0) == np.array([[each.same] * 2 for each in examples])
+    assert right.mean() > 0.9
+    assert figures["steps"] == 100
+    fresh = model.load_encoder(checkpoint, 5)
+    for name, weight in fresh.state_dict().items():
+        if "word_embeddings" in name:
+            assert (weight == judge.state_dict()[name]).all()
+
+
+def test_batches_hold_every_pair_before_one_comes_again(checkpoint):
+    tokenizer = model.open_tokenizer(checkpoint, 96)
+    examples = [made_up.pairs.Example(f"q{at}", f"r{at}", at < 20, "x", "x") for at in range(40)]
+    found = list(training.batches(tokenizer, examples, training.Schedule(steps=5, batch=8), aligned=True))
+    assert [len(labels) for _, labels in found] == [8] * 5
+    assert sum(labels.sum().item() for _, labels in found) == 20
+
+
+@pytest.mark.parametrize(
+    ("labels", "asked"),
+    [
+        ({0: "LABEL_0"}, ()),
+        ({0: "not_duplicate", 1: "duplicate"}, ()),
+        ({0: "contradiction", 1: "entailment", 2: "neutral"}, ()),
+        ({0: "no", 1: "maybe", 2: "yes"}, ("--same-label", "2")),
+    ],
+)
+def test_a_published_cross_encoder_is_taken_as_it_is(tmp_path, labels, asked):
+    import torch
+    from transformers import BertForSequenceClassification
+
+    source = made_up.write_bert(tmp_path / "published", len(labels), labels)
+    run(
+        SCRIPT, "--cross-encoder", source, *asked, "--precision", "fp32", "--out-dir", tmp_path,
+        "--threads", 1,
+    )  # fmt: skip
+    tokenizer = model.open_tokenizer(tmp_path / "onnx-fp32", 96)
+    assert read_manifest(tmp_path / "onnx-fp32", task="judge", runtime=None).extra["aligned"] is False
+    inputs = model.encode(tokenizer, [("how old is rome", "what is its age")], aligned=False)
+    (logit,) = check.Graph(tmp_path / "onnx-fp32" / "model.onnx", aligned=False, threads=1).run(inputs)
+    published = BertForSequenceClassification.from_pretrained(source).eval()
+    with torch.inference_mode():
+        scores = published(**{name: torch.from_numpy(value) for name, value in inputs.items()}).logits[0]
+    same = {1: 0, 2: 1, 3: 1}[len(labels)] if not asked else 2
+    expected = scores.sigmoid()[0] if len(labels) == 1 else scores.softmax(0)[same]
+    assert 1 / (1 + np.exp(-logit)) == pytest.approx(float(expected), abs=1e-4)
+
+
+def test_kinds_without_token_types_have_the_input_nevertheless(tmp_path):
+    import onnx
+    from transformers import RobertaConfig, RobertaForSequenceClassification
+
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    config = RobertaConfig(vocab_size=90, max_position_embeddings=66, num_labels=1, **sizes)
+    made_up.write_bert(tmp_path)
+    RobertaForSequenceClassification(config).save_pretrained(tmp_path)
+    judge = model.load_published(tmp_path, None)
+    assert model.longest(judge.config) == 64
+    onnx.save(model.export(judge), tmp_path / "model.onnx")
+    tokenizer = model.open_tokenizer(tmp_path, 64)
+    inputs = model.encode(tokenizer, [("how old", "what age is it"), ("a", "b")], aligned=False)
+    found = check.Graph(tmp_path / "model.onnx", aligned=False, threads=1).run(inputs)
+    np.testing.assert_allclose(found, check.run_torch(judge, inputs), atol=1e-4)
+
+
+def test_a_sample_has_every_kind(capsys):
+    run(SCRIPT, "--sample", 2)
+    told = capsys.readouterr().out
+    for title in ("number: different", "tense: different", "light: same", "case: same"):
+        assert title in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--pairs", "sealed_1.jsonl"), "a sealed file is measured on, never trained on"),
+        (("--pairs", "none.jsonl"), "none.jsonl: no readable file of pairs"),
+        (("./nowhere",), "no checkpoint at ./nowhere"),
+    ],
+)
+def test_a_bad_argument_is_one_sentence(capsys, arguments, told):
+    assert told in refusal(capsys, SCRIPT, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--steps", "0"), "argument --steps: '0' is not a whole number from 1 to 1000000"),
+        (("--threads", "2.5"), "argument --threads: '2.5' is not a whole number from 1 to 256"),
+        (("--rate", "nan"), "argument --rate: 'nan' is not a number from 1e-07 to 0.01"),
+        (("--same-label", "1"), "--same-label belongs to --cross-encoder"),
+        (("here", "--cross-encoder", "there"), "--cross-encoder is taken as it is"),
+    ],
+)
+def test_an_option_out_of_its_limits_is_named(capsys, arguments, told):
+    with pytest.raises(SystemExit) as ended:
+        run(SCRIPT, *arguments)
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"model_type": "gpt2"}, "model_type 'gpt2'; supported are bert"),
+        ({"architectures": ["BertModel"]}, "its config.json names no sequence classifier"),
+        ({"id2label": {"0": "a", "1": "b"}}, "--same-label : say which label is same: 0 a, 1 b"),
+        ({"id2label": {str(at): "abcd"[at] for at in range(4)}}, "4 labels (0 a, 1 b, 2 c, 3 d); 1, 2 or 3"),
+    ],
+)
+def test_other_cross_encoders_are_refused(tmp_path, capsys, change, told):
+    made_up.write_bert(tmp_path, 2, {0: "other", 1: "duplicate"})
+    config = json.loads((tmp_path / "config.json").read_text()) | change
+    config.pop("label2id", None)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert told in refusal(capsys, SCRIPT, "--cross-encoder", tmp_path)
+
+
+def test_too_little_agreement_leaves_the_old_artefact(checkpoint, tmp_path, capsys, monkeypatch):
+    (tmp_path / "onnx-fp32").mkdir()
+    (tmp_path / "onnx-fp32" / "old").write_text("old")
+    limits = check.MIN_AGREEMENT
+    monkeypatch.setitem(limits, "fp32", 1.1)
+    sentence = refusal(capsys, SCRIPT, checkpoint, "--precision", "fp32", "--out-dir", tmp_path, *FEW)
+    assert "onnx-fp32 not written: it gives torch's label to 100.00% of the held-out pairs" in sentence
+    assert [path.name for path in tmp_path.rglob("*")] == ["onnx-fp32", "old"]

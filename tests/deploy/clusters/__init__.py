@@ -1,1 +1,0 @@
-"""Holds the objects of deploy/ for clusters against published schemas and against the project."""

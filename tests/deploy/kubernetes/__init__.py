@@ -1,1 +1,0 @@
-"""Holds deploy/helm and deploy/kubernetes against the project and against published schemas."""

@@ -1,0 +1,67 @@
+"""The choice of tokens on the device, compared with plain numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from trimodal.speech.engines.tensorrt.bucket import draw
+
+MAX_BATCH = 8
+
+
+def best(logits, banned):
+    """The choice as the decode loop makes it without noise."""
+    mask = torch.zeros(logits.shape[1])
+    mask[torch.from_numpy(banned)] = -torch.inf
+    scores = torch.from_numpy(logits)
+    tokens, chances = draw(scores, mask, torch.ones(1), torch.zeros_like(scores))
+    return tokens.numpy(), chances.numpy()
+
+
+def expected(logits, banned):
+    """In float64, row by row, of the allowed tokens alone."""
+    allowed = np.setdiff1d(np.arange(logits.shape[1]), banned)
+    tokens, chances = [], []
+    for row in logits.astype(np.float64):
+        best = allowed[np.argmax(row[allowed])]
+        tokens.append(best)
+        chances.append(-np.log(np.exp(row[allowed] - row[best]).sum()))
+    return tokens, chances
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_best_is_the_most_probable_of_the_allowed(seed):
+    random = np.random.default_rng(seed)
+    rows, vocabulary = int(random.integers(1, MAX_BATCH + 1)), int(random.choice([7, 500, 51_865]))
+    logits = (random.normal(size=(rows, vocabulary)) * random.choice([0.1, 3, 200])).astype(np.float32)
+    if seed % 3 == 0:
+        logits = np.round(logits)  # many equals
+    # Those that would have won are banned, too; and none at all.
+    banned = np.union1d(logits.argmax(1), random.integers(0, vocabulary, vocabulary // 9))[: vocabulary - 1]
+    before = logits.copy()
+    for forbidden in (banned, np.array([], np.int64), banned[:1]):
+        tokens, chances = best(logits, forbidden)
+        assert (tokens.dtype, chances.dtype) == (np.int64, np.float32)
+        right, right_chances = expected(logits, forbidden)
+        assert tokens.tolist() == right, "and of equals the first"
+        np.testing.assert_allclose(chances, right_chances, rtol=1e-5, atol=3e-5)
+    np.testing.assert_array_equal(logits, before, "a choice leaves the logits as they are")
+
+
+def test_of_equals_the_first_that_is_allowed():
+    logits = np.full((3, 51_865), -4, np.float32)
+    logits[1, [700, 9_000, 51_864]] = 2
+    logits[2] = 1000  # exp() of it would overflow
+    tokens, chances = best(logits, np.array([0, 1, 700]))
+    assert tokens.tolist() == [2, 9_000, 2]
+    others = 51_865 - 5
+    assert chances == pytest.approx(
+        [-np.log(51_862), -np.log(2 + others * np.exp(-6)), -np.log(51_862)], rel=1e-4
+    )
+
+
+def test_the_first_also_where_many_threads_would_share_the_work():
+    for rows in (1, MAX_BATCH):
+        assert best(np.zeros((rows, 51_865), np.float32), np.arange(50))[0].tolist() == [50] * rows

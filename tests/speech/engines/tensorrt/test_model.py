@@ -1,0 +1,155 @@
+"""The decode loop's words, times and figures: those of the CTranslate2 engine on the same weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.speech.engines.tensorrt.torch_forward import open_on_torch
+from tests.speech.whisper.checkpoints import CONTEXTS_S, LANGUAGES, convert, edit_manifest, sound
+from trimodal.speech.engines.protocol import open_engine
+from trimodal.speech.engines.tensorrt.model import log_sum
+from trimodal.speech.settings import RecogniseSettings
+from trimodal.speech.values import Window
+
+pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
+DEMO = Path(__file__).parents[4] / "build" / "demo" / "speech"
+WINDOWS = [Window(sound(seconds, seed)) for seed, seconds in enumerate([1, 1, 2, 2, 3, 4, 5, 5, 0.5, 5])]
+TEXTS = ["", "hello", "hello world what is a lambda"]
+MIXED = [
+    Window(window.samples, ("", *LANGUAGES)[index % 4], TEXTS[index % 3], index // 4 % 2 == 1)
+    for index, window in enumerate(WINDOWS)
+]
+NAMED = [Window(one.samples, one.language or "en", one.prompt, one.translate) for one in MIXED]
+
+
+def opened(directory, engine, **settings):
+    return open_engine(
+        directory, RecogniseSettings(artefact="x", engine=engine, intra_op_threads=1, **settings)
+    )
+
+
+@pytest.fixture(scope="module")
+def both(checkpoint, reference, tmp_path_factory):
+    """The decode loop and CTranslate2's engine."""
+    converted = tmp_path_factory.mktemp("multilingual") / "ct2"
+    theirs = opened(convert(checkpoint, converted, LANGUAGES), "ctranslate2")
+    yield reference, theirs
+    theirs.close()
+
+
+def same(one, other):
+    """Words and times are equal, figures up to rounding."""
+    assert one.text == other.text
+    assert one.language == other.language
+    for name in ("start", "end"):
+        times = [getattr(word, name) for word in other.words]
+        assert [getattr(word, name) for word in one.words] == pytest.approx(times, abs=1e-6)
+    probabilities = [word.probability for word in other.words]
+    assert [word.probability for word in one.words] == pytest.approx(probabilities, abs=1e-3)
+    assert one.no_speech_probability == pytest.approx(other.no_speech_probability, abs=1e-4)
+    assert one.average_log_probability == pytest.approx(other.average_log_probability, abs=1e-3)
+
+
+def test_contexts_and_languages(reference):
+    assert reference.contexts_s == tuple(CONTEXTS_S)
+    assert reference.languages == LANGUAGES
+
+
+@pytest.mark.parametrize("windows", [MIXED, NAMED], ids=["mixed", "named"])
+def test_tokens_language_and_figures_are_those_of_ctranslate2(both, windows):
+    heard = list(zip(*(engine.recognise(windows) for engine in both), strict=True))
+    assert len({our.text for our, _ in heard}) > 5, "or nothing is shown"
+    for our, their in heard:
+        assert our.text == their.text
+        assert our.language == their.language
+        assert our.no_speech_probability == pytest.approx(their.no_speech_probability, abs=1e-4)
+        assert our.compression_ratio == their.compression_ratio
+
+
+def test_word_times_are_near_those_of_ctranslate2(both):
+    """They differ where attention is vague, as it is with random weights, but not in the middle."""
+    ours, theirs = (engine.recognise([Window(one.samples, "en") for one in WINDOWS]) for engine in both)
+    gaps = [
+        abs(our.start - their.start)
+        for one, other in zip(ours, theirs, strict=True)
+        for our, their in zip(one.words, other.words, strict=True)
+    ]
+    assert len(gaps) > 30
+    assert np.median(gaps) <= 0.02
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_window_does_not_depend_on_its_neighbours(reference, temperature):
+    for window, heard in zip(MIXED, reference.recognise(MIXED, temperature), strict=True):
+        same(reference.recognise([window], temperature)[0], heard)
+
+
+def test_batches_of_three_hear_what_a_batch_of_eight_hears(checkpoint, reference):
+    small = open_on_torch(checkpoint, 3)
+    for one, other in zip(small.recognise(WINDOWS), reference.recognise(WINDOWS), strict=True):
+        same(one, other)
+    small.close()
+
+
+def test_a_draw_is_another_than_greedy(reference):
+    texts = [[heard.text for heard in reference.recognise(WINDOWS, degree)] for degree in (0.0, 1.0)]
+    assert texts[0] != texts[1]
+
+
+def test_a_named_language_needs_no_run_of_its_own(reference, monkeypatch):
+    runs, decode = [], type(reference._graphs._forward).decode
+
+    def counted(self, inputs, outputs):
+        runs.append(tuple(inputs["tokens"].shape))
+        decode(self, inputs, outputs)
+
+    monkeypatch.setattr(type(reference._graphs._forward), "decode", counted)
+    for windows, opening in ((NAMED[3:4], [(1, 4)]), (MIXED[:1], [(1, 1), (1, 3)])):
+        runs.clear()
+        assert not windows[0].prompt
+        reference.recognise(windows)
+        assert runs[: len(opening)] == opening
+        assert set(runs[len(opening) :]) == {(1, 1)}
+
+
+def test_words_lie_in_their_window_in_order(reference):
+    for window, heard in zip(WINDOWS, reference.recognise(WINDOWS), strict=True):
+        edges = [edge for word in heard.words for edge in (word.start, word.end)]
+        assert edges == sorted(edges)
+        assert all(0 <= edge <= len(window.samples) / 16_000 for edge in edges)
+
+
+def test_what_the_checkpoint_suppresses_is_not_written(checkpoint, reference):
+    word = next(heard.words[0].text for heard in reference.recognise(WINDOWS) if heard.words)
+    suppressing = open_on_torch(checkpoint, suppressed=(reference._tokens.encode(word)[0],))
+    assert word not in [one.text for heard in suppressing.recognise(WINDOWS) for one in heard.words]
+    suppressing.close()
+
+
+def test_log_sum_does_not_overflow():
+    logits = np.array([[1000, 1000], [-1000, -np.inf]], np.float32)
+    assert log_sum(logits) == pytest.approx([1000 + np.log(2), -1000])
+
+
+@pytest.mark.slow
+def test_the_demo_whisper_hears_what_it_hears_in_ctranslate2(tmp_path):
+    config = json.loads((DEMO / "config.json").read_text())
+    contexts = config["trimodal_contexts_s"]
+    sounds = [soundfile.read(each, dtype="float32") for each in sorted((DEMO / "samples").glob("*.wav"))[:9]]
+    windows = [Window(samples[: int(contexts[-1] * rate)], "en") for samples, rate in sounds]
+    converted = convert(DEMO, tmp_path / "ctranslate2")
+    edit_manifest(converted, shapes={"contexts_s": contexts, "padding": config["trimodal_padding"]})
+    ours, theirs = open_on_torch(DEMO, contexts_s=contexts), opened(converted, "ctranslate2")
+    for one, other in zip(ours.recognise(windows), theirs.recognise(windows), strict=True):
+        assert one.text == other.text
+        assert len(one.words) >= 3, "or nothing is shown"
+        assert one.average_log_probability == pytest.approx(other.average_log_probability, abs=2e-3)
+        starts = [word.start for word in other.words]
+        assert [word.start for word in one.words] == pytest.approx(starts, abs=0.021)
+    ours.close()
+    theirs.close()

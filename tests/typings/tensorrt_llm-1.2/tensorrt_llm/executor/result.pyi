@@ -1,0 +1,43 @@
+# TensorRT-LLM 1.2.1, Python API: the part that this project calls. Signatures alone; tests/typings/README.md.
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from typing_extensions import Self
+
+from ..bindings.executor import RequestPerfMetrics
+
+@dataclass
+class Logprob:
+    logprob: float
+    rank: int | None = None
+
+@dataclass
+class CompletionOutput:
+    index: int
+    text: str = ""
+    token_ids: list[int] | None = ...
+    logprobs: list[dict[int, Logprob]] = ...
+    finish_reason: Literal["stop", "length", "timeout", "cancelled"] | None = None
+    request_perf_metrics: RequestPerfMetrics | None = None
+    @property
+    def text_diff(self) -> str: ...
+    @property
+    def token_ids_diff(self) -> list[int]: ...
+
+class GenerationResultBase:
+    cached_tokens: int
+    @property
+    def outputs(self) -> list[CompletionOutput]: ...
+
+class GenerationResult(GenerationResultBase):
+    @property
+    def finished(self) -> bool: ...
+    def abort(self) -> None: ...
+    async def aresult(self) -> Self: ...
+    def __aiter__(self) -> Self: ...
+    async def __anext__(self) -> Self: ...
+
+class IterationResult:
+    def __init__(self) -> None: ...
+    def __aiter__(self) -> Self: ...
+    async def __anext__(self) -> dict[str, Any]: ...

@@ -1,0 +1,2 @@
+# TensorRT-LLM 1.2.1, Python API: the part that this project calls. Signatures alone; tests/typings/README.md.
+from .plugin import PluginConfig as PluginConfig

@@ -1,0 +1,12 @@
+# vLLM 0.33.0, Python API: the part that this project calls. Signatures alone; tests/typings/README.md.
+class CacheConfig:
+    block_size: int
+    num_gpu_blocks: int | None
+    kv_cache_size_tokens: int | None
+
+class ModelConfig:
+    max_model_len: int
+
+class VllmConfig:
+    model_config: ModelConfig
+    cache_config: CacheConfig

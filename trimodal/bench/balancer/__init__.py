@@ -1,1 +1,0 @@
-"""Measures servers behind HAProxy: three against one, prefix affinity, a rolling restart, a kill."""

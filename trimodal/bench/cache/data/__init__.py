@@ -1,1 +1,0 @@
-"""Holds the labelled pairs of questions that the cache is measured on."""

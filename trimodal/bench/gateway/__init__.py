@@ -1,1 +1,0 @@
-"""Measures what the gateway adds to a stream of text."""

@@ -1,1 +1,0 @@
-"""Measures the language model beside its bare engine."""

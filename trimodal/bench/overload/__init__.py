@@ -1,1 +1,0 @@
-"""Measures goodput when more is asked than the engine can answer."""

@@ -1,0 +1,249 @@
+"""Tests a language model over gRPC or HTTP, beside its bare engine and other servers; also its cache."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from trimodal.bench.bare.llm import BareEngine, encoder, served_settings
+from trimodal.bench.load.generator import Send
+from trimodal.bench.load.plan import Case
+from trimodal.bench.load.records import Record
+from trimodal.bench.load.rounds import Result, Side, run_cases, sending, split
+from trimodal.bench.load.statistics import summarise
+from trimodal.bench.report.tables import TOKENS
+from trimodal.bench.scenarios.server import (
+    LoadTest,
+    Measurement,
+    ServerUnderTest,
+    client_of,
+    counted,
+    facts,
+    server_under_test,
+)
+from trimodal.bench.targets.http import HttpLlm
+from trimodal.bench.targets.llm import GrpcLlm
+from trimodal.bench.targets.questions import Listed, Mix, Question, Questions
+from trimodal.bench.targets.taking import check
+from trimodal.errors import SettingsError
+
+
+@dataclass(frozen=True)
+class LlmScenario:
+    """What is asked of a language model, and what it is held against.
+
+    Attributes:
+        http: over HTTP's generate_stream rather than gRPC, where a server is started.
+        bare: also its engine alone.
+        beside: addresses of other servers, of OpenAI's API or generate_stream.
+        ignore_eos: asks for answers of exactly max_tokens.
+        cache: "exact" or "semantic": the answer cache is on, and hits and misses are told apart.
+    """
+
+    mix: Mix
+    http: bool = False
+    bare: bool = False
+    beside: Sequence[str] = ()
+    ignore_eos: bool = False
+    cache: str = ""
+
+
+async def run_llm(test: LoadTest, scenario: LlmScenario) -> Measurement:
+    """Runs the load.
+
+    Raises:
+        OperatorError: a setting is wrong, a side does not start, or the first request is not answered.
+    """
+    if test.url and scenario.bare:
+        raise SettingsError("--bare runs on this machine's own model: leave --url out")
+    models = ("llm", "embedding", "judge") if scenario.cache == "semantic" else ("llm",)
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="trimodal-bench-"))
+        test = replace(test, changes={**test.changes, "llm": _changes(test, scenario, Path(folder))})
+        server = await stack.enter_async_context(server_under_test(test, *models))
+        served = _Served(test, scenario, server)
+        stack.push_async_callback(served.aclose)
+        await served.open()
+        sides: dict[str, Side] = {"served": sending(test.plan, served.sender, test.stop)}
+        if scenario.bare:
+            settings = served_settings(server.models["llm"])
+            engine = stack.enter_context(closing(BareEngine(settings)))
+            sides["bare"] = sending(test.plan, _bare(engine, encoder(settings), served), test.stop)
+        for url in scenario.beside:
+            other = await _open_beside(url, test)
+            stack.push_async_callback(other.aclose)
+            host = urlsplit(url).netloc
+            sides[url if host in sides else host] = sending(test.plan, _beside(other, served), test.stop)
+        results = await run_cases(test.plan, sides, counted=counted(server), tell=test.tell)
+    title = "Language model with its answer cache" if scenario.cache else "Language model"
+    if scenario.cache:
+        results = served.by_hit(results)
+    return Measurement(title, TOKENS, results, facts(test, server, served.described()))
+
+
+def _changes(test: LoadTest, scenario: LlmScenario, folder: Path) -> dict[str, str]:
+    """Parameters of the model; those that were given win."""
+    # A random prompt is taken as it is; lines of a file are questions, as users send them.
+    changes = {} if scenario.mix.lines else {"apply_chat_template": "false"}
+    if scenario.cache:
+        changes |= {"cache": scenario.cache, "cache_store": str(folder / "answers.sqlite")}
+    return changes | dict(test.changes.get("llm", {}))
+
+
+class _Served:
+    """The served side: every case and round has questions of its own, which all sides are asked."""
+
+    def __init__(self, test: LoadTest, scenario: LlmScenario, server: ServerUnderTest) -> None:
+        self._test = test
+        self._scenario = scenario
+        self._http = scenario.http or test.url.startswith("http")
+        self._url = test.url or f"http://{server.http_url}"
+        self._model = test.model or "llm"
+        self._client = None if self._http else client_of(test, server)
+        self._questions = Questions(scenario.mix, test.plan.seed)
+        self._first = self._target()
+        self._targets: dict[tuple[str, int], GrpcLlm | HttpLlm] = {}
+        self._lengths: dict[tuple[str, int], dict[int, int]] = {}
+
+    async def open(self) -> None:
+        """Learns how long words are, and finds out whether anything answers. Raises: ServerError."""
+        await check(self._first)
+        await self._questions.calibrate(self._first.count)
+
+    def questions(self, case: Case, number: int) -> Questions:
+        """Those of a round."""
+        questions = self._questions.reseeded(f"{self._test.plan.seed} {case.name} {number}")
+        questions.prepare(case.expected)
+        return questions
+
+    def lengths(self, case: Case, number: int) -> Mapping[int, int]:
+        """Number of a request of a round → tokens of its answer."""
+        return self._lengths.get((case.name, number), {})
+
+    def sender(self, case: Case, number: int) -> Send:
+        target = self._targets[case.name, number] = self._first.asking(self.questions(case, number))
+        lengths = self._lengths.setdefault((case.name, number), {})
+
+        async def send(request: int) -> Record:
+            record = await target.send(request)
+            lengths[request] = record.output_tokens
+            return record
+
+        return send
+
+    def by_hit(self, results: Sequence[Result]) -> list[Result]:
+        """Splits each result by whether the answer came from the cache."""
+        found: list[Result] = []
+        for result in results:
+
+            def kind_of(number: int, record: Record, result: Result = result) -> str:
+                target = self._targets[result.case.name, number]
+                note = target.notes.get(record.number) if isinstance(target, GrpcLlm) else None
+                return "hits" if note and note.cache else "misses"
+
+            found.append(result)
+            for side, runs in sorted(split(result, kind_of).items()):
+                summary = summarise(runs, self._test.plan.slo)
+                found.append(Result(result.case, side, runs, {}, summary))
+        return found
+
+    def described(self) -> list[tuple[str, str]]:
+        mix = self._scenario.mix
+        way = "HTTP" if self._http else "gRPC"
+        asked = f"{mix.prompt.text} prompt and {mix.answer.text} answer tokens, over {way}"
+        if mix.trace:
+            asked = f"lengths of the trace, over {way}"
+        shares = {
+            f"begin with the same {mix.shared_tokens} tokens": mix.shared_share if mix.shared_tokens else 0.0,
+            "are left by the client": mix.cancel_share,
+            "were asked before": mix.repeat_share,
+        }
+        asked += "".join(f"; {share:.0%} {what}" for what, share in shares.items() if share)
+        return [("model", self._model), ("requests", asked)]
+
+    def _target(self) -> GrpcLlm | HttpLlm:
+        timeout = self._test.plan.timeout
+        if self._client:
+            return GrpcLlm(self._client, self._questions, model=self._model, timeout=timeout)
+        return HttpLlm(
+            self._url,
+            self._questions,
+            model=self._model,
+            key=self._test.key,
+            timeout=timeout,
+            ignore_eos=self._scenario.ignore_eos,
+        )
+
+    async def aclose(self) -> None:
+        if isinstance(self._first, HttpLlm):
+            await self._first.aclose()
+        if self._client:
+            await self._client.aclose()
+
+
+def _bare(
+    engine: BareEngine, encode: Callable[[str], list[int]], served: _Served
+) -> Callable[[Case, int], Send]:
+    """The engine without a server, asked the same with the same arrivals."""
+
+    def sender(case: Case, number: int) -> Send:
+        questions = served.questions(case, number)
+
+        async def send(request: int) -> Record:
+            question = questions.at(request)
+            return await engine.ask(encode(question.text), question.max_tokens)
+
+        return send
+
+    return sender
+
+
+async def _open_beside(url: str, test: LoadTest) -> HttpLlm:
+    """Another server. One that knows `ignore_eos` makes answers of a given length.
+
+    Raises:
+        OperatorError: it is no such address, or does not answer.
+    """
+    key = "" if test.url.startswith("http") else test.key  # that one is another server's
+    target = HttpLlm(
+        url,
+        Listed([Question("one two three", 8)]),
+        model=test.model or "llm",
+        key=key,
+        timeout=test.plan.timeout,
+        ignore_eos=True,
+        option="--beside",
+    )
+    try:
+        await target.choose_model()
+        if (await target.send(0)).outcome == "invalid_arg":
+            target.ignore_eos = False
+        await check(target)
+    except BaseException:
+        await target.aclose()
+        raise
+    return target
+
+
+def _beside(target: HttpLlm, served: _Served) -> Callable[[Case, int], Send]:
+    """Another server, which is asked the same and for as many tokens as the served side made of it."""
+
+    def sender(case: Case, number: int) -> Send:
+        return target.asking(_AsLong(served.questions(case, number), served.lengths(case, number))).send
+
+    return sender
+
+
+class _AsLong:
+    """The questions of a round, each for an answer as long as the one that is known."""
+
+    def __init__(self, questions: Questions, lengths: Mapping[int, int]) -> None:
+        self._questions, self._lengths = questions, lengths
+
+    def at(self, number: int) -> Question:
+        question = self._questions.at(number)
+        return replace(question, max_tokens=self._lengths.get(number) or question.max_tokens)

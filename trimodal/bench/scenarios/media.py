@@ -1,0 +1,215 @@
+"""Tests images, vectors, live speech and the assistant."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trimodal.audio.values import SAMPLE_RATE, PolicyName
+from trimodal.audio.word_errors import word_error_rate
+from trimodal.bench.bare.process import BareProcess, open_embedding, open_vision
+from trimodal.bench.common.samples import Recording, jpegs, spoken_streams
+from trimodal.bench.common.serving import settings_of
+from trimodal.bench.load.generator import LoadRun, Send
+from trimodal.bench.load.lengths import Lengths
+from trimodal.bench.load.plan import SECONDS, Case
+from trimodal.bench.load.records import OK
+from trimodal.bench.load.rounds import Result, Side, run_cases, sending
+from trimodal.bench.report.tables import AUDIO, IMAGES, TEXTS, TOKENS, Unit
+from trimodal.bench.scenarios.server import (
+    LoadTest,
+    Measurement,
+    ServerUnderTest,
+    client_of,
+    counted,
+    facts,
+    server_under_test,
+)
+from trimodal.bench.targets.assistant import Assistant
+from trimodal.bench.targets.embedding import Embedding
+from trimodal.bench.targets.questions import Mix, Questions
+from trimodal.bench.targets.speech import Speech
+from trimodal.bench.targets.taking import Target, check
+from trimodal.bench.targets.vision import Vision
+from trimodal.client import Client
+from trimodal.embedding.settings import EmbeddingSettings
+from trimodal.errors import OperatorError, SettingsError
+from trimodal.vision.settings import VisionSettings
+
+SPEECH = ("speech", "speech_recognize")
+ASSISTANT = ("assistant", "llm", "vision", *SPEECH)
+BARE_TEXTS = 256
+
+CHECK = "check"  # seed of the one request before the load
+
+# Makes the target of one round; a seed that no other round has says what it asks.
+Make = Callable[[Client, str], Target]
+# Starts a process with the bare engine of a server's own repository.
+OpenBare = Callable[[ServerUnderTest], BareProcess]
+
+
+async def _run(
+    test: LoadTest,
+    models: Sequence[str],
+    title: str,
+    unit: Unit,
+    asked: str,
+    make: Make,
+    bare: OpenBare | None = None,
+) -> Measurement:
+    """Runs the load on these models, beside the bare engine where one is given.
+
+    A bare engine runs batches as large as there are clients: the best that they could become.
+    """
+    if bare and (test.url or test.plan.load != "closed"):
+        raise SettingsError("--bare: this machine's own model in closed loops: --load closed, no --url")
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(server_under_test(test, *models))
+        client = client_of(test, server)
+        stack.push_async_callback(client.aclose)
+        await check(make(client, CHECK))
+
+        def sender(case: Case, number: int) -> Send:
+            return make(client, f"{test.plan.seed} {case.name} {number}").send
+
+        sides: dict[str, Side] = {"served": sending(test.plan, sender, test.stop)}
+        if bare:
+            sides["bare"] = _alone(test, stack.enter_context(bare(server)))
+        results = await run_cases(test.plan, sides, counted=counted(server), tell=test.tell)
+    more = [("model", test.model or models[0]), ("requests", asked)]
+    return Measurement(title, unit, results, facts(test, server, more))
+
+
+def _alone(test: LoadTest, process: BareProcess) -> Side:
+    async def side(case: Case, number: int) -> LoadRun:
+        return await process.run(batch=int(case.size), seconds=test.plan.duration or SECONDS)
+
+    return side
+
+
+async def run_vision(test: LoadTest, width: int, height: int, batch: int, *, bare: bool) -> Measurement:
+    """`batch` JPEGs of this size in each request. Raises: OperatorError."""
+
+    def engine(server: ServerUnderTest) -> BareProcess:
+        vision = server.models["vision"]
+        if vision.steps:
+            raise OperatorError("--bare: Triton itself runs the classifier of this profile")
+        settings = settings_of(VisionSettings, vision)
+        return BareProcess(open_vision, vision.version_directory, settings, files)
+
+    files = await asyncio.to_thread(jpegs, width, height)
+
+    def make(client: Client, seed: str) -> Target:
+        return Vision(client, files, batch=batch, timeout=test.plan.timeout, model=test.model or "vision")
+
+    asked = f"JPEG {width}x{height}, {batch} in a request"
+    return await _run(test, ("vision",), "Images", IMAGES, asked, make, engine if bare else None)
+
+
+async def run_embedding(test: LoadTest, words: Lengths, *, bare: bool) -> Measurement:
+    """A text in each request, of so many words. Raises: OperatorError."""
+
+    def texts(seed: str, count: int) -> Questions:
+        questions = Questions(Mix(words, words), seed, tokens_per_word=1.0)
+        questions.prepare(count)
+        return questions
+
+    def engine(server: ServerUnderTest) -> BareProcess:
+        model = server.models["embedding"]
+        settings = settings_of(EmbeddingSettings, model)
+        questions = texts("bare", BARE_TEXTS)
+        directory = (model.version_directory / settings.artefact).resolve()
+        asked = [questions.at(number).text for number in range(BARE_TEXTS)]
+        return BareProcess(open_embedding, directory, settings, asked)
+
+    def make(client: Client, seed: str) -> Target:
+        questions = texts(seed, test.plan.expected)
+        return Embedding(client, questions, timeout=test.plan.timeout, model=test.model or "embedding")
+
+    asked = f"texts of {words.text} words, one in a request"
+    return await _run(test, ("embedding",), "Embeddings", TEXTS, asked, make, engine if bare else None)
+
+
+@dataclass(frozen=True)
+class SpeechScenario:
+    """Streams of `seconds`, in chunks, at `pace` times real time; 0: as fast as they are taken."""
+
+    samples: Path
+    seconds: float
+    policy: PolicyName | None = None
+    chunk_s: float = 0.1
+    pace: float = 1.0
+
+
+async def run_speech(test: LoadTest, speech: SpeechScenario) -> Measurement:
+    """A live stream is a request; also how many of its words are wrong. Raises: OperatorError."""
+    spoken = await asyncio.to_thread(spoken_streams, speech.samples, speech.seconds)
+    recordings = [one.samples for one in spoken]
+    if speech.pace:
+        test = replace(test, plan=replace(test.plan, lasts=speech.seconds / speech.pace))
+    targets: dict[str, Speech] = {}
+
+    def make(client: Client, seed: str) -> Target:
+        first = seed == CHECK
+        targets[seed] = Speech(
+            client,
+            [recordings[0][:SAMPLE_RATE]] if first else recordings,
+            policy=speech.policy,
+            chunk_s=speech.chunk_s,
+            pace=0.0 if first else speech.pace,
+            timeout=test.plan.timeout,
+            model=test.model or "speech",
+        )
+        return targets[seed]
+
+    how = "as fast as it is taken" if not speech.pace else f"at {speech.pace:g} times real time"
+    asked = f"streams of {speech.seconds:g} s, chunks of {1e3 * speech.chunk_s:g} ms, {how}"
+    found = await _run(test, SPEECH, "Live speech", AUDIO, asked, make)
+    for result in found.results:
+        texts = [
+            targets[f"{test.plan.seed} {result.case.name} {number}"].texts
+            for number in range(len(result.runs))
+        ]
+        _add_word_errors(result, texts, spoken)
+    return found
+
+
+def _add_word_errors(result: Result, texts: Sequence[dict[int, str]], spoken: Sequence[Recording]) -> None:
+    """Adds the word error rate of answered streams, against what was said in them."""
+    heard = [
+        (spoken[record.number % len(spoken)].text, of_round[record.number])
+        for run, of_round in zip(result.runs, texts, strict=True)
+        for record in run.counted
+        if record.outcome == OK
+    ]
+    if heard and result.summary:
+        rate = word_error_rate([said for said, _ in heard], [text for _, text in heard])
+        more = {**result.summary.more, "word_error_rate": rate}
+        result.summary = replace(result.summary, more=more)
+
+
+async def run_assistant(
+    test: LoadTest, mix: Mix, *, image: tuple[int, int] | None, samples: Path | None, seconds: float
+) -> Measurement:
+    """Questions with an image of this size and a recording, where such are wanted. Raises: OperatorError."""
+    images = await asyncio.to_thread(jpegs, *image) if image else []
+    spoken = await asyncio.to_thread(spoken_streams, samples, seconds) if samples else []
+
+    def make(client: Client, seed: str) -> Target:
+        questions = Questions(mix, seed)
+        questions.prepare(test.plan.expected)
+        return Assistant(
+            client,
+            questions,
+            images=images,
+            recordings=[one.samples for one in spoken],
+            timeout=test.plan.timeout,
+            model=test.model or "assistant",
+        )
+
+    parts = ["text", *(["an image"] if images else []), *(["speech"] if spoken else [])]
+    asked = f"{' and '.join(parts)}; about {mix.prompt.text} tokens of text, {mix.answer.text} of answer"
+    return await _run(test, ASSISTANT, "Assistant", TOKENS, asked, make)

@@ -1,1 +1,0 @@
-"""Measures live speech: lag, streams at once, engines."""

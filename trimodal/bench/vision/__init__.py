@@ -1,1 +1,0 @@
-"""Measures the image pipeline beside its bare engine."""

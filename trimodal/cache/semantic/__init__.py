@@ -1,1 +1,0 @@
-"""Decides which stored answer serves a question that means the same."""

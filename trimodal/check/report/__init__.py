@@ -1,1 +1,0 @@
-"""Prints findings: for people, as JSON, and as SARIF for code review tools."""

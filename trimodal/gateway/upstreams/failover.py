@@ -1,0 +1,159 @@
+"""Sends one request to servers, one after the other, until one answers.
+
+A request that failed before any of its answer was passed on is sent elsewhere, once to each server and within
+its deadlines, unless it is the request's own fault.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from trimodal.client.errors import ConnectError, ConnectionLost, ModelNotFound
+from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts
+from trimodal.client.transports.probes import is_dead
+from trimodal.errors import RequestError, TrimodalError, Unavailable
+from trimodal.gateway.upstreams.server import Upstream
+
+_DEADLINES = ("ttft_deadline_ms", "deadline_ms")
+
+
+class Failover:
+    """One request and the servers that it may go to, each once."""
+
+    def __init__(self, order: Sequence[Upstream], request: Request, timeouts: Timeouts) -> None:
+        self.request = request
+        self.timeouts = timeouts
+        self._order: Iterator[Upstream] = iter(order)
+        self._began = time.monotonic()
+        self._problem: TrimodalError = no_server()
+        self._last: Upstream | None = None
+
+    def next(self) -> Upstream:
+        """The next server. Raises: what the last one said, or Unavailable where none could be reached."""
+        server = next(self._order, None)
+        if server is None:
+            raise self._problem
+        if self._last is not None:
+            self._shorten()
+            self._last.moved += 1
+        self._last = server
+        return server
+
+    def failed(self, server: Upstream, error: TrimodalError) -> None:
+        """Takes in how a server failed. Raises: the error, where no other one may be asked."""
+        if isinstance(error, ConnectError | ConnectionLost) or _is_gone(error, server, self.request.model):
+            server.failed(self.request.model, error)
+        elif not isinstance(error, Unavailable):
+            raise error
+        # A refusal says more than an address where nobody listens.
+        if not isinstance(error, ConnectError):
+            self._problem = error
+
+    def _shorten(self) -> None:
+        """Takes the time that is gone off the deadlines. Raises: the last problem, where none is left."""
+        now = time.monotonic()
+        gone, self._began = now - self._began, now
+        inputs = dict(self.request.inputs)
+        for name in _DEADLINES:
+            if name in inputs:
+                left = int(inputs[name][0]) - int(gone * 1000)
+                if left < 1:
+                    raise self._problem
+                inputs[name] = np.array([left], inputs[name].dtype)
+        self.request = replace(self.request, inputs=inputs)
+        if self.timeouts.total is not None:
+            if self.timeouts.total <= gone:
+                raise self._problem
+            self.timeouts = replace(self.timeouts, total=self.timeouts.total - gone)
+
+
+class FailoverResponses:
+    """The responses to one request, from whichever server gives them."""
+
+    def __init__(self, failover: Failover) -> None:
+        self._failover = failover
+        self._server: Upstream | None = None
+        self._responses: Responses | None = None
+        self._told = self._cancelled = False
+
+    async def open(self) -> None:
+        """Sends the request to the first server that takes it. Raises: as `Failover`."""
+        while True:
+            server = self._failover.next()
+            self._hold(server)
+            try:
+                self._responses = await server.transport.stream(
+                    self._failover.request, self._failover.timeouts
+                )
+                return
+            except TrimodalError as error:
+                self._hold(None)
+                self._failover.failed(server, error)
+            except BaseException:
+                self._hold(None)
+                raise
+
+    async def read(self) -> Tensors | None:
+        while self._responses is not None:
+            try:
+                outputs = await self._responses.read()
+            except TrimodalError as error:
+                server = self._server
+                self._hold(None)
+                if self._told or self._cancelled or server is None:
+                    raise
+                self._failover.failed(server, error)
+                await self.open()
+                if self._cancelled:  # meanwhile
+                    self.cancel()
+                continue
+            except BaseException:
+                self._hold(None)
+                raise
+            if outputs is None:
+                self._hold(None)
+            elif not self._told:
+                self._told = _tells(outputs)
+            return outputs
+        return None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._hold(None)
+        if self._responses is not None:
+            self._responses.cancel()
+
+    def finish(self) -> None:
+        self._hold(None)
+        if self._responses is not None:
+            self._responses.finish()
+
+    def _hold(self, server: Upstream | None) -> None:
+        """Counts this request where it is."""
+        if self._server is not None:
+            self._server.running -= 1
+        if server is not None:
+            server.running += 1
+        self._server = server
+
+
+def _is_gone(error: TrimodalError, server: Upstream, model: str) -> bool:
+    """Whether a model that was there is not any more: its process was killed, or it is being unloaded."""
+    if isinstance(error, ModelNotFound):
+        return model in server.models
+    return isinstance(error, RequestError) and is_dead(error)
+
+
+def _tells(outputs: Tensors) -> bool:
+    """Whether a client may have been told of this; the final response, for one, is empty."""
+    if "stage" in outputs:  # of the assistant: what was heard and seen is told at once
+        return True
+    return any(name in outputs and bool(outputs[name][0]) for name in ("text_output", "finish_reason"))
+
+
+def no_server() -> Unavailable:
+    return Unavailable("no model server takes requests now", 1.0)

@@ -1,0 +1,66 @@
+"""Chooses a replica for each request, as balancers do.
+
+round_robin        in turn
+least_connections  the one that has least; of equals the next in turn
+affinity           the gateway's rule, by its own code (`trimodal/gateway/upstreams/affinity.py`): prompts
+                   that begin alike go to one replica by rendezvous hashing; one that has four requests and
+                   1.25 times the mean is passed over
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Generic, Literal, Protocol, TypeVar, get_args
+
+from trimodal.gateway.upstreams.affinity import most_running, ranked
+
+Policy = Literal["round_robin", "least_connections", "affinity"]
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+Key = str | int  # of a prompt's beginning
+
+
+class Backend(Protocol):
+    """What is known of a replica: its name, and the requests that were sent to it and have not ended."""
+
+    address: str
+    running: int
+
+
+Replica = TypeVar("Replica", bound=Backend)
+
+
+class Balancer(Generic[Replica]):
+    """Picks one of the replicas by a policy."""
+
+    def __init__(self, policy: Policy, replicas: Sequence[Replica], rng: random.Random) -> None:
+        self._replicas = list(replicas)
+        self._named = {replica.address: replica for replica in replicas}
+        self._ranks: dict[Key, list[str]] = {}
+        self._turn, self._rng = -1, rng
+        picks = {"round_robin": self._next, "least_connections": self._least, "affinity": self._near}
+        self._pick = picks[policy]
+
+    def pick(self, prefix: Key | None) -> Replica:
+        """The replica for a request whose prompt begins with `prefix`; None: a beginning of its own."""
+        return self._pick(prefix)
+
+    def _next(self, prefix: Key | None) -> Replica:
+        self._turn = (self._turn + 1) % len(self._replicas)
+        return self._replicas[self._turn]
+
+    def _least(self, prefix: Key | None) -> Replica:
+        self._turn = (self._turn + 1) % len(self._replicas)
+        in_turn = self._replicas[self._turn :] + self._replicas[: self._turn]
+        return min(in_turn, key=attrgetter("running"))
+
+    def _near(self, prefix: Key | None) -> Replica:
+        most = most_running(sum(replica.running for replica in self._replicas), len(self._replicas))
+        if prefix is None:  # a beginning of its own ranks the replicas at random
+            order = self._rng.sample(self._replicas, len(self._replicas))
+        else:
+            if prefix not in self._ranks:
+                self._ranks[prefix] = ranked(str(prefix).encode(), list(self._named))
+            order = [self._named[address] for address in self._ranks[prefix]]
+        return next((replica for replica in order if replica.running < most), order[0])

@@ -1,7 +1,0 @@
-# TensorRT-LLM 1.2.1, Python API: the part that this project calls. Signatures alone; see typings/README.md.
-from enum import Enum
-
-class KVCacheType(str, Enum):
-    CONTINUOUS = "continuous"
-    PAGED = "paged"
-    DISABLED = "disabled"

@@ -1,8 +1,0 @@
-# vLLM 0.33.0, Python API: the part that this project calls. Signatures alone; see typings/README.md.
-class SchedulerStats:
-    num_running_reqs: int
-    num_waiting_reqs: int
-    kv_cache_usage: float
-    def __init__(
-        self, num_running_reqs: int = 0, num_waiting_reqs: int = 0, *, kv_cache_usage: float = 0.0
-    ) -> None: ...
