@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from trimodal.errors import OperatorError
+from trimodal.errors import ArtefactError, OperatorError
 from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines.artefact import GpuArtefact
 from trimodal.llm.engines.async_engine import AsyncEngine
@@ -163,7 +163,11 @@ def _compiled_speculation(artefact: GpuArtefact) -> LookaheadDecodingConfig | No
     """What the LLM class has to be told of an engine that drafts; imports TensorRT-LLM."""
     from tensorrt_llm.llmapi import LookaheadDecodingConfig
 
-    if "lookahead" not in (figures := _figures(artefact)):
+    figures = _figures(artefact)
+    if (method := figures.get("method", "none")) not in ("none", "lookahead"):
+        # Older builds had Medusa and EAGLE: opened without their configuration, they would not draft.
+        raise ArtefactError(f"the engine was built for speculation by {method}: build again with lookahead")
+    if "lookahead" not in figures:
         return None
     window, ngram, verification = figures["lookahead"]
     return LookaheadDecodingConfig(
