@@ -19,8 +19,9 @@ from steps.artefact import evenly, origin, refuse_below, targets, tell_built, te
 from steps.llm.check import check, reference_samples
 from steps.llm.checkpoint import Checkpoint, check_causal, quiet, read_texts
 from steps.llm.export import SAMPLE_TOKENS, compress, export, group_size, import_converters
+from steps.llm.gguf import resolve_model
 
-from trimodal.build_support import operator_errors, progress, resolve_checkpoint
+from trimodal.build_support import operator_errors, progress
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
 
@@ -39,7 +40,7 @@ MIN_AGREEMENT = {"fp32": 0.9, "fp16": 0.9, "int8": 0.9, "int4": 0.5}
 
 
 def main(
-    source: str = typer.Argument(..., help="checkpoint directory or hub id of a causal language model"),
+    source: str = typer.Argument(..., help="directory, GGUF file or hub id of a causal language model"),
     precision: list[Precision] = typer.Option(["int8"], help="of the weights; repeat it to build several"),
     name: str = typer.Option("openvino-{precision}", help="directory under model_repository/llm/1"),
     out: str = typer.Option("", help="directory of the artefact, in place of --name"),
@@ -61,7 +62,7 @@ def main(
             raise ArtefactError("--calibration, --awq and --ratio apply to --precision int4 only")
         samples = read_texts(calibration, at_least=FEWEST_SAMPLES) if calibration else []
         texts = read_texts(check_file, at_least=1) if check_file else []
-        directory = resolve_checkpoint(source)
+        directory = resolve_model(source)
         check_causal(directory, source)
         quiet()
         with progress("Loading torch, the converters and the checkpoint"):

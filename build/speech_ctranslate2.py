@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 import typer
-from steps.artefact import origin, tell_built
+from steps.artefact import origin, refuse_below, targets, tell_built, tell_check
 from steps.speech import build
-from steps.speech.audio import DEMO_SAMPLES
-from steps.speech.check import compare, compare_words, judge
+from steps.speech.audio import DEMO_SAMPLES, read_recordings
+from steps.speech.check import MIN_AGREEMENT, compare, compare_words, judge
 from steps.speech.checkpoint import Checkpoint
+from steps.speech.converted import ConvertedCheckpoint, compare_with_faster_whisper, is_converted
 
-from trimodal.build_support import operator_errors, progress
+from trimodal.build_support import operator_errors, progress, resolve_checkpoint
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
 from trimodal.speech.engines.ctranslate2 import open_engine
@@ -52,9 +53,43 @@ def main(
 ) -> None:
     """Build SOURCE for CTranslate2, compare it with torch, and put it in place."""
     with operator_errors():
+        directory = resolve_checkpoint(source)
+        if is_converted(directory):
+            take(directory, source, precision, name, out, contexts, audio, language, min_agreement)
+            return
         made = build.prepare(source, precision, name, out, contexts, padding, audio, language)
         for chosen, place in made.targets.items():
             build_one(made, chosen, place, min_agreement)
+
+
+def take(
+    directory: Path, source: str, precisions: list[Precision], name: str, out: str, contexts: str, audio: Path,
+    language: str, min_agreement: float | None,
+) -> None:  # fmt: skip
+    """Puts a Whisper in place that is converted already. Raises: ArtefactError: it replaces nothing."""
+    converted = ConvertedCheckpoint(directory, source)
+    contexts_s = converted.contexts_s(build.parse_contexts(contexts) if contexts else None)
+    recordings = read_recordings(audio, contexts_s[-1])
+    for precision, place in targets(build.MODEL, [each.value for each in precisions], name, out).items():
+        manifest = Manifest(
+            task="speech",
+            runtime="ctranslate2",
+            runtime_version=version("ctranslate2"),
+            precision=precision,
+            **origin(converted.directory, source, "speech_ctranslate2"),
+            shapes=converted.shapes(contexts_s),
+            extra=converted.described(),
+        )
+        with atomic_directory(place) as work:
+            converted.copy(work)
+            write_manifest(work, manifest)  # The serving engine reads it.
+            engine = open_engine(work, serving_settings(work))
+            spoken = language or (converted.languages[0] if len(converted.languages) == 1 else "")
+            manifest.check = compare_with_faster_whisper(work, engine, recordings, spoken)
+            tell_check(manifest, place.name, min_agreement, MIN_AGREEMENT)
+            refuse_below(manifest)
+            write_manifest(work, manifest)
+        tell_built(place)
 
 
 def build_one(made: build.Prepared, precision: str, place: Path, min_agreement: float | None) -> None:

@@ -22,12 +22,21 @@ from trimodal.report.console import print_table
 from trimodal.report.values import Table
 
 console = Console()
+STARTER = "starter:"  # before the name of a checkpoint of the starter set
 # Enough to build from: weights in one format, configuration, tokenizer and template.
 HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
 
 
 def resolve_checkpoint(source: str) -> Path:
-    """The directory `source` itself, else the hub's snapshot of that id. Raises: ArtefactError."""
+    """The directory `source` itself, a checkpoint of the starter set, else the hub's snapshot of that id.
+
+    Raises:
+        ArtefactError: there is none, or nobody gave it.
+    """
+    if source.startswith(STARTER):
+        from trimodal.starter import fetch_starter
+
+        return fetch_starter(source.removeprefix(STARTER))
     directory = Path(source).expanduser()
     if directory.is_dir():
         return directory

@@ -56,6 +56,7 @@ def test_a_server_that_dies_is_started_again(
     elsewhere = ("--health-host", "0.0.0.0")
     run = command("--model", "echo", "--restart", *elsewhere, environment=manager.environment)
     run.wait_for("Ready.")
+    wait_until(lambda: b"WATCHDOG=1" in manager.heard, "a sign of life")
     ended = "tritonserver ended by itself (exit status 137)"
     for count in (1, 2):
         server = min(own_processes(rf"^\S*/bin/tritonserver .* --http-port={run.http_port}\b"))

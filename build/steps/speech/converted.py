@@ -1,0 +1,142 @@
+"""Takes a Whisper that is converted already: a CTranslate2 directory, as faster-whisper's users have it.
+
+The weights stay as they are; `precision` is what CTranslate2 computes with, and it makes that of any weights
+when it opens them. What serving reads beside the weights comes from the directory's own files. The reference
+is faster-whisper on the same directory and audio, computing in FP32.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from steps.speech.audio import Recording
+from steps.speech.check import agreement, hear
+from steps.speech.checkpoint import FRAMES_PER_POSITION
+
+from trimodal.audio.values import SAMPLE_RATE
+from trimodal.build_support import progress
+from trimodal.errors import ArtefactError
+from trimodal.speech.engines.ctranslate2 import CTranslate2Whisper
+from trimodal.speech.values import MAX_WINDOW_S, Window
+from trimodal.speech.whisper.features import FRAMES_PER_S
+
+WEIGHTS = "model.bin"
+POSITIONS = 448  # tokens that every Whisper's decoder has room for
+# What CTranslate2 and the engine read; `vocabulary` is .txt of older converters, .json since 3.17.
+FILES = ("config.json", "tokenizer.json", "preprocessor_config.json", "vocabulary.txt", "vocabulary.json")
+
+
+def is_converted(directory: Path) -> bool:
+    """Whether CTranslate2's weights lie there."""
+    return (directory / WEIGHTS).is_file()
+
+
+class ConvertedCheckpoint:
+    """A CTranslate2 directory.
+
+    Attributes:
+        languages: ISO 639-1 codes, in the order of their tokens; ("en",) of an English-only Whisper.
+    """
+
+    def __init__(self, directory: Path, source: str) -> None:
+        """Raises: ArtefactError: not a Whisper, or a file is missing or damaged."""
+        import ctranslate2
+        import tokenizers
+
+        self.directory = directory
+        if not (directory / "tokenizer.json").is_file():
+            raise ArtefactError(
+                f"{source} lacks tokenizer.json: copy it there from the checkpoint that it was converted from"
+            )
+        try:
+            self._config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+            vocabulary = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
+            model = ctranslate2.models.Whisper(str(directory), device="cpu", compute_type="default")
+            self._multilingual, self._mel_bins = bool(model.is_multilingual), int(model.n_mels)
+        except Exception as error:  # json, tokenizers and CTranslate2 raise kinds of their own
+            reason = str(error).strip().split("\n")[0][:200]
+            raise ArtefactError(f"{source} cannot be opened as a Whisper of CTranslate2: {reason}") from None
+        tokens = (vocabulary.id_to_token(id) for id in self._config.get("lang_ids", []))
+        self.languages = (
+            tuple(token.strip("<|>") for token in tokens if token) if self._multilingual else ("en",)
+        )
+        if not self.languages:
+            raise ArtefactError(f"{source}: config.json names no languages (lang_ids)")
+
+    def contexts_s(self, asked: list[float] | None) -> list[float]:
+        """Encoder lengths in seconds: as asked, else 30. Raises: ArtefactError."""
+        step = FRAMES_PER_POSITION / FRAMES_PER_S
+        for context in asked or ():
+            if not 0 < context <= MAX_WINDOW_S or abs(context / step - round(context / step)) > 1e-6:
+                raise ArtefactError(f"a context of {context:g} s does not fit: at most {MAX_WINDOW_S:g} s")
+        return sorted(asked or [MAX_WINDOW_S])
+
+    def shapes(self, contexts_s: list[float]) -> dict[str, Any]:
+        """What a serving engine relies on, for the manifest."""
+        return {
+            "contexts_s": contexts_s,
+            "languages": list(self.languages),
+            "mel_bins": self._mel_bins,
+            "sample_rate": SAMPLE_RATE,
+            "padding": "silence",
+            "positions": POSITIONS,
+        }
+
+    def described(self) -> dict[str, Any]:
+        """What a manifest says of the checkpoint itself."""
+        known = bool(self._config.get("alignment_heads"))
+        heads = "named by the checkpoint" if known else "all of the decoder's later half"
+        return {"alignment_heads": heads, "multilingual": self._multilingual, "random_weights": False}
+
+    def copy(self, directory: Path) -> None:
+        """Puts weights, vocabulary and configuration there; weights as a hard link where that is possible."""
+        target = directory / WEIGHTS
+        try:
+            target.hardlink_to((self.directory / WEIGHTS).resolve())
+        except OSError:
+            shutil.copyfile(self.directory / WEIGHTS, target)
+        for name in FILES:
+            if (self.directory / name).is_file():
+                shutil.copyfile(self.directory / name, directory / name)
+
+
+def compare_with_faster_whisper(
+    directory: Path, engine: CTranslate2Whisper, recordings: list[Recording], language: str
+) -> dict[str, Any]:
+    """Figures of the serving engine: its words against faster-whisper's; error rates where texts are."""
+    import faster_whisper
+
+    model = faster_whisper.WhisperModel(str(directory), device="cpu", compute_type="float32")
+    windows = [window for recording in recordings for window in recording.windows]
+    expected = []
+    with progress("Hearing the audio with faster-whisper", total=len(windows)) as advance:
+        for window in windows:
+            segments, _ = model.transcribe(
+                window,
+                language=language or None,
+                beam_size=1,
+                temperature=0.0,
+                condition_on_previous_text=False,
+            )
+            expected.append("".join(segment.text for segment in segments))
+            advance()
+    heard = hear(
+        engine, [Window(samples, language) for samples in windows], "Hearing it in the serving engine"
+    )
+    figures: dict[str, Any] = {"windows": len(windows), "token_agreement": agreement(expected, heard)}
+    truth, theirs, ours = [], [], []
+    start = 0
+    for recording in recordings:
+        end = start + len(recording.windows)
+        if recording.text:
+            truth.append(recording.text)
+            theirs.append(" ".join(expected[start:end]))
+            ours.append(" ".join(heard[start:end]))
+        start = end
+    if truth:
+        figures["word_error_rate_faster_whisper"] = 1 - agreement(truth, theirs, least=-float("inf"))
+        figures["word_error_rate_built"] = 1 - agreement(truth, ours, least=-float("inf"))
+    return figures
