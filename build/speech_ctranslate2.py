@@ -63,8 +63,8 @@ def main(
 
 
 def take(
-    directory: Path, source: str, precisions: list[Precision], name: str, out: str, contexts: str, audio: Path,
-    language: str, min_agreement: float | None,
+    directory: Path, source: str, precisions: list[Precision], name: str, out: str, contexts: str,
+    audio: Path, language: str, min_agreement: float | None,
 ) -> None:  # fmt: skip
     """Puts a Whisper in place that is converted already. Raises: ArtefactError: it replaces nothing."""
     converted = ConvertedCheckpoint(directory, source)
