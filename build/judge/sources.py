@@ -15,7 +15,7 @@ from judge.lines import own_lines
 from judge.mix import Mixture, Parts, mix, without_copies
 from judge.pairs import DATA, Example, read_files
 
-from trimodal.build_support import report
+from trimodal.build_support import report, resolve_checkpoint
 from trimodal.errors import ArtefactError
 
 SEALED = "sealed"  # begins the name of files that are measured on, once
@@ -51,10 +51,10 @@ def once_wrong() -> list[Example]:
 def embed(texts: Sequence[str]) -> npt.NDArray[np.float32]:
     """Unit vectors [N, d] of the embedder that the cache looks questions up with."""
     from steps.embedding.check import run_torch
-    from steps.embedding.checkpoint import encode, load, packaged
+    from steps.embedding.checkpoint import encode, load
     from tokenizers import Tokenizer
 
-    directory = Path(packaged())
+    directory = resolve_checkpoint("starter:minilm-l6-v2")
     model = load(directory)
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
     tokenizer.enable_truncation(64)

