@@ -118,10 +118,10 @@ def minilm() -> Path:
 
 
 def built(model: str, name: str) -> Path:
-    """A demo engine. Fails with the command that builds it where it is missing."""
+    """An engine of the starter set. Fails with the command that builds it where it is missing."""
     folder = MODEL_REPOSITORY / model / "1" / name
     if not (folder / "manifest.json").is_file():
-        pytest.fail(f"no {folder}: build it with `python build/demo/build_all.py`")
+        pytest.fail(f"no {folder}: build it with `trimodal build all --recipe starter`")
     return folder
 
 
