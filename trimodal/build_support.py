@@ -20,9 +20,9 @@ from trimodal.errors import ArtefactError, OperatorError
 from trimodal.paths import HUB_ID
 from trimodal.report.console import print_table
 from trimodal.report.values import Table
+from trimodal.starter import STARTER, fetch_starter
 
 console = Console()
-STARTER = "starter:"  # before the name of a checkpoint of the starter set
 # Enough to build from: weights in one format, configuration, tokenizer and template.
 HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
 
@@ -34,8 +34,6 @@ def resolve_checkpoint(source: str) -> Path:
         ArtefactError: there is none, or nobody gave it.
     """
     if source.startswith(STARTER):
-        from trimodal.starter import fetch_starter
-
         return fetch_starter(source.removeprefix(STARTER))
     directory = Path(source).expanduser()
     if directory.is_dir():

@@ -22,6 +22,7 @@ LAYERS = (
     ("cache", "speech", "vision", "embedding", "client"),
     ("judge",),
     ("runtimes", "repository", "build_support"),
+    ("starter",),
     ("audio", "triton", "manifest", "settings", "trace", "report"),
     ("errors", "logs", "metrics", "paths"),
 )

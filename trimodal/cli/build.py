@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from trimodal.build_support import STARTER
 from trimodal.paths import ENGINES_VARIABLE, PACKAGES_VARIABLE
+from trimodal.starter import STARTER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
