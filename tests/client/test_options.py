@@ -41,7 +41,7 @@ def test_a_lone_surrogate_is_named(name: str):
 
 
 def test_an_unknown_option_is_named():
-    with pytest.raises(InvalidArgument, match="unknown option 'max_token': cache_control, .*max_tokens"):
+    with pytest.raises(InvalidArgument, match="unknown option 'max_token': apply_chat_template, .*max_tokens"):
         generation_inputs("x", None, {"max_token": 5})  # type: ignore[typeddict-unknown-key]
 
 
@@ -68,15 +68,14 @@ def test_messages_that_json_cannot_hold_are_named():
 
 def test_forms_and_tools_go_as_json():
     form, tools = {"type": "json_object"}, [{"type": "function", "function": {"name": "é"}}]
-    asked = {"response_format": form, "tools": tools, "tool_choice": "auto", "parallel_tool_calls": False}
+    choices = {"parallel_tool_calls": False, "apply_chat_template": True}
+    asked = {"response_format": form, "tools": tools, "tool_choice": "auto", **choices}
     inputs = generation_inputs("a", None, asked)
     assert json.loads(inputs["response_format"][0]) == form
     assert json.loads(inputs["tools"][0]) == tools
     assert inputs["tool_choice"].tolist() == [b"auto"]
-    assert (inputs["parallel_tool_calls"].dtype, inputs["parallel_tool_calls"].tolist()) == (
-        np.bool_,
-        [False],
-    )
+    for name, value in choices.items():
+        assert (inputs[name].dtype, inputs[name].tolist()) == (np.bool_, [value])
     assert generation_inputs("a", None, {"response_format": '{"type": "text"}'})[
         "response_format"
     ].tolist() == [b'{"type": "text"}']

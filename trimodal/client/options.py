@@ -30,6 +30,7 @@ _SCALARS: dict[str, type[np.generic]] = {
 }
 _TEXTS = ("tenant", "tier", "cache_control", "cache_namespace", "cancel_key")
 _JSON = ("response_format", "tools", "tool_choice")
+_CHOICES = ("parallel_tool_calls", "apply_chat_template")
 
 
 class Options(TypedDict, total=False):
@@ -42,6 +43,7 @@ class Options(TypedDict, total=False):
             <tool_call>, a line with {"name": …, "arguments": …}, </tool_call>.
         tool_choice: "none", "auto", "required", or {"type": "function", "function": {"name": …}}.
         parallel_tool_calls: whether there may be several calls in one answer.
+        apply_chat_template: whether a bare prompt becomes a user message, or is continued as it stands.
         top_logprobs: tells the log probability of each token, and of so many (0 to 20) of the most likely in
             its place, as far as the engine has them.
         tenant: whose stored answers may be used; nothing is shared between two.
@@ -67,6 +69,7 @@ class Options(TypedDict, total=False):
     tools: str | Sequence[Mapping[str, Any]] | None
     tool_choice: str | Mapping[str, Any] | None
     parallel_tool_calls: bool | None
+    apply_chat_template: bool | None
     top_logprobs: int | None
     tenant: str | None
     tier: str | None
@@ -101,8 +104,9 @@ def generation_inputs(
         value = options.get(name)
         if value is not None:
             inputs[name] = strings([utf8(name, value) if isinstance(value, str) else _json(name, value)])
-    if (parallel := options.get("parallel_tool_calls")) is not None:
-        inputs["parallel_tool_calls"] = np.array([parallel], np.bool_)
+    for name in _CHOICES:
+        if (value := options.get(name)) is not None:
+            inputs[name] = np.array([value], np.bool_)
     stop = options.get("stop") or ()
     if stops := [stop] if isinstance(stop, str) else list(stop):
         inputs["stop"] = strings([utf8("stop", text) for text in stops])

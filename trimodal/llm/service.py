@@ -61,7 +61,7 @@ class LlmService:
     ) -> None:
         self._metrics = metrics
         self._input = InputProcessor(settings)
-        templated = settings.apply_chat_template and self._input.tokenizer.has_chat_template
+        templated = settings.apply_chat_template if self._input.tokenizer.has_chat_template else None
         self._cache = CacheLookup(settings, answers, fingerprint, templated=templated) if answers else None
         self._lock = threading.Lock()
         self._registry = RequestRegistry()

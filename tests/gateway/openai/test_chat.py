@@ -189,8 +189,11 @@ def test_a_client_that_leaves_ends_the_generation(serve: Serve, stream: bool, fi
 
 
 def test_text_completions(serve: Serve) -> None:
-    client = serve().openai()
+    served = serve()
+    client = served.openai()
     answer = client.completions.create(model="llm", prompt=["a", "b"], n=2, echo=True)
+    for request in served.triton.requests:
+        assert request.inputs["apply_chat_template"].tolist() == [False], "continued, not answered"
     assert [choice.text for choice in answer.choices] == [f"{one}{ANSWER}" for one in "aabb"]
     assert answer.usage.prompt_tokens == 16
     chunks = list(client.completions.create(model="llm", prompt="a", stream=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -153,3 +154,20 @@ def test_all_threads_of_a_model_with_a_semantic_cache() -> None:
             "cache-writer": 1,
         }
         hanging.over.set()
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "verbatim"),
+    [(True, None, False), (True, False, True), (False, None, True), (False, True, False), (None, True, True)],
+)
+def test_a_prompt_that_is_continued_is_another_question_than_one_that_is_answered(
+    model: bool | None, asked: bool | None, verbatim: bool
+) -> None:
+    lookup = CacheLookup(LlmSettings(), NoAnswers(), "f", templated=model)
+    states = [state_of(prompt=prompt) for prompt in (" a", "a")]
+    for state in states:
+        state.request = replace(state.request, apply_chat_template=asked)
+    made, cleaned = map(lookup.question, states)
+    assert made
+    assert cleaned
+    assert (made.key != cleaned.key) is verbatim

@@ -7,6 +7,7 @@ import pytest
 from trimodal.errors import InvalidArgument
 from trimodal.llm.request.request import GenerationRequest, read_request
 from trimodal.llm.settings import LlmSettings
+from trimodal.llm.tokenizer import ByteTokenizer
 
 SETTINGS = LlmSettings(
     max_prompt_bytes=1000, max_output_tokens=100, default_max_tokens=10, max_stop_strings=2
@@ -133,6 +134,26 @@ def test_a_form_and_tools_become_a_grammar() -> None:
     assert (silent.sampling.grammar, silent.tools.offered) == ("", ())
     one = read(messages=text(CHAT), tools=text(TOOLS), parallel_tool_calls=np.array([False]))
     assert one.tools.parallel is False
+
+
+@pytest.mark.parametrize("default", [True, False])
+@pytest.mark.parametrize("asked", [None, True, False])
+def test_a_bare_prompt_goes_through_the_template_as_its_request_or_the_model_says(
+    default: bool, asked: bool | None
+) -> None:
+    given = {} if asked is None else {"apply_chat_template": np.array([asked])}
+    request = read(text_input=text("a"), **given)
+    ids = request.token_ids(ByteTokenizer(), default)
+    templated = default if asked is None else asked
+    assert ids == ByteTokenizer().encode(
+        ByteTokenizer().render(({"role": "user", "content": "a"},), ()) if templated else "a"
+    )
+
+
+def test_a_chat_is_never_raw() -> None:
+    assert read(messages=text(CHAT), apply_chat_template=np.array([True])).messages
+    with pytest.raises(InvalidArgument, match="apply_chat_template is false beside messages"):
+        read(messages=text(CHAT), apply_chat_template=np.array([False]))
 
 
 def test_log_probabilities_are_asked_for_by_a_number_also_by_none() -> None:

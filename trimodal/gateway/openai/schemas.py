@@ -301,7 +301,7 @@ class ChatRequest(Generation):
 
 
 class CompletionRequest(Generation):
-    """POST /v1/completions; prompts of token ids are not taken."""
+    """POST /v1/completions: prompts are continued as they stand; those of token ids are not taken."""
 
     prompt: str | list[str]
     echo: bool = False
@@ -323,4 +323,4 @@ class CompletionRequest(Generation):
             raise unsupported("best_of", f"is {self.best_of} and n is {self.n}: this server takes equal ones")
 
     def options(self, choice: int) -> Options:
-        return Options(**super().options(choice), top_logprobs=self.logprobs)
+        return Options(**super().options(choice), top_logprobs=self.logprobs, apply_chat_template=False)

@@ -21,11 +21,12 @@ _COMPLETE = ("stop", "length")
 class CacheLookup:
     """Asks the cache of one model, by the rules on who may be answered from it.
 
-    `templated`: a bare prompt becomes a user message; otherwise it is continued as it stands.
+    `templated`: a bare prompt becomes a user message unless its request says otherwise; None: never, there is
+    no template.
     """
 
     def __init__(
-        self, settings: LlmSettings, answers: Answers, fingerprint: str, *, templated: bool = True
+        self, settings: LlmSettings, answers: Answers, fingerprint: str, *, templated: bool | None = True
     ) -> None:
         self._settings = settings
         self._templated = templated
@@ -54,7 +55,8 @@ class CacheLookup:
             form=(sampling.grammar, json.dumps(request.tools.offered) if request.tools else ""),
             stops=request.stops,
             max_tokens=sampling.max_tokens,
-            verbatim=request.messages is None and not self._templated,
+            verbatim=request.messages is None
+            and (self._templated is None or not request.is_templated(self._templated)),
         )
         made.key  # noqa: B018 - computed once, here: a long prompt must not be hashed under a lock
         return made

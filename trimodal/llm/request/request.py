@@ -30,7 +30,18 @@ from trimodal.llm.tokenizer import Message, Tokenizer
 from trimodal.triton.fields import Inputs, boolean, decode, integer, number, text
 
 INPUTS = (
-    *("text_input", "messages", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stop"),
+    *(
+        "text_input",
+        "messages",
+        "apply_chat_template",
+        "max_tokens",
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "seed",
+        "stop",
+    ),
     *("presence_penalty", "frequency_penalty", "repetition_penalty"),
     *("response_format", "tools", "tool_choice", "parallel_tool_calls", "top_logprobs"),
     *PARAMETERS,
@@ -59,6 +70,7 @@ class GenerationRequest:
     terms: Terms = Terms()
     tools: Tools | None = None
     trace: bool = False  # the client wants to be told what took how long
+    apply_chat_template: bool | None = None  # to a bare prompt; None: as the model's parameter says
 
     def within(self, room: int) -> GenerationRequest:
         """This request with a default length of at most `room` tokens, but 1 at least."""
@@ -66,14 +78,20 @@ class GenerationRequest:
             return self
         return replace(self, sampling=replace(self.sampling, max_tokens=max(1, room)))
 
+    def is_templated(self, default: bool) -> bool:
+        """Whether the prompt goes through a chat template; `default`: what a bare one does unasked."""
+        return self.messages is not None or (
+            default if self.apply_chat_template is None else self.apply_chat_template
+        )
+
     def token_ids(self, tokenizer: Tokenizer, apply_chat_template: bool) -> list[int]:
-        """The prompt's tokens; with `apply_chat_template` a bare prompt is one user message.
+        """The prompt's tokens; where `is_templated`, a bare prompt is one user message.
 
         Raises:
             InvalidArgument: the chat template refuses the messages.
         """
         messages = self.messages
-        if messages is None and apply_chat_template and tokenizer.has_chat_template:
+        if messages is None and tokenizer.has_chat_template and self.is_templated(apply_chat_template):
             messages = ({"role": "user", "content": self.prompt or ""},)
         if messages is None:
             return tokenizer.encode_prompt(self.prompt or "")
@@ -101,6 +119,9 @@ def read_request(
         raise InvalidArgument(f"exactly one of text_input and messages is needed: {problem}")
     if prompt == "":
         raise InvalidArgument("text_input is empty: at least one character is needed")
+    templated = boolean(inputs, "apply_chat_template")
+    if messages is not None and templated is False:
+        raise InvalidArgument("apply_chat_template is false beside messages: text_input is a raw prompt")
     temperature = number(inputs, "temperature", 0.0, 0.0, 10.0)
     tools = read_tools(
         text(inputs, "tools", MAX_BYTES),
@@ -136,6 +157,7 @@ def read_request(
         terms=read_terms(inputs, settings),
         tools=tools,
         trace=traced,
+        apply_chat_template=templated,
     )
 
 
