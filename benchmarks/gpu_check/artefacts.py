@@ -64,8 +64,8 @@ def provide(options: Options, name: str) -> Path:
     wanted, engines = artefacts(options)[name], Path(options.engines).resolve()
     repository = default_repository().resolve()
     built = engines / wanted.model / wanted.name
-    demo = repository / wanted.model / "1" / wanted.name  # ./scripts/demo builds it
-    for place in (built,) if options.full else (built, demo):
+    starter = repository / wanted.model / "1" / wanted.name  # ./scripts/demo builds it
+    for place in (built,) if options.full else (built, starter):
         if (place / MANIFEST).is_file():
             return place
     source = wanted.source

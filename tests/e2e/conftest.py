@@ -158,9 +158,10 @@ class Command:
     def pid(self) -> int:
         return self.process.pid
 
-    def wait_for(self, text: str) -> None:
+    def wait_for(self, text: str, bound: float = BOUND) -> None:
         """Until the output holds `text`."""
-        wait_until(lambda: text in self.output or self.process.poll() is not None, f"{text!r} in the output")
+        what = f"{text!r} in the output"
+        wait_until(lambda: text in self.output or self.process.poll() is not None, what, bound)
         self._reader.join(0.2 if self.process.poll() is None else BOUND)
         assert text in self.output, self.output
 

@@ -35,7 +35,7 @@ def starter(_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
     )  # fmt: skip
     with ExitStack() as stack:
         stack.callback(run.close)
-        run.wait_for("Ready.")
+        run.wait_for("Ready.", 150.0)  # all models, each of them real
         (url,) = re.findall(r"OpenAI  (\S+)/v1, ", run.output)
         keyed = stack.enter_context(gateway(f"127.0.0.1:{run.grpc_port}", keys=file))
         down = stack.enter_context(gateway(f"127.0.0.1:{nothing}"))

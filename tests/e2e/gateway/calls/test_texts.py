@@ -14,18 +14,20 @@ from tests.e2e.gateway.calls.starter import JAPAN, Starter
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
 FRANCE = CHAT[0]["content"]
+BEGUN = "The capital of France is"  # a completion goes on with its prompt
 SIZE = 384
 
 
 def test_a_completion(starter: Starter) -> None:
-    answer = starter.client.completions.create(model="llm", prompt=FRANCE)
+    answer = starter.client.completions.create(model="llm", prompt=BEGUN, max_tokens=8)
     assert answer.object == "text_completion"
     assert "Paris" in answer.choices[0].text
-    assert answer.choices[0].finish_reason == "stop"
+    assert answer.choices[0].finish_reason == "length"
 
 
 def test_several_prompts_of_two_choices(starter: Starter) -> None:
-    answer = starter.client.completions.create(model="llm", prompt=[FRANCE, JAPAN], n=2)
+    asked = [BEGUN, "The capital of Japan is"]
+    answer = starter.client.completions.create(model="llm", prompt=asked, n=2, max_tokens=8)
     assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
     one, again, two, again_two = (choice.text for choice in answer.choices)
     assert (one, two) == (again, again_two)
@@ -34,20 +36,18 @@ def test_several_prompts_of_two_choices(starter: Starter) -> None:
 
 
 def test_a_completion_with_its_prompt(starter: Starter) -> None:
-    answer = starter.client.completions.create(model="llm", prompt=FRANCE, echo=True, max_tokens=5)
-    text = answer.choices[0].text
-    assert text.startswith(FRANCE)
-    assert 0 < len(text.removeprefix(FRANCE)) < len(text)
+    answer = starter.client.completions.create(model="llm", prompt=BEGUN, echo=True, max_tokens=5)
+    assert answer.choices[0].text.startswith(f"{BEGUN} Paris")
     assert answer.choices[0].finish_reason == "length"
 
 
 def test_a_completion_streamed(starter: Starter) -> None:
     *chunks, last = starter.lenient.completions.create(
-        model="llm", prompt=FRANCE, stream=True, stream_options={"include_usage": True}
+        model="llm", prompt=BEGUN, max_tokens=8, stream=True, stream_options={"include_usage": True}
     )
     assert "Paris" in "".join(chunk.choices[0].text for chunk in chunks)
-    assert chunks[-1].choices[0].finish_reason == "stop"
-    assert last.usage.completion_tokens > 5
+    assert chunks[-1].choices[0].finish_reason == "length"
+    assert last.usage.completion_tokens == 8
 
 
 def test_a_response(starter: Starter) -> None:
