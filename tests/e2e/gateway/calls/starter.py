@@ -1,4 +1,4 @@
-"""What each call gets: the demo server's gateways, and clients of OpenAI's package."""
+"""What each call gets: gateways in front of the starter set, and clients of OpenAI's package."""
 
 from __future__ import annotations
 
@@ -12,26 +12,44 @@ import httpx
 import openai
 
 from tests.e2e.conftest import BOUND
-from trimodal.demo.assistant import topics
+from trimodal.audio.word_errors import word_error_rate
 
-DEMO = Path(__file__).parents[4] / "build" / "demo"
-TOPICS = topics(DEMO)  # what the demo's language model was trained to recite
-LAMBDA = [{"role": "user", "content": "what is a lambda?"}]
-TRUTH = TOPICS["lambda"]
+SAMPLES = Path(__file__).parents[4] / "samples"
+# Question → a word that a right answer has in it.
+FACTS = {
+    "What is the capital of France?": "Paris",
+    "What is the capital of Japan?": "Tokyo",
+    "What is the capital of Egypt?": "Cairo",
+    "What is the capital of Germany?": "Berlin",
+    "What is the capital of China?": "Beijing",
+    "What is the capital of Greece?": "Athens",
+    "What is the capital of Russia?": "Moscow",
+    "What is the capital of Austria?": "Vienna",
+    "What is the capital of Poland?": "Warsaw",
+    "What is the capital of Cuba?": "Havana",
+    "What is the capital of Peru?": "Lima",
+    "What is the capital of Norway?": "Oslo",
+    "In which country is Berlin?": "Germany",
+    "What is 2 plus 2?": "4",
+    "Which animal says meow?": "cat",
+    "What is the first month of the year?": "January",
+}
+FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
+JAPAN = "What is the capital of Japan?"
 # Long on purpose: its KV blocks are what a second question finds in the prefix cache.
 HANDBOOK = (
-    "You are a pocket reference of the Python language. Answer with the first sentences of the "
-    "documentation and nothing else. The language reference describes the syntax and the core semantics. "
-    "It is terse, but attempts to be exact and complete. The semantics of non-essential built-in object "
-    "types and of the built-in functions and modules are described in the library reference. For an informal "
-    "introduction to the language, see the tutorial. "
+    "You are a pocket atlas of the world. Answer each question about countries and cities in one short "
+    "sentence and nothing else. An atlas is a collection of maps. It shows where countries, cities, rivers "
+    "and mountains lie, which languages are spoken there and how many people live there. A capital is the "
+    "city in which the government of a country has its seat. Most of them are also the largest city of "
+    "their country, but not all: Ankara, Canberra and Brasilia are not. "
 )
 # Equal prompts shall be computed, but for the row that asks for the cache.
 FRESH = {"cache-control": "no-cache, no-store"}
 
 
 @dataclass(frozen=True)
-class Demo:
+class Starter:
     """Three gateways, each a URL without /v1, and clients of the first, which retry nothing.
 
     Attributes:
@@ -87,6 +105,11 @@ def counted(url: str, **options: Any) -> Iterator[tuple[openai.OpenAI, list[str]
     with ExitStack() as stack:
         http = stack.enter_context(openai.DefaultHttpxClient(event_hooks=hooks))
         yield stack.enter_context(opened(url, http_client=http, **options)), sent
+
+
+def same(heard: str, text: str) -> bool:
+    """Whether what was heard is what was said, but for one word in ten."""
+    return word_error_rate([text], [heard]) <= 0.1
 
 
 def user(text: str) -> list[dict[str, str]]:
