@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from trimodal.errors import ArtefactError, OperatorError
-from trimodal.paths import HUB_ID
+from trimodal.paths import HUB_ID, STARTER
 from trimodal.report.console import print_table
 from trimodal.report.values import Table
-from trimodal.starter import STARTER, fetch_starter
+from trimodal.starter import fetch_starter
 
 console = Console()
 # Enough to build from: weights in one format, configuration, tokenizer and template.
