@@ -1,12 +1,10 @@
-"""Puts what a wheel needs to work by itself into `trimodal/_data`: repository, build scripts, demo samples.
+"""Puts what a wheel needs to work by itself into `trimodal/_data`: repository, build scripts, samples.
 
-With TRIMODAL_WHEEL_ENGINES=DIR (scripts/wheel) also the built engines `DIR/<model>/<artefact>`, in the
-version folder `<model>/1`. Other engines of the checkout are never taken: they may be of any size.
+Built engines are never taken: they are built where they serve, by `trimodal build` (or `trimodal demo`).
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +12,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 DATA = "trimodal/_data"
-CHECKOUT = ("demo", "judge/wheel")  # folders of build/ that only a checkout needs
-# Of build/demo: what the demo and the speech checks read. Checkpoints are for training and stay out.
-DEMO = ("golden.jsonl", "llm/topics.json", "speech/samples/*", "speech/questions/*", "vision/samples/*")
+CHECKOUT = "judge/wheel"  # folder of build/ that only a checkout needs
 
 
 class DataHook(BuildHookInterface[Any]):
@@ -30,15 +26,10 @@ class DataHook(BuildHookInterface[Any]):
         root = Path(self.root)
         for file in data_files(root):
             build_data["force_include"][str(file)] = f"{DATA}/{file.relative_to(root)}"
-        if engines := os.environ.get("TRIMODAL_WHEEL_ENGINES"):
-            for file in files_in(Path(engines)):
-                model, *rest = file.relative_to(engines).parts
-                place = "/".join([DATA, "model_repository", model, "1", *rest])
-                build_data["force_include"][str(file)] = place
 
 
 def data_files(root: Path) -> Iterator[Path]:
-    """Configs and glue of the repository, build scripts, samples of the demo.
+    """Configs and glue of the repository, build scripts, the list of the starter set, samples.
 
     The judge is a wheel of its own, and what it learned from stays in the checkout.
     """
@@ -49,10 +40,10 @@ def data_files(root: Path) -> Iterator[Path]:
             yield file
     build = root / "build"
     for file in files_in(build):
-        if file.suffix == ".py" and not any(file.is_relative_to(build / one) for one in CHECKOUT):
+        if file.suffix == ".py" and not file.is_relative_to(build / CHECKOUT):
             yield file
-    for pattern in DEMO:
-        yield from sorted((root / "build" / "demo").glob(pattern))
+    yield build / "starter.toml"
+    yield from files_in(root / "samples")
 
 
 def files_in(folder: Path) -> Iterator[Path]:

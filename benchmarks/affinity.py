@@ -3,7 +3,7 @@
     python -m benchmarks.affinity
     python -m benchmarks.affinity --chats 16
 
-Each rule asks the same chats of fresh servers with the demo's engine. Together 36 chats are larger than the
+Each rule asks the same chats of fresh servers. Together 36 chats are larger than the
 KV cache of one server and smaller than that of both: by their beginnings each server keeps its own, in turn
 each one needs them all.
 """
@@ -117,7 +117,7 @@ async def measure(chats: int, turns: int, changes: dict[str, str]) -> list[Prefi
 def main(
     chats: Annotated[int, typer.Option(min=2, help="chats that go on side by side")] = 36,
     turns: Annotated[int, typer.Option(min=2, help="questions of each chat")] = 5,
-    fake: Annotated[bool, typer.Option("--fake", help="the fake engine instead of the demo's")] = False,
+    fake: Annotated[bool, typer.Option("--fake", help="the fake engine")] = False,
 ) -> None:
     """Measures what prefix affinity saves."""
     changes = {"engine": "fake", "fake_step_ms": "1", "max_prompt_tokens": "16000"} if fake else {}

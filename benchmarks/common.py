@@ -20,7 +20,7 @@ from trimodal.errors import ServerError
 from trimodal.server import ports
 
 TICKS = os.sysconf("SC_CLK_TCK")
-SAMPLES = Path("build/demo/speech/samples")
+SAMPLES = Path("samples/speech")
 PAUSE_S = 0.6
 
 
@@ -60,7 +60,7 @@ def cpu_s(pid: int) -> float:
 
 
 def speech(seconds: float, seed: int) -> Samples:
-    """The demo's recordings in an order of the seed, with pauses between them: float32 at 16 kHz."""
+    """The recordings of people in an order of the seed, with pauses between them: float32 at 16 kHz."""
     files = [SAMPLES / entry["file"] for entry in json.loads((SAMPLES / "samples.json").read_text())]
     rng, pause = random.Random(seed), np.zeros(round(PAUSE_S * SAMPLE_RATE), np.float32)
     parts: list[Samples] = []

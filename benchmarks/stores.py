@@ -2,7 +2,7 @@
 
     python -m benchmarks.stores --store redis=redis://127.0.0.1:6379/0
 
-One scope, one caller, vectors of the demo's dimension, a warm index, loopback only. A store that is not here,
+One scope, one caller, vectors of MiniLM's dimension, a warm index, loopback only. A store that is not here,
 as Redis without a server, is left out and named.
 """
 

@@ -56,7 +56,7 @@ def test_what_was_written_is_read(built: Path) -> None:
 
 
 def test_nothing_built_says_how_to_build(tmp_path: Path) -> None:
-    with pytest.raises(ArtefactError, match=r"no built llm engine in .*: build one first \(build/llm_"):
+    with pytest.raises(ArtefactError, match=r"no built llm engine .*: build one first \(trimodal build llm"):
         read_manifest(tmp_path, task="llm", runtime="openvino")
     with pytest.raises(ArtefactError, match=r"no built judge engine in .* pip install 'trimodal\[cache\]'"):
         read_manifest(tmp_path, task="judge", runtime=None)

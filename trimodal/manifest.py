@@ -75,7 +75,7 @@ def read_manifest(directory: Path, *, task: str, runtime: str | None) -> Manifes
     """
     path = directory / MANIFEST
     if not path.is_file():
-        remedy = f"build one first (build/{task}_*.py --help, or ./scripts/demo)"
+        remedy = f"build one first (trimodal build {task}, or trimodal build all --recipe starter)"
         if task == "judge":
             remedy = "install one with: pip install 'trimodal[cache]'"
         raise ArtefactError(f"no built {task} engine in {directory}: {remedy}")

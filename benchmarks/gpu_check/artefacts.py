@@ -36,18 +36,22 @@ class Artefact:
 
 
 def artefacts(options: Options) -> dict[str, Artefact]:
-    """Name → artefact: FP16 for the GPU, what the demo has for a rehearsal."""
+    """Name → artefact: FP16 for the GPU, the starter set for a rehearsal."""
     full, half = options.full, "fp16" if options.full else "fp32"
-    vision = ("--random", "resnet50") if full else ("build/demo/vision",)
-    whisper = options.whisper or ("whisper-small" if full else "build/demo/speech")
-    source, shape = ((str(Path(whisper).resolve()),), "") if Path(whisper).is_dir() else ((), whisper)
+    vision = ("--random", "resnet50") if full else ("starter:efficientnet-lite0",)
+    whisper = options.whisper or ("whisper-small" if full else "starter:whisper-base")
+    source: tuple[str, ...] = ()
+    if whisper.startswith("starter:"):
+        source, whisper = (whisper,), ""
+    elif Path(whisper).is_dir():
+        source, whisper = (str(Path(whisper).resolve()),), ""
     in_ctranslate2 = "float16" if full else "int8"
     return {
         "vision": Artefact("vision_classify", "vision_onnx", half, vision),
         "vision-plan": Artefact("vision_classify", "vision_tensorrt", "fp16", vision),
         "embedding": Artefact("embedding", "embedding_onnx", half, ("starter:minilm-l6-v2",)),
-        "speech": Artefact("speech_recognize", "speech_ctranslate2", in_ctranslate2, source, shape),
-        "speech-plan": Artefact("speech_recognize", "speech_tensorrt", "fp16", source, shape),
+        "speech": Artefact("speech_recognize", "speech_ctranslate2", in_ctranslate2, source, whisper),
+        "speech-plan": Artefact("speech_recognize", "speech_tensorrt", "fp16", source, whisper),
     }
 
 
@@ -60,8 +64,8 @@ def provide(options: Options, name: str) -> Path:
     wanted, engines = artefacts(options)[name], Path(options.engines).resolve()
     repository = default_repository().resolve()
     built = engines / wanted.model / wanted.name
-    demo = repository / wanted.model / "1" / wanted.name  # ./scripts/demo builds it
-    for place in (built,) if options.full else (built, demo):
+    starter = repository / wanted.model / "1" / wanted.name  # ./scripts/demo builds it
+    for place in (built,) if options.full else (built, starter):
         if (place / MANIFEST).is_file():
             return place
     source = wanted.source

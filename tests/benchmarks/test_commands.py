@@ -9,8 +9,8 @@ import pytest
 
 from tests.project.pages import ROOT
 
-DEMO_LLM = "model_repository/llm/1/openvino-int8"
-DEMO_SPEECH = "model_repository/speech_recognize/1/ctranslate2-int8"
+LLM = "model_repository/llm/1/openvino-int8"
+SPEECH = "model_repository/speech_recognize/1/ctranslate2-tiny.en"
 QUICK = {
     "stores": (
         "stores --size 30 --size 10 --calls 5 --store lost=redis://127.0.0.1:1/0",
@@ -24,13 +24,13 @@ SLOW = {
     "overhead": ("overhead --streams 2 --seconds 1", ["ms above the known delay"]),
     "realtime": ("realtime --streams 1 --seconds 4 --turns 1", ["gRPC", "OpenAI's", "vLLM's"]),
     "recogniser": (
-        f"recogniser --artefact {DEMO_SPEECH} --batch 2 --rounds 1 --seconds 0.5",
+        f"recogniser --artefact {SPEECH} --batch 2 --rounds 1 --seconds 0.5",
         ["engine alone", "faster-whisper forward", "faster-whisper public"],
     ),
     "simulator": ("simulator --seconds 2", ["goodput /s", "in the mean"]),
     "stall": ("stall --requests 50", ["0 within 450 to 550 ms"]),
     "variants": (
-        f"variants shipped xattention --artefact {DEMO_LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"
+        f"variants shipped xattention --artefact {LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"
         " --rounds 1",
         ["shipped", "xattention"],
     ),

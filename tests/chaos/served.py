@@ -43,7 +43,7 @@ class Served:
         changes: model → parameter → text, beside the fake engines.
         arguments: more of `trimodal serve`.
         prefix: a command that runs the rest of its arguments, such as one that mounts something first.
-        real: the demo engines in place of the fakes.
+        real: the starter set's engines in place of the fakes.
 
     Raises:
         Gone: it did not start.

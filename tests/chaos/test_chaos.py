@@ -141,7 +141,7 @@ def test_a_storm_of_signals(tmp_path: Path, moment: str) -> None:
 @pytest.mark.slow
 def test_a_damaged_engine_is_refused_by_name(tmp_path: Path) -> None:
     artefact = "vision_classify/1/onnx-int8"
-    assert (REPOSITORY / artefact).is_dir(), "build it with `python build/demo/build_all.py`"
+    assert (REPOSITORY / artefact).is_dir(), "build it with `trimodal build all --recipe starter`"
     repository = copied(tmp_path)
     changed(repository / artefact / "model.onnx", flipped)
     with pytest.raises(Gone, match=r"model\.onnx is not the file that was built") as refused:

@@ -41,7 +41,9 @@ def test_a_lone_surrogate_is_named(name: str):
 
 
 def test_an_unknown_option_is_named():
-    with pytest.raises(InvalidArgument, match="unknown option 'max_token': apply_chat_template, .*max_tokens"):
+    with pytest.raises(
+        InvalidArgument, match="unknown option 'max_token': apply_chat_template, .*max_tokens"
+    ):
         generation_inputs("x", None, {"max_token": 5})  # type: ignore[typeddict-unknown-key]
 
 

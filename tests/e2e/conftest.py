@@ -118,10 +118,10 @@ def minilm() -> Path:
 
 
 def built(model: str, name: str) -> Path:
-    """A demo engine. Fails with the command that builds it where it is missing."""
+    """An engine of the starter set. Fails with the command that builds it where it is missing."""
     folder = MODEL_REPOSITORY / model / "1" / name
     if not (folder / "manifest.json").is_file():
-        pytest.fail(f"no {folder}: build it with `python build/demo/build_all.py`")
+        pytest.fail(f"no {folder}: build it with `trimodal build all --recipe starter`")
     return folder
 
 
@@ -158,9 +158,10 @@ class Command:
     def pid(self) -> int:
         return self.process.pid
 
-    def wait_for(self, text: str) -> None:
+    def wait_for(self, text: str, bound: float = BOUND) -> None:
         """Until the output holds `text`."""
-        wait_until(lambda: text in self.output or self.process.poll() is not None, f"{text!r} in the output")
+        what = f"{text!r} in the output"
+        wait_until(lambda: text in self.output or self.process.poll() is not None, what, bound)
         self._reader.join(0.2 if self.process.poll() is None else BOUND)
         assert text in self.output, self.output
 

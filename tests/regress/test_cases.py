@@ -134,7 +134,7 @@ def test_a_byte_order_mark_and_windows_lines(tmp_path):
     assert [case.id for case in read_cases(path)] == ["a"]
 
 
-def test_the_golden_set_of_the_demo_can_be_read():
-    found = read_cases(Path(__file__).parents[2] / "build" / "demo" / "golden.jsonl")
+def test_the_golden_set_of_the_samples_can_be_read():
+    found = read_cases(Path(__file__).parents[2] / "samples" / "golden.jsonl")
     assert {case.line.task for case in found} >= {"llm", "vision", "speech", "embedding"}
     assert all(case.audio is not None for case in found if case.line.task == "speech")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from tests.e2e.gateway.calls.demo import HANDBOOK
+from tests.e2e.gateway.calls.starter import FACTS, HANDBOOK, SAMPLES
 from tests.vision.pictures import encode, noise, png_claiming
 from trimodal.audio.values import Samples
 from trimodal.bench.common.samples import jpegs, spoken_streams
@@ -22,10 +21,8 @@ from trimodal.bench.targets.questions import Listed, Question
 from trimodal.bench.targets.speech import Speech
 from trimodal.bench.targets.taking import Taking, taken
 from trimodal.client import Client
-from trimodal.demo.acts import BURST
 from trimodal.speech.engines.fake import VOCABULARY, speak
 
-SPEECH = Path(__file__).parents[2] / "build" / "demo" / "speech"
 STREAMS, STREAM_S = 8, 15.0
 ANSWERED, REFUSED = frozenset({OK}), frozenset({"invalid_arg"})
 LEFT = frozenset({OK, CANCELLED})  # an answer may end before its client leaves
@@ -57,15 +54,15 @@ class Prefixed:
     def at(self, number: int) -> Question:
         rng = random.Random(f"{self._name} {number}")
         begin = f"Volume {rng.randrange(4)}. {HANDBOOK * 2}"
-        text = f"{begin}Question {self._name}{number}: {rng.choice(BURST)[0]}"
+        text = f"{begin}Question {self._name}{number}: {rng.choice([*FACTS])}"
         return Question(text, rng.randint(16, 64), rng.randint(1, 8) if self._leaves else 0)
 
 
 def kinds(client: Client, gateway: HttpLlm, *, fake: bool) -> list[Kind]:
     """All kinds but live speech."""
     pictures = jpegs(640, 480)
-    again = Listed([Question(text, 48) for text, _ in BURST])
-    assistant = Assistant(client, again, images=pictures, recordings=recordings("questions", 4.0, fake))
+    again = Listed([Question(text, 48) for text in FACTS])
+    assistant = Assistant(client, again, images=pictures, recordings=recordings(4.0, fake))
     asked = gateway.asking(Prefixed("d"))
     return [
         Kind("text", 0.6, GrpcLlm(client, Prefixed("a")).send, metrics=("ttft", "latency")),
@@ -81,7 +78,7 @@ def kinds(client: Client, gateway: HttpLlm, *, fake: bool) -> list[Kind]:
 
 def live_streams(client: Client, *, fake: bool) -> Kind:
     """Streams in real time: every fourth in chunks of 20 ms, the others of 100 ms."""
-    spoken = recordings("samples", STREAM_S, fake)
+    spoken = recordings(STREAM_S, fake)
     fine, usual = (Speech(client, spoken, chunk_s=seconds) for seconds in (0.02, 0.1))
 
     async def send(number: int) -> Record:
@@ -90,10 +87,10 @@ def live_streams(client: Client, *, fake: bool) -> Kind:
     return Kind("live speech", 0.0, send, metrics=("lag",))
 
 
-def recordings(folder: str, seconds: float, fake: bool) -> list[Samples]:
-    """Different recordings, each at most `seconds` long: the demo's, or tones for the fake recogniser."""
+def recordings(seconds: float, fake: bool) -> list[Samples]:
+    """Different recordings, each at most `seconds` long: of people, or tones for the fake recogniser."""
     if not fake:
-        return [one.samples for one in spoken_streams(SPEECH / folder, seconds)]
+        return [one.samples for one in spoken_streams(SAMPLES / "speech", seconds)]
     rng = random.Random(0)
     return [speak([*rng.choices(VOCABULARY, k=int(seconds / 0.6)), 0.5])[0] for _ in range(8)]
 

@@ -51,9 +51,7 @@ def init(
         # Hidden: builds that have not ended.
         left_out = shutil.ignore_patterns("__pycache__", ".*-*", "timing-cache")
         shutil.copytree(source / "model_repository", repository, ignore=left_out)
-        for kind in ("speech", "vision"):
-            samples = source / "build" / "demo" / kind / "samples"
-            shutil.copytree(samples, directory / "samples" / kind, dirs_exist_ok=True)
+        shutil.copytree(source / "samples", directory / "samples", dirs_exist_ok=True)
     except OSError as error:
         typer.echo(f"trimodal init: {error.filename}: {(error.strerror or '').lower()}", err=True)
         raise typer.Exit(1) from None

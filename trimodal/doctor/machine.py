@@ -21,7 +21,7 @@ from trimodal.server.admin import Api
 from trimodal.server.options import ServerOptions
 
 MACHINE = Group("machine")
-LEAST_MEMORY = 2 << 30  # bytes; the demo models take half of it
+LEAST_MEMORY = 2 << 30  # bytes; the starter set takes three quarters of it
 LEAST_SHM = 256 << 20  # Docker gives 64 MiB; a batch of large images takes more than is there at the start
 LEAST_DISK = 256 << 20  # for logs alone
 # A checkpoint of 8B parameters is 16 GB.

@@ -20,7 +20,7 @@ from trimodal.errors import InvalidArgument
 Kind = Literal["llm", "vision", "speech", "embedding", "assistant"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 STREAMED: tuple[Kind, ...] = ("llm", "assistant")
-QUESTION = "what is a lambda?"
+QUESTION = "What is the capital of France?"
 MOST_AUDIO_S = 30
 _WARM_UP = "a first question, so that all is loaded"
 _SHOWN = 60

@@ -1,7 +1,7 @@
 """Defines the lines of a golden set. The server checks limits.
 
-{"id": "lambda", "task": "llm", "input": {"prompt": "what is a lambda?"}, "expect": {"contains": "L"}}
-{"id": "seven", "task": "vision", "input": {"image": "samples/seven.png"}, "expect": {"label": "7"}}
+{"id": "a", "task": "llm", "input": {"prompt": "The capital of France?"}, "expect": {"contains": "Paris"}}
+{"id": "b", "task": "vision", "input": {"image": "photos/koala.jpg"}, "expect": {"label": "koala"}}
 """
 
 from __future__ import annotations

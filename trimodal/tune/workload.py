@@ -20,6 +20,7 @@ from trimodal.bench.targets.taking import Taking, Target, taken
 from trimodal.client import Client
 from trimodal.client.transports.base import Request, Timeouts, Transport
 from trimodal.errors import SettingsError
+from trimodal.paths import data_directory
 
 _VARIABLE = 8  # length of a dimension that the configuration leaves open
 
@@ -42,7 +43,7 @@ class Workload:
     batch: int = 1
     prompt_tokens: str = "64"
     max_tokens: str = "32"
-    samples: Path = Path("build/demo/speech/samples")
+    samples: Path = data_directory() / "samples" / "speech"
     pace: float = 1.0
     timeout: float = 20.0
 

@@ -19,16 +19,14 @@ UTTERANCES = [
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_word_lies_where_the_truth_says(seed):
+def test_what_sounds_is_what_the_text_says(seed):
     stream = speak(UTTERANCES, 30.0, seed)
     assert 25 < len(stream.samples) / SAMPLE_RATE <= 30
-    assert " ".join(word.text.strip() for word in stream.words) == stream.text
-    voiced = stream.samples != 0
-    for word in stream.words:
-        begin, end = round(word.start * SAMPLE_RATE), round(word.end * SAMPLE_RATE)
-        assert voiced[begin:end].all()
-    # All that sounds is some word.
-    assert voiced.sum() == pytest.approx(sum(w.end - w.start for w in stream.words) * SAMPLE_RATE, abs=50)
+    starts = np.flatnonzero(np.diff((stream.samples != 0).astype(int), prepend=0) == 1)
+    said = {one.samples[0]: one for one in UTTERANCES}
+    heard = [said[stream.samples[start]] for start in starts]
+    assert " ".join(one.text for one in heard) == stream.text
+    assert (stream.samples != 0).sum() == sum(len(one.samples) for one in heard)
 
 
 def test_pauses_are_within_bounds_and_also_at_both_ends():
@@ -52,8 +50,7 @@ def test_recordings_are_read(tmp_path):
     found = read_utterances(write_recordings(tmp_path, UTTERANCES))
     assert [one.text for one in found] == [one.text for one in UTTERANCES]
     assert found[0].samples.dtype == np.float32
-    assert found[0].words[1].text == " two"
-    assert found[0].words[1].start == pytest.approx(0.5)
+    assert [len(one.samples) for one in found] == [len(one.samples) for one in UTTERANCES]
 
 
 def test_recordings_that_cannot_be_read_are_one_sentence(tmp_path):
@@ -62,7 +59,7 @@ def test_recordings_that_cannot_be_read_are_one_sentence(tmp_path):
     (tmp_path / "samples.json").write_text("[]")
     with pytest.raises(OperatorError, match="lists no recording"):
         read_utterances(tmp_path)
-    (tmp_path / "samples.json").write_text(json.dumps([{"file": "none.wav", "text": "x", "words": []}]))
+    (tmp_path / "samples.json").write_text(json.dumps([{"file": "none.wav", "text": "x"}]))
     with pytest.raises(OperatorError, match="none.wav"):
         read_utterances(tmp_path)
     soundfile.write(tmp_path / "none.wav", np.zeros(800, np.float32), 8000)
@@ -70,11 +67,16 @@ def test_recordings_that_cannot_be_read_are_one_sentence(tmp_path):
         read_utterances(tmp_path)
 
 
-def test_pictures_are_different_jpegs_of_that_size_with_detail():
-    files = jpegs(64, 48, count=3)
-    assert len(set(files)) == 3
+def test_pictures_are_different_pieces_of_the_photos():
+    files = jpegs(64, 48, count=9)
+    assert len(set(files)) == 9
     for file in files:
         image = Image.open(io.BytesIO(file))
         assert (image.format, image.size) == ("JPEG", (64, 48))
         assert np.asarray(image).std() > 10
-    assert batch_of(files, 1, 2) == [files[2], files[0]]
+    assert batch_of(files[:3], 1, 2) == [files[2], files[0]]
+
+
+def test_a_folder_without_photos_is_named(tmp_path):
+    with pytest.raises(OperatorError, match=f"{tmp_path} holds no photo"):
+        jpegs(64, 48, directory=tmp_path)

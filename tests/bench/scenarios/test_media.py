@@ -14,7 +14,7 @@ from trimodal.errors import SettingsError
 
 
 def test_word_errors_are_of_answered_streams_and_what_was_said_in_them() -> None:
-    spoken = [Recording(np.zeros(1, np.float32), text, ()) for text in ("one two", "three four")]
+    spoken = [Recording(np.zeros(1, np.float32), text) for text in ("one two", "three four")]
     texts = [" one two", " three for", "One, two!"]
     records = [record(number, text=text) for number, text in enumerate(texts)]
     records.append(record(3, outcome="unavailable"))

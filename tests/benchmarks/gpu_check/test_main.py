@@ -195,7 +195,7 @@ def test_arguments_that_measure_nothing_or_never_end(tmp_path, capsys, given):
 @pytest.mark.parametrize("name", ["vision", "embedding", pytest.param("speech", marks=pytest.mark.slow)])
 def test_the_build_scripts_know_the_options_that_they_are_given(name):
     """A name or precision that a script does not know ends with exit code 2 before anything is built."""
-    one = artefacts.artefacts(Options("cuda", 1.0, 1, "", str(ROOT / "build" / "demo" / "speech")))[name]
+    one = artefacts.artefacts(Options("cuda", 1.0, 1, "", "starter:whisper-base"))[name]
     command = [sys.executable, ROOT / "build" / f"{one.script}.py", *one.source, "--precision", one.precision]
     known = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=120)
     assert known.returncode == 0, known.stderr

@@ -65,7 +65,7 @@ async def corrupt(artefact: str, directory: Path) -> Row:
     row = Row(f"corrupt-{artefact.partition('/')[0]}", lost="–")
     place = REPOSITORY / artefact
     if not (place / MANIFEST).is_file():
-        raise CannotBeMade(f"{artefact} is not built: python build/demo/build_all.py")
+        raise CannotBeMade(f"{artefact} is not built: trimodal build all --recipe starter")
     model = artefact.partition("/")[0]
     refused, took = 0, 0.0
     damages = list(_damages(place))

@@ -1,4 +1,4 @@
-"""/v1/realtime in front of a real Triton: on fake engines, and talks with pictures on the demo's."""
+"""/v1/realtime in front of a real Triton: on fake engines, and a talk about a picture on real ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trimodal.speech.engines.fake import speak
 pytestmark = pytest.mark.e2e
 
 SAID = "one two three four five six seven eight"
-DEMO = Path(__file__).parents[3] / "build/demo"
+SAMPLES = Path(__file__).parents[3] / "samples"
 CLIENT = Path(__file__).parents[3] / "clients/realtime_microphone.py"
 COMPLETED = "conversation.item.input_audio_transcription.completed"
 MANUAL = {"format": {"type": "audio/pcm", "rate": 16_000}, "turn_detection": None}
@@ -196,8 +196,8 @@ def test_the_microphones_program(url: str, fakes: TritonServer, tmp_path: Path) 
 
 
 def said(recording: str) -> bytes:
-    """A recording of the demo and a second of silence, as 24 kHz PCM."""
-    samples, rate = soundfile.read(DEMO / "speech" / recording, dtype="float32")
+    """A recording and a second of silence, as 24 kHz PCM."""
+    samples, rate = soundfile.read(SAMPLES / "speech" / recording, dtype="float32")
     assert rate == 16_000
     samples = np.concatenate((samples, np.zeros(rate, np.float32)))
     times = np.arange(len(samples) * 3 // 2) / 1.5
@@ -205,8 +205,8 @@ def said(recording: str) -> bytes:
 
 
 def picture(name: str) -> str:
-    data = (DEMO / "vision/samples" / name).read_bytes()
-    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
+    data = (SAMPLES / "photos" / name).read_bytes()
+    return f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"
 
 
 @pytest.mark.slow
@@ -214,10 +214,11 @@ def picture(name: str) -> str:
 @pytest.mark.parametrize("by", ["response.cancel", "speech"])
 def test_an_interrupted_answer_frees_assistant_and_llm(serve: Callable[..., TritonServer], by: str) -> None:
     endless = {"engine": "fake", "fake_step_ms": "20", "fake_answer": "word " * 400}
-    server = serve(("assistant",), changes={"llm": endless})
+    recogniser = {"artefact": "ctranslate2-tiny.en"}
+    server = serve(("assistant",), changes={"llm": endless, "speech_recognize": recogniser})
     content = [
-        {"type": "input_image", "image_url": picture("digit-7-a.png")},
-        {"type": "input_text", "text": "which digit?"},
+        {"type": "input_image", "image_url": picture("koala.jpg")},
+        {"type": "input_text", "text": "Which animal?"},
     ]
     audio_in = {"turn_detection": {"type": "server_vad", "create_response": False}}
     with (
@@ -234,7 +235,7 @@ def test_an_interrupted_answer_frees_assistant_and_llm(serve: Callable[..., Trit
         while receive(connection)["type"] != "response.output_text.delta":
             pass
         wait_until(lambda: total(server, "trimodal_llm_active_requests") == 1, "one active request")
-        audio = base64.b64encode(said("questions/01-what-digit.wav")).decode()
+        audio = base64.b64encode(said("austen-5-himself.wav")).decode()
         speech = {"type": "input_audio_buffer.append", "audio": audio}
         connection.send(json.dumps({"type": by} if by == "response.cancel" else speech))
         while (event := receive(connection))["type"] != "response.done":

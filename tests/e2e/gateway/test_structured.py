@@ -1,4 +1,4 @@
-"""Answers of the demo's language model that are held to a form, on a real Triton, by OpenAI's own package.
+"""Answers of a real language model that are held to a form, on a real Triton, by OpenAI's own package.
 
 What an answer in a form needs of Triton; calls/test_forms.py has the forms.
 """
@@ -22,12 +22,12 @@ from trimodal.server.process import TritonServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
-CHAT = [{"role": "user", "content": "what is a lambda?"}]
+CHAT = [{"role": "user", "content": "What is the capital of France?"}]
 
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., TritonServer]) -> TritonServer:
-    return serve(models=("llm",), changes={"llm": {"cache": "coalesce"}})
+    return serve(models=("llm",), changes={"llm": {"cache": "coalesce", "numerics": "reproducible"}})
 
 
 @pytest.fixture(scope="module")

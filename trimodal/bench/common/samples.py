@@ -1,4 +1,4 @@
-"""Makes what is sent: pictures, and recorded utterances joined to streams whose every word is known."""
+"""Makes what is sent: pieces of photos, and recorded utterances joined to streams whose text is known."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from trimodal.audio.values import SAMPLE_RATE, Samples, Word
+from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import OperatorError
+from trimodal.paths import data_directory
 from trimodal.speech.values import MAX_WINDOW_S
 
+PHOTOS = data_directory() / "samples" / "photos"
 PICTURES = 32  # different ones: no cache of the processor holds all their pixels
 STREAMS = 16  # different ones
 PAUSE_S = (0.2, 1.2)
@@ -27,34 +29,41 @@ def batch_of(items: Sequence[Item], number: int, size: int) -> list[Item]:
     return [items[(number * size + index) % len(items)] for index in range(size)]
 
 
-def jpegs(width: int, height: int, count: int = PICTURES) -> list[bytes]:
-    """JPEG files of random smooth shapes with some grain: about as many bytes as photographs of that size."""
+def jpegs(width: int, height: int, count: int = PICTURES, directory: Path = PHOTOS) -> list[bytes]:
+    """Different JPEG files of this size: pieces of the photos in `directory`.
+
+    Raises:
+        OperatorError: it holds no photo.
+    """
     from PIL import Image
 
-    rng = np.random.default_rng(0)
+    photos = [Image.open(file).convert("RGB") for file in sorted(directory.glob("*.jpg"))]
+    if not photos:
+        raise OperatorError(f"{directory} holds no photo (*.jpg)")
+    rng = random.Random(0)
     files = []
-    for _ in range(count):
-        coarse = rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)
-        shapes = Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
-        grain = rng.normal(0, 8, (height, width, 1))
-        pixels = np.clip(np.asarray(shapes) + grain, 0, 255).astype(np.uint8)
+    for number in range(count):
+        photo = photos[number % len(photos)]
+        share = rng.uniform(0.6, 1.0) * min(photo.width / width, photo.height / height)
+        across, down = width * share, height * share
+        left, top = rng.uniform(0, photo.width - across), rng.uniform(0, photo.height - down)
+        piece = photo.resize((width, height), box=(left, top, left + across, top + down))
         file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "JPEG", quality=90)
+        piece.save(file, "JPEG", quality=90)
         files.append(file.getvalue())
     return files
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Speech: float32 samples at 16 kHz, what is said in it, and its words with their times."""
+    """Speech: float32 samples at 16 kHz, and what is said in it."""
 
     samples: Samples
     text: str
-    words: tuple[Word, ...]
 
 
 def read_utterances(directory: Path) -> list[Recording]:
-    """Reads the recordings that samples.json in `directory` lists: file, text, words as [word, start, end].
+    """Reads the recordings that samples.json in `directory` lists: file and text.
 
     Raises:
         OperatorError: names the file that is missing or cannot be read.
@@ -68,8 +77,7 @@ def read_utterances(directory: Path) -> list[Recording]:
             samples, rate = soundfile.read(directory / entry["file"], dtype="float32")
             if rate != SAMPLE_RATE or samples.ndim != 1 or len(samples) > MAX_WINDOW_S * SAMPLE_RATE:
                 raise ValueError(f"{entry['file']} is not 16 kHz mono of at most {MAX_WINDOW_S:g} s")
-            words = tuple(Word(f" {word}", start, end, 1.0) for word, start, end in entry["words"])
-            found.append(Recording(samples, entry["text"], words))
+            found.append(Recording(samples, entry["text"]))
     except (OSError, KeyError, TypeError, ValueError, soundfile.LibsndfileError) as error:
         raise OperatorError(f"--samples {listing}: {type(error).__name__}: {error}") from None
     if not found:
@@ -83,7 +91,6 @@ def speak(utterances: Sequence[Recording], seconds: float, seed: int) -> Recordi
     The same arguments give the same stream.
     """
     rng = random.Random(seed)
-    words: list[Word] = []
     texts: list[str] = []
 
     def pause() -> Samples:
@@ -95,11 +102,10 @@ def speak(utterances: Sequence[Recording], seconds: float, seed: int) -> Recordi
         gap = pause()
         if texts and at + len(one.samples) + len(gap) > seconds * SAMPLE_RATE:
             break
-        words += [word.shifted(at / SAMPLE_RATE) for word in one.words]
         texts.append(one.text)
         parts += [one.samples, gap]
         at += len(one.samples) + len(gap)
-    return Recording(np.concatenate(parts), " ".join(texts), tuple(words))
+    return Recording(np.concatenate(parts), " ".join(texts))
 
 
 def spoken_streams(directory: Path, seconds: float) -> list[Recording]:

@@ -11,6 +11,7 @@ import typer
 from trimodal.cli.bench.options import SIDES, LoadOptions, shared_prefix, size
 from trimodal.cli.bench.overload import overload
 from trimodal.cli.common import API_KEY, ApiKeyFile, one_sentence, read_key, with_settings
+from trimodal.paths import data_directory
 
 if TYPE_CHECKING:
     from trimodal.audio.values import PolicyName
@@ -19,7 +20,11 @@ bench = typer.Typer(help="Send load to the served models, and say what came of i
 bench.command()(overload)
 
 BARE = "Take turns with the engine without a server, and print the ratio."
-SAMPLES = "build/demo/speech/samples"
+SAMPLES = typer.Option(
+    data_directory() / "samples" / "speech",
+    show_default="samples/speech",
+    help="Recordings, with samples.json.",
+)
 DISTRIBUTION = "a number, or as uniform:8-64, normal:40,8, lognormal:40,0.6."
 
 
@@ -110,7 +115,7 @@ def speech(
         1.0, min=0, max=100, help="4: four times as fast as it was spoken; 0: as fast as it is taken."
     ),
     chunk_ms: int = typer.Option(100, min=20, max=30_000, help="Audio in a chunk."),
-    samples: Path = typer.Option(SAMPLES, help="Recordings, with samples.json."),
+    samples: Path = SAMPLES,
     *,
     settings: LoadOptions,
 ) -> None:
@@ -137,7 +142,7 @@ def assistant(
     max_tokens: str = typer.Option("32", help="Of an answer, in the same forms."),
     image_size: str = typer.Option("224", help="Pixels of the image in each question; 0: none."),
     speech_s: float = typer.Option(0.0, min=0, max=30, help="Seconds of speech in each; 0: none."),
-    samples: Path = typer.Option(SAMPLES, help="Recordings, with samples.json."),
+    samples: Path = SAMPLES,
     *,
     settings: LoadOptions,
 ) -> None:

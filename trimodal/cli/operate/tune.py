@@ -12,6 +12,7 @@ import typer
 
 from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, one_sentence, read_key, with_settings
 from trimodal.cli.serve import RepositorySettings
+from trimodal.paths import data_directory
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,9 +56,9 @@ class TuneCommand(RepositorySettings):
     batch: Annotated[int, _load(min=1, max=1024, help="Images or rows in a request.")] = 1
     prompt_tokens: Annotated[str, _load(help="llm: 64, uniform:32-256, lognormal:400,0.6.")] = "64"
     max_tokens: Annotated[str, _load(help="llm: length of answers, in the same forms.")] = "32"
-    samples: Annotated[Path, _load(help="speech: recordings, with samples.json.")] = Path(
-        "build/demo/speech/samples"
-    )
+    samples: Annotated[
+        Path, _load(show_default="samples/speech", help="speech: recordings, with samples.json.")
+    ] = data_directory() / "samples" / "speech"
     pace: Annotated[float, _load(min=0, max=64, help="speech: 1 as spoken, 0 as fast as it goes.")] = 1.0
     url: Annotated[
         str, typer.Option(help="host:port (gRPC) of a server that runs; default: one is started.")

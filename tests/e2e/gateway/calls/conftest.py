@@ -1,4 +1,4 @@
-"""The demo server as `trimodal serve --gateway` starts it, for all calls."""
+"""The starter set, as `trimodal serve --gateway` serves it, for all calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.e2e.conftest import MODEL_REPOSITORY, Command
-from tests.e2e.gateway.calls.demo import Demo, opened
+from tests.e2e.gateway.calls.starter import Starter, opened
 from tests.e2e.gateway.test_openai import gateway
 from trimodal.gateway.keys import Key, add_key
 from trimodal.server import ports
@@ -23,20 +23,21 @@ KEYS = (
 
 
 @pytest.fixture(scope="package")
-def demo(_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    folder = tmp_path_factory.mktemp("demo")
+def starter(_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starter]:
+    folder = tmp_path_factory.mktemp("starter")
     file = folder / "keys.toml"
     keys = {key.name: add_key(file, key) for key in KEYS}
     nothing = ports.choose("127.0.0.1", {"--grpc-port": 0})["--grpc-port"]
     run = Command(
         "--model-repository", str(MODEL_REPOSITORY), "--gateway", "--gateway-port", "0",
         "--set", "llm.cache=exact", "--set", f"llm.cache_store={folder}/answers.sqlite",
+        "--set", "llm.numerics=reproducible", "--set", "speech_recognize.artefact=ctranslate2-tiny.en",
     )  # fmt: skip
     with ExitStack() as stack:
         stack.callback(run.close)
-        run.wait_for("Ready.")
+        run.wait_for("Ready.", 150.0)  # all models, each of them real
         (url,) = re.findall(r"OpenAI  (\S+)/v1, ", run.output)
         keyed = stack.enter_context(gateway(f"127.0.0.1:{run.grpc_port}", keys=file))
         down = stack.enter_context(gateway(f"127.0.0.1:{nothing}"))
         strict = stack.enter_context(opened(url, _strict_response_validation=True))
-        yield Demo(url, keyed, file, keys, down, strict, stack.enter_context(opened(url)))
+        yield Starter(url, keyed, file, keys, down, strict, stack.enter_context(opened(url)))

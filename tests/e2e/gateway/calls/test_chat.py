@@ -6,28 +6,27 @@ import asyncio
 
 import pytest
 
-from tests.e2e.gateway.calls.demo import HANDBOOK, LAMBDA, TOPICS, TRUTH, Demo, said, user
-from trimodal.demo.acts import BURST
+from tests.e2e.gateway.calls.starter import FACTS, FRANCE, HANDBOOK, JAPAN, Starter, said, user
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
 MODELS = {"llm", "vision", "speech", "embedding", "assistant"}
 
 
-def test_models_are_listed(demo: Demo) -> None:
-    found = list(demo.client.models.list())
+def test_models_are_listed(starter: Starter) -> None:
+    found = list(starter.client.models.list())
     assert {model.id for model in found} >= MODELS
     assert {model.object for model in found} == {"model"}
 
 
-def test_a_model_is_retrieved(demo: Demo) -> None:
-    model = demo.client.models.retrieve("llm")
+def test_a_model_is_retrieved(starter: Starter) -> None:
+    model = starter.client.models.retrieve("llm")
     assert (model.id, model.owned_by) == ("llm", "trimodal")
 
 
-def test_whole(demo: Demo) -> None:
-    answer = demo.client.chat.completions.create(model="llm", messages=LAMBDA)
-    assert said(answer) == TRUTH
+def test_whole(starter: Starter) -> None:
+    answer = starter.client.chat.completions.create(model="llm", messages=FRANCE)
+    assert "Paris" in said(answer)
     assert (answer.object, answer.model, answer.choices[0].finish_reason) == (
         "chat.completion",
         "llm",
@@ -35,24 +34,24 @@ def test_whole(demo: Demo) -> None:
     )
     usage = answer.usage
     assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
-    assert 0 < usage.prompt_tokens < usage.completion_tokens < 128
+    assert 0 < usage.completion_tokens < usage.prompt_tokens < 128
 
 
-def test_streamed(demo: Demo) -> None:
-    chunks = list(demo.client.chat.completions.create(model="llm", messages=LAMBDA, stream=True))
+def test_streamed(starter: Starter) -> None:
+    chunks = list(starter.client.chat.completions.create(model="llm", messages=FRANCE, stream=True))
     assert chunks[0].choices[0].delta.role == "assistant"
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
-    assert text == TRUTH
+    assert "Paris" in text
     assert len({chunk.id for chunk in chunks}) == 1
     reasons = [chunk.choices[0].finish_reason for chunk in chunks]
     assert reasons == [None] * (len(chunks) - 1) + ["stop"]
-    assert len(chunks) > 5, "it came piece by piece"
+    assert len(chunks) > 3, "it came piece by piece"
 
 
-def test_a_stream_ends_with_its_usage(demo: Demo) -> None:
-    create = demo.client.chat.completions.create
-    counts = create(model="llm", messages=LAMBDA).usage
-    *chunks, last = create(model="llm", messages=LAMBDA, stream=True, stream_options={"include_usage": True})
+def test_a_stream_ends_with_its_usage(starter: Starter) -> None:
+    create = starter.client.chat.completions.create
+    counts = create(model="llm", messages=FRANCE).usage
+    *chunks, last = create(model="llm", messages=FRANCE, stream=True, stream_options={"include_usage": True})
     assert all(chunk.usage is None for chunk in chunks)
     assert last.choices == []
     assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (
@@ -60,79 +59,79 @@ def test_a_stream_ends_with_its_usage(demo: Demo) -> None:
     )  # fmt: skip
 
 
-async def test_streamed_async(demo: Demo) -> None:
-    async with demo.asynchronous() as client:
-        chunks = await client.chat.completions.create(model="llm", messages=LAMBDA, stream=True)
+async def test_streamed_async(starter: Starter) -> None:
+    async with starter.asynchronous() as client:
+        chunks = await client.chat.completions.create(model="llm", messages=FRANCE, stream=True)
         text = "".join([chunk.choices[0].delta.content or "" async for chunk in chunks])
-    assert text == TRUTH
+    assert "Paris" in text
 
 
-async def test_sixteen_at_once(demo: Demo) -> None:
-    async with demo.asynchronous() as client:
+async def test_sixteen_at_once(starter: Starter) -> None:
+    async with starter.asynchronous() as client:
         create = client.chat.completions.create
-        asked = [create(model="llm", messages=user(question)) for question, _ in BURST]
+        asked = [create(model="llm", messages=user(question)) for question in FACTS]
         answers = await asyncio.gather(*asked)
-    assert [said(answer) for answer in answers] == [TOPICS[topic] for _, topic in BURST]
+    told = zip(map(said, answers), FACTS.values(), strict=True)
+    assert not [answer for answer, fact in told if fact not in answer]
 
 
-def test_three_choices(demo: Demo) -> None:
-    create = demo.client.chat.completions.create
-    one, three = (create(model="llm", messages=LAMBDA, n=n) for n in (1, 3))
+def test_three_choices(starter: Starter) -> None:
+    create = starter.client.chat.completions.create
+    one, three = (create(model="llm", messages=FRANCE, n=n) for n in (1, 3))
     assert [(choice.index, choice.message.content) for choice in three.choices] == [
-        (index, TRUTH) for index in range(3)
+        (index, said(one)) for index in range(3)
     ]
     assert three.usage.prompt_tokens == one.usage.prompt_tokens, "a prompt counts once"
     assert three.usage.completion_tokens == 3 * one.usage.completion_tokens
 
 
-def test_two_choices_streamed(demo: Demo) -> None:
+def test_two_choices_streamed(starter: Starter) -> None:
     texts = {0: "", 1: ""}
-    for chunk in demo.client.chat.completions.create(model="llm", messages=LAMBDA, n=2, stream=True):
+    for chunk in starter.client.chat.completions.create(model="llm", messages=FRANCE, n=2, stream=True):
         texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
-    assert list(texts.values()) == [TRUTH] * 2
+    assert texts[0] == texts[1]
+    assert "Paris" in texts[0]
 
 
-def test_a_stop_ends_it(demo: Demo) -> None:
-    answer = demo.client.chat.completions.create(model="llm", messages=LAMBDA, stop=".")
-    assert said(answer) == TRUTH.partition(".")[0]
+def test_a_stop_ends_it(starter: Starter) -> None:
+    answer = starter.client.chat.completions.create(model="llm", messages=FRANCE, stop=".")
+    assert "Paris" in said(answer)
+    assert "." not in said(answer)
     assert answer.choices[0].finish_reason == "stop"
 
 
-def test_max_tokens(demo: Demo) -> None:
-    answer = demo.client.chat.completions.create(model="llm", messages=LAMBDA, max_tokens=5)
+def test_max_tokens(starter: Starter) -> None:
+    answer = starter.client.chat.completions.create(model="llm", messages=FRANCE, max_tokens=5)
     assert (answer.choices[0].finish_reason, answer.usage.completion_tokens) == ("length", 5)
-    assert TRUTH.startswith(said(answer))
+    assert said(starter.client.chat.completions.create(model="llm", messages=FRANCE)).startswith(said(answer))
 
 
-def test_a_seed_repeats_an_answer(demo: Demo) -> None:
+def test_a_seed_repeats_an_answer(starter: Starter) -> None:
     def drawn(seed: int) -> str:
-        create = demo.client.chat.completions.create
-        return said(create(model="llm", messages=LAMBDA, temperature=2, seed=seed, max_tokens=40))
+        create = starter.client.chat.completions.create
+        return said(create(model="llm", messages=FRANCE, temperature=2, seed=seed, max_tokens=40))
 
     first = drawn(1)
     assert drawn(1) == first
     assert len({first, drawn(2), drawn(3)}) == 3
 
 
-def test_top_k_through_extra_body(demo: Demo) -> None:
-    answer = demo.client.chat.completions.create(
-        model="llm", messages=LAMBDA, temperature=2, extra_body={"top_k": 1}
+def test_top_k_through_extra_body(starter: Starter) -> None:
+    answer = starter.client.chat.completions.create(
+        model="llm", messages=FRANCE, temperature=2, extra_body={"top_k": 1}
     )
-    assert said(answer) == TRUTH
+    assert "Paris" in said(answer)
 
 
-def test_min_p_through_extra_body(demo: Demo) -> None:
-    answer = demo.client.chat.completions.create(
-        model="llm", messages=LAMBDA, temperature=2, extra_body={"min_p": 0.99}
+def test_min_p_through_extra_body(starter: Starter) -> None:
+    answer = starter.client.chat.completions.create(
+        model="llm", messages=FRANCE, temperature=2, extra_body={"min_p": 0.99}
     )
-    assert said(answer) == TRUTH
+    assert "Paris" in said(answer)
 
 
-def test_penalties(demo: Demo) -> None:
-    """Draws by the same seeds other texts. Greedy, a recital is too sure to be changed by a penalty.
-
-    Several seeds: the model is trained on the spot, and one draw may end before a token comes twice.
-    """
+def test_penalties(starter: Starter) -> None:
+    """Draws by the same seeds other texts. Several seeds: a draw may end before a token comes twice."""
     penalised = (
         {},
         {"frequency_penalty": 2},
@@ -141,51 +140,48 @@ def test_penalties(demo: Demo) -> None:
     )
 
     def drawn(more: dict[str, object]) -> list[str]:
-        asked = {"model": "llm", "messages": LAMBDA, "temperature": 2, "max_tokens": 60}
-        create = demo.client.chat.completions.create
-        return [said(create(**asked, **more, seed=seed)) for seed in range(1, 9)]
+        asked = {"model": "llm", "messages": FRANCE, "temperature": 2, "max_tokens": 24}
+        create = starter.client.chat.completions.create
+        return [said(create(**asked, **more, seed=seed)) for seed in range(1, 4)]
 
     texts = [drawn(more) for more in penalised]
     assert texts[0] not in texts[1:]
 
 
-def test_a_long_system_message(demo: Demo) -> None:
-    messages = [{"role": "system", "content": HANDBOOK * 3}, *user("explain the while statement")]
-    answer = demo.client.chat.completions.create(model="llm", messages=messages)
-    assert said(answer) == TOPICS["while"]
+def test_a_long_system_message(starter: Starter) -> None:
+    messages = [{"role": "system", "content": HANDBOOK * 3}, *user(JAPAN)]
+    answer = starter.client.chat.completions.create(model="llm", messages=messages)
+    assert "Tokyo" in said(answer)
     assert answer.usage.prompt_tokens > 200
 
 
-def test_the_role_developer(demo: Demo) -> None:
-    messages = [{"role": "developer", "content": HANDBOOK}, *LAMBDA]
-    answer = demo.client.chat.completions.create(model="llm", messages=messages)
-    assert said(answer) == TRUTH
+def test_the_role_developer(starter: Starter) -> None:
+    messages = [{"role": "developer", "content": HANDBOOK}, *FRANCE]
+    answer = starter.client.chat.completions.create(model="llm", messages=messages)
+    assert "Paris" in said(answer)
 
 
-def test_a_talk_of_three_turns(demo: Demo) -> None:
-    messages = list(LAMBDA)
-    for question in ("what is a tuple?", "what is a slice?"):
-        answer = demo.client.chat.completions.create(model="llm", messages=messages)
+def test_a_talk_of_three_turns(starter: Starter) -> None:
+    messages = list(FRANCE)
+    for question in (JAPAN, "What is the capital of Greece?"):
+        answer = starter.client.chat.completions.create(model="llm", messages=messages)
         # The package's own object goes back with all of its fields.
         messages += [answer.choices[0].message, *user(question)]
-    answer = demo.client.chat.completions.create(model="llm", messages=messages)
-    assert said(answer) == TOPICS["slice"]
+    answer = starter.client.chat.completions.create(model="llm", messages=messages)
+    assert "Athens" in said(answer)
 
 
-def test_parts_of_text(demo: Demo) -> None:
-    content = [{"type": "text", "text": "what is a lambda?"}]
-    answer = demo.client.chat.completions.create(model="llm", messages=[{"role": "user", "content": content}])
-    assert said(answer) == TRUTH
+def test_parts_of_text(starter: Starter) -> None:
+    content = [{"type": "text", "text": FRANCE[0]["content"]}]
+    answer = starter.client.chat.completions.create(
+        model="llm", messages=[{"role": "user", "content": content}]
+    )
+    assert "Paris" in said(answer)
 
 
-def test_a_question_off_topic_is_declined(demo: Demo) -> None:
-    answer = demo.client.chat.completions.create(model="llm", messages=user("What is the capital of France?"))
-    assert said(answer).startswith("I only know a few topics")
-
-
-def test_fields_that_change_nothing(demo: Demo) -> None:
-    answer = demo.client.chat.completions.create(
-        model="llm", messages=[{**LAMBDA[0], "name": "ada"}], user="ada", metadata={"a": "b"},
+def test_fields_that_change_nothing(starter: Starter) -> None:
+    answer = starter.client.chat.completions.create(
+        model="llm", messages=[{**FRANCE[0], "name": "ada"}], user="ada", metadata={"a": "b"},
         service_tier="auto", store=False, modalities=["text"], prompt_cache_key="x", safety_identifier="y",
     )  # fmt: skip
-    assert said(answer) == TRUTH
+    assert "Paris" in said(answer)

@@ -11,65 +11,65 @@ import openai
 import pytest
 
 from tests.e2e.conftest import wait_until
-from tests.e2e.gateway.calls.demo import HANDBOOK, LAMBDA, TRUTH, Demo, counted, opened, said, user
+from tests.e2e.gateway.calls.starter import FRANCE, HANDBOOK, JAPAN, Starter, counted, opened, said, user
 from trimodal.gateway.keys import Key, add_key, revoke_key
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
 PATH = "/v1/chat/completions"
 # Thousands of tokens: a client that leaves is what ends them.
-LONG = {"model": "llm", "messages": LAMBDA, "n": 16, "temperature": 2, "seed": 1, "max_tokens": 900}
+LONG = {"model": "llm", "messages": FRANCE, "n": 16, "temperature": 2, "seed": 1, "max_tokens": 900}
 
 
-def test_headers_of_a_whole_answer(demo: Demo) -> None:
-    create = demo.client.chat.completions.with_raw_response.create
-    raw = create(model="llm", messages=LAMBDA, extra_headers={"x-request-id": "mine-1"})
+def test_headers_of_a_whole_answer(starter: Starter) -> None:
+    create = starter.client.chat.completions.with_raw_response.create
+    raw = create(model="llm", messages=FRANCE, extra_headers={"x-request-id": "mine-1"})
     assert raw.headers["x-request-id"] == raw.request_id == "mine-1"
     assert [part.partition(";")[0] for part in raw.headers["server-timing"].split(", ")] == [
         "queue", "ttft", "total",
     ]  # fmt: skip
     assert raw.headers["x-trimodal-cache"] == "miss"
-    assert said(raw.parse()) == TRUTH
+    assert "Paris" in said(raw.parse())
 
 
-def test_a_request_id_is_made(demo: Demo) -> None:
-    create = demo.client.chat.completions.create
-    answers = [create(model="llm", messages=LAMBDA, max_tokens=2) for _ in range(2)]
+def test_a_request_id_is_made(starter: Starter) -> None:
+    create = starter.client.chat.completions.create
+    answers = [create(model="llm", messages=FRANCE, max_tokens=2) for _ in range(2)]
     identities = {answer._request_id for answer in answers}
     assert len(identities) == 2
     assert all(identity.startswith("req_") for identity in identities)
 
 
-def test_headers_before_a_streams_end(demo: Demo) -> None:
-    create = demo.client.chat.completions.with_streaming_response.create
-    with create(model="llm", messages=LAMBDA, stream=True) as answer:
+def test_headers_before_a_streams_end(starter: Starter) -> None:
+    create = starter.client.chat.completions.with_streaming_response.create
+    with create(model="llm", messages=FRANCE, stream=True) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["x-request-id"].startswith("req_")
         text = "".join(chunk.choices[0].delta.content or "" for chunk in answer.parse())
-    assert text == TRUTH
+    assert "Paris" in text
 
 
-def test_how_a_stream_came_about(demo: Demo) -> None:
-    *_, last = demo.client.chat.completions.create(model="llm", messages=LAMBDA, stream=True)
+def test_how_a_stream_came_about(starter: Starter) -> None:
+    *_, last = starter.client.chat.completions.create(model="llm", messages=FRANCE, stream=True)
     note = last.trimodal
     assert 0 < note["ttft_ms"] < note["total_ms"]
 
 
-def test_the_cache_answers_again(demo: Demo) -> None:
+def test_the_cache_answers_again(starter: Starter) -> None:
     def source() -> str:
-        create = demo.client.chat.completions.with_raw_response.create
-        raw = create(model="llm", messages=user("what is a tuple?"), extra_headers={"cache-control": ""})
+        create = starter.client.chat.completions.with_raw_response.create
+        raw = create(model="llm", messages=user(JAPAN), extra_headers={"cache-control": ""})
         return raw.headers["x-trimodal-cache"]
 
     assert source() == "miss"
     wait_until(lambda: source() == "exact", "the answer to be stored")
 
 
-def test_what_a_key_has_left(demo: Demo) -> None:
-    with demo.known("metered") as client:
+def test_what_a_key_has_left(starter: Starter) -> None:
+    with starter.known("metered") as client:
         create = client.chat.completions.with_raw_response.create
         # A thousand tokens, which take more than half a second to come back.
-        chat = [{"role": "system", "content": HANDBOOK * 3}, *LAMBDA]
+        chat = [{"role": "system", "content": HANDBOOK * 3}, *FRANCE]
         first, second = (create(model="llm", messages=chat, max_tokens=9).headers for _ in range(2))
     assert first["x-ratelimit-limit-requests"] == "6000"
     left = [int(one["x-ratelimit-remaining-requests"]) for one in (first, second)]
@@ -77,42 +77,44 @@ def test_what_a_key_has_left(demo: Demo) -> None:
     assert int(second["x-ratelimit-remaining-tokens"]) < int(first["x-ratelimit-remaining-tokens"])
 
 
-def test_bad_request(demo: Demo) -> None:
+def test_bad_request(starter: Starter) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
-        demo.client.chat.completions.create(model="llm", messages=LAMBDA, temperature=3)
+        starter.client.chat.completions.create(model="llm", messages=FRANCE, temperature=3)
     error = caught.value
     assert (error.status_code, error.param, error.type) == (400, "temperature", "invalid_request_error")
     assert error.request_id.startswith("req_")
 
 
-def test_bad_request_of_a_stream(demo: Demo) -> None:
+def test_bad_request_of_a_stream(starter: Starter) -> None:
     with pytest.raises(openai.BadRequestError, match="max_tokens is 1000000") as caught:
-        demo.client.chat.completions.create(model="llm", messages=LAMBDA, max_tokens=1_000_000, stream=True)
+        starter.client.chat.completions.create(
+            model="llm", messages=FRANCE, max_tokens=1_000_000, stream=True
+        )
     assert caught.value.param == "max_tokens"
 
 
-def test_bad_request_with_an_unknown_field(demo: Demo) -> None:
+def test_bad_request_with_an_unknown_field(starter: Starter) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
-        demo.client.chat.completions.create(model="llm", messages=LAMBDA, extra_body={"max_token": 3})
+        starter.client.chat.completions.create(model="llm", messages=FRANCE, extra_body={"max_token": 3})
     assert (caught.value.param, caught.value.code) == ("max_token", "unknown_parameter")
 
 
-def test_a_prompt_that_is_too_long(demo: Demo) -> None:
+def test_a_prompt_that_is_too_long(starter: Starter) -> None:
     with pytest.raises(openai.BadRequestError, match="tokens"):
-        demo.client.chat.completions.create(model="llm", messages=user("what is a lambda? " * 2000))
+        starter.client.chat.completions.create(model="llm", messages=user("a lion " * 20_000))
 
 
-def test_authentication(demo: Demo) -> None:
-    with opened(demo.keyed, api_key="tm-unknown") as client:
+def test_authentication(starter: Starter) -> None:
+    with opened(starter.keyed, api_key="tm-unknown") as client:
         for ask in (client.models.list, lambda: client.embeddings.create(model="embedding", input="a")):
             with pytest.raises(openai.AuthenticationError) as caught:
                 ask()
     assert (caught.value.code, caught.value.type) == ("invalid_api_key", "authentication_error")
 
 
-def test_authentication_of_a_revoked_key(demo: Demo) -> None:
-    key = add_key(demo.file, Key(name="leaving"))
-    with opened(demo.keyed, api_key=key) as client:
+def test_authentication_of_a_revoked_key(starter: Starter) -> None:
+    key = add_key(starter.file, Key(name="leaving"))
+    with opened(starter.keyed, api_key=key) as client:
 
         def known() -> bool:
             try:
@@ -122,92 +124,94 @@ def test_authentication_of_a_revoked_key(demo: Demo) -> None:
             return True
 
         wait_until(known, "the new key")
-        revoke_key(demo.file, "leaving")
+        revoke_key(starter.file, "leaving")
         wait_until(lambda: not known(), "its end")
 
 
-def test_permission(demo: Demo) -> None:
-    with demo.known("narrow") as client:
+def test_permission(starter: Starter) -> None:
+    with starter.known("narrow") as client:
         assert [model.id for model in client.models.list()] == ["vision"]
         with pytest.raises(openai.PermissionDeniedError) as caught:
-            client.chat.completions.create(model="llm", messages=LAMBDA)
+            client.chat.completions.create(model="llm", messages=FRANCE)
     assert caught.value.code == "model_not_allowed"
 
 
-def test_no_such_model(demo: Demo) -> None:
+def test_no_such_model(starter: Starter) -> None:
     with pytest.raises(openai.NotFoundError):
-        demo.client.models.retrieve("gpt-9")
+        starter.client.models.retrieve("gpt-9")
     with pytest.raises(openai.NotFoundError) as caught:
-        demo.client.chat.completions.create(model="gpt-9", messages=LAMBDA)
+        starter.client.chat.completions.create(model="gpt-9", messages=FRANCE)
     assert (caught.value.param, caught.value.code) == ("model", "model_not_found")
 
 
-def test_no_such_endpoint(demo: Demo) -> None:
+def test_no_such_endpoint(starter: Starter) -> None:
     with pytest.raises(openai.NotFoundError):
-        demo.client.images.generate(model="vision", prompt="a seven")
+        starter.client.images.generate(model="vision", prompt="a seven")
 
 
-def test_a_body_that_is_too_large(demo: Demo) -> None:
+def test_a_body_that_is_too_large(starter: Starter) -> None:
     with pytest.raises(openai.APIStatusError) as caught:
-        demo.client.embeddings.create(model="embedding", input="a" * (33 << 20))
+        starter.client.embeddings.create(model="embedding", input="a" * (33 << 20))
     assert (caught.value.status_code, caught.value.code) == (413, "body_too_large")
 
 
-def test_rate_limit_of_tokens(demo: Demo) -> None:
-    with demo.known("poor") as client:
-        assert said(client.chat.completions.create(model="llm", messages=LAMBDA)) == TRUTH
+def test_rate_limit_of_tokens(starter: Starter) -> None:
+    with starter.known("poor") as client:
+        assert "Paris" in said(client.chat.completions.create(model="llm", messages=FRANCE))
         with pytest.raises(openai.RateLimitError) as caught:
-            client.chat.completions.create(model="llm", messages=LAMBDA)
+            client.chat.completions.create(model="llm", messages=FRANCE)
     assert caught.value.code == "rate_limit_exceeded"
     assert 0 < int(caught.value.response.headers["retry-after"]) <= 120
 
 
-def test_rate_limit_that_a_retry_outlives(demo: Demo) -> None:
+def test_rate_limit_that_a_retry_outlives(starter: Starter) -> None:
     """The key has one stream: the second request waits as long as it is told, and finds the first gone."""
     with (
-        demo.known("single") as client,
-        counted(demo.keyed, api_key=demo.keys["single"], max_retries=2) as (patient, sent),
+        starter.known("single") as client,
+        counted(starter.keyed, api_key=starter.keys["single"], max_retries=2) as (patient, sent),
     ):
         held = client.chat.completions.create(**LONG, stream=True)
         next(held)
         with pytest.raises(openai.RateLimitError) as caught:
-            client.chat.completions.create(model="llm", messages=LAMBDA)
+            client.chat.completions.create(model="llm", messages=FRANCE)
         wait_s = int(caught.value.response.headers["retry-after-ms"]) / 1e3
         threading.Timer(0.3, held.close).start()
         began = time.monotonic()
-        raw = patient.chat.completions.with_raw_response.create(model="llm", messages=LAMBDA)
+        raw = patient.chat.completions.with_raw_response.create(model="llm", messages=FRANCE)
         assert time.monotonic() - began >= wait_s > 0.5
-    assert said(raw.parse()) == TRUTH
+    assert "Paris" in said(raw.parse())
     assert (raw.retries_taken, sent) == (1, [PATH] * 2)
 
 
-def test_unavailable(demo: Demo) -> None:
+def test_unavailable(starter: Starter) -> None:
     with (
-        counted(demo.down, max_retries=1) as (client, sent),
+        counted(starter.down, max_retries=1) as (client, sent),
         pytest.raises(openai.InternalServerError) as caught,
     ):
-        client.chat.completions.create(model="llm", messages=LAMBDA)
+        client.chat.completions.create(model="llm", messages=FRANCE)
     assert caught.value.status_code == 503
     assert int(caught.value.response.headers["retry-after-ms"]) > 0
     assert sent == [PATH] * 2
 
 
-def test_a_deadline_that_cannot_be_met(demo: Demo) -> None:
+def test_a_deadline_that_cannot_be_met(starter: Starter) -> None:
     with pytest.raises(openai.InternalServerError) as caught:
-        demo.client.chat.completions.create(
-            model="llm", messages=user("what is a lambda? " * 150), extra_headers={"x-slo-ttft-ms": "1"}
+        starter.client.chat.completions.create(
+            model="llm",
+            messages=user("What is a lion? " * 150),
+            extra_headers={"x-slo-ttft-ms": "1"},
         )
     assert (caught.value.status_code, caught.value.code) == (503, "overloaded")
 
 
-def test_a_time_limit_of_the_clients(demo: Demo) -> None:
-    limits = counted(demo.url, max_retries=1, timeout=0.02)
+def test_a_time_limit_of_the_clients(starter: Starter) -> None:
+    limits = counted(starter.url, max_retries=1, timeout=0.02)
     with limits as (client, sent), pytest.raises(openai.APITimeoutError):
         client.chat.completions.create(**LONG)
     assert sent == [PATH] * 2
 
 
-def test_nobody_listens(demo: Demo) -> None:
+def test_nobody_listens(starter: Starter) -> None:
     with socket.socket() as unused:  # bound and not listening: refused
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -220,44 +224,44 @@ def test_nobody_listens(demo: Demo) -> None:
     assert sent == ["/v1/models"] * 3
 
 
-def test_a_bad_request_is_not_sent_again(demo: Demo) -> None:
-    with counted(demo.url, max_retries=2) as (client, sent), pytest.raises(openai.BadRequestError):
-        client.chat.completions.create(model="llm", messages=LAMBDA, temperature=3)
+def test_a_bad_request_is_not_sent_again(starter: Starter) -> None:
+    with counted(starter.url, max_retries=2) as (client, sent), pytest.raises(openai.BadRequestError):
+        client.chat.completions.create(model="llm", messages=FRANCE, temperature=3)
     assert sent == [PATH]
 
 
-def left(demo: Demo) -> float:
+def left(starter: Starter) -> float:
     """How many clients left before their answer's end, counted while none is there."""
-    wait_until(lambda: demo.metric("in_flight") == 1, "no request but that for /metrics")
-    return demo.metric("requests_total", model="llm", status="499")
+    wait_until(lambda: starter.metric("in_flight") == 1, "no request but that for /metrics")
+    return starter.metric("requests_total", model="llm", status="499")
 
 
-def gone(demo: Demo, before: float) -> None:
+def gone(starter: Starter, before: float) -> None:
     """Waits until one more client has left, and nothing is answered any more."""
-    wait_until(lambda: left(demo) == before + 1, "the client to be missed")
+    wait_until(lambda: left(starter) == before + 1, "the client to be missed")
 
 
-def test_a_stream_that_is_closed(demo: Demo) -> None:
-    before = left(demo)
-    with demo.client.chat.completions.create(**LONG, stream=True) as stream:
+def test_a_stream_that_is_closed(starter: Starter) -> None:
+    before = left(starter)
+    with starter.client.chat.completions.create(**LONG, stream=True) as stream:
         next(stream)
-    gone(demo, before)
+    gone(starter, before)
 
 
-async def test_a_task_that_is_cancelled(demo: Demo) -> None:
-    before = left(demo)
-    async with demo.asynchronous() as client:
+async def test_a_task_that_is_cancelled(starter: Starter) -> None:
+    before = left(starter)
+    async with starter.asynchronous() as client:
         task = asyncio.ensure_future(client.chat.completions.create(**LONG))
         await asyncio.sleep(0.2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    await asyncio.to_thread(gone, demo, before)
+    await asyncio.to_thread(gone, starter, before)
 
 
-def test_a_response_that_is_closed(demo: Demo) -> None:
-    before = left(demo)
-    create = demo.client.chat.completions.with_streaming_response.create
+def test_a_response_that_is_closed(starter: Starter) -> None:
+    before = left(starter)
+    create = starter.client.chat.completions.with_streaming_response.create
     with create(**LONG, stream=True) as answer:
         next(answer.iter_lines())
-    gone(demo, before)
+    gone(starter, before)

@@ -10,7 +10,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from tests.e2e.gateway.calls.demo import LAMBDA, TRUTH, Demo
+from tests.e2e.gateway.calls.starter import FRANCE, Starter
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
@@ -36,8 +36,8 @@ WEATHER = {
 }
 CLOCK = {"type": "function", "function": {"name": "clock"}}
 NAMED = {"type": "function", "function": {"name": "weather"}}
-# Sampled: a greedy demo model writes the same word until the tokens are spent.
-ASKED: dict[str, Any] = {"model": "llm", "messages": LAMBDA, "temperature": 1, "seed": 3, "max_tokens": 120}
+# Sampled: a small model, greedy, writes the same word until the tokens are spent.
+ASKED: dict[str, Any] = {"model": "llm", "messages": FRANCE, "temperature": 1, "seed": 3, "max_tokens": 120}
 
 
 def form(schema: object, *, strict: bool = False) -> dict[str, Any]:
@@ -57,44 +57,46 @@ def calls_of(answer: openai.types.chat.ChatCompletion) -> list[tuple[str, Any]]:
     return found
 
 
-def test_pydantic_whole(demo: Demo) -> None:
-    answer = demo.client.chat.completions.parse(
-        model="llm", messages=LAMBDA, response_format=Topic, max_tokens=100
+def test_pydantic_whole(starter: Starter) -> None:
+    answer = starter.client.chat.completions.parse(
+        model="llm", messages=FRANCE, response_format=Topic, max_tokens=100
     )
     assert isinstance(answer.choices[0].message.parsed, Topic)
     assert answer.choices[0].finish_reason == "stop"
 
 
-def test_pydantic_streamed(demo: Demo) -> None:
-    asked = {"model": "llm", "messages": LAMBDA, "response_format": Topic}
-    with demo.client.chat.completions.stream(**asked) as stream:
+def test_pydantic_streamed(starter: Starter) -> None:
+    asked = {"model": "llm", "messages": FRANCE, "response_format": Topic}
+    with starter.client.chat.completions.stream(**asked) as stream:
         parsed = stream.get_final_completion().choices[0].message.parsed
     assert isinstance(parsed, Topic)
 
 
-def test_pydantic_that_is_cut(demo: Demo) -> None:
+def test_pydantic_that_is_cut(starter: Starter) -> None:
     with pytest.raises(openai.LengthFinishReasonError):
-        demo.client.chat.completions.parse(model="llm", messages=LAMBDA, response_format=Topic, max_tokens=3)
+        starter.client.chat.completions.parse(
+            model="llm", messages=FRANCE, response_format=Topic, max_tokens=3
+        )
 
 
-def test_any_json_object(demo: Demo) -> None:
-    """The demo's model seldom ends such an object by itself: one that is cut only begins right; {} is one."""
+def test_any_json_object(starter: Starter) -> None:
+    """A small model seldom ends such an object by itself: one that is cut only begins right; {} is one."""
     for seed in range(4):
         asked = {**ASKED, "seed": seed, "response_format": {"type": "json_object"}}
-        (choice,) = demo.client.chat.completions.create(**asked).choices
+        (choice,) = starter.client.chat.completions.create(**asked).choices
         assert choice.message.content.startswith("{")
         if choice.finish_reason == "stop":
             assert isinstance(json.loads(choice.message.content), dict)
 
 
-def test_a_schema_streamed(demo: Demo) -> None:
+def test_a_schema_streamed(starter: Starter) -> None:
     asked = {**ASKED, "response_format": form(PLACE, strict=True)}
-    chunks = demo.client.chat.completions.create(**asked, stream=True)
+    chunks = starter.client.chat.completions.create(**asked, stream=True)
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     jsonschema.validate(json.loads(text), PLACE)
 
 
-def test_a_schema_with_lists_and_choices(demo: Demo) -> None:
+def test_a_schema_with_lists_and_choices(starter: Starter) -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -105,33 +107,33 @@ def test_a_schema_with_lists_and_choices(demo: Demo) -> None:
         "required": ["tags", "when", "inner"],
         "$defs": {"point": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}},
     }
-    (choice,) = demo.client.chat.completions.create(**ASKED, response_format=form(schema)).choices
+    (choice,) = starter.client.chat.completions.create(**ASKED, response_format=form(schema)).choices
     assert choice.finish_reason == "stop"
     checker = jsonschema.FormatChecker()
     jsonschema.validate(json.loads(choice.message.content), schema, format_checker=checker)
 
 
-def test_a_schema_that_cannot_be_kept(demo: Demo) -> None:
+def test_a_schema_that_cannot_be_kept(starter: Starter) -> None:
     with pytest.raises(openai.BadRequestError, match="pattern is not supported") as caught:
-        demo.client.chat.completions.create(**ASKED, response_format=form({"pattern": "a+"}))
+        starter.client.chat.completions.create(**ASKED, response_format=form({"pattern": "a+"}))
     assert caught.value.param == "response_format"
 
 
-def test_a_call_is_required(demo: Demo) -> None:
-    answer = demo.client.chat.completions.create(**ASKED, tools=[CLOCK, WEATHER], tool_choice="required")
+def test_a_call_is_required(starter: Starter) -> None:
+    answer = starter.client.chat.completions.create(**ASKED, tools=[CLOCK, WEATHER], tool_choice="required")
     calls_of(answer)
     assert answer.choices[0].message.content is None
 
 
-def test_a_named_call(demo: Demo) -> None:
-    answer = demo.client.chat.completions.create(**ASKED, tools=[CLOCK, WEATHER], tool_choice=NAMED)
+def test_a_named_call(starter: Starter) -> None:
+    answer = starter.client.chat.completions.create(**ASKED, tools=[CLOCK, WEATHER], tool_choice=NAMED)
     ((name, arguments),) = calls_of(answer)
     assert name == "weather"
 
 
-def test_a_named_call_streamed(demo: Demo) -> None:
+def test_a_named_call_streamed(starter: Starter) -> None:
     asked = {**ASKED, "tools": [CLOCK, WEATHER], "tool_choice": NAMED}
-    with demo.client.chat.completions.stream(**asked) as stream:
+    with starter.client.chat.completions.stream(**asked) as stream:
         kinds = {event.type for event in stream}
         answer = stream.get_final_completion()
     assert "tool_calls.function.arguments.delta" in kinds
@@ -139,44 +141,44 @@ def test_a_named_call_streamed(demo: Demo) -> None:
     assert name == "weather"
 
 
-def test_one_call_and_no_other(demo: Demo) -> None:
+def test_one_call_and_no_other(starter: Starter) -> None:
     asked = {**ASKED, "tools": [CLOCK], "tool_choice": "required", "parallel_tool_calls": False}
     for seed in range(4):
-        assert calls_of(demo.client.chat.completions.create(**{**asked, "seed": seed})) == [("clock", {})]
+        assert calls_of(starter.client.chat.completions.create(**{**asked, "seed": seed})) == [("clock", {})]
 
 
-def test_calls_side_by_side(demo: Demo) -> None:
+def test_calls_side_by_side(starter: Starter) -> None:
     asked = {**ASKED, "tools": [CLOCK], "tool_choice": "required", "temperature": 2, "max_tokens": 400}
-    counts = [len(calls_of(demo.client.chat.completions.create(**{**asked, "seed": n}))) for n in range(8)]
+    counts = [len(calls_of(starter.client.chat.completions.create(**{**asked, "seed": n}))) for n in range(8)]
     assert 1 < max(counts) <= 8
 
 
-def test_tools_that_may_be_called(demo: Demo) -> None:
-    answer = demo.client.chat.completions.create(**ASKED, tools=[CLOCK, WEATHER], tool_choice="auto")
+def test_tools_that_may_be_called(starter: Starter) -> None:
+    answer = starter.client.chat.completions.create(**ASKED, tools=[CLOCK, WEATHER], tool_choice="auto")
     (choice,) = answer.choices
     assert choice.message.content or choice.message.tool_calls
 
 
-def test_tools_that_may_not_be_called(demo: Demo) -> None:
-    answer = demo.client.chat.completions.create(
-        model="llm", messages=LAMBDA, tools=[WEATHER], tool_choice="none"
+def test_tools_that_may_not_be_called(starter: Starter) -> None:
+    answer = starter.client.chat.completions.create(
+        model="llm", messages=FRANCE, tools=[WEATHER], tool_choice="none"
     )
-    assert answer.choices[0].message.content == TRUTH
+    assert "Paris" in answer.choices[0].message.content
     assert answer.choices[0].message.tool_calls is None
 
 
-def test_a_talk_with_a_tools_result(demo: Demo) -> None:
-    create = demo.client.chat.completions.create
+def test_a_talk_with_a_tools_result(starter: Starter) -> None:
+    create = starter.client.chat.completions.create
     named = {"type": "function", "function": {"name": "clock"}}
-    called = create(model="llm", messages=LAMBDA, tools=[CLOCK], tool_choice=named).choices[0].message
+    called = create(model="llm", messages=FRANCE, tools=[CLOCK], tool_choice=named).choices[0].message
     result = {"role": "tool", "tool_call_id": called.tool_calls[0].id, "content": "12:30"}
-    answer = create(model="llm", messages=[*LAMBDA, called, result], tools=[CLOCK], max_tokens=60)
+    answer = create(model="llm", messages=[*FRANCE, called, result], tools=[CLOCK], max_tokens=60)
     assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
     assert answer.usage.prompt_tokens > 40, "the functions are told to the model"
 
 
-def test_arguments_as_an_object(demo: Demo) -> None:
+def test_arguments_as_an_object(starter: Starter) -> None:
     tool = openai.pydantic_function_tool(Topic, name="note")
-    answer = demo.client.chat.completions.parse(**ASKED, tools=[tool], tool_choice="required")
+    answer = starter.client.chat.completions.parse(**ASKED, tools=[tool], tool_choice="required")
     (first, *_) = answer.choices[0].message.tool_calls
     assert isinstance(first.function.parsed_arguments, Topic)

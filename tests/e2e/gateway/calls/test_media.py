@@ -16,24 +16,22 @@ import pytest
 import soundfile
 import soxr
 
-from tests.e2e.gateway.calls.demo import DEMO, TRUTH, Demo, said, user
+from tests.e2e.gateway.calls.starter import SAMPLES, Starter, said, same, user
+from trimodal.audio.word_errors import normalise
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
-SAMPLES = DEMO / "speech" / "samples"
-QUESTIONS = DEMO / "speech" / "questions"
+SPEECH = SAMPLES / "speech"
+HIMSELF, SELFISH, BUSY = "austen-5-himself.wav", "austen-3-selfish.wav", "telephone-2-busy.flac"
 RATE = 16_000
-SAID = "what is a lambda"
-NUMBERS = "14-numbers.wav"
 PAUSE_S = 2
-TALK = ("02-while.wav", "05-json.wav", "10-pickle.wav")
+TALK = (HIMSELF, BUSY, SELFISH)
 deprecated = pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # openai 3.54: translations
 
 
 def picture(name: str) -> dict[str, Any]:
-    data = base64.b64encode((DEMO / "vision" / "samples" / name).read_bytes()).decode()
-    kind = "jpeg" if name.endswith("jpg") else "png"
-    return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
+    data = base64.b64encode((SAMPLES / "photos" / name).read_bytes()).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{data}"}}
 
 
 def sound(data: bytes, format: str = "wav") -> dict[str, Any]:
@@ -48,10 +46,14 @@ def shown(*parts: dict[str, Any]) -> list[Any]:
     return [{"role": "user", "content": list(parts)}]
 
 
+def is_himself(heard: str) -> bool:
+    return same(heard, spoken(HIMSELF)["text"])
+
+
 @cache
 def recording(kind: str, rate: int = RATE, channels: int = 1) -> tuple[str, bytes]:
-    """A file that says SAID, with its name: any kind that soundfile or PyAV writes."""
-    samples, _ = soundfile.read(SAMPLES / "01-lambda.wav", dtype="float32")
+    """A file of HIMSELF, with its name: any kind that soundfile or PyAV writes."""
+    samples, _ = soundfile.read(SPEECH / HIMSELF, dtype="float32")
     samples = soxr.resample(samples, RATE, rate)
     file = io.BytesIO()
     if kind in ("wav", "flac", "ogg", "mp3"):
@@ -73,7 +75,7 @@ def recording(kind: str, rate: int = RATE, channels: int = 1) -> tuple[str, byte
 def talk() -> tuple[str, bytes]:
     """Three recordings with pauses between them."""
     pause = np.zeros(PAUSE_S * RATE, np.float32)
-    parts = [soundfile.read(SAMPLES / name, dtype="float32")[0] for name in TALK]
+    parts = [soundfile.read(SPEECH / name, dtype="float32")[0] for name in TALK]
     file = io.BytesIO()
     soundfile.write(
         file, np.concatenate([part for one in parts for part in (one, pause)]), RATE, format="WAV"
@@ -83,70 +85,71 @@ def talk() -> tuple[str, bytes]:
 
 def spoken(name: str) -> dict[str, Any]:
     """What samples.json tells of a recording: text, seconds, words with their times."""
-    return next(one for one in json.loads((SAMPLES / "samples.json").read_text()) if one["file"] == name)
+    return next(one for one in json.loads((SPEECH / "samples.json").read_text()) if one["file"] == name)
 
 
 def talks_text() -> str:
     return " ".join(spoken(name)["text"] for name in TALK)
 
 
-def test_a_picture(demo: Demo) -> None:
-    messages = shown(text("What digit is this?"), picture("digit-7-a.png"))
-    answer = demo.client.chat.completions.create(model="llm", messages=messages)
-    assert said(answer) == "The picture shows the digit 7."
+def test_a_picture(starter: Starter) -> None:
+    messages = shown(text("What is in this picture?"), picture("koala.jpg"))
+    answer = starter.client.chat.completions.create(model="llm", messages=messages, max_tokens=32)
+    assert "koala" in said(answer).lower()
 
 
-def test_a_picture_streamed_with_its_labels(demo: Demo) -> None:
-    messages = shown(text("Is it a two?"), picture("digit-2-a.jpg"))
-    chunks = list(demo.client.chat.completions.create(model="assistant", messages=messages, stream=True))
-    labels = chunks[0].trimodal["labels"]
-    assert labels[0]["label"] == "2"
-    answer = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
-    assert answer == "A 2? The picture shows the digit 2, so yes."
+def test_a_picture_streamed_with_its_labels(starter: Starter) -> None:
+    asked = {"messages": shown(text("What is this?"), picture("macaw.jpg")), "max_tokens": 32}
+    chunks = list(starter.client.chat.completions.create(model="assistant", **asked, stream=True))
+    assert "macaw" in chunks[0].trimodal["labels"][0]["label"]
+    assert "macaw" in "".join(chunk.choices[0].delta.content or "" for chunk in chunks).lower()
 
 
-def test_a_spoken_question(demo: Demo) -> None:
-    messages = shown(sound((SAMPLES / "01-lambda.wav").read_bytes()))
-    answer = demo.client.chat.completions.create(model="llm", messages=messages)
-    assert (answer.trimodal["heard"], said(answer)) == (SAID, TRUTH)
+def test_a_voice(starter: Starter) -> None:
+    messages = shown(sound((SPEECH / HIMSELF).read_bytes()))
+    answer = starter.client.chat.completions.create(model="llm", messages=messages, max_tokens=16)
+    assert is_himself(answer.trimodal["heard"])
+    assert said(answer)
 
 
-def test_a_spoken_question_of_other_formats(demo: Demo) -> None:
-    for kind in ("mp3", "flac", "ogg"):
-        messages = shown(sound(recording(kind)[1], kind))
-        answer = demo.client.chat.completions.create(model="llm", messages=messages)
-        assert (answer.trimodal["heard"], said(answer)) == (SAID, TRUTH), kind
+@pytest.mark.parametrize("kind", ["mp3", "flac", "ogg"])
+def test_a_voice_of_other_formats(starter: Starter, kind: str) -> None:
+    messages = shown(sound(recording(kind)[1], kind))
+    answer = starter.client.chat.completions.create(model="llm", messages=messages, max_tokens=4)
+    assert is_himself(answer.trimodal["heard"])
 
 
-def test_a_picture_and_a_voice(demo: Demo) -> None:
-    voice = sound((QUESTIONS / "03-is-it-seven.wav").read_bytes())
-    messages = shown(picture("digit-7-b.jpg"), voice)
-    answer = demo.client.chat.completions.create(model="llm", messages=messages)
-    assert said(answer) == "A 7? The picture shows the digit 7, so yes."
+def test_a_picture_and_a_voice(starter: Starter) -> None:
+    messages = shown(picture("koala.jpg"), sound((SPEECH / HIMSELF).read_bytes()))
+    answer = starter.client.chat.completions.create(model="llm", messages=messages, max_tokens=16)
+    assert is_himself(answer.trimodal["heard"])
+    assert "koala" in answer.trimodal["labels"][0]["label"]
+    assert said(answer)
 
 
-async def test_a_picture_and_a_voice_streamed_async(demo: Demo) -> None:
-    voice = sound((QUESTIONS / "04-how-sure.wav").read_bytes())
-    messages = shown(picture("digit-3-a.png"), voice)
-    async with demo.asynchronous() as client:
-        chunks = await client.chat.completions.create(model="llm", messages=messages, stream=True)
+async def test_a_picture_and_a_voice_streamed_async(starter: Starter) -> None:
+    messages = shown(picture("koala.jpg"), sound((SPEECH / HIMSELF).read_bytes()))
+    async with starter.asynchronous() as client:
+        create = client.chat.completions.create
+        chunks = await create(model="llm", messages=messages, max_tokens=16, stream=True)
         answer = "".join([chunk.choices[0].delta.content or "" async for chunk in chunks])
-    assert re.fullmatch(r"The picture shows the digit 3, and I am \d+ % sure\.", answer)
+    assert answer.strip()
 
 
-def test_a_talk_about_a_picture(demo: Demo) -> None:
-    messages = shown(text("What digit is this?"), picture("digit-5-a.png"))
-    first = demo.client.chat.completions.create(model="llm", messages=messages)
-    messages += [first.choices[0].message, *user("are you sure?")]
-    second = demo.client.chat.completions.create(model="llm", messages=messages)
-    assert re.fullmatch(r"The picture shows the digit 5, and I am \d+ % sure\.", said(second))
+def test_a_talk_about_a_picture(starter: Starter) -> None:
+    messages = shown(text("What is in this picture?"), picture("koala.jpg"))
+    create = starter.client.chat.completions.create
+    first = create(model="llm", messages=messages, max_tokens=32)
+    messages += [first.choices[0].message, *user("What animal did I ask about?")]
+    second = create(model="llm", messages=messages, max_tokens=32)
+    assert "koala" in said(second).lower()
 
 
-def test_a_picture_that_is_none(demo: Demo) -> None:
+def test_a_picture_that_is_none(starter: Starter) -> None:
     data = base64.b64encode(b"no picture").decode()
     url = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
     with pytest.raises(openai.BadRequestError) as caught:
-        demo.client.chat.completions.create(model="llm", messages=shown(text("What is this?"), url))
+        starter.client.chat.completions.create(model="llm", messages=shown(text("What is this?"), url))
     assert caught.value.param == "messages"
 
 
@@ -158,100 +161,97 @@ def test_a_picture_that_is_none(demo: Demo) -> None:
         ("wav", {"rate": 44_100, "channels": 2}),
     ],
 )
-def test_a_file_of_each_kind(demo: Demo, kind: str, more: dict[str, int]) -> None:
+def test_a_file_of_each_kind(starter: Starter, kind: str, more: dict[str, int]) -> None:
     file = recording(kind, **more)
-    assert demo.client.audio.transcriptions.create(model="speech", file=file).text == SAID
+    assert is_himself(starter.client.audio.transcriptions.create(model="speech", file=file).text)
 
 
-def test_a_transcription(demo: Demo) -> None:
-    one = spoken(NUMBERS)
-    answer = demo.client.audio.transcriptions.create(model="speech", file=SAMPLES / NUMBERS)
-    assert answer.text == one["text"]
+def test_a_transcription(starter: Starter) -> None:
+    one = spoken(BUSY)
+    answer = starter.client.audio.transcriptions.create(model="speech", file=SPEECH / BUSY)
+    assert same(answer.text, one["text"])
     assert answer.usage.seconds == round(one["seconds"])
 
 
-def test_a_transcription_as_text(demo: Demo) -> None:
-    answer = demo.client.audio.transcriptions.create(
+def test_a_transcription_as_text(starter: Starter) -> None:
+    answer = starter.client.audio.transcriptions.create(
         model="speech", file=recording("wav"), response_format="text"
     )
-    assert answer == f"{SAID}\n"
+    assert is_himself(answer)
+    assert answer.endswith("\n")
 
 
-def test_a_transcription_as_srt(demo: Demo) -> None:
-    answer = demo.client.audio.transcriptions.create(model="speech", file=talk(), response_format="srt")
-    times = r"00:00:\d\d,\d{3} --> 00:00:\d\d,\d{3}"
-    assert re.match(rf"1\n{times}\nexplain the while statement\n\n2\n{times}\ntell me about", answer)
-    words = [line for line in answer.splitlines() if line and not re.match(r"\d", line)]
-    assert " ".join(words) == talks_text()
+@pytest.mark.parametrize(("form", "head", "mark"), [("srt", "1\n", ","), ("vtt", "WEBVTT\n\n", ".")])
+def test_a_transcription_as_captions(starter: Starter, form: str, head: str, mark: str) -> None:
+    create = starter.client.audio.transcriptions.create
+    answer = create(model="speech", file=talk(), response_format=form)
+    time = rf"00:00:\d\d\{mark}\d{{3}}"
+    assert re.match(rf"{head}{time} --> {time}\n\w", answer)
+    lines = [line for line in answer.removeprefix("WEBVTT").splitlines() if not re.match(r"\d+$|\d\d:", line)]
+    assert same(" ".join(lines), talks_text())
+    assert len(re.findall("-->", answer)) >= len(TALK), "a pause parts them"
 
 
-def test_a_transcription_as_vtt(demo: Demo) -> None:
-    answer = demo.client.audio.transcriptions.create(model="speech", file=talk(), response_format="vtt")
-    times = r"00:00:\d\d\.\d{3} --> 00:00:\d\d\.\d{3}"
-    assert re.match(rf"WEBVTT\n\n{times}\nexplain the while statement\n\n{times}\n", answer)
-
-
-def test_times_of_words(demo: Demo) -> None:
-    one = spoken(NUMBERS)
-    answer = demo.client.audio.transcriptions.create(
-        model="speech", file=SAMPLES / NUMBERS, response_format="verbose_json",
+def test_times_of_words(starter: Starter) -> None:
+    one = spoken(HIMSELF)
+    answer = starter.client.audio.transcriptions.create(
+        model="speech", file=SPEECH / HIMSELF, response_format="verbose_json",
         timestamp_granularities=["word"],
     )  # fmt: skip
-    assert [word.word for word in answer.words] == one["text"].split()
+    assert normalise(" ".join(word.word for word in answer.words)) == normalise(one["text"])
     late = [abs(word.start - start) for word, (_, start, _) in zip(answer.words, one["words"], strict=True)]
-    assert np.median(late) < 0.1
+    assert np.median(late) < 0.2
     assert answer.segments is None
 
 
-def test_times_of_segments(demo: Demo) -> None:
-    answer = demo.client.audio.transcriptions.create(
+def test_times_of_segments(starter: Starter) -> None:
+    answer = starter.client.audio.transcriptions.create(
         model="speech", file=talk(), response_format="verbose_json"
     )
-    assert [segment.text for segment in answer.segments] == [spoken(name)["text"] for name in TALK]
-    seconds = sum(spoken(name)["seconds"] + PAUSE_S for name in TALK)
-    assert answer.duration == pytest.approx(seconds, abs=0.01)
+    assert same(" ".join(segment.text for segment in answer.segments), talks_text())
+    seconds = [spoken(name)["seconds"] + PAUSE_S for name in TALK]
+    assert answer.duration == pytest.approx(sum(seconds), abs=0.01)
     ends = [time for segment in answer.segments for time in (segment.start, segment.end)]
     assert ends == sorted(ends)
-    assert answer.segments[1].start == pytest.approx(spoken(TALK[0])["seconds"] + PAUSE_S, abs=0.6)
+    for begin in (0, seconds[0], seconds[0] + seconds[1]):
+        assert min(abs(segment.start - begin) for segment in answer.segments) < 0.6
 
 
-def test_a_transcription_streamed(demo: Demo) -> None:
-    *deltas, done = demo.client.audio.transcriptions.create(model="speech", file=talk(), stream=True)
+def test_a_transcription_streamed(starter: Starter) -> None:
+    *deltas, done = starter.client.audio.transcriptions.create(model="speech", file=talk(), stream=True)
     assert {event.type for event in deltas} == {"transcript.text.delta"}
-    assert "".join(event.delta for event in deltas).strip() == done.text == talks_text()
+    assert "".join(event.delta for event in deltas).strip() == done.text
+    assert same(done.text, talks_text())
 
 
-def test_a_language_and_a_prompt(demo: Demo) -> None:
-    answer = demo.client.audio.transcriptions.create(
-        model="speech", file=recording("wav"), language="en", prompt="python", temperature=0
+def test_a_language_and_a_prompt(starter: Starter) -> None:
+    answer = starter.client.audio.transcriptions.create(
+        model="speech", file=recording("wav"), language="en", prompt="A novel.", temperature=0
     )
-    assert answer.text == SAID
+    assert is_himself(answer.text)
 
 
-def test_a_language_that_is_not_known(demo: Demo) -> None:
+def test_a_language_that_is_not_known(starter: Starter) -> None:
     with pytest.raises(openai.BadRequestError, match="language") as caught:
-        demo.client.audio.transcriptions.create(model="speech", file=recording("wav"), language="xx")
+        starter.client.audio.transcriptions.create(model="speech", file=recording("wav"), language="xx")
     assert caught.value.param == "language"
 
 
-def test_a_file_that_is_no_recording(demo: Demo) -> None:
+def test_a_file_that_is_no_recording(starter: Starter) -> None:
     with pytest.raises(openai.BadRequestError, match="file") as caught:
-        demo.client.audio.transcriptions.create(model="speech", file=("said.wav", b"no recording"))
+        starter.client.audio.transcriptions.create(model="speech", file=("said.wav", b"no recording"))
     assert (caught.value.param, caught.value.code) == ("file", "invalid_audio")
 
 
 @deprecated
-def test_a_translation(demo: Demo) -> None:
-    answer = demo.client.audio.translations.create(model="speech", file=recording("wav"))
-    assert answer.text == SAID
-
-
-@deprecated
-def test_a_translation_in_all_formats(demo: Demo) -> None:
-    create = demo.client.audio.translations.create
+def test_a_translation_in_all_formats(starter: Starter) -> None:
+    """English is taken as it is: the translation of it is what was said."""
+    create = starter.client.audio.translations.create
     file = recording("wav")
+    assert is_himself(create(model="speech", file=file).text)
     verbose = create(model="speech", file=file, response_format="verbose_json")
-    assert (verbose.text, verbose.language) == (SAID, "en")
-    assert create(model="speech", file=file, response_format="text") == f"{SAID}\n"
-    assert SAID in create(model="speech", file=file, response_format="srt")
+    assert verbose.language == "en"
+    assert is_himself(verbose.text)
+    assert is_himself(create(model="speech", file=file, response_format="text"))
+    assert "amiable himself" in create(model="speech", file=file, response_format="srt")
     assert create(model="speech", file=file, response_format="vtt").startswith("WEBVTT")
