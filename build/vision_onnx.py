@@ -1,13 +1,14 @@
 """Builds ONNX graphs of a vision checkpoint: FP32, FP16, INT8 or FP8, compared with torch.
 
-    python build/vision_onnx.py build/demo/vision --precision fp32 --precision int8
+    python build/vision_onnx.py starter:efficientnet-lite0 --precision fp32 --precision int8
+    python build/vision_onnx.py microsoft/resnet-50 --precision int8 --images photos/
     python build/vision_onnx.py --random vit_b_16 --precision fp16 --out-dir artefacts/vit_b_16
 
+SOURCE is a directory or a hub id: whatever transformers' AutoModelForImageClassification opens, a ResNet's
+state dict of torchvision or timm, EfficientNet-Lite's, or an ONNX graph (`steps/vision/classifier.py`).
 fp32 and int8 are for CPUs. fp16, int8-gpu and fp8 are for GPUs (ONNX Runtime on CUDA, TensorRT): bytes in,
-FP32 logits out, an exact normalisation, FP16 inside, with Q/DQ as TensorRT wants it. What a checkpoint
-is, `steps/vision/checkpoint.py` says. INT8 and FP8 need images: --calibration, or `calibration.npz` in the
-checkpoint. The check uses `evaluation.npz` of the checkpoint where there is one. An artefact replaces the old
-one only when its check has passed.
+FP32 logits out, an exact normalisation, FP16 inside, with Q/DQ as TensorRT wants it. Checked, and calibrated,
+on --images, or else on the project's photos. An artefact replaces the old one only when its check has passed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimodal.build_support import build_command, operator_errors, progress, report
-from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
 from trimodal.paths import artefact_root
 from trimodal.vision.artefact import LABELS, PIXELS
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 DEFAULT_OUT = artefact_root("vision_classify")
 PRECISIONS = ["fp32", "fp16", "int8", "int8-gpu", "fp8"]
+MIN_AGREEMENT = 0.95
 CALIBRATED = ("int8", "int8-gpu", "fp8")
 RANDOM = ["resnet18", "resnet50", "vit_b_16", "convnext_tiny"]
 
@@ -43,12 +44,7 @@ def main() -> None:
     if options.random:
         source = from_random(options.random)
     else:
-        source = from_checkpoint(options.source, options.calibration)
-    needing = [name for name in options.precision if name in CALIBRATED]
-    if needing and source.calibration is None:
-        raise ArtefactError(
-            f"{needing[0]} needs images like those to be served: --calibration FOLDER (128 to 512)"
-        )
+        source = from_checkpoint(options.source, options.images)
     for precision in options.precision:
         target = options.out_dir / f"onnx-{precision}"
         with atomic_directory(target) as work:
@@ -60,9 +56,9 @@ def main() -> None:
             report(f"{target.name}: {source.name} against {source.against}", check)
             least = options.min_agreement
             if least is None:
-                least = 0.0 if options.random and precision in CALIBRATED else 0.9
+                least = 0.0 if options.random and precision in CALIBRATED else MIN_AGREEMENT
             judge(target.name, precision, check, least)
-            labels = json.dumps(source.config.labels, ensure_ascii=False, indent=0)
+            labels = json.dumps(source.labels, ensure_ascii=False, indent=0)
             (work / LABELS).write_text(labels + "\n")
             write_manifest(work, manifest(source, precision, check, options))
         print(f"wrote {target}")
@@ -73,10 +69,12 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("source", nargs="?", help="checkpoint directory or hub id")
+    what.add_argument("source", nargs="?", help="checkpoint directory, starter:NAME or hub id")
     what.add_argument("--random", choices=RANDOM, help="a real shape with random weights")
     parser.add_argument("--precision", action="append", choices=PRECISIONS, help="repeatable; fp32")
-    parser.add_argument("--calibration", type=Path, help="folder of images, or .npz; 128 to 512 are best")
+    parser.add_argument(
+        "--images", type=Path, help="folder of pictures like those to be served; 128 to 512 are best"
+    )
     parser.add_argument(
         "--activations",
         choices=["u8", "s8"],
@@ -85,15 +83,22 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--reduce-range", action="store_true", help="7-bit weights, for a CPU without VNNI")
     parser.add_argument(
+        "--keep-float",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of int8: so many of the first layers, and the last one, stay in floats (0)",
+    )
+    parser.add_argument(
         "--min-agreement",
         type=float,
-        help="top-1 against torch (0.9; INT8 and FP8 of --random 0: its images are much alike)",
+        help="share of equal labels where torch is sure (0.95; INT8 and FP8 of --random: 0)",
     )
     parser.add_argument("--max-batch", type=int, default=64, help="largest batch of the check (64)")
     parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where onnx-<precision> is put")
     options = parser.parse_args()
-    if options.max_batch < 1:
-        parser.error("--max-batch must be at least 1")
+    if options.max_batch < 1 or options.keep_float < 0:
+        parser.error("--max-batch must be at least 1, --keep-float at least 0")
     options.precision = list(dict.fromkeys(options.precision or ["fp32"]))
     return options
 
@@ -109,13 +114,16 @@ def write_graph(source: Source, precision: str, path: Path, options: argparse.Na
         model = source.graph(qdq.OPSET if precision in ("int8-gpu", "fp8") else OPSET)
     if precision == "int8":
         onnx.save(model, path)
-        assert source.calibration is not None
-        pixels, reduce_range = source.calibration.pixels, options.reduce_range
-        quantise(path, pixels, activations=options.activations, reduce_range=reduce_range)
+        quantise(
+            path,
+            source.calibration.pixels,
+            activations=options.activations,
+            reduce_range=options.reduce_range,
+            keep_float=options.keep_float,
+        )
         return
     kept = normalisation_nodes(model)
     if precision in ("int8-gpu", "fp8"):
-        assert source.calibration is not None
         model = calibrated(model, "int8" if precision == "int8-gpu" else "fp8", source.calibration)
     if precision != "fp32":
         with progress(f"{precision}: FP16"):
@@ -140,14 +148,14 @@ def calibrated(model: onnx.ModelProto, kind: Kind, images: ImageSet) -> onnx.Mod
 def manifest(source: Source, precision: str, check: dict[str, Any], options: argparse.Namespace) -> Manifest:
     import onnxruntime
 
-    spec = source.config.input
+    spec = source.input
     used: dict[str, Any] = {}
     if precision in CALIBRATED:
-        assert source.calibration is not None
         used = {"images": len(source.calibration.pixels), "from": source.calibration.origin}
         used["method"] = "minmax" if precision == "int8" else "largest magnitude"
     if precision == "int8":
-        used |= {"activations": options.activations, "reduce_range": options.reduce_range}
+        kept = {name: getattr(options, name) for name in ("activations", "reduce_range", "keep_float")}
+        used |= kept
     return Manifest(
         task="vision",
         runtime="onnxruntime",
@@ -156,11 +164,11 @@ def manifest(source: Source, precision: str, check: dict[str, Any], options: arg
         source=source.name,
         source_sha256=source.digest,
         command=build_command("build/vision_onnx.py"),
-        shapes={"pixels": [-1, 3, spec.height, spec.width], "classes": source.config.num_classes},
+        shapes={"pixels": [-1, 3, spec.height, spec.width], "classes": len(source.labels)},
         calibration=used,
         check=check,
         extra={
-            "architecture": source.config.architecture,
+            "architecture": source.architecture,
             "pixels": PIXELS,
             "input": spec.model_dump(mode="json"),
         },

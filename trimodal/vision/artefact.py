@@ -22,20 +22,26 @@ Channels = tuple[float, float, float]
 
 
 class InputSpec(BaseModel):
-    """How an image becomes the classifier's input: `input` of a checkpoint's config.json.
+    """How an image becomes the classifier's input.
 
-    The built graph takes uint8 pixels and applies mean and std itself; here they say what it does.
+    The built graph takes uint8 pixels and applies mean and std itself, (value / 255 − mean) / std; here they
+    say what it does.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     height: Side
     width: Side
-    resize: Literal["exact", "crop"] = Field(
-        "crop", description="exact: to height × width; crop: shorter side to resize_to, then the centre"
+    resize: Literal["exact", "crop", "exact-crop"] = Field(
+        "crop",
+        description="exact: to height × width; crop: shorter side to resize_to, then the centre; "
+        "exact-crop: both sides to resize_to, then the centre",
     )
     resize_to: Side | None = Field(None, description="pixels of the shorter side before the crop")
-    filter: Literal["bilinear", "bicubic"] = "bilinear"
+    crop_offset: Literal["round", "floor"] = Field(
+        "round", description="where the centre begins: round as torchvision, floor as transformers"
+    )
+    filter: Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"] = "bilinear"
     mean: Channels = (0.485, 0.456, 0.406)
     std: Channels = (0.229, 0.224, 0.225)
 
@@ -43,7 +49,7 @@ class InputSpec(BaseModel):
     def _agree(self) -> InputSpec:
         if min(self.std) <= 0:
             raise ValueError("std must be above 0")
-        if self.resize == "crop" and self.shorter < max(self.height, self.width):
+        if self.resize != "exact" and self.shorter < max(self.height, self.width):
             raise ValueError("resize_to must be at least height and width")
         return self
 

@@ -32,7 +32,7 @@ class PreprocessStep:
     def __init__(self, spec: InputSpec, settings: Decoding, metrics: Metrics) -> None:
         from trimodal.vision.preprocess import Preprocessor
 
-        self._preprocessor = Preprocessor(spec, settings)
+        self._preprocessor = Preprocessor(spec, settings, shrink_on_load=settings.shrink_on_load)
         self._threads = settings.decode_threads
         self._pool = ThreadPoolExecutor(settings.decode_threads, thread_name_prefix="decode")
         self._seconds = metrics.histogram(

@@ -11,10 +11,14 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import onnx
+import torch
+from numpy.typing import NDArray
 from onnx import TensorProto, compose, helper, numpy_helper
 from steps.onnx.logs import without_advice
-from steps.vision.models import FromBytes, Model, normalisation
+from steps.onnx.trace import trace
+from torch import Tensor, nn
 
 from trimodal.build_support import progress
 from trimodal.vision.artefact import InputSpec
@@ -25,14 +29,39 @@ OPSET = 17
 BATCH = 16
 
 
-def from_torch(model: Model, spec: InputSpec, opset: int = OPSET) -> onnx.ModelProto:
-    """The graph of a model of normalised pixels, behind the normalisation."""
-    import torch
-    from steps.onnx.trace import trace
+class FromBytes(nn.Module):
+    """A network of normalised pixels behind the normalisation itself: what is exported takes uint8 pixels.
 
+    (value / 255 − mean) / std is one multiplication and one addition a channel.
+    """
+
+    pixel_scale: Tensor
+    pixel_offset: Tensor
+
+    def __init__(self, network: nn.Module, spec: InputSpec) -> None:
+        super().__init__()
+        self.network = network
+        scale, offset = normalisation(spec)
+        self.register_buffer("pixel_scale", torch.from_numpy(scale))
+        self.register_buffer("pixel_offset", torch.from_numpy(offset))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Logits [B, C] of pixels uint8 [B, 3, H, W]."""
+        logits: Tensor = self.network(pixels.to(torch.float32) * self.pixel_scale + self.pixel_offset)
+        return logits
+
+
+def normalisation(spec: InputSpec) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Factor and addend float32[1, 3, 1, 1] that normalise a byte."""
+    mean, std = (np.array(values, np.float64).reshape(1, 3, 1, 1) for values in (spec.mean, spec.std))
+    return (1 / (255 * std)).astype(np.float32), (-mean / std).astype(np.float32)
+
+
+def from_torch(network: nn.Module, spec: InputSpec, opset: int = OPSET) -> onnx.ModelProto:
+    """The graph of a network of normalised pixels, behind the normalisation."""
     pixels = torch.zeros(1, 3, spec.height, spec.width, dtype=torch.uint8)
     axes = {INPUT: {0: "batch"}, OUTPUT: {0: "batch"}}
-    return trace(FromBytes(model, spec).eval(), (pixels,), ([INPUT], [OUTPUT]), axes, opset)
+    return trace(FromBytes(network, spec).eval(), (pixels,), ([INPUT], [OUTPUT]), axes, opset)
 
 
 def from_onnx(model: onnx.ModelProto, spec: InputSpec, opset: int = OPSET) -> onnx.ModelProto:
@@ -74,7 +103,7 @@ def normalisation_nodes(model: onnx.ModelProto) -> list[str]:
 
 
 @without_advice()
-def quantise(path: Path, pixels: Pixels, *, activations: str, reduce_range: bool) -> None:
+def quantise(path: Path, pixels: Pixels, *, activations: str, reduce_range: bool, keep_float: int) -> None:
     """INT8 for CPUs in place of the FP32 graph in `path`: Q/DQ with zero points and quantised biases.
 
     Weights are quantised per channel, activations by the range that they reach on `pixels`. TensorRT wants
@@ -83,6 +112,7 @@ def quantise(path: Path, pixels: Pixels, *, activations: str, reduce_range: bool
     Args:
         activations: u8 or s8.
         reduce_range: 7-bit weights, for CPUs without VNNI, whose sums would overflow.
+        keep_float: so many of the first layers with weights stay in floats, and the last one with them.
     """
     from onnxruntime import quantization as q
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -90,6 +120,9 @@ def quantise(path: Path, pixels: Pixels, *, activations: str, reduce_range: bool
     starts = range(0, len(pixels), BATCH)
     prepared = path.with_name("prepared.onnx")
     quant_pre_process(str(path), str(prepared), skip_symbolic_shape=True)
+    graph = onnx.load(prepared)
+    layers = [node.name for node in graph.graph.node if node.op_type in ("Conv", "Gemm", "MatMul")]
+    floats = [*layers[:keep_float], layers[-1]] if keep_float else []
     with progress(f"int8: calibrate on {len(pixels)} images", len(starts)) as advance:
 
         def batches() -> Iterator[dict[str, Pixels]]:
@@ -106,6 +139,6 @@ def quantise(path: Path, pixels: Pixels, *, activations: str, reduce_range: bool
             reduce_range=reduce_range,
             activation_type=q.QuantType.QUInt8 if activations == "u8" else q.QuantType.QInt8,
             weight_type=q.QuantType.QInt8,
-            nodes_to_exclude=normalisation_nodes(onnx.load(prepared)),
+            nodes_to_exclude=[*normalisation_nodes(graph), *floats],
         )
     prepared.unlink()

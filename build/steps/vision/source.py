@@ -12,10 +12,12 @@ import onnx
 import torch
 from steps.artefact import source_name
 from steps.vision.check import batched
-from steps.vision.checkpoint import EXPORTED, CheckpointConfig, load_graph, load_model, read_config
+from steps.vision.classifier import GRAPH, Classifier, read_classifier
 from steps.vision.export import from_onnx, from_torch
+from steps.vision.exported import read_graph, refuse_probabilities
+from steps.vision.imagenet import LABELS
 from steps.vision.images import ImageSet, load_images, normalised, random_images
-from steps.vision.models import Model, random_model
+from steps.vision.random_weights import random_network
 
 from trimodal.build_support import progress, resolve_checkpoint
 from trimodal.manifest import checkpoint_sha256
@@ -28,11 +30,13 @@ class Source:
     """`graph` makes the FP32 graph of bytes, of at least the opset it is given. `reference` are the logits of
     the images in `evaluation`, of `against` (torch, or ONNX Runtime on the graph as it was given)."""
 
-    config: CheckpointConfig
+    architecture: str
+    input: InputSpec
+    labels: list[str]
     name: str
     digest: str
     graph: Callable[[int], onnx.ModelProto]
-    calibration: ImageSet | None
+    calibration: ImageSet
     evaluation: ImageSet
     reference: Logits
     against: str
@@ -41,59 +45,54 @@ class Source:
 def from_random(architecture: str) -> Source:
     """A real shape with random weights (seed 0), and made-up images."""
     spec = InputSpec(height=224, width=224, resize="crop", resize_to=256)
-    config = CheckpointConfig(architecture=architecture, num_classes=1000, input=spec)
-    seen = normalised(random_images(spec, 32, seed=0).pixels, spec)
     with progress("random weights: batch statistics"):
-        model = random_model(architecture, spec, seen)
-    name = f"{architecture} with random weights (seed 0)"
+        network = random_network(architecture, normalised(random_images(spec, 32, seed=0).pixels, spec))
+    classifier = Classifier(architecture, spec, LABELS, network)
     images = random_images(spec, 128, seed=1), random_images(spec, 64, seed=2)
-    return _of_model(config, name, "none", model, *images)
+    return _of_network(classifier, f"{architecture} with random weights (seed 0)", "none", images)
 
 
-def from_checkpoint(source: str, calibration_from: Path | None) -> Source:
-    """A checkpoint directory or hub id; `calibration_from` comes before its own calibration.npz."""
+def from_checkpoint(source: str, images_from: Path | None) -> Source:
+    """A directory, a checkpoint of the starter set or a hub id; images of a folder or the project's."""
     directory = resolve_checkpoint(source)
-    config = read_config(directory)
-    name = source_name(directory, source)
-    own = {name: directory / f"{name}.npz" for name in ("calibration", "evaluation")}
-    calibration = evaluation = None
-    if calibration_from or own["calibration"].is_file():
-        calibration = load_images(calibration_from or own["calibration"], config.input)
-    if own["evaluation"].is_file():
-        evaluation = load_images(own["evaluation"], config.input)
-    evaluation = evaluation or calibration or random_images(config.input, 64, seed=2)
-    digest = checkpoint_sha256(directory)
-    if config.architecture != EXPORTED:
-        model = load_model(directory, config)
-        return _of_model(config, name, digest, model, calibration, evaluation)
-    given, told = load_graph(directory, config)
+    name, digest = source_name(directory, source), checkpoint_sha256(directory)
+    if not (directory / GRAPH).is_file():
+        classifier = read_classifier(directory)
+        return _of_network(classifier, name, digest, load_images(images_from, classifier.input))
+    given, spec, labels, told = read_graph(directory)
+    calibration, evaluation = load_images(images_from, spec)
     if told:
         pixels, logits = told
-        evaluation, against = ImageSet(pixels, None, "reference.npz"), "torch"
+        evaluation, against = ImageSet(pixels, "reference.npz"), "torch"
     else:
-        logits, against = _of_graph(given, evaluation.pixels, config.input), "ONNX Runtime"
+        logits, against = _of_graph(given, evaluation.pixels, spec), "ONNX Runtime"
+    refuse_probabilities(directory / GRAPH, logits)
+    graph = partial(from_onnx, given, spec)
+    return Source("onnx", spec, labels, name, digest, graph, calibration, evaluation, logits, against)
 
-    graph = partial(from_onnx, given, config.input)
-    return Source(config, name, digest, graph, calibration, evaluation, logits, against)
 
+def _of_network(classifier: Classifier, name: str, digest: str, images: tuple[ImageSet, ImageSet]) -> Source:
+    calibration, evaluation = images
 
-def _of_model(
-    config: CheckpointConfig,
-    name: str,
-    digest: str,
-    model: Model,
-    calibration: ImageSet | None,
-    evaluation: ImageSet,
-) -> Source:
     # Normalised outside of the graph: the check covers the graph's own normalisation too.
     def run(pixels: Pixels) -> Logits:
         with torch.inference_mode():
-            logits = model(torch.from_numpy(normalised(pixels, config.input)))
+            logits = classifier.network(torch.from_numpy(normalised(pixels, classifier.input)))
         return np.asarray(logits.numpy(), np.float32)
 
     reference = batched(run, evaluation.pixels, "torch reference")
-    graph = partial(from_torch, model, config.input)
-    return Source(config, name, digest, graph, calibration, evaluation, reference, "torch")
+    return Source(
+        classifier.architecture,
+        classifier.input,
+        classifier.labels,
+        name,
+        digest,
+        partial(from_torch, classifier.network, classifier.input),
+        calibration,
+        evaluation,
+        reference,
+        "torch",
+    )
 
 
 def _of_graph(model: onnx.ModelProto, pixels: Pixels, spec: InputSpec) -> Logits:
