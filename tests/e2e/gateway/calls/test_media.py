@@ -137,7 +137,7 @@ async def test_a_picture_and_a_voice_streamed_async(starter: Starter) -> None:
 
 
 def test_a_talk_about_a_picture(starter: Starter) -> None:
-    """What was seen is remembered by the picture's hash. A model this small loses the thread: it only answers."""
+    """The picture is not looked at again. So small a model loses the thread: that it answers is all."""
     messages = shown(text("What is in this picture?"), picture("koala.jpg"))
     create = starter.client.chat.completions.create
     first = create(model="llm", messages=messages, max_tokens=32)
