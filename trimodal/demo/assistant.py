@@ -50,7 +50,7 @@ class Question:
 
 QUESTIONS = (
     Question(("cat", "tabby"), text="What is in this picture?", image="photos/cat.jpg"),
-    Question(("koala",), text="Is there a bicycle?", image="photos/koala.jpg", denied=True),
+    Question(("koala",), text="Is there a dog?", image="photos/koala.jpg", denied=True),
     Question(("panda",), image="photos/panda.jpg", audio="speech/austen-2-young-man.wav"),
     Question(
         ("macaw", "parrot"),

@@ -1,6 +1,6 @@
 """Makes the tables "The assistant on the starter set": what is answered about pictures, label by label.
 
-    python -m benchmarks.assistant --labels 100
+    python -m benchmarks.starter.assistant --labels 100
 
 Labels are drawn from the classifier that is served, each with a plausible score, and put into the assistant's
 own prompt. So the language model is measured, not the classifier. A label's plain word is its last one: "cat"
@@ -138,7 +138,7 @@ async def photos(client: Client) -> list[tuple[str, ...]]:
     """Each sample photo asked about once: file, question, what was seen, answer."""
     rows = []
     for number, one in enumerate(json.loads((PHOTOS / "samples.json").read_text())):
-        text = WHAT[number % len(WHAT)] if number % 2 == 0 else "Is there a bicycle?"
+        text = WHAT[number % len(WHAT)] if number % 2 == 0 else "Is there a dog?"
         stream = client.ask(text, image=PHOTOS / one["file"], max_tokens=40)
         await stream.answer()
         best = stream.labels[0]
