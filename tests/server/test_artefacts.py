@@ -44,11 +44,7 @@ def plan(repository: Path, config: str = PLAN, **fields: object) -> Path:
             [("llm", "tensorrt_llm", "tensorrt-llm-fp8")],
         ),
         (
-            python_model("llm", engine="openvino", artefact="a", speculation="draft", draft_artefact="b"),
-            [("llm", "openvino", "a"), ("llm", "openvino", "b")],
-        ),
-        (
-            python_model("llm", engine="openvino", artefact="a", draft_artefact="b"),
+            python_model("llm", engine="openvino", artefact="a", speculation="prompt_lookup"),
             [("llm", "openvino", "a")],
         ),
         (

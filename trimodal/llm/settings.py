@@ -31,7 +31,7 @@ Drafting = ReadBy(("openvino", *FromCheckpoint.engines))
 
 # On a GPU the KV pool is what memory allows; batch and step follow from the card.
 _GPU_DEFAULTS: dict[str, Any] = {"num_kv_blocks": 0, "max_num_seqs": 0, "max_num_batched_tokens": 0}
-_CHECKPOINT_DEFAULTS: dict[str, Any] = {"artefact": "checkpoint", "draft_artefact": "draft", **_GPU_DEFAULTS}
+_CHECKPOINT_DEFAULTS: dict[str, Any] = {"artefact": "checkpoint", **_GPU_DEFAULTS}
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "tensorrt_llm": {"artefact": "tensorrt-llm-fp16", **_GPU_DEFAULTS},
     "tensorrt_llm_pytorch": _CHECKPOINT_DEFAULTS,
@@ -39,7 +39,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """Defaults of an engine where they are not those of the settings class."""
 
-_SPECULATION = {"draft": ("openvino",), "eagle3": FromCheckpoint.engines}
+_SPECULATION = {"eagle3": FromCheckpoint.engines}
 """Kinds of speculation that not every engine with speculation has → engines that have them."""
 
 
@@ -88,9 +88,8 @@ class LlmSettings(Settings):
     # GPUs that share the layers
     pipeline_parallel_size: Annotated[int, FromCheckpoint] = Field(1, ge=1, le=64)
 
-    speculation: Annotated[Literal["none", "draft", "eagle3", "prompt_lookup"], Drafting] = "none"
-    # draft: built draft model; eagle3: checkpoint of the heads; as artefact
-    draft_artefact: Annotated[str, Drafting] = "openvino-draft-int8"
+    speculation: Annotated[Literal["none", "eagle3", "prompt_lookup"], Drafting] = "none"
+    draft_artefact: Annotated[str, FromCheckpoint] = "draft"  # eagle3: checkpoint of the heads, as artefact
     num_assistant_tokens: Annotated[int, Drafting] = Field(4, ge=1, le=32)  # tokens drafted in a step
     max_ngram_size: Annotated[int, Drafting] = Field(3, ge=1, le=16)  # prompt_lookup: longest match
 

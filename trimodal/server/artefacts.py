@@ -31,8 +31,7 @@ RUNTIMES = {"tensorrt_llm_pytorch": "checkpoint", "vllm": "checkpoint"}
 # Runtime → ending of the build script's name, and beginning of the artefact's, where these are not its own.
 SCRIPTS = {"onnxruntime": "onnx", "checkpoint": "place"}
 PREFIXES = {"onnxruntime": "onnx", "tensorrt_llm": "tensorrt-llm"}
-# Speculation → the draft model's artefact, where none is named.
-DRAFTS = {"eagle3": "draft"}
+DRAFT = "draft"  # artefact of the heads that draft, where none is named
 
 
 @dataclass(frozen=True)
@@ -81,9 +80,8 @@ def artefacts_of(model: Model) -> list[Artefact]:
         return []
     runtime = RUNTIMES.get(model.engine, model.engine) if model.backend == "python" else model.backend
     names = [model.artefact]
-    kind = parameters.get("speculation")
-    if kind in ("draft", "eagle3") and (draft := parameters.get("draft_artefact", DRAFTS.get(kind))):
-        names.append(draft)
+    if parameters.get("speculation") == "eagle3":
+        names.append(parameters.get("draft_artefact", DRAFT))
     return [Artefact(model, model.artefact_directory(name), task, runtime) for name in names]
 
 

@@ -1,4 +1,4 @@
-"""Answers of the demo's language model that a grammar holds: all valid, among others, with speculation."""
+"""Answers of a tiny language model that a grammar holds: all valid, among others, with speculation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import random
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -15,7 +16,6 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.llm.engines.openvino.drawn_schemas import MOST_BYTES, answer, draw_schema, prompt_of, run, show
-from tests.llm.engines.openvino.test_engine import VERSION
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.constraint import constraint
@@ -48,17 +48,12 @@ HARD = [
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> CheckpointTokenizer:
-    return CheckpointTokenizer(VERSION / "openvino-int8")
-
-
-@pytest.fixture(scope="module")
-def opened() -> Iterator[Callable[..., Engine]]:
+def opened(tiny: Path) -> Iterator[Callable[..., Engine]]:
     engines: dict[str, Engine] = {}
 
     def make(speculation: str = "none") -> Engine:
         if speculation not in engines:
-            values = {"threads": 1, "version_directory": VERSION, "num_kv_blocks": 256}
+            values = {"threads": 1, "artefact": str(tiny), "num_kv_blocks": 256}
             settings = LlmSettings.model_validate(values | {"speculation": speculation})
             engines[speculation] = open_engine(settings)
         return engines[speculation]
@@ -180,9 +175,3 @@ def test_calls_are_valid_and_text_beside_them_is_free(
         head, tail = '<tool_call>\n{"name": "f", "arguments": ', "}\n</tool_call>"
         assert (text.startswith(head), text.endswith(tail), reason) == (True, True, "stop")
         assert json.loads(text[len(head) : -len(tail)]) in ({}, {"n": 1}, {"n": 2})
-
-
-@pytest.mark.slow
-def test_beside_a_draft_model_it_says_that_it_cannot(opened: Callable[..., Engine]) -> None:
-    assert opened("draft").info.unstructured == "a draft model speculates"
-    assert opened().info.unstructured == ""
