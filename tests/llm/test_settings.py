@@ -17,10 +17,10 @@ EAGLE = {"engine": "tensorrt_llm_pytorch", "speculation": "eagle3", "pipeline_pa
     [
         ({"num_kv_block": "64"}, "unknown parameter 'num_kv_block'"),
         ({"num_kv_blocks": "many"}, "'num_kv_blocks' = 'many'"),
-        ({"num_kv_blocks": "0"}, "greater than or equal to 4"),
+        ({"num_kv_blocks": "3"}, "num_kv_blocks 3 should be 0 or at least 4"),
         ({"engine": "sglang"}, "'engine' = 'sglang'"),
         ({"enable_prefix_caching": "maybe"}, "'enable_prefix_caching' = 'maybe'"),
-        ({"default_max_tokens": "5000"}, "exceeds max_output_tokens"),
+        ({"default_max_tokens": "5000", "max_output_tokens": "9"}, "5000 exceeds max_output_tokens 9"),
         *(({"engine": "fake", "ageing_s": value}, "'ageing_s'") for value in ("nan", "-1", "x", "")),
         (
             {"speculation": "prompt_lookup", "max_num_batched_tokens": "1"},
@@ -54,7 +54,7 @@ def test_namespaces_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("engine", "values"),
     [
-        ("openvino", ("openvino-int8", 512, 16, 256)),
+        ("openvino", ("openvino-int8", 0, 16, 256)),
         ("tensorrt_llm", ("tensorrt-llm-fp16", 0, 0, 0)),
         ("tensorrt_llm_pytorch", ("checkpoint", 0, 0, 0)),
         ("vllm", ("checkpoint", 0, 0, 0)),
