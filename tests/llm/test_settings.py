@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from trimodal.errors import SettingsError
@@ -45,6 +47,15 @@ def test_a_bad_parameter_names_file_and_key(parameters: dict[str, str], message:
     with pytest.raises(SettingsError, match=message) as raised:
         parse(**parameters)
     assert str(raised.value).startswith("llm/config.pbtxt: ")
+
+
+def test_builds_check_what_the_repository_ships() -> None:
+    """A build opens its engine with the defaults, as one that serves has the values of the config."""
+    shipped = Path(__file__).parents[2] / "model_repository" / "llm" / "configs" / "cpu.pbtxt"
+    for name in ("numerics", "kv_cache_precision", "enable_prefix_caching"):
+        default = str(LlmSettings.model_fields[name].default)
+        line = f'key: "{name}" value {{ string_value: "{default.lower()}" }}'
+        assert line in shipped.read_text(encoding="utf-8")
 
 
 def test_namespaces_keep_their_order() -> None:

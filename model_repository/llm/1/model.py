@@ -7,7 +7,7 @@ import triton_python_backend_utils as pb_utils
 from trimodal import logs
 from trimodal.errors import as_request_error
 from trimodal.llm.answer_cache import open_answers
-from trimodal.llm.budgets import fitted
+from trimodal.llm.engines.budgets import fitted
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.request.outputs import columns
 from trimodal.llm.request.request import INPUTS, read_request

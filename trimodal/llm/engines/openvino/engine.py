@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trimodal.llm.budgets import fitted
+from trimodal.llm.engines.budgets import fitted
 from trimodal.llm.engines.openvino.pipeline import (
     FEWEST_STEP_TOKENS,
     choose_step_tokens,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from trimodal.errors import ArtefactError, SettingsError
-from trimodal.llm import budgets
-from trimodal.llm.budgets import fitted
+from trimodal.llm.engines import budgets
+from trimodal.llm.engines.budgets import fitted
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import Manifest, write_manifest
 

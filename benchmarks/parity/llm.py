@@ -1,6 +1,6 @@
 """Makes the table "Text: beside transformers": the share of tokens that torch would take, by KV and numerics.
 
-    python -m benchmarks.llm_parity starter:smollm2-135m-instruct \
+    python -m benchmarks.parity.llm starter:smollm2-135m-instruct \
         --artefact $PWD/model_repository/llm/1/openvino-int8
 
 Each way to open the engine answers 30 chats greedily. transformers reads these answers along in FP32 and says
@@ -25,7 +25,7 @@ from trimodal.llm.engines.protocol import Sampling
 from trimodal.manifest import read_manifest
 from trimodal.report.console import NARROW, make_table
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "build"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "build"))
 
 PROMPTS = (
     "What is the capital of France?",
