@@ -41,8 +41,8 @@ def test_what_is_heard_is_one_quotation_and_a_label_one_line(heard, labels):
     saw = ImageLabels(tuple(labels), tuple(0.5 for _ in labels))
     lines = PROMPT.render("THE QUESTION", heard, saw).split("\n")
     assert [bool(line) for line in lines] == [True, False, True, False, True], "no line is begun inside"
-    assert lines[0] == f"The picture shows: {' '.join(labels[0].split())}."
-    assert json.loads(lines[2].removeprefix("A recording is attached. It says: ")) == heard
+    assert json.loads(lines[0].removeprefix("A recording is attached. It says: ")) == heard
+    assert lines[2] == f"The picture shows: {' '.join(labels[0].split())}."
     assert lines[4] == "THE QUESTION"
 
 

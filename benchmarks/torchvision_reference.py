@@ -1,5 +1,4 @@
-"""torchvision's preprocessing of a Pillow image in its own words, for comparison: it does not load beside
-this torch.
+"""Does torchvision's preprocessing of a Pillow image, for comparison: it does not load beside this torch.
 
 From torchvision 0.25, `transforms/functional.py` (_compute_resized_output_size, resize, center_crop) and
 `transforms/_functional_pil.py` (resize, crop): BSD-3-Clause.
