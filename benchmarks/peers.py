@@ -1,7 +1,7 @@
 """Serves a checkpoint as guides for newcomers do, with FastAPI: the peers of the table "Beside FastAPI".
 
     python -m benchmarks.peers llm CHECKPOINT --dtype bfloat16 --port 8100
-    python -m benchmarks.peers vision ARTEFACT --port 8101
+    python -m benchmarks.peers vision ARTEFACT CHECKPOINT --port 8101
     ab -n 500 -c 16 -p picture.jpg http://127.0.0.1:8101/classify
 
 The llm speaks OpenAI's API: `trimodal bench llm --beside http://127.0.0.1:8100/v1` asks it in turn with ours.
@@ -25,10 +25,13 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import StreamingResponse
 from PIL import Image
 
+from benchmarks import torchvision_reference
+from trimodal.build_support import resolve_checkpoint
 from trimodal.vision.artefact import InputSpec, read_classifier
+from trimodal.vision.preprocess import FILTERS
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=(__doc__ or "").split("\n")[0])
-FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+
 Port = Annotated[int, typer.Option(min=1, max=65535)]
 
 
@@ -96,26 +99,20 @@ def llm_app(checkpoint: Path, dtype: str) -> FastAPI:
 
 
 @app.command()
-def vision(artefact: Path, checkpoint: Path | None = None, port: Port = 8101) -> None:
-    """Serves the network of a built classifier in torch, float32, one image a call; POST /classify."""
+def vision(artefact: Path, checkpoint: str, port: Port = 8101) -> None:
+    """Serves the network of a checkpoint in torch, float32, one image a call; POST /classify."""
     uvicorn.run(vision_app(artefact, checkpoint), host="127.0.0.1", port=port, log_level="warning")
 
 
-def vision_app(artefact: Path, checkpoint: Path | None) -> FastAPI:
-    """Weights are random without a checkpoint: they take the same time."""
+def vision_app(artefact: Path, checkpoint: str) -> FastAPI:
+    """Classifies as the checkpoint does, with the input and the labels of what was built of it."""
     import torch
 
     sys.path.insert(0, str(Path(__file__).parents[1] / "build"))
-    from steps.vision import checkpoint as checkpoints
-    from steps.vision import models
+    from steps.vision import classifier as checkpoints
 
     classifier = read_classifier(artefact)
-    architecture = str(classifier.manifest.extra.get("architecture"))
-    if checkpoint:
-        network = checkpoints.load_model(checkpoint, checkpoints.read_config(checkpoint))
-    else:
-        network = models.make(architecture, len(classifier.labels), classifier.input)
-    network = network.eval()
+    network = checkpoints.read_classifier(resolve_checkpoint(checkpoint)).network
     mean, std = (np.array(values, np.float32) for values in (classifier.input.mean, classifier.input.std))
     server = FastAPI()
 
@@ -136,10 +133,8 @@ def fit(image: Image.Image, spec: InputSpec) -> Image.Image:
     """Fits an image to the network's height and width: resized, and for `crop` the centre of it."""
     if spec.resize == "exact":
         return image.resize((spec.width, spec.height), FILTERS[spec.filter])
-    scale = spec.shorter / min(image.size)
-    image = image.resize((round(image.width * scale), round(image.height * scale)), FILTERS[spec.filter])
-    left, top = (image.width - spec.width) // 2, (image.height - spec.height) // 2
-    return image.crop((left, top, left + spec.width, top + spec.height))
+    resized = torchvision_reference.resize(image, spec.shorter, FILTERS[spec.filter])
+    return torchvision_reference.center_crop(resized, spec.height, spec.width)
 
 
 if __name__ == "__main__":

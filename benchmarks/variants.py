@@ -60,15 +60,12 @@ def opened(variant: Variant, artefact: Path) -> Any:
     settings = LlmSettings.model_validate(
         {"artefact": str(artefact), "max_num_batched_tokens": 128, "num_kv_blocks": 1024, **variant.settings}
     )
-    manifest = read_manifest(artefact, task="llm", runtime="openvino")
     scheduling: dict[str, Any] = {}
     if variant.sparse:
         sparse = genai.SparseAttentionConfig()
         sparse.mode = getattr(genai.SparseAttentionMode, variant.sparse)
         scheduling = {"use_sparse_attention": True, "sparse_attention_config": sparse}
-    pipeline = open_pipeline(
-        settings, manifest, speculate=False, changed=variant.properties, scheduling=scheduling
-    )
+    pipeline = open_pipeline(settings, speculate=False, changed=variant.properties, scheduling=scheduling)
     warm_up(pipeline)
     return pipeline
 

@@ -6,7 +6,8 @@
 
 Weights, configuration and tokenizer are linked (or copied), checked for being complete, and
 described by a manifest as every built engine is. It needs neither torch nor a GPU, and runs
-no code of the checkpoint. Compiled engines are built by llm_tensorrt_llm.py.
+no code of the checkpoint; a GGUF file is converted first, with torch, to FP16 weights.
+Compiled engines are built by llm_tensorrt_llm.py.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import Any
 import typer
 from steps.artefact import origin, target
 from steps.llm.checkpoint import check_causal, dimensions, end_ids
+from steps.llm.gguf import resolve_model
 
-from trimodal.build_support import operator_errors, progress, report, resolve_checkpoint
+from trimodal.build_support import operator_errors, progress, report
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest, atomic_directory, write_manifest
 
@@ -30,7 +32,7 @@ DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def main(
-    source: str = typer.Argument(..., help="checkpoint directory or hub id of a causal language model"),
+    source: str = typer.Argument(..., help="directory, GGUF file or hub id of a causal language model"),
     copy: bool = typer.Option(False, "--copy", help="copy the files: for a volume, or a source that may go"),
     draft: bool = typer.Option(False, "--draft", help="EAGLE-3 heads, which have no tokenizer: speculation"),
     name: str = typer.Option("", help="directory among the model's artefacts: checkpoint, or draft"),
@@ -39,7 +41,7 @@ def main(
     """Put SOURCE in place for engines vllm and tensorrt_llm_pytorch."""
     with operator_errors():
         place = target("llm", "", name or ("draft" if draft else "checkpoint"), str(out or ""))
-        directory = resolve_checkpoint(source).resolve()
+        directory = resolve_model(source).resolve()
         if directory == place:
             raise ArtefactError(f"{source} is the artefact itself: name the checkpoint that it came from")
         if not draft:

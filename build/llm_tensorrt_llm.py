@@ -20,9 +20,10 @@ from steps.llm.check import GREEDY_TOKENS, PROMPTS, compare_answers, load_refere
 from steps.llm.checkpoint import Checkpoint, check_causal, quiet
 from steps.llm.engine_build import built_engine, greedy_answers, save_engine
 from steps.llm.engine_plan import EnginePlan, check_disk, check_machine, check_plan, check_runtime
+from steps.llm.gguf import resolve_model
 from steps.llm.speculation import Lookahead, Method
 
-from trimodal.build_support import operator_errors, progress, report, resolve_checkpoint
+from trimodal.build_support import STARTER, operator_errors, progress, report
 from trimodal.llm.engines.artefact import card_limits
 from trimodal.manifest import GpuTarget, Manifest, atomic_directory, write_manifest
 from trimodal.plan.architecture import find_config, read_architecture
@@ -34,7 +35,7 @@ MIN_AGREEMENT = {each: 0.5 if each is Precision.int4_awq else 0.9 for each in Pr
 
 
 def main(
-    source: str = typer.Argument(..., help="checkpoint directory or hub id of a causal language model"),
+    source: str = typer.Argument(..., help="directory, GGUF file or hub id of a causal language model"),
     precision: Precision = typer.Option(Precision.fp16, help="of the weights"),
     kv_precision: KvPrecision = typer.Option(KvPrecision.auto, help="of the KV cache; auto: 16 bits"),
     tp: int = typer.Option(1, min=1, help="tensor parallel GPUs"),
@@ -60,7 +61,8 @@ def main(
     """Build SOURCE for TensorRT-LLM, compare it with torch, and put it in place."""
     with operator_errors():
         place = target("llm", precision.value, name, out)
-        model = read_architecture(find_config(source))
+        converted = source.endswith(".gguf") or source.startswith(STARTER)  # has no config.json before
+        model = read_architecture(find_config(str(resolve_model(source)) if converted else source))
         card = card_limits([gpu] if (gpu := current_gpu()) else [])
         plan = EnginePlan(
             model=model,
@@ -79,7 +81,7 @@ def main(
         check_runtime()
         built_for = check_machine(plan)
         check_disk(plan, place.parent)
-        directory = resolve_checkpoint(source)
+        directory = resolve_model(source)
         check_causal(directory, source)
         if plan.calibration:
             check_path(directory.absolute(), MODEL_WORDS, "the checkpoint")

@@ -2,9 +2,9 @@
 
     python build/speech_ctranslate2.py openai/whisper-base --precision int8
 
-Any Whisper goes in: tiny to large-v3-turbo, the distilled ones, fine-tunes. Every artefact is
-compared with the torch model on the same audio before it replaces an older one, and faster-whisper
-opens it too.
+Any Whisper goes in: tiny to large-v3-turbo, the distilled ones, fine-tunes; as a Hugging Face checkpoint,
+as OpenAI's .pt file, or converted for CTranslate2 already. Every artefact is compared on the same speech
+before it replaces an older one, with torch, or, where it was converted already, with faster-whisper.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import numpy as np
 import typer
 from steps.artefact import origin, refuse_below, targets, tell_built, tell_check
 from steps.speech import build
-from steps.speech.audio import DEMO_SAMPLES, read_recordings
+from steps.speech.audio import SAMPLES, read_recordings
 from steps.speech.check import MIN_AGREEMENT, compare, compare_words, judge
 from steps.speech.checkpoint import Checkpoint
 from steps.speech.converted import ConvertedCheckpoint, compare_with_faster_whisper, is_converted
+from steps.speech.openai import resolve_whisper
 
-from trimodal.build_support import operator_errors, progress, resolve_checkpoint
+from trimodal.build_support import operator_errors, progress
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
 from trimodal.speech.engines.ctranslate2 import open_engine
@@ -47,13 +48,13 @@ def main(
     out: build.Out = "",
     contexts: build.Contexts = "",
     padding: build.Padding = "",
-    audio: build.Audio = DEMO_SAMPLES,
+    audio: build.Audio = SAMPLES,
     language: build.Language = "",
     min_agreement: build.MinAgreement = None,
 ) -> None:
     """Build SOURCE for CTranslate2, compare it with torch, and put it in place."""
     with operator_errors():
-        directory = resolve_checkpoint(source)
+        directory = resolve_whisper(source)
         if is_converted(directory):
             take(directory, source, precision, name, out, contexts, audio, language, min_agreement)
             return
@@ -69,6 +70,9 @@ def take(
     """Puts a Whisper in place that is converted already. Raises: ArtefactError: it replaces nothing."""
     converted = ConvertedCheckpoint(directory, source)
     contexts_s = converted.contexts_s(build.parse_contexts(contexts) if contexts else None)
+    if language and language not in converted.languages:
+        raise ArtefactError(f"{source} does not know the language {language!r}")
+    spoken = language or (converted.languages[0] if len(converted.languages) == 1 else "")
     recordings = read_recordings(audio, contexts_s[-1])
     for precision, place in targets(build.MODEL, [each.value for each in precisions], name, out).items():
         manifest = Manifest(
@@ -84,10 +88,9 @@ def take(
             converted.copy(work)
             write_manifest(work, manifest)  # The serving engine reads it.
             engine = open_engine(work, serving_settings(work))
-            spoken = language or (converted.languages[0] if len(converted.languages) == 1 else "")
             manifest.check = compare_with_faster_whisper(work, engine, recordings, spoken)
-            tell_check(manifest, place.name, min_agreement, MIN_AGREEMENT)
-            refuse_below(manifest)
+            tell_check(manifest, place.name, min_agreement, MIN_AGREEMENT, "faster-whisper")
+            refuse_below(manifest, "faster-whisper", "word")
             write_manifest(work, manifest)
         tell_built(place)
 

@@ -18,7 +18,7 @@ import typer
 from steps.artefact import origin
 from steps.limits import hold_agreement
 from steps.speech import build
-from steps.speech.audio import DEMO_SAMPLES
+from steps.speech.audio import SAMPLES
 from steps.speech.check import compare_words
 from steps.speech.profiles import decoder_profiles, encoder_profiles, manifest_profiles
 from steps.tensorrt import plan, run
@@ -56,7 +56,7 @@ def main(
     ),
     contexts: build.Contexts = "",
     padding: build.Padding = "",
-    audio: build.Audio = DEMO_SAMPLES,
+    audio: build.Audio = SAMPLES,
     language: build.Language = "",
     workspace_gib: float = typer.Option(None, help="scratch memory at most; all of the GPU's if not told"),
     optimization_level: int = typer.Option(3, min=0, max=5, help="0 builds in seconds, 5 searches longest"),

@@ -18,6 +18,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steps.random.classifier import CLASSIFIER_SHAPES
+
 from trimodal.build_support import build_command, operator_errors, progress, report
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
 from trimodal.paths import artefact_root
@@ -33,7 +35,7 @@ DEFAULT_OUT = artefact_root("vision_classify")
 PRECISIONS = ["fp32", "fp16", "int8", "int8-gpu", "fp8"]
 MIN_AGREEMENT = 0.95
 CALIBRATED = ("int8", "int8-gpu", "fp8")
-RANDOM = ["resnet18", "resnet50", "vit_b_16", "convnext_tiny"]
+RANDOM = [name for name, shape in CLASSIFIER_SHAPES.items() if shape.classes == 1000]
 
 
 def main() -> None:

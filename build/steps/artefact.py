@@ -35,8 +35,10 @@ def targets(model: str, precisions: Iterable[str], name: str, out: str) -> dict[
 
 
 def source_name(directory: Path, source: str) -> str:
-    """A hub id as the user named it, or the directory's own name."""
-    return directory.resolve().name if Path(source).is_dir() else source
+    """A hub id as the user named it, or the directory's or the file's own name."""
+    if (file := Path(source)).is_file():
+        return file.name
+    return directory.resolve().name if file.is_dir() else source
 
 
 def origin(directory: Path, source: str, script: str) -> dict[str, str]:
@@ -48,21 +50,36 @@ def origin(directory: Path, source: str, script: str) -> dict[str, str]:
     }
 
 
-def tell_check(manifest: Manifest, name: str, asked: float | None, usual: float) -> None:
+def tell_check(
+    manifest: Manifest, name: str, asked: float | None, usual: float, against: str = "torch"
+) -> None:
     """Prints the figures, with the least agreement: `asked`, else 0 of random weights, else the usual one."""
     limit = asked if asked is not None else 0.0 if manifest.extra.get("random_weights") else usual
     manifest.check["min_agreement"] = limit
-    report(f"{name}: {manifest.source} against torch", manifest.check)
+    report(f"{name}: {manifest.source} against {against}", manifest.check)
 
 
-def refuse_below(manifest: Manifest) -> None:
-    """Raises: ArtefactError when fewer tokens than `tell_check` allowed are torch's."""
-    agreement, limit = manifest.check["token_agreement"], manifest.check["min_agreement"]
+def refuse_below(manifest: Manifest, against: str = "torch", what: str = "token") -> None:
+    """Raises: ArtefactError when fewer tokens, or words, than `tell_check` allowed are the reference's."""
+    agreement, limit = manifest.check[f"{what}_agreement"], manifest.check["min_agreement"]
     if agreement < limit:
         raise ArtefactError(
-            f"{manifest.precision} agrees with torch on {agreement:.1%} of the tokens, less than "
+            f"{manifest.precision} agrees with {against} on {agreement:.1%} of the {what}s, less than "
             f"--min-agreement {limit:g}: nothing was replaced"
         )
+
+
+def refuse_perplexity(manifest: Manifest, most: float) -> None:
+    """Raises: ArtefactError where the built graph is surprised by a text so many times more than torch."""
+    figures = manifest.check
+    if figures["perplexity_ratio"] <= most or manifest.extra.get("random_weights"):
+        return
+    steps = "--awq, --ratio 0.8 or --calibration FILE, or " if manifest.precision == "int4" else ""
+    raise ArtefactError(
+        f"{manifest.precision} raises the perplexity from {figures['perplexity_torch']:.3g} to "
+        f"{figures['perplexity_built']:.3g}, {figures['perplexity_ratio']:.2f} times, more than "
+        f"--max-perplexity-ratio {most:g}: nothing was replaced; try {steps}a higher precision"
+    )
 
 
 def refuse_errors(name: str, precision: str, figures: dict[str, Any], keys: Iterable[str]) -> None:

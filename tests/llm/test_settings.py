@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from trimodal.errors import SettingsError
@@ -17,17 +19,17 @@ EAGLE = {"engine": "tensorrt_llm_pytorch", "speculation": "eagle3", "pipeline_pa
     [
         ({"num_kv_block": "64"}, "unknown parameter 'num_kv_block'"),
         ({"num_kv_blocks": "many"}, "'num_kv_blocks' = 'many'"),
-        ({"num_kv_blocks": "0"}, "greater than or equal to 4"),
+        ({"num_kv_blocks": "3"}, "num_kv_blocks 3 should be 0 or at least 4"),
         ({"engine": "sglang"}, "'engine' = 'sglang'"),
         ({"enable_prefix_caching": "maybe"}, "'enable_prefix_caching' = 'maybe'"),
-        ({"default_max_tokens": "5000"}, "exceeds max_output_tokens"),
+        ({"default_max_tokens": "5000", "max_output_tokens": "9"}, "5000 exceeds max_output_tokens 9"),
         *(({"engine": "fake", "ageing_s": value}, "'ageing_s'") for value in ("nan", "-1", "x", "")),
         (
             {"speculation": "prompt_lookup", "max_num_batched_tokens": "1"},
             "max_num_batched_tokens of at least",
         ),
         ({"numerics": "fast", "kv_cache_precision": "f32"}, "'f32' needs numerics 'reproducible'"),
-        ({"engine": "vllm", "speculation": "draft"}, "'draft' is of openvino, not of engine 'vllm'"),
+        ({"speculation": "draft"}, "'speculation' = 'draft'"),
         ({"speculation": "eagle3"}, "'eagle3' is of tensorrt_llm_pytorch and vllm, not of engine 'openvino'"),
         (EAGLE, "'eagle3' of TensorRT-LLM needs pipeline_parallel_size 1"),
         ({"max_num_seqs": "0"}, r"max_num_seqs 0 should be .* \(0, by the card, with tensorrt_llm, "),
@@ -47,6 +49,15 @@ def test_a_bad_parameter_names_file_and_key(parameters: dict[str, str], message:
     assert str(raised.value).startswith("llm/config.pbtxt: ")
 
 
+def test_builds_check_what_the_repository_ships() -> None:
+    """A build opens its engine with the defaults, as one that serves has the values of the config."""
+    shipped = Path(__file__).parents[2] / "model_repository" / "llm" / "configs" / "cpu.pbtxt"
+    for name in ("numerics", "kv_cache_precision", "enable_prefix_caching"):
+        default = str(LlmSettings.model_fields[name].default)
+        line = f'key: "{name}" value {{ string_value: "{default.lower()}" }}'
+        assert line in shipped.read_text(encoding="utf-8")
+
+
 def test_namespaces_keep_their_order() -> None:
     assert parse(cache_ttl_s="b=1 a=2").cache_ttls == {"b": 1.0, "a": 2.0}
 
@@ -54,7 +65,7 @@ def test_namespaces_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("engine", "values"),
     [
-        ("openvino", ("openvino-int8", 512, 16, 256)),
+        ("openvino", ("openvino-int8", 0, 16, 256)),
         ("tensorrt_llm", ("tensorrt-llm-fp16", 0, 0, 0)),
         ("tensorrt_llm_pytorch", ("checkpoint", 0, 0, 0)),
         ("vllm", ("checkpoint", 0, 0, 0)),
@@ -75,9 +86,10 @@ def test_defaults_are_those_of_the_engine(engine: str, values: tuple[object, ...
         ("tensorrt_llm_pytorch", "gpu_memory_utilization", "0.5", "vllm"),
         ("vllm", "kv_cache_free_gpu_memory_fraction", "0.5", "tensorrt_llm and tensorrt_llm_pytorch"),
         ("vllm", "host_cache_bytes", "1", "tensorrt_llm and tensorrt_llm_pytorch"),
-        ("tensorrt_llm", "speculation", "draft", "openvino and tensorrt_llm_pytorch and vllm"),
+        ("tensorrt_llm", "speculation", "prompt_lookup", "openvino and tensorrt_llm_pytorch and vllm"),
         ("tensorrt_llm_pytorch", "quantization", "fp8", "vllm"),
         ("openvino", "quantization", "fp8", "vllm"),
+        ("openvino", "draft_artefact", "b", "tensorrt_llm_pytorch and vllm"),
         ("openvino", "max_model_len", "100", "tensorrt_llm and tensorrt_llm_pytorch and vllm"),
         ("openvino", "checkpoint_sha256", "ab", "tensorrt_llm and tensorrt_llm_pytorch and vllm"),
     ],

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from trimodal.paths import ENGINES_VARIABLE, PACKAGES_VARIABLE
-from trimodal.starter import STARTER
+from trimodal.paths import ENGINES_VARIABLE, PACKAGES_VARIABLE, STARTER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trimodal.errors import ArtefactError, InvalidArgument
 from trimodal.llm.structured.call_text import as_plain_chat
 from trimodal.manifest import MANIFEST
+
+if TYPE_CHECKING:
+    from trimodal.llm.chat_template import ChatTemplate
 
 Message = dict[str, Any]
 Function = Mapping[str, Any]
@@ -79,7 +81,7 @@ class CheckpointTokenizer:
         # Triton's stub takes ASCII for the files' encoding when a container sets no locale.
         text = path.read_text(encoding="utf-8") if path.is_file() else "{}"
         self._config: dict[str, Any] = json.loads(text)
-        self._template, self._knows_tools = _chat_template(directory, self._config)
+        self._template = self._read_template(directory)
         self._ends = self._end_ids(directory)
         added = self._tokenizer.get_added_tokens_decoder()
         self._added: dict[int, bytes] = {id: token.content.encode() for id, token in added.items()}
@@ -115,17 +117,15 @@ class CheckpointTokenizer:
     def render(self, messages: Sequence[Message], functions: Sequence[Function] = ()) -> str:
         if self._template is None:
             raise InvalidArgument("messages: this model has no chat template; send text_input")
-        import jinja2
+        return self._template.render(messages, functions, self._special)
 
-        tokens = {
-            key: value["content"] if isinstance(value, dict) else value
-            for key, value in self._config.items()
-            if key.endswith("_token") and value
-        }
-        try:
-            return self._render(messages, functions, tokens)
-        except jinja2.TemplateError as error:
-            raise InvalidArgument(f"messages: the chat template refuses them: {error}") from None
+    def _read_template(self, directory: Path) -> ChatTemplate | None:
+        # The engine's process imports this module, perhaps in an environment without jinja2.
+        from trimodal.llm.chat_template import ChatTemplate, special_tokens, template_source
+
+        self._special = special_tokens(self._config)
+        source = template_source(directory, self._config)
+        return ChatTemplate(source) if source else None
 
     def _end_ids(self, directory: Path) -> frozenset[int]:
         """Tokens that end an answer: those of the built engine, or the tokenizer's own."""
@@ -136,15 +136,6 @@ class CheckpointTokenizer:
         end = self._config.get("eos_token")
         id = self._tokenizer.token_to_id(end["content"] if isinstance(end, dict) else end) if end else None
         return frozenset() if id is None else frozenset({id})
-
-    def _render(
-        self, messages: Sequence[Message], functions: Sequence[Function], tokens: Mapping[str, Any]
-    ) -> str:
-        tools = {"tools": list(functions)} if functions else {}
-        if not self._knows_tools:
-            messages, tools = as_plain_chat(messages, functions), {}
-        assert self._template is not None
-        return str(self._template.render(messages=messages, add_generation_prompt=True, **tools, **tokens))
 
     def _ids(self, text: str, *, special: bool) -> list[int]:
         if len(text) < _LONG_CHARACTERS:
@@ -174,31 +165,3 @@ class ByteTokenizer:
     def render(self, messages: Sequence[Message], functions: Sequence[Function] = ()) -> str:
         chat = as_plain_chat(messages, functions)
         return "".join(f"{message['role']}: {message['content']}\n" for message in chat) + "assistant: "
-
-
-def _chat_template(directory: Path, config: dict[str, Any]) -> tuple[Any, bool]:
-    """The compiled template, or None; whether it has a place for functions.
-
-    Sandboxed: a checkpoint's template is data, not our code.
-    """
-    path = directory / "chat_template.jinja"
-    source = path.read_text(encoding="utf-8") if path.is_file() else config.get("chat_template")
-    if isinstance(source, list):  # several named templates: the chat is called "default"
-        source = next((entry["template"] for entry in source if entry["name"] == "default"), None)
-    if not source:
-        return None, False
-    from jinja2 import meta
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    environment.globals["raise_exception"] = _refuse
-    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
-    knows_tools = "tools" in meta.find_undeclared_variables(environment.parse(source))
-    return environment.from_string(source), knows_tools
-
-
-def _refuse(message: str) -> NoReturn:
-    import jinja2
-
-    raise jinja2.TemplateError(message)

@@ -215,7 +215,7 @@ class Pipeline:
                 name == "speculation"
                 and not (model.version_directory / self.present(model.name, "draft_artefact")).is_dir()
             ):
-                choices = tuple(choice for choice in choices if choice not in ("draft", "eagle3"))
+                choices = tuple(choice for choice in choices if choice != "eagle3")
             found[name] = tuple(
                 choice for choice in choices if not self.refusal({f"{model.name}.{name}": choice}, alone=True)
             )

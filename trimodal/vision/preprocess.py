@@ -1,8 +1,9 @@
 """Makes a picture the classifier's input: turned upright, resized, cropped, channels first.
 
 The artefact's `InputSpec` says how. The pixels are those of torchvision's Resize and CenterCrop on a Pillow
-image, bit by bit. They stay bytes: the classifier's graph applies mean and std, so that each copy on the way
-to it is a quarter of what floats would take.
+image, bit by bit; only a strip a hundred times as long as it is wide may differ by one level. They stay bytes:
+the classifier's graph applies mean and std, so that each copy on the way to it is a quarter of what floats
+would take.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from trimodal.vision.engines.protocol import Pixels
 from trimodal.vision.image import Picture, decode
 from trimodal.vision.settings import Limits
 
-FILTERS = {name.lower(): Image.Resampling[name] for name in Image.Resampling.__members__}
+FILTERS = {
+    name: Image.Resampling[name.upper()]
+    for name in ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
+}
 # What to do with stored pixels so that they are seen upright, by EXIF orientation.
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -28,7 +32,7 @@ UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-STRIP = 16  # a picture that is so many times as long as it is wide
+WHOLE = 1 << 23  # pixels of a resized picture; of one that would have more, its middle alone is made
 MARGIN = 4  # pixels around a part that the widest filter may read, at its size or larger
 REDUCING_GAP = 3.0  # Pillow's: first by whole numbers, to 3 times the size that is wanted
 
@@ -66,7 +70,7 @@ class Preprocessor:
         if spec.resize == "exact-crop":
             return self._crop(self._resize(image, (spec.shorter, spec.shorter)))
         longer = int(spec.shorter * max(image.size) / min(image.size))  # cut off, as torchvision does
-        if longer > STRIP * spec.shorter:
+        if longer * spec.shorter > WHOLE:
             return self._crop(self._middle(image, longer))
         tall = image.height > image.width
         return self._crop(self._resize(image, (spec.shorter, longer) if tall else (longer, spec.shorter)))
@@ -90,7 +94,10 @@ class Preprocessor:
         return round((whole - part) / 2) if self.spec.crop_offset == "round" else (whole - part) // 2
 
     def _middle(self, image: Image.Image, longer: int) -> Image.Image:
-        """The part of a resized strip that the crop leaves: all of it would be millions of pixels."""
+        """The part of a resized strip that the crop leaves: all of it would be many millions of pixels.
+
+        Pillow may round it otherwise than the whole, by one level here and there.
+        """
         spec = self.spec
         tall = image.height > image.width
         length, kept = max(image.size), spec.height if tall else spec.width

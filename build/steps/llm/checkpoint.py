@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from trimodal.errors import ArtefactError
+from trimodal.llm.chat_template import CHAT_TEMPLATE, ChatTemplate
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
-CHAT_TEMPLATE = "chat_template.jinja"
 
 
 def quiet() -> None:
@@ -165,8 +165,16 @@ class Checkpoint:
             raise unreadable(self.directory, error) from None
 
     @property
+    def template(self) -> str:
+        """The chat template's source; of several the default one; empty: there is none."""
+        template = self.tokenizer.chat_template
+        if isinstance(template, dict):
+            template = template.get("default") or next(iter(template.values()))
+        return template or ""
+
+    @property
     def has_chat_template(self) -> bool:
-        return bool(self.tokenizer.chat_template)
+        return bool(self.template)
 
     @property
     def random_weights(self) -> bool:
@@ -177,8 +185,9 @@ class Checkpoint:
         """Token ids of one user's message, through the chat template where there is one."""
         if not self.has_chat_template:
             return self.encode(prompt)
-        message = [{"role": "user", "content": prompt}]
-        text = self.tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
+        # As the server renders it, so that the check sees the prompts that will be answered.
+        tokens = self.tokenizer.special_tokens_map
+        text = ChatTemplate(self.template).render([{"role": "user", "content": prompt}], (), tokens)
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def encode(self, text: str) -> list[int]:
@@ -213,7 +222,4 @@ class Checkpoint:
         """Copies the tokenizer's files as they are; the chat template always gets a file of its own."""
         copy_files(self.directory, self.tokenizer, TOKENIZER_FILES, directory)
         if self.has_chat_template:
-            template = self.tokenizer.chat_template
-            if isinstance(template, dict):
-                template = template.get("default") or next(iter(template.values()))
-            (directory / CHAT_TEMPLATE).write_text(template, encoding="utf-8")
+            (directory / CHAT_TEMPLATE).write_text(self.template, encoding="utf-8")

@@ -1,9 +1,10 @@
 """Turns a GGUF file into a Hugging Face checkpoint, which every build script takes.
 
-transformers reads the weights and the configuration. Its tokenizer is not taken where the file holds one of
-byte-level BPE: transformers 5.5 chooses the converter by the architecture, so that a `llama` file with
-GPT-2's kind of vocabulary (SmolLM2, Llama 3) gets SentencePiece's rules and other token ids. That one is
-rebuilt here from the file's own tokens, merges and the name of its splitting rule.
+transformers reads the weights and the configuration. Its tokenizer is not taken: transformers 5.5 chooses the
+converter by the architecture, so that a `llama` file with GPT-2's kind of vocabulary (SmolLM2, Llama 3) gets
+SentencePiece's rules and other token ids, and one of SentencePiece is searched token by token, for minutes.
+Both kinds are rebuilt here: byte-level BPE from the file's own tokens, merges and the name of its splitting
+rule, SentencePiece's BPE from its tokens and scores.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from trimodal.manifest import atomic_directory, sha256
 from trimodal.paths import cache_directory
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3")
-_CONTROL, _USER_DEFINED = 3, 4  # of tokenizer.ggml.token_type
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # of tokenizer.ggml.token_type
+_TENSORS = "tensors"
+_SPACE = "\u2581"
 # What llama.cpp's src/llama-vocab.cpp has under these names, written as in the checkpoints' tokenizer.json.
 _WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|%s| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
@@ -41,7 +44,10 @@ def resolve_model(source: str) -> Path:
     Raises:
         ArtefactError: there is none, or it cannot be read.
     """
-    if (file := Path(source).expanduser()).is_file() and file.suffix == ".gguf":
+    file = Path(source).expanduser()
+    if file.suffix == ".gguf" and not file.is_dir():
+        if not file.is_file():
+            raise ArtefactError(f"no file {source}")
         return checkpoint_from_gguf(file)
     directory = resolve_checkpoint(source)
     files = sorted(directory.glob("*.gguf"))
@@ -70,11 +76,18 @@ def checkpoint_from_gguf(file: Path) -> Path:
 
 
 def read_fields(file: Path) -> dict[str, Any]:
-    """The file's metadata: `general.architecture`, `tokenizer.ggml.tokens`, … Raises: ArtefactError."""
-    from gguf import GGUFReader
+    """The file's metadata, `general.architecture`, `tokenizer.ggml.tokens`, …, and the tensors' names.
 
+    Raises: ArtefactError: it cannot be read.
+    """
     try:
-        return {name: field.contents() for name, field in GGUFReader(file).fields.items()}
+        from gguf import GGUFReader
+    except ImportError:
+        raise ArtefactError(f"gguf is not installed, which reads {file}: the build extra is needed") from None
+    try:
+        reader = GGUFReader(file)
+        fields = {name: field.contents() for name, field in reader.fields.items()}
+        return fields | {_TENSORS: {tensor.name for tensor in reader.tensors}}
     except Exception as error:  # A damaged file ends in errors of numpy, mmap and the reader itself.
         reason = str(error).strip().split("\n")[0][:200]
         raise ArtefactError(f"{file} cannot be read as GGUF: {reason}") from None
@@ -96,24 +109,34 @@ def check_known(file: Path, fields: dict[str, Any]) -> None:
         )
     if kind not in ("gpt2", "llama"):
         raise ArtefactError(f"{file.name} has a tokenizer of the kind {kind!r}; known are gpt2, llama: {way}")
+    lists = ("tokens", "token_type", "merges" if kind == "gpt2" else "scores")
+    if missing := [f"tokenizer.ggml.{name}" for name in lists if not fields.get(f"tokenizer.ggml.{name}")]:
+        raise ArtefactError(f"{file.name} lacks {', '.join(missing)}, which its tokenizer is made of: {way}")
+    # transformers 5.5 passes over both, and would compute with other positions.
+    scaled = fields.get(f"{architecture}.rope.scaling.type", "none") != "none"
+    if scaled or f"{architecture}.rope.scaling.factor" in fields or "rope_freqs.weight" in fields[_TENSORS]:
+        raise ArtefactError(
+            f"{file.name} scales its rotary embedding, which is not read from GGUF (Llama 3.1 and later, "
+            f"Gemma 3 from 4B): {way}"
+        )
 
 
 def _write(file: Path, fields: dict[str, Any], directory: Path) -> None:
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM
+    except ImportError as error:
+        sentence = (
+            f"{error.name} is not installed, which {file.name} is converted with: the build extra is needed"
+        )
+        raise ArtefactError(sentence) from None
     try:
         # Halves hold what four- and eight-bit weights are scaled to; of FP32 weights this rounds.
         model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float16)
-        tokenizer = (
-            byte_level_tokenizer(fields)
-            if fields["tokenizer.ggml.model"] == "gpt2"
-            else AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-        )
-    except ArtefactError:
-        raise
     except Exception as error:  # A tensor that is missing, a quantisation that gguf does not know, …
         raise unreadable(file, error) from None
+    byte_level = fields["tokenizer.ggml.model"] == "gpt2"
+    tokenizer = byte_level_tokenizer(fields) if byte_level else sentencepiece_tokenizer(fields)
     if template := fields.get("tokenizer.chat_template"):
         tokenizer.chat_template = template
     ends = [fields.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
@@ -127,12 +150,10 @@ def _write(file: Path, fields: dict[str, Any], directory: Path) -> None:
 
 def byte_level_tokenizer(fields: dict[str, Any]) -> Any:
     """transformers' fast tokenizer of a file whose `tokenizer.ggml.model` is gpt2."""
-    from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, processors
+    from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
     from tokenizers.models import BPE
-    from transformers import PreTrainedTokenizerFast
 
     tokens: list[str] = fields["tokenizer.ggml.tokens"]
-    kinds: list[int] = fields["tokenizer.ggml.token_type"]
     merges = [tuple(merge.split(" ", 1)) for merge in fields["tokenizer.ggml.merges"]]
     rule = fields.get("tokenizer.ggml.pre", "default")
     split = SPLITS[rule]
@@ -155,11 +176,56 @@ def byte_level_tokenizer(fields: dict[str, Any]) -> Any:
     if rule == "qwen2":
         tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = decoders.ByteLevel()
+    return _finished(tokenizer, fields, begins=False)
+
+
+def sentencepiece_tokenizer(fields: dict[str, Any]) -> Any:
+    """transformers' fast tokenizer of a file whose `tokenizer.ggml.model` is llama."""
+    from tokenizers import Tokenizer, decoders, normalizers
+    from tokenizers.models import BPE
+
+    tokens: list[str] = fields["tokenizer.ggml.tokens"]
+    kinds: list[int] = fields["tokenizer.ggml.token_type"]
+    scores: list[float] = fields["tokenizer.ggml.scores"]
+    pieces = {
+        token: score for token, score, kind in zip(tokens, scores, kinds, strict=True) if kind == _NORMAL
+    }
+    unknown = next((token for token, kind in zip(tokens, kinds, strict=True) if kind == _UNKNOWN), None)
+    vocabulary = {token: id for id, token in enumerate(tokens)}
+    bpe = BPE(vocabulary, _merges(pieces), unk_token=unknown, fuse_unk=True, byte_fallback=True)
+    tokenizer = Tokenizer(bpe)
+    spaces: list[Any] = [normalizers.Replace(" ", _SPACE)]
+    text: list[Any] = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    if fields.get("tokenizer.ggml.add_space_prefix", True):
+        spaces.insert(0, normalizers.Prepend(_SPACE))
+        text.append(decoders.Strip(" ", 1, 0))
+    tokenizer.normalizer = normalizers.Sequence(spaces)
+    tokenizer.decoder = decoders.Sequence(text)
+    return _finished(tokenizer, fields, begins=True)
+
+
+def _merges(pieces: dict[str, float]) -> list[tuple[str, str]]:
+    """SentencePiece joins the neighbours whose whole scores highest: all pairs, by that score."""
+    return [
+        (whole[:at], whole[at:])
+        for whole in sorted(pieces, key=lambda piece: -pieces[piece])
+        for at in range(1, len(whole))
+        if whole[:at] in pieces and whole[at:] in pieces
+    ]
+
+
+def _finished(tokenizer: Any, fields: dict[str, Any], *, begins: bool) -> Any:
+    """With its special tokens. `begins`: whether a text gets bos where the file does not say."""
+    from tokenizers import AddedToken, processors
+    from transformers import PreTrainedTokenizerFast
+
+    tokens: list[str] = fields["tokenizer.ggml.tokens"]
+    kinds: list[int] = fields["tokenizer.ggml.token_type"]
     tokenizer.add_tokens(
         [
-            AddedToken(token, special=kind == _CONTROL, normalized=False)
+            AddedToken(token, special=kind != _USER_DEFINED, normalized=False)
             for token, kind in zip(tokens, kinds, strict=True)
-            if kind in (_CONTROL, _USER_DEFINED)
+            if kind in (_UNKNOWN, _CONTROL, _USER_DEFINED)
         ]
     )
     named = {}
@@ -167,7 +233,7 @@ def byte_level_tokenizer(fields: dict[str, Any]) -> Any:
         if (id := fields.get(f"tokenizer.ggml.{name}_token_id")) is not None:
             named[f"{role}_token"] = tokens[id]
     begin = named.get("bos_token")
-    if fields.get("tokenizer.ggml.add_bos_token") and begin:
+    if fields.get("tokenizer.ggml.add_bos_token", begins) and begin:
         first = (begin, tokens.index(begin))
         single, pair = f"{begin} $A", f"{begin} $A {begin}:1 $B:1"
         tokenizer.post_processor = processors.TemplateProcessing(single, pair, [first])

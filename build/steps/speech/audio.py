@@ -12,8 +12,9 @@ from pathlib import Path
 from trimodal.audio.files import AudioError, read_blocks
 from trimodal.audio.values import Samples
 from trimodal.errors import ArtefactError
+from trimodal.paths import data_directory
 
-DEMO_SAMPLES = Path(__file__).parents[2] / "demo" / "speech" / "samples"
+SAMPLES = data_directory() / "samples" / "speech"
 SUFFIXES = (".wav", ".flac", ".ogg")
 TEXTS = "samples.json"
 MOST_WINDOWS = 64

@@ -13,11 +13,19 @@ from steps.artefact import targets
 from steps.speech.audio import read_recordings
 from steps.speech.check import Reference, reference
 from steps.speech.checkpoint import Checkpoint, load, parse_contexts
+from steps.speech.converted import is_converted
+from steps.speech.openai import resolve_whisper
 
-from trimodal.build_support import progress, resolve_checkpoint
+from trimodal.build_support import progress
+from trimodal.errors import ArtefactError
 
 MODEL = "speech_recognize"
-Source = Annotated[str, typer.Argument(help="checkpoint directory or hub id of a Whisper")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="Whisper: a directory (Hugging Face's or CTranslate2's), OpenAI's .pt file, or a hub id"
+    ),
+]
 Name = Annotated[str, typer.Option(help=f"directory under model_repository/{MODEL}/1")]
 Out = Annotated[str, typer.Option(help="directory of the artefact, in place of --name")]
 Contexts = Annotated[
@@ -65,7 +73,12 @@ def prepare(
 ) -> Prepared:  # fmt: skip
     """Takes the options that all scripts have, loads the checkpoint and decodes the audio with torch."""
     places = targets(MODEL, [each.value for each in precisions], name, out)
-    directory = resolve_checkpoint(source)
+    directory = resolve_whisper(source)
+    if is_converted(directory):
+        raise ArtefactError(
+            f"{source} is converted for CTranslate2 already (build/speech_ctranslate2.py takes it as it is): "
+            "here name the checkpoint that it was made of"
+        )
     with progress("Loading torch and the checkpoint"):
         checkpoint = load(directory, source, padding)
     contexts_s = checkpoint.contexts_s(parse_contexts(contexts) if contexts else None)

@@ -6,7 +6,7 @@ runtime encodes and writes, and in the words that the serving engine makes of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,20 +170,47 @@ def compare_words(reference: Reference, engine: SpeechEngine, *, random_weights:
     """
     windows = [Window(samples, reference.language) for samples in reference.windows]
     heard = hear(engine, windows, "Hearing it in the serving engine")
-    figures = {"word_agreement": agreement(reference.texts, heard)}
-    truth, torch_words, built_words = [], [], []
+    figures: dict[str, Any] = {"word_agreement": agreement(reference.texts, heard)}
+    if random_weights:
+        return figures
+    texts = {"torch": reference.texts, "built": heard}
+    return figures | error_rates(reference.recordings, texts, engine.contexts_s)
+
+
+def error_rates(
+    recordings: Sequence[Recording], texts: Mapping[str, Sequence[str]], contexts_s: Sequence[float]
+) -> dict[str, Any]:
+    """Word error rates where the truth is known: who heard → one text a window, in the recordings' order.
+
+    With several contexts also those of the recordings that are heard in each, by their longest window.
+    """
+    truth: list[str] = []
+    found: dict[str, list[str]] = {who: [] for who in texts}
+    contexts: list[float] = []
     start = 0
-    for recording in reference.recordings:
+    for recording in recordings:
         end = start + len(recording.windows)
         if recording.text is not None:
             truth.append(recording.text)
-            torch_words.append(" ".join(reference.texts[start:end]))
-            built_words.append(" ".join(heard[start:end]))
+            contexts.append(smallest_context(contexts_s, max(map(len, recording.windows))))
+            for who, heard in texts.items():
+                found[who].append(" ".join(heard[start:end]))
         start = end
-    if any(map(normalise, truth)) and not random_weights:
-        figures["word_error_rate_torch"] = 1 - agreement(truth, torch_words, least=-np.inf)
-        figures["word_error_rate_built"] = 1 - agreement(truth, built_words, least=-np.inf)
+    if not any(map(normalise, truth)):
+        return {}
+    figures = {f"word_error_rate_{who}": word_errors(truth, heard) for who, heard in found.items()}
+    for context_s in contexts_s if len(contexts_s) > 1 else ():
+        chosen = [at for at, context in enumerate(contexts) if context == context_s]
+        for who, heard in found.items():
+            if any(normalise(truth[at]) for at in chosen):
+                rate = word_errors([truth[at] for at in chosen], [heard[at] for at in chosen])
+                figures[f"word_error_rate_{who}_{context_s:g}s"] = rate
     return figures
+
+
+def word_errors(truth: Sequence[str], heard: Sequence[str]) -> float:
+    """Wrong, missing and added words over those that were said; above 1 where more were added."""
+    return 1 - agreement(truth, heard, least=-np.inf)
 
 
 def hear(engine: SpeechEngine, windows: list[Window], title: str) -> list[str]:

@@ -1,8 +1,9 @@
 """Takes a Whisper that is converted already: a CTranslate2 directory, as faster-whisper's users have it.
 
 The weights stay as they are; `precision` is what CTranslate2 computes with, and it makes that of any weights
-when it opens them. What serving reads beside the weights comes from the directory's own files. The reference
-is faster-whisper on the same directory and audio, computing in FP32.
+when it opens them. What serving reads beside the weights comes from the directory's own files; a tokenizer
+that an older converter left out is OpenAI's. The reference is faster-whisper on the same directory and audio,
+computing in FP32 over its 30 s.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from steps.speech.audio import Recording
-from steps.speech.check import agreement, hear
+from steps.speech.check import agreement, error_rates, hear
 from steps.speech.checkpoint import FRAMES_PER_POSITION
+from steps.speech.openai import TOKENIZER, languages, tokenizer_for
 
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.build_support import progress
@@ -25,8 +27,9 @@ from trimodal.speech.whisper.features import FRAMES_PER_S
 
 WEIGHTS = "model.bin"
 POSITIONS = 448  # tokens that every Whisper's decoder has room for
-# What CTranslate2 and the engine read; `vocabulary` is .txt of older converters, .json since 3.17.
-FILES = ("config.json", "tokenizer.json", "preprocessor_config.json", "vocabulary.txt", "vocabulary.json")
+# What CTranslate2 reads; `vocabulary` is .txt of older converters, .json since 3.17.
+VOCABULARIES = ("vocabulary.txt", "vocabulary.json")
+FILES = ("config.json", TOKENIZER, "preprocessor_config.json", *VOCABULARIES)
 
 
 def is_converted(directory: Path) -> bool:
@@ -44,27 +47,20 @@ class ConvertedCheckpoint:
     def __init__(self, directory: Path, source: str) -> None:
         """Raises: ArtefactError: not a Whisper, or a file is missing or damaged."""
         import ctranslate2
-        import tokenizers
 
         self.directory = directory
-        if not (directory / "tokenizer.json").is_file():
-            raise ArtefactError(
-                f"{source} lacks tokenizer.json: copy it there from the checkpoint that it was converted from"
-            )
         try:
             self._config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-            vocabulary = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
             model = ctranslate2.models.Whisper(str(directory), device="cpu", compute_type="default")
             self._multilingual, self._mel_bins = bool(model.is_multilingual), int(model.n_mels)
-        except Exception as error:  # json, tokenizers and CTranslate2 raise kinds of their own
+            size = len(_vocabulary(directory))
+        except Exception as error:  # json and CTranslate2 raise kinds of their own
             reason = str(error).strip().split("\n")[0][:200]
             raise ArtefactError(f"{source} cannot be opened as a Whisper of CTranslate2: {reason}") from None
-        tokens = (vocabulary.id_to_token(id) for id in self._config.get("lang_ids", []))
-        self.languages = (
-            tuple(token.strip("<|>") for token in tokens if token) if self._multilingual else ("en",)
-        )
+        self._tokenizer = tokenizer_for(directory / WEIGHTS, size)
+        self.languages = tuple(languages(self._tokenizer.get_vocab())) if self._multilingual else ("en",)
         if not self.languages:
-            raise ArtefactError(f"{source}: config.json names no languages (lang_ids)")
+            raise ArtefactError(f"{source}: its {TOKENIZER} has no token of a language")
 
     def contexts_s(self, asked: list[float] | None) -> list[float]:
         """Encoder lengths in seconds: as asked, else 30. Raises: ArtefactError."""
@@ -101,6 +97,16 @@ class ConvertedCheckpoint:
         for name in FILES:
             if (self.directory / name).is_file():
                 shutil.copyfile(self.directory / name, directory / name)
+        if not (directory / TOKENIZER).is_file():
+            self._tokenizer.save(str(directory / TOKENIZER))
+
+
+def _vocabulary(directory: Path) -> list[str]:
+    """All tokens. Raises: OSError, ValueError: there is no list of them."""
+    text, listed = (directory / name for name in VOCABULARIES)
+    if text.is_file():
+        return text.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    return list(json.loads(listed.read_text(encoding="utf-8")))
 
 
 def compare_with_faster_whisper(
@@ -126,17 +132,5 @@ def compare_with_faster_whisper(
     heard = hear(
         engine, [Window(samples, language) for samples in windows], "Hearing it in the serving engine"
     )
-    figures: dict[str, Any] = {"windows": len(windows), "token_agreement": agreement(expected, heard)}
-    truth, theirs, ours = [], [], []
-    start = 0
-    for recording in recordings:
-        end = start + len(recording.windows)
-        if recording.text:
-            truth.append(recording.text)
-            theirs.append(" ".join(expected[start:end]))
-            ours.append(" ".join(heard[start:end]))
-        start = end
-    if truth:
-        figures["word_error_rate_faster_whisper"] = 1 - agreement(truth, theirs, least=-float("inf"))
-        figures["word_error_rate_built"] = 1 - agreement(truth, ours, least=-float("inf"))
-    return figures
+    figures = {"windows": len(windows), "word_agreement": agreement(expected, heard)}
+    return figures | error_rates(recordings, {"faster_whisper": expected, "built": heard}, engine.contexts_s)

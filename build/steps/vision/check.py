@@ -75,7 +75,7 @@ def judge(name: str, precision: str, figures: dict[str, Any], min_agreement: flo
         told = "; ".join(lacking)
         raise ArtefactError(f"{name} not written: TensorRT's ONNX parser refuses {told}")
     refuse_errors(name, precision, figures, ("relative_error", "relative_error_rounded", "batch_change"))
-    chosen = SURE_AGREEMENT if figures["sure_images"] >= FEWEST_SURE else ALL_AGREEMENT
+    chosen = SURE_AGREEMENT if figures.get("sure_images", 0) >= FEWEST_SURE else ALL_AGREEMENT
     for key in (chosen, f"{chosen}_rounded"):
         if figures.get(key, 1.0) < min_agreement:
             where = f"the {figures['sure_images']} images where the reference is above {SURE:g}"

@@ -34,7 +34,7 @@ FILTER_NAMES = {int(value): name for name, value in FILTERS.items()}
 TOLERANCE = 1e-4  # of normalised pixels: rounding of floats, where one byte is 0.015
 
 
-class Logits(nn.Module):
+class LogitsOf(nn.Module):
     """A transformers model as pixels → logits."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -72,7 +72,7 @@ def read_hub(directory: Path, model_type: str) -> Classifier:
             f"{directory}: {len(lacking)} tensors of {type(model).__name__} are missing or of another shape "
             f"({', '.join(map(str, lacking[:3]))} …): it was saved without its classifier, or is damaged"
         )
-    network = Logits(model).eval()
+    network = LogitsOf(model).eval()
     labels = [str(model.config.id2label[index]) for index in range(model.config.num_labels)]
     processor = _processor(directory, model_type)
     spec = input_spec(processor.to_dict(), directory / PROCESSOR)

@@ -47,9 +47,10 @@ def compare_plan(
         ArtefactError: they differ by more than --max-error, or agree on fewer images than --min-agreement;
             without these, by 10 times what is usual, or on less than half of it.
     """
-    images = (
-        load_images(options.calibration, spec) if options.calibration else random_images(spec, IMAGES, seed=3)
-    )
+    if random_weights:
+        images = random_images(spec, IMAGES, seed=3)
+    else:
+        _, images = load_images(options.images, spec)
     pixels = images.pixels[:IMAGES]
     reference = batched(runner(graph.read_bytes(), as_written=True), pixels, "the graph's own logits")
     try:

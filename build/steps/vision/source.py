@@ -11,13 +11,14 @@ import numpy as np
 import onnx
 import torch
 from steps.artefact import source_name
+from steps.random.classifier import random_classifier
 from steps.vision.check import batched
 from steps.vision.classifier import GRAPH, Classifier, read_classifier
 from steps.vision.export import from_onnx, from_torch
 from steps.vision.exported import read_graph, refuse_probabilities
+from steps.vision.hub import LogitsOf
 from steps.vision.imagenet import LABELS
 from steps.vision.images import ImageSet, load_images, normalised, random_images
-from steps.vision.random_weights import random_network
 
 from trimodal.build_support import progress, resolve_checkpoint
 from trimodal.manifest import checkpoint_sha256
@@ -46,7 +47,8 @@ def from_random(architecture: str) -> Source:
     """A real shape with random weights (seed 0), and made-up images."""
     spec = InputSpec(height=224, width=224, resize="crop", resize_to=256)
     with progress("random weights: batch statistics"):
-        network = random_network(architecture, normalised(random_images(spec, 32, seed=0).pixels, spec))
+        seen = normalised(random_images(spec, 32, seed=0).pixels, spec)
+        network = LogitsOf(random_classifier(architecture, seen)).eval()
     classifier = Classifier(architecture, spec, LABELS, network)
     images = random_images(spec, 128, seed=1), random_images(spec, 64, seed=2)
     return _of_network(classifier, f"{architecture} with random weights (seed 0)", "none", images)

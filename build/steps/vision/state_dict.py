@@ -18,7 +18,7 @@ from steps.vision.classifier import (
     weights_file,
 )
 from steps.vision.efficientnet_lite import SCALES, EfficientNetLite, fits
-from steps.vision.hub import Logits
+from steps.vision.hub import LogitsOf
 from torch import Tensor, nn
 
 from trimodal.errors import ArtefactError
@@ -113,7 +113,7 @@ def _resnet(state: State, file: Path) -> tuple[str, nn.Module]:
         examples = ", ".join([*missing, *loaded.unexpected_keys][:3])
         raise ArtefactError(f"{file} fits no plain ResNet ({examples} …): {EXPORT_THERE}")
     layers = sum(depths) * (3 if kind == "bottleneck" else 2) + 2
-    return f"resnet{layers}", Logits(model)
+    return f"resnet{layers}", LogitsOf(model)
 
 
 def _transformers_name(key: str) -> str:

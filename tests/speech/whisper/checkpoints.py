@@ -16,7 +16,7 @@ CONTEXTS_S = [2.0, 5.0]
 
 
 def write_checkpoint(
-    directory: Path, languages: Sequence[str] = (), seed: int = 1, end_gain: float = 0.0
+    directory: Path, languages: Sequence[str] = (), seed: int = 1, end_gain: float = 0.0, ffn: int = 64
 ) -> None:
     """A Hugging Face directory: two layers, width 32, `tests.speech.whisper.vocabulary`'s words.
 
@@ -32,7 +32,7 @@ def write_checkpoint(
     halves = {
         f"{half}_{name}": value
         for half in ("encoder", "decoder")
-        for name, value in (("layers", 2), ("attention_heads", 2), ("ffn_dim", 64))
+        for name, value in (("layers", 2), ("attention_heads", 2), ("ffn_dim", ffn))
     }
     config = WhisperConfig(
         vocab_size=ids, d_model=32, num_mel_bins=80, init_std=0.2, decoder_start_token_id=end + 1,

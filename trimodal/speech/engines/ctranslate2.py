@@ -21,7 +21,7 @@ import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.errors import ArtefactError
-from trimodal.manifest import Manifest
+from trimodal.manifest import MANIFEST, Manifest
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window, batches
 from trimodal.speech.whisper.artefact import SpeechShapes, open_artefact, read_tokens, unopened
@@ -269,6 +269,11 @@ def preload_cublas() -> None:
 
 def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whisper:
     """The model in `directory` with its tokenizer. Raises ArtefactError: refused, or unfit for `settings`."""
+    if (directory / WEIGHTS).is_file() and not (directory / MANIFEST).is_file():
+        raise ArtefactError(
+            f"{directory} holds a Whisper of CTranslate2 without a manifest: take it as it is with: "
+            f"trimodal build speech {directory} --name {directory.name}"
+        )
     manifest, shapes = open_artefact(directory, settings, runtime="ctranslate2")
     model = open_model(directory, manifest, settings)
     tokens = read_tokens(directory, manifest, shapes, multilingual=model.is_multilingual)

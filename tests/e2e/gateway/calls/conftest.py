@@ -37,7 +37,8 @@ def starter(_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
         stack.callback(run.close)
         run.wait_for("Ready.", 150.0)  # all models, each of them real
         (url,) = re.findall(r"OpenAI  (\S+)/v1, ", run.output)
-        keyed = stack.enter_context(gateway(f"127.0.0.1:{run.grpc_port}", keys=file))
+        grpc = f"127.0.0.1:{run.grpc_port}"
+        keyed = stack.enter_context(gateway(grpc, keys=file))
         down = stack.enter_context(gateway(f"127.0.0.1:{nothing}"))
         strict = stack.enter_context(opened(url, _strict_response_validation=True))
-        yield Starter(url, keyed, file, keys, down, strict, stack.enter_context(opened(url)))
+        yield Starter(url, grpc, keyed, file, keys, down, strict, stack.enter_context(opened(url)))

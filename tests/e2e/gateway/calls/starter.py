@@ -53,7 +53,7 @@ class Starter:
     """Three gateways, each a URL without /v1, and clients of the first, which retry nothing.
 
     Attributes:
-        url: of `trimodal serve --gateway`, which asks for no keys.
+        url: of `trimodal serve --gateway`, which asks for no keys; `grpc` is the address of its Triton.
         keyed: the same Triton behind the keys of `file`; `keys` has them by name.
         down: behind it is nothing.
         client: holds every answer to the package's own types.
@@ -62,6 +62,7 @@ class Starter:
     """
 
     url: str
+    grpc: str
     keyed: str
     file: Path
     keys: Mapping[str, str]

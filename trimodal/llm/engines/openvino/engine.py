@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from trimodal.llm.engines.budgets import fitted
 from trimodal.llm.engines.openvino.pipeline import (
     FEWEST_STEP_TOKENS,
-    caches_prefixes,
     choose_step_tokens,
     generation_config,
     open_pipeline,
@@ -50,7 +50,7 @@ class OpenVinoEngine:
     """A CPU engine with paged KV, prefix caching and optional speculation."""
 
     def __init__(self, settings: LlmSettings) -> None:
-        self._settings = settings
+        self._settings = settings = fitted(settings)
         self._manifest = read_manifest(settings.artefact_directory, task="llm", runtime="openvino")
         self._eos = [int(id) for id in self._manifest.extra.get("eos_token_ids", [])]
         self._sequences: dict[int, _Sequence] = {}
@@ -80,18 +80,15 @@ class OpenVinoEngine:
             max_num_batched_tokens=settings.max_num_batched_tokens,
             max_model_len=int(self._manifest.shapes["max_position_embeddings"]),
             lookahead=settings.num_assistant_tokens + 1 if settings.speculation != "none" else 0,
-            # Beside a draft model answers were seen that leave the grammar (2026.4); prompt lookup keeps it.
-            unstructured="a draft model speculates" if settings.speculation == "draft" else "",
-            # Beside a draft model they are also what samples are accepted by (2026.4): to ask for the model's
-            # own would change which tokens come.
-            without_logprobs="a draft model speculates" if settings.speculation == "draft" else "",
         )
 
     def add(self, request: EngineRequest) -> None:
         handle = self._pipeline.add_request(
             request.id, token_tensor(request.prompt_ids), self._config(request)
         )
-        cached = self._prefix.add(request.id, request.prompt_ids) if self._caching else 0
+        cached = (
+            self._prefix.add(request.id, request.prompt_ids) if self._settings.enable_prefix_caching else 0
+        )
         self._sequences[request.id] = _Sequence(request, handle, cached)
 
     def cancel(self, id: int) -> None:
@@ -99,7 +96,7 @@ class OpenVinoEngine:
         if sequence is None:
             return
         self._prefix.drop(id)
-        if self._caching and sequence.begun and not sequence.made:
+        if self._settings.enable_prefix_caching and sequence.begun and not sequence.made:
             # The pipeline files a block under the hash of all its tokens as soon as the first of them is
             # computed. Dropped within its prompt, a sequence would leave blocks in the prefix cache that
             # were never filled, and later prompts would be answered from them. So the prompt is finished.
@@ -204,13 +201,12 @@ class OpenVinoEngine:
             request.sampling,
             self._eos,
             drafted=1 if self._judge.loses else settings.num_assistant_tokens,
-            max_ngram_size=settings.max_ngram_size if settings.speculation == "prompt_lookup" else 0,
+            max_ngram_size=settings.max_ngram_size,
         )
 
     def _open(self, *, speculate: bool) -> None:
         self._pipeline = None  # the old one's memory goes before the new one's comes
-        self._pipeline = open_pipeline(self._settings, self._manifest, speculate=speculate)
-        self._caching = caches_prefixes(self._settings, speculate=speculate)
+        self._pipeline = open_pipeline(self._settings, speculate=speculate)
         if not speculate:
             warm_up(self._pipeline)
         self._prefix = PrefixMirror(self._settings.num_kv_blocks, KV_BLOCK_TOKENS)

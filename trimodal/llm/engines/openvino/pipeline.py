@@ -6,16 +6,13 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from trimodal.errors import ArtefactError
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tiers import read_tiers
-from trimodal.manifest import Manifest, read_manifest
 
 # What makes an answer independent of the requests in its batch. Without each of the three, greedy tokens were
 # seen to differ between a solo run and a batch of 16: bf16 sums (the default on CPUs with AMX), activations
@@ -41,7 +38,6 @@ _ITL_BOUND_MS = 200.0  # where no tier has one
 
 def open_pipeline(
     settings: LlmSettings,
-    manifest: Manifest,
     *,
     speculate: bool,
     changed: Mapping[str, Any] | None = None,
@@ -52,9 +48,6 @@ def open_pipeline(
     Args:
         changed, scheduling: for benches: properties of the CPU plugin and fields of SchedulerConfig that are
             to be other than these.
-
-    Raises:
-        ArtefactError: the draft model is missing or has another vocabulary.
     """
     import openvino_genai as genai
 
@@ -62,35 +55,18 @@ def open_pipeline(
     scheduler.num_kv_blocks = settings.num_kv_blocks
     scheduler.max_num_batched_tokens = settings.max_num_batched_tokens or FEWEST_STEP_TOKENS
     scheduler.max_num_seqs = settings.max_num_seqs
-    scheduler.enable_prefix_caching = caches_prefixes(settings, speculate=speculate)
+    scheduler.enable_prefix_caching = settings.enable_prefix_caching
     properties: dict[str, Any] = {
         "INFERENCE_NUM_THREADS": settings.threads or len(os.sched_getaffinity(0)),
         "KV_CACHE_PRECISION": settings.kv_cache_precision,
     }
     properties |= REPRODUCIBLE if settings.numerics == "reproducible" else FAST
-    if speculate and settings.speculation == "draft":
-        draft = settings.version_directory / settings.draft_artefact
-        _check_draft(manifest, draft, settings)
-        # Beside a draft model a prompt that is computed in parts comes out with its first tokens doubled
-        # (2026.4, seen with prompts of mixed lengths). So a prompt is one step here, whatever its length.
-        scheduler.dynamic_split_fuse = False
-        scheduler.max_num_batched_tokens = max(settings.max_num_batched_tokens, settings.max_prompt_tokens)
-        properties["draft_model"] = genai.draft_model(str(draft), "CPU", **properties)
-    elif speculate:
+    if speculate:
         properties["prompt_lookup"] = True
     properties |= changed or {}
     for name, value in (scheduling or {}).items():
         setattr(scheduler, name, value)
     return genai.ContinuousBatchingPipeline(str(settings.artefact_directory), scheduler, "CPU", properties)
-
-
-def caches_prefixes(settings: LlmSettings, *, speculate: bool) -> bool:
-    """Whether the pipeline is opened with prefix caching: as set, but never beside a draft model.
-
-    With both, the first sampled (not greedy) request ends the pipeline: "Check 'content_length <=
-    prompt_ids.size() + m_generated_ids.size()' failed" (2026.4; prompt lookup is not affected).
-    """
-    return settings.enable_prefix_caching and not (speculate and settings.speculation == "draft")
 
 
 def generation_config(
@@ -189,14 +165,3 @@ def _time_step(pipeline: Any, batch: int) -> float:
         times.append(time.perf_counter() - began)
     del handles
     return float(np.median(times[2:]))
-
-
-def _check_draft(manifest: Manifest, directory: Path, settings: LlmSettings) -> None:
-    """A draft with another vocabulary would propose other words."""
-    draft = read_manifest(directory, task="llm", runtime="openvino")
-    ours, theirs = (one.shapes.get("vocab_size") for one in (manifest, draft))
-    if ours != theirs:
-        raise ArtefactError(
-            f"draft_artefact '{settings.draft_artefact}' has a vocabulary of {theirs}, "
-            f"artefact '{settings.artefact}' of {ours}: a draft must share the tokenizer"
-        )
