@@ -7,12 +7,14 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from tests.gateway.conftest import Serve, fake_triton
 from trimodal.client.transports.base import Request, Tensors
-from trimodal.client.transports.fake import labelled, llm_outputs
+from trimodal.client.transports.fake import Streaming, labelled, llm_outputs
+from trimodal.client.transports.tensors import strings
 from trimodal.demo import acts
 from trimodal.paths import data_directory
 
@@ -28,10 +30,12 @@ def shown(console: Console) -> str:
     return console.file.getvalue()
 
 
-def answers(known: dict[str, str], *, cached: int = 32, stored: dict[str, str] | None = None):  # type: ignore[no-untyped-def]
-    """An llm that says what is known of the last question; `stored` are those that the cache has."""
+def answers(known: dict[str, str], *, cached: int = 32, layers: tuple[str, ...] = ()) -> Streaming:
+    """An llm that says what is known of the last question; the n-th comes from this layer of the cache."""
+    asked = 0
 
     async def llm(request: Request) -> AsyncIterator[Tensors]:
+        nonlocal asked
         inputs = request.inputs
         if "messages" in inputs:
             text = json.loads(inputs["messages"][0])[-1]["content"]
@@ -39,8 +43,11 @@ def answers(known: dict[str, str], *, cached: int = 32, stored: dict[str, str] |
             text = bytes(inputs["text_input"][0]).decode()
         outputs = llm_outputs(known.get(text, "I do not know."), "stop", completion_tokens=4)
         outputs["cached_tokens"][:] = cached
-        if stored and text in stored:
-            outputs["cache"][:] = stored[text].encode()
+        if layer := layers[asked] if asked < len(layers) else "":
+            outputs |= {"cache": strings([layer.encode()]), "trimmed": strings([b""])}
+            figures = {"similarity": 0.97, "queue_ms": 0.0, "predicted_ttft_ms": -1.0}
+            outputs |= {name: np.array([value], np.float32) for name, value in figures.items()}
+        asked += 1
         yield outputs
 
     return llm
@@ -76,13 +83,23 @@ async def test_a_burst_may_have_three_wrong_answers(serve: Serve, wrong: int, ri
     assert f"{len(acts.BURST) - wrong} of {len(acts.BURST)}" in shown(out)
 
 
+@pytest.mark.parametrize(
+    ("layers", "judged", "right"),
+    [
+        (("", "exact", "semantic", ""), True, True),
+        (("", "exact", "", ""), False, True),
+        (("", "exact", "", ""), True, False),
+        (("", "", "semantic", ""), True, False),
+        (("", "exact", "semantic", "semantic"), True, False),
+    ],
+)
 async def test_answers_come_from_where_they_are_to_come_from(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, layers: tuple[str, ...], judged: bool, right: bool
 ) -> None:
     monkeypatch.setattr(acts, "_STORING_S", 0)
     known = {text: f"It is {word}." for text, _, word in acts.CACHED}
-    async with serve(fake_triton(llm=answers(known))).openai_async() as api:
-        assert not await acts.cache(api, console(), judged=True), "nothing is found"
+    async with serve(fake_triton(llm=answers(known, layers=layers))).openai_async() as api:
+        assert await acts.cache(api, console(), judged=judged) is right
 
 
 @pytest.mark.parametrize(("wrong", "right"), [(0, True), (3, True), (4, False)])

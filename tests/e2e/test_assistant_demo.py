@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trimodal.client import Client
+from trimodal.client import Client, Turn
 from trimodal.demo.assistant import QUESTIONS, Question, texts
 from trimodal.server.process import TritonServer
 
@@ -44,10 +44,9 @@ async def test_a_photo_is_named_by_its_label_and_a_second_question_still_knows_i
     stream = client.ask(text, image=SAMPLES / "photos" / f"{name}.jpg", max_tokens=40)
     answer = await stream.answer()
     assert name in answer.text.lower()
-    labels = [{"label": one.label, "score": float(one.score)} for one in stream.labels]
-    history = [
-        {"role": "user", "content": text, "labels": labels},
+    history: list[Turn] = [
+        {"role": "user", "content": text, "labels": stream.labels},
         {"role": "assistant", "content": answer.text},
     ]
-    again = await client.ask("What do you see?", history=history, max_tokens=40).answer()  # type: ignore[arg-type]
+    again = await client.ask("What do you see?", history=history, max_tokens=40).answer()
     assert name in again.text.lower()

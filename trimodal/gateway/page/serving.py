@@ -24,7 +24,7 @@ TYPES = {
     ".wav": "audio/wav",
 }
 # Of samples/: what the page suggests to ask about.
-SAMPLES = ("photos/cat.jpg", "speech/austen-2-young-man.wav")
+SAMPLES = ("photos/koala.jpg", "speech/austen-2-young-man.wav")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data: blob:; media-src blob:; worker-src 'self'; "
