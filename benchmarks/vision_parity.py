@@ -4,8 +4,8 @@
     python -m benchmarks.vision_parity families
 
 `photos`: EfficientNet-Lite0 as it was built, FP32 and INT8, against torch with torchvision's preprocessing,
-as they are, 4,000 pixels wide, and with shrink_on_load. `families`: a checkpoint of each family with random weights is built and
-served in this process, against its own network and its own image processor.
+as they are, 4,000 pixels wide, and with shrink_on_load. `families`: a checkpoint of each family with random
+weights is built and served in this process, against its own network and its own image processor.
 """
 
 from __future__ import annotations

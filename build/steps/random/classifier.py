@@ -54,7 +54,7 @@ CLASSIFIER_SHAPES = {
     ),
     # Of the same kinds, small enough for tests.
     "resnet-nano": ClassifierShape(
-        "ResNet", {"embedding_size": 16, "hidden_sizes": [16, 32], "depths": [1, 1], "layer_type": "basic"},
+        "ResNet", {"embedding_size": 32, "hidden_sizes": [32, 64], "depths": [1, 1], "layer_type": "basic"},
         "ConvNextImageProcessor", {"size": {"shortest_edge": 64}, "crop_pct": 0.875}, classes=6,
     ),
     "vit-nano": ClassifierShape(

@@ -209,6 +209,14 @@ def test_fp16_that_a_gpu_would_get_wrong_is_refused(random_checkpoint, tmp_path,
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["onnx-fp32"]
 
 
+def test_a_network_too_small_for_fp8_is_told(random_checkpoint, tmp_path, capsys):
+    sentence = refusal(
+        capsys, SCRIPT, random_checkpoint("convnext-nano"), "--precision", "fp8", "--out-dir", tmp_path
+    )
+    assert "no layer of this network is large enough for fp8: --precision fp16" in sentence
+
+
+@pytest.mark.slow
 def test_random_weights_of_a_real_shape_are_built(tmp_path):
     run(SCRIPT, "--random", "mobilenet_v2", "--max-batch", 2, "--out-dir", tmp_path)
     manifest = read_manifest(tmp_path / "onnx-fp32", task="vision", runtime="onnxruntime")
