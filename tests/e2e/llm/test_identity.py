@@ -130,6 +130,7 @@ async def check_seeds(client: Client) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 async def test_greedy_answers_are_those_of_transformers(
     serve: Callable[..., TritonServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,13 +141,14 @@ async def test_greedy_answers_are_those_of_transformers(
         from steps.llm.gguf import resolve_model
 
         directory = resolve_model("starter:smollm2-135m-instruct")
+    torch.set_num_threads(1)  # its threads wait for each other, the longer the busier the machine is
     reference = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype="float32").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     agreed = positions = 0
     async with Client(start(serve, "none", "true").grpc_url, timeouts=Timeouts(silence=60)) as client:
         for question in ("What is the capital of France?", "Why is the sky blue?", "Name three colours."):
             chat = [{"role": "user", "content": question}]
-            answer = await client.complete(question, max_tokens=32)
+            answer = await client.complete(question, max_tokens=24)
             prompt = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
             begin, ids = (
                 tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -158,7 +160,7 @@ async def test_greedy_answers_are_those_of_transformers(
             agreed += sum(one == other for one, other in zip(likeliest, ids[len(begin) :], strict=True))
             positions += len(likeliest)
             assert "Paris" in answer.text or "France" not in question
-    assert positions > 30
+    assert positions > 20
     assert agreed >= 0.9 * positions
 
 
