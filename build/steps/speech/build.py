@@ -31,8 +31,8 @@ Out = Annotated[str, typer.Option(help="directory of the artefact, in place of -
 Contexts = Annotated[
     str,
     typer.Option(
-        help="encoder lengths in seconds: a window is heard in the shortest that is a fifth longer. A Whisper "
-        "was trained on 30; shorter is cheaper, and much shorter makes it loop"
+        help="encoder lengths in seconds: a window is heard in the shortest that is a fifth longer. "
+        "A Whisper was trained on 30; shorter is cheaper, and much shorter makes it loop"
     ),
 ]
 Padding = Annotated[
