@@ -86,9 +86,9 @@ def smallest_context(contexts_s: Sequence[float], samples: int) -> float:
 def room(context_s: float, longest_s: float) -> int:
     """Samples that are heard in a context: all of the longest, five sixths of a shorter one.
 
-    A Whisper, which was trained on 30 s, does not find the end of a shorter context that is full: whisper-base
-    wrote sentences twice in windows of 9 to 10 s in a context of 10 s (word error rate 28 %), and not in one
-    of 12 s (11 %).
+    A Whisper, which was trained on 30 s, does not find the end of a shorter context that is full:
+    whisper-base wrote sentences twice in windows of 9 to 10 s in a context of 10 s (word error rate 28 %),
+    and not in one of 12 s (11 %).
     """
     samples = round(context_s * SAMPLE_RATE)
     return samples if context_s == longest_s else samples * 5 // 6
