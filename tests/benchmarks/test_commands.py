@@ -11,6 +11,7 @@ from tests.project.pages import ROOT
 
 DEMO_LLM = "model_repository/llm/1/openvino-int8"
 DEMO_SPEECH = "model_repository/speech_recognize/1/ctranslate2-int8"
+SPEECH_FOR_TESTS = "model_repository/speech_recognize/1/ctranslate2-tiny.en"
 QUICK = {
     "stores": (
         "stores --size 30 --size 10 --calls 5 --store lost=redis://127.0.0.1:1/0",
@@ -28,6 +29,10 @@ SLOW = {
         ["engine alone", "faster-whisper forward", "faster-whisper public"],
     ),
     "simulator": ("simulator --seconds 2", ["goodput /s", "in the mean"]),
+    "speech_parity": (
+        f"speech_parity --artefact {SPEECH_FOR_TESTS} --contexts 15 --windows 1",
+        ["1 recordings", "15"],
+    ),
     "stall": ("stall --requests 50", ["0 within 450 to 550 ms"]),
     "variants": (
         f"variants shipped xattention --artefact {DEMO_LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"
