@@ -23,9 +23,10 @@ from steps.llm.engine_plan import EnginePlan, check_disk, check_machine, check_p
 from steps.llm.gguf import resolve_model
 from steps.llm.speculation import Lookahead, Method
 
-from trimodal.build_support import STARTER, operator_errors, progress, report
+from trimodal.build_support import operator_errors, progress, report
 from trimodal.llm.engines.artefact import card_limits
 from trimodal.manifest import GpuTarget, Manifest, atomic_directory, write_manifest
+from trimodal.paths import STARTER
 from trimodal.plan.architecture import find_config, read_architecture
 from trimodal.plan.memory import KvPrecision, Precision
 from trimodal.runtimes.gpu_device import current_gpu

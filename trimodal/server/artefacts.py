@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from trimodal.build_support import STARTER
 from trimodal.errors import ArtefactError, OperatorError, ServerError
 from trimodal.manifest import MANIFEST, InputRange, Manifest, Shape, check_files, read_manifest
+from trimodal.paths import STARTER
 from trimodal.repository import Model
 from trimodal.runtimes import gpu_fit, gpu_libraries
 from trimodal.runtimes.gpu_device import Gpu

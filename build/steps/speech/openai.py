@@ -14,10 +14,10 @@ from typing import Any
 
 from steps.llm.checkpoint import quiet
 
-from trimodal.build_support import STARTER, progress, resolve_checkpoint
+from trimodal.build_support import progress, resolve_checkpoint
 from trimodal.errors import ArtefactError
 from trimodal.manifest import atomic_directory, sha256
-from trimodal.paths import cache_directory
+from trimodal.paths import STARTER, cache_directory
 
 TOKENIZER, GENERATION = "tokenizer.json", "generation_config.json"
 # Ids of a Whisper's vocabulary → the checkpoint of the starter set that has the same, or all but Cantonese.
