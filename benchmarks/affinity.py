@@ -33,7 +33,7 @@ from trimodal.server.options import ServerOptions
 
 SERVERS = 2
 # The first message is a text to talk about, the others are questions.
-FIRST_WORDS, NEXT_WORDS, ANSWER_TOKENS = 280, 20, 16
+FIRST_WORDS, NEXT_WORDS, ANSWER_TOKENS = 450, 20, 16
 WORDS = ("stack", "queue", "tree", "graph", "list", "loop", "function", "lambda", "class", "memory", "thread")
 
 

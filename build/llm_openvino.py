@@ -15,7 +15,15 @@ from importlib.metadata import version
 from pathlib import Path
 
 import typer
-from steps.artefact import evenly, origin, refuse_below, targets, tell_built, tell_check
+from steps.artefact import (
+    evenly,
+    origin,
+    refuse_below,
+    refuse_perplexity,
+    targets,
+    tell_built,
+    tell_check,
+)
 from steps.llm.check import check, reference_samples
 from steps.llm.checkpoint import Checkpoint, check_causal, quiet, read_texts
 from steps.llm.export import SAMPLE_TOKENS, compress, export, group_size, import_converters
@@ -37,6 +45,8 @@ class Precision(str, Enum):
 
 # What a sound build reaches on ordinary text; a wrong graph or tokenizer falls far below.
 MIN_AGREEMENT = {"fp32": 0.9, "fp16": 0.9, "int8": 0.9, "int4": 0.5}
+# Of the built graph to torch; the answers of a model beyond it are visibly worse.
+MAX_PERPLEXITY_RATIO = {"fp32": 1.01, "fp16": 1.02, "int8": 1.1, "int4": 1.5}
 
 
 def main(
@@ -53,6 +63,11 @@ def main(
         min=0,
         max=1,
         help="refuse a lower token agreement with torch (default 0.9; int4 0.5; 0 for random weights)",
+    ),
+    max_perplexity_ratio: float = typer.Option(
+        None,
+        min=1,
+        help="refuse a higher perplexity, as a ratio to torch's (default 1.01 to 1.1; int4 1.5)",
     ),
 ) -> None:
     """Build SOURCE for OpenVINO, compare it with torch, and put it in place."""
@@ -95,6 +110,7 @@ def main(
                     manifest.check = check(checkpoint, work, *reference)
                     tell_check(manifest, place.name, min_agreement, MIN_AGREEMENT[each])
                     refuse_below(manifest)
+                    refuse_perplexity(manifest, max_perplexity_ratio or MAX_PERPLEXITY_RATIO[each])
                     write_manifest(work, manifest)
                 tell_built(place)
 

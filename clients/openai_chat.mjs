@@ -1,7 +1,7 @@
 // Streams an answer with OpenAI's package for JavaScript through `trimodal gateway`.
 //
 //   npm install openai
-//   node clients/openai_chat.mjs "what is a lambda?" http://127.0.0.1:8080/v1
+//   node clients/openai_chat.mjs "What is the capital of France?" http://127.0.0.1:8080/v1
 import OpenAI from "openai";
 
 const [text, baseURL = "http://127.0.0.1:8080/v1", apiKey = "none"] = process.argv.slice(2);

@@ -3,7 +3,7 @@
 Where the gateway asks for a key, OPENAI_API_KEY has it.
 
 pip install openai
-python clients/openai_picture_and_voice.py --image photo.jpg --text "What digit is this?"
+python clients/openai_picture_and_voice.py --image photo.jpg --text "What is in this picture?"
 python clients/openai_picture_and_voice.py --image photo.jpg --audio question.wav
 """
 

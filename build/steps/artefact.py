@@ -69,6 +69,19 @@ def refuse_below(manifest: Manifest, against: str = "torch", what: str = "token"
         )
 
 
+def refuse_perplexity(manifest: Manifest, most: float) -> None:
+    """Raises: ArtefactError where the built graph is surprised by a text so many times more than torch."""
+    figures = manifest.check
+    if figures["perplexity_ratio"] <= most or manifest.extra.get("random_weights"):
+        return
+    steps = "--awq, --ratio 0.8 or --calibration FILE, or " if manifest.precision == "int4" else ""
+    raise ArtefactError(
+        f"{manifest.precision} raises the perplexity from {figures['perplexity_torch']:.3g} to "
+        f"{figures['perplexity_built']:.3g}, {figures['perplexity_ratio']:.2f} times, more than "
+        f"--max-perplexity-ratio {most:g}: nothing was replaced; try {steps}a higher precision"
+    )
+
+
 def refuse_errors(name: str, precision: str, figures: dict[str, Any], keys: Iterable[str]) -> None:
     """Raises: ArtefactError where one of these figures is above the precision's MAX_ERROR."""
     limit = MAX_ERROR.get(precision, math.inf)

@@ -16,7 +16,14 @@ from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.request import AskRequest, Label, Turn
 from trimodal.assistant.service import AssistantService
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.errors import Cancelled, InternalError, InvalidArgument, RequestError, Unavailable
+from trimodal.errors import (
+    Cancelled,
+    InternalError,
+    InvalidArgument,
+    RequestError,
+    SettingsError,
+    Unavailable,
+)
 from trimodal.metrics import MemoryMetrics
 
 TEMPLATE = Path(__file__).parents[2] / "model_repository" / "assistant" / "prompt.jinja"
@@ -86,10 +93,8 @@ def test_findings_come_first_and_the_last_response_says_how_it_came_about(bench)
     assert sink.column("text_output", "heard") == [[b"what is said"]]
     assert sink.column("labels", "saw") == [[b"seven", b"one"]]
     assert sink.column("scores", "saw")[0] == pytest.approx([0.9, 0.1])
-    assert prompt(one).startswith(
-        'An image is attached. A classifier is 90 % sure that it shows "seven"; next comes "one".'
-    )
-    assert prompt(one).endswith('It says: "what is said"\n\nand this?')
+    assert "The picture shows: seven.\n" in prompt(one)
+    assert prompt(one).startswith('A recording is attached. It says: "what is said"\n')
     *others, last = sink.responses
     assert not [row for row in others if "timing" in row or "cache" in row]
     assert (last["cache"][0], last["finish_reason"][0], last["prompt_tokens"][0]) == (b"exact", b"stop", 9)
@@ -124,20 +129,51 @@ def test_a_system_message_holds_nothing_of_the_clients(bench):
 
 def test_the_talk_until_now_goes_through_the_template_and_nothing_is_heard_or_seen_again(bench):
     one = bench()
-    label = Label(label="7", score=0.9)
+    label = Label(label="tabby cat", score=0.9)
     talk = (
         Turn(role="system", content="Be brief."),
-        Turn(role="user", content="which digit?", labels=(label,)),
-        Turn(role="assistant", content="Seven. {{ 7 }}"),
+        Turn(role="user", content="what is it?", labels=(label,)),
+        Turn(role="assistant", content="A cat. {{ 7 }}"),
         Turn(role="user", content="", heard="and now?"),
     )
     one.ask("sure?", history=talk).wait()
     asked = json.loads(one.models.asked[0]["messages"][0])
     assert [turn["role"] for turn in asked] == ["system", "user", "assistant", "user", "user"]
     first, answer, heard, question = (turn["content"] for turn in asked[1:])
-    assert "90 % sure" in first
-    assert first.endswith("which digit?")
-    assert (answer, heard, question) == ("Seven. {{ 7 }}", "and now?", "sure?")
+    assert first == "The picture shows: tabby cat.\n\nwhat is it?"
+    assert (answer, heard, question) == ("A cat. {{ 7 }}", "and now?", "sure?")
+
+
+def test_examples_go_before_a_talk_with_an_image_and_before_no_other(bench):
+    one = bench(system="Be brief.", examples=str(TEMPLATE.with_name("examples.json")))
+    seen = Turn(role="user", content="what is it?", labels=(Label(label="tabby cat", score=0.9),))
+    one.ask("what is it?", IMAGE).wait()
+    one.ask("sure?", history=(seen, Turn(role="assistant", content="A cat."))).wait()
+    one.ask("a question").wait()
+    with_image, about_it, plain = (json.loads(asked["messages"][0]) for asked in one.models.asked)
+    examples = with_image[1:-1]
+    assert len(examples) > 2
+    assert [turn["role"] for turn in examples] == ["user", "assistant"] * (len(examples) // 2)
+    assert with_image[-1]["content"] == "The picture shows: seven.\n\nwhat is it?"
+    assert about_it[: len(examples) + 1] == with_image[:-1]
+    assert [turn["content"] for turn in about_it[-2:]] == ["A cat.", "sure?"]
+    assert [turn["content"] for turn in plain] == ["Be brief.", "a question"]
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (None, "cannot be read: No such file"),
+        ("{}", "input should be a valid"),
+        ('[{"role": "robot", "content": "x"}]', r"\[0\].role: input should be 'system'"),
+    ],
+)
+def test_examples_that_cannot_be_read_stop_loading(bench, tmp_path, written, told):
+    file = tmp_path / "examples.json"
+    if written is not None:
+        file.write_text(written)
+    with pytest.raises(SettingsError, match=f"parameter 'examples': .*examples.json.*{told}"):
+        bench(examples=str(file))
 
 
 def test_hearing_and_seeing_go_on_at_the_same_time(bench):

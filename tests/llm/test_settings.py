@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from trimodal.errors import SettingsError
@@ -17,10 +19,10 @@ EAGLE = {"engine": "tensorrt_llm_pytorch", "speculation": "eagle3", "pipeline_pa
     [
         ({"num_kv_block": "64"}, "unknown parameter 'num_kv_block'"),
         ({"num_kv_blocks": "many"}, "'num_kv_blocks' = 'many'"),
-        ({"num_kv_blocks": "0"}, "greater than or equal to 4"),
+        ({"num_kv_blocks": "3"}, "num_kv_blocks 3 should be 0 or at least 4"),
         ({"engine": "sglang"}, "'engine' = 'sglang'"),
         ({"enable_prefix_caching": "maybe"}, "'enable_prefix_caching' = 'maybe'"),
-        ({"default_max_tokens": "5000"}, "exceeds max_output_tokens"),
+        ({"default_max_tokens": "5000", "max_output_tokens": "9"}, "5000 exceeds max_output_tokens 9"),
         *(({"engine": "fake", "ageing_s": value}, "'ageing_s'") for value in ("nan", "-1", "x", "")),
         (
             {"speculation": "prompt_lookup", "max_num_batched_tokens": "1"},
@@ -47,6 +49,15 @@ def test_a_bad_parameter_names_file_and_key(parameters: dict[str, str], message:
     assert str(raised.value).startswith("llm/config.pbtxt: ")
 
 
+def test_builds_check_what_the_repository_ships() -> None:
+    """A build opens its engine with the defaults, as one that serves has the values of the config."""
+    shipped = Path(__file__).parents[2] / "model_repository" / "llm" / "configs" / "cpu.pbtxt"
+    for name in ("numerics", "kv_cache_precision", "enable_prefix_caching"):
+        default = str(LlmSettings.model_fields[name].default)
+        line = f'key: "{name}" value {{ string_value: "{default.lower()}" }}'
+        assert line in shipped.read_text(encoding="utf-8")
+
+
 def test_namespaces_keep_their_order() -> None:
     assert parse(cache_ttl_s="b=1 a=2").cache_ttls == {"b": 1.0, "a": 2.0}
 
@@ -54,7 +65,7 @@ def test_namespaces_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("engine", "values"),
     [
-        ("openvino", ("openvino-int8", 512, 16, 256)),
+        ("openvino", ("openvino-int8", 0, 16, 256)),
         ("tensorrt_llm", ("tensorrt-llm-fp16", 0, 0, 0)),
         ("tensorrt_llm_pytorch", ("checkpoint", 0, 0, 0)),
         ("vllm", ("checkpoint", 0, 0, 0)),

@@ -98,6 +98,22 @@ def test_init_copies_a_repository_to_edit(unpacked: Path, tmp_path: Path) -> Non
     )  # fmt: skip
 
 
+def test_it_knows_the_starter_set_and_where_engines_go(unpacked: Path, tmp_path: Path) -> None:
+    """The wheel's own files are not written to."""
+    code = (
+        "from trimodal.starter import starter_set; from trimodal.paths import artefact_root; "
+        "print(*starter_set(), artefact_root('llm'))"
+    )
+    home = tmp_path / "home"
+    environment = {**os.environ, "PYTHONPATH": str(unpacked), "XDG_DATA_HOME": str(home)}
+    environment.pop("TRIMODAL_ENGINES", None)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    *names, engines = done.stdout.split()
+    assert {"smollm2-135m-instruct", "whisper-base", "efficientnet-lite0", "minilm-l6-v2"} <= set(names)
+    assert Path(engines) == home / "trimodal" / "engines" / "llm"
+
+
 def test_the_judge_is_found_where_its_wheel_is_installed(unpacked: Path, judge: Path, tmp_path: Path) -> None:
     code = (
         "from trimodal.paths import default_repository; from trimodal.repository import read_model; "

@@ -8,7 +8,7 @@ from tests.server.artefacts import H200, L4, PLAN, add_model, build, plan_fields
 from trimodal.errors import ArtefactError, ServerError
 from trimodal.repository import Model, read_model
 from trimodal.runtimes import gpu_libraries
-from trimodal.server.artefacts import artefacts_of, check_artefact, check_artefacts
+from trimodal.server.artefacts import artefacts_of, check_artefact, check_artefacts, newer_beside
 
 
 @pytest.fixture(autouse=True)
@@ -212,3 +212,47 @@ def test_a_file_with_a_flipped_byte_is_refused_by_name_once(tmp_path):
         check_artefacts(models, [H200])
     (line,) = str(refused.value).splitlines()
     assert f"{file} is not the file that was built: build again with: " in line
+
+
+LLM = ("llm", "openvino", "openvino_model.bin")
+
+
+def test_an_artefact_that_was_built_later_is_named_with_what_to_type(tmp_path):
+    config = python_model("llm", engine="openvino", artefact="openvino-int8")
+    version = add_model(tmp_path, config)
+    assert newer_beside(model(tmp_path, "llm")) == "", "not built at all: that is said elsewhere"
+    build(version / "openvino-int8", *LLM, built_at="2026-11-26T10:00:00+00:00")
+    build(version / "openvino-fp16", *LLM, built_at="2026-11-26T09:00:00+00:00")
+    build(version / "onnx-fp32", "llm", "onnxruntime", "model.onnx", built_at="2026-11-26T12:00:00+00:00")
+    starter = {"built_at": "2026-11-26T12:00:00+00:00", "source": "starter:smollm2-135m-instruct"}
+    build(version / "openvino-other", *LLM, **starter)
+    (version / "damaged").mkdir()
+    (version / "damaged" / "manifest.json").write_text("{")
+    assert newer_beside(model(tmp_path, "llm")) == ""
+    build(version / "openvino-int4", *LLM, built_at="2026-11-26T11:00:00+00:00")
+    expected = "llm serves openvino-int8; openvino-int4, beside it, was built later: "
+    assert newer_beside(model(tmp_path, "llm")) == expected + (
+        "trimodal serve --set llm.artefact=openvino-int4"
+    )
+    (tmp_path / "llm" / "config.pbtxt").write_text(config.replace("openvino-int8", "openvino-int4"))
+    assert newer_beside(model(tmp_path, "llm")) == ""
+
+
+def test_it_is_found_where_the_artefact_lies_and_named_as_the_config_would(tmp_path):
+    version = add_model(tmp_path, python_model("vision_classify", engine="fake"))
+    names = ("vision", "onnxruntime", "model.onnx")
+    build(version / "onnx-int8", *names, built_at="2026-11-26T10:00:00+00:00")
+    build(version / "onnx-fp32", *names, built_at="2026-11-26T10:00:01+00:00")
+    add_model(
+        tmp_path, python_model("vision", engine="onnxruntime", artefact="../../vision_classify/1/onnx-int8")
+    )
+    sentence = newer_beside(model(tmp_path, "vision"))
+    assert sentence.endswith("trimodal serve --set vision.artefact=../../vision_classify/1/onnx-fp32")
+
+
+def test_for_a_plan_of_triton_s_own_backend_the_file_to_edit_is_named(tmp_path):
+    directory = plan(tmp_path, built_at="2026-11-26T10:00:00+00:00")
+    fields = plan_fields() | {"built_at": "2026-11-26T10:00:01+00:00"}
+    build(directory.with_name("tensorrt-fp8"), "vision", "tensorrt", "model.plan", **fields)
+    sentence = newer_beside(model(tmp_path, "vision_classify"))
+    assert sentence.endswith("built later: default_model_filename in vision_classify/config.pbtxt")

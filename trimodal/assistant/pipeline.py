@@ -20,7 +20,7 @@ from trimodal.assistant import values
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.models import Models
 from trimodal.assistant.prompt import Prompt
-from trimodal.assistant.request import Turn
+from trimodal.assistant.request import Turn, read_examples
 from trimodal.assistant.request_state import RequestState
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import ANSWER, HEARD, SAW, ImageLabels, Piece, Stopped
@@ -41,6 +41,7 @@ class Pipeline:
     ) -> None:
         self._system = settings.system
         self._prompt = Prompt(settings.template_file)
+        self._examples = read_examples(settings.examples_file)
         self._models, self._metrics, self._threads = models, metrics, threads
 
     def run(self, state: RequestState) -> None:
@@ -80,7 +81,10 @@ class Pipeline:
     def _answer(self, state: RequestState, heard: str, saw: ImageLabels) -> None:
         with self._stage(state, ANSWER):
             prompt = self._prompt.render(state.request.text or "", heard, saw)
-            prompted = self._prompted(prompt, state.request.history)
+            history = state.request.history
+            if saw.labels or any(turn.labels for turn in history):
+                history = (*self._examples, *history)
+            prompted = self._prompted(prompt, history)
             inputs = {**prompted, **state.request.options, **_limits(state)}
             finish_reason = ""
             traced, headers = state.request.trace, state.request.headers

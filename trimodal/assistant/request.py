@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import ImageLabels
 from trimodal.audio.samples import one_channel, to_float
 from trimodal.audio.values import SAMPLE_RATE, Samples
-from trimodal.errors import InvalidArgument
+from trimodal.errors import InvalidArgument, SettingsError
 from trimodal.llm.request.terms import MAX_DEADLINE_MS, MAX_TTFT_DEADLINE_MS, with_parameters
 from trimodal.triton.fields import Inputs, integer, scalar, text
 
@@ -146,6 +147,22 @@ def _history(chat: str | None) -> tuple[Turn, ...]:
     try:
         return _TURNS.validate_json(chat)
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False)[0]
-        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"])
-        raise InvalidArgument(f"history{place}: {problem['msg'].lower()}") from None
+        raise InvalidArgument(f"history{_problem(error)}") from None
+
+
+def read_examples(file: Path | None) -> tuple[Turn, ...]:
+    """Reads the turns that are put before a talk with an image. Raises: SettingsError naming the file."""
+    if file is None:
+        return ()
+    try:
+        return _TURNS.validate_json(file.read_bytes())
+    except OSError as error:
+        raise SettingsError(f"parameter 'examples': {file} cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        raise SettingsError(f"parameter 'examples': {file}{_problem(error)}") from None
+
+
+def _problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False)[0]
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+    return f"{place}: {first['msg'].lower()}"

@@ -17,6 +17,7 @@ class AssistantSettings(Settings):
     vision: str = Field("vision", description="model that sees; empty: images are refused")
     grpc_address: str = Field("", description="of this server, host:port; empty: as serve says, or 8001")
     template: str = Field("prompt.jinja", min_length=1, description="jinja2 file beside the config's")
+    examples: str = Field("", description="JSON file of turns, put before a talk with an image; empty: none")
     system: str = Field("", description="system message before every prompt; empty: none")
     max_requests: int = Field(64, ge=1, le=1024, description="at once; more get UNAVAILABLE")
     max_text_bytes: int = Field(65_536, ge=1, description="of text_input")
@@ -31,3 +32,8 @@ class AssistantSettings(Settings):
     def template_file(self) -> Path:
         """Beside the config's, unless absolute."""
         return self.version_directory.parent / self.template
+
+    @property
+    def examples_file(self) -> Path | None:
+        """Beside the config's, unless absolute; None: there is none."""
+        return self.version_directory.parent / self.examples if self.examples else None

@@ -1,4 +1,4 @@
-"""`trimodal demo` asks the demo models, `trimodal init` copies them to edit, build into and serve."""
+"""`trimodal demo` shows the starter set, `trimodal init` copies it to edit, build into and serve."""
 
 from __future__ import annotations
 
@@ -7,27 +7,42 @@ from pathlib import Path
 import typer
 
 NEXT = """Go on with:
-  trimodal serve --gateway             a server with OpenAI's API, and a page at http://127.0.0.1:8080/
-  trimodal chat ["what is a lambda?"]  an answer, or a conversation
-  trimodal classify FILE…              labels of images
-  trimodal transcribe --live FILE      words while they are spoken
-  trimodal ask --audio FILE            a spoken question, answered"""
+  trimodal serve --gateway                a server with OpenAI's API, and a page at http://127.0.0.1:8080/
+  trimodal chat ["Why is the sky blue?"]  an answer, or a conversation
+  trimodal classify FILE…                 labels of images
+  trimodal transcribe --live FILE         words while they are spoken
+  trimodal ask --audio FILE               a spoken question, answered"""
 
 
 def demo(
     keep: bool = typer.Option(False, help="Stay up on the usual ports (8000 to 8002, 8080) until Ctrl-C."),
 ) -> None:
-    """Serve the demo models, ask each modality, and stop; exit code 0 when every answer is right."""
+    """Build what is missing of the starter set, serve it, ask each modality, and stop.
+
+    The exit code is 0 when every act is right.
+    """
     import signal
     import sys
 
     from rich.console import Console
 
+    from trimodal.cli.build import build_recipe
     from trimodal.demo.run import ACTS, run
+    from trimodal.errors import ArtefactError
+    from trimodal.paths import default_engines, is_wheel, user_engines
 
     # A SIGTERM must take the server along, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    answered = run(Console(highlight=False), keep=keep)
+    # A wheel's own files are not written to, whatever lies in the working directory.
+    engines = user_engines() if is_wheel() else default_engines()
+    try:
+        _, code = build_recipe("starter", {}, engines, missing=True)
+    except ArtefactError as error:
+        typer.echo(f"demo: {error}", err=True)
+        code = 1
+    if code:
+        raise typer.Exit(code)
+    answered = run(Console(highlight=False), engines, keep=keep)
     if not keep:
         typer.echo(NEXT)
     typer.echo(f"demo: {answered} of {len(ACTS)} acts answered")
@@ -37,10 +52,10 @@ def demo(
 def init(
     directory: Path = typer.Argument(Path(), help="Gets model_repository/ and samples/."),
 ) -> None:
-    """Copy the model repository, its built engines and the demo's samples to DIRECTORY."""
+    """Copy the model repository, the engines that are built, and the samples to DIRECTORY."""
     import shutil
 
-    from trimodal.paths import data_directory
+    from trimodal.paths import data_directory, is_wheel, user_engines
 
     source = data_directory()
     repository = directory / "model_repository"
@@ -51,6 +66,10 @@ def init(
         # Hidden: builds that have not ended.
         left_out = shutil.ignore_patterns("__pycache__", ".*-*", "timing-cache")
         shutil.copytree(source / "model_repository", repository, ignore=left_out)
+        built = user_engines()
+        for engine in sorted(built.glob("*/*")) if is_wheel() else ():
+            place = repository / engine.parent.name / "1" / engine.name
+            shutil.copytree(engine, place, ignore=left_out, dirs_exist_ok=True)
         shutil.copytree(source / "samples", directory / "samples", dirs_exist_ok=True)
     except OSError as error:
         typer.echo(f"trimodal init: {error.filename}: {(error.strerror or '').lower()}", err=True)

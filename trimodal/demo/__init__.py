@@ -1,1 +1,1 @@
-"""Shows every modality on the demo models: `trimodal demo`."""
+"""Shows every modality on the starter set: `trimodal demo`."""

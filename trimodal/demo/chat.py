@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 
 from trimodal.client.timing import Stopwatch, Timing
 
-MAX_TOKENS = 120
+MAX_TOKENS = 60
 
 
 @dataclass
@@ -21,6 +21,8 @@ class Reply:
 
     text: str = ""
     finish_reason: str = ""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
     completion_tokens: int = 0
     note: dict[str, Any] = field(default_factory=dict)
     timing: Timing = field(default_factory=Timing)
@@ -65,7 +67,10 @@ async def ask(
                 show(choice.delta.content)
             reply.finish_reason = choice.finish_reason or reply.finish_reason
         if chunk.usage:
+            reply.prompt_tokens = chunk.usage.prompt_tokens
             reply.completion_tokens = chunk.usage.completion_tokens
+            details = chunk.usage.prompt_tokens_details
+            reply.cached_tokens = (details and details.cached_tokens) or 0
     watch.end()
     reply.timing = watch.read(reply.completion_tokens)
     return reply

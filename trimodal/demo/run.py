@@ -1,4 +1,4 @@
-"""Serves the demo engines, runs every act against the server, and stops it."""
+"""Serves the starter set, runs every act against the server, and stops it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from openai import AsyncOpenAI, OpenAIError
@@ -17,23 +18,26 @@ from trimodal.demo import acts, assistant, listening
 from trimodal.errors import TrimodalError
 from trimodal.gateway.server import GatewayServer
 from trimodal.gateway.settings import GatewaySettings
-from trimodal.paths import data_directory, default_engines, is_wheel, judge_artefact
+from trimodal.paths import data_directory, judge_artefact
 from trimodal.server.foreground import summary
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 
-DEMO = data_directory() / "build" / "demo"
 REPOSITORY = data_directory() / "model_repository"
+SAMPLES = data_directory() / "samples"
 GATEWAY_PORT = 8080
 
 
 Act = Callable[[AsyncOpenAI, Console], Coroutine[Any, Any, bool]]
 
 ACTS: dict[str, Act] = {
-    "text": lambda api, console: acts.text(api, console, assistant.topics(DEMO), judged=has_judge()),
-    "images": lambda api, console: acts.images(api, console, DEMO / "vision" / "samples"),
-    "audio": lambda api, console: listening.speech(api, console, DEMO / "speech" / "samples"),
-    "assistant": lambda api, console: assistant.assistant(api, console, DEMO),
+    "chat": acts.chat,
+    "streams": acts.burst,
+    "cache": lambda api, console: acts.cache(api, console, judged=has_judge()),
+    "photos": lambda api, console: acts.photos(api, console, SAMPLES / "photos"),
+    "recording": lambda api, console: listening.recording(api, console, SAMPLES / "speech"),
+    "captions": lambda api, console: listening.captions(api, console, SAMPLES / "speech"),
+    "assistant": lambda api, console: assistant.assistant(api, console, SAMPLES),
 }
 
 
@@ -42,8 +46,11 @@ def has_judge() -> bool:
     return judge_artefact(REPOSITORY / "judge" / "1", "onnx-int8").is_dir()
 
 
-def run(console: Console, *, keep: bool) -> int:
-    """Returns how many of ACTS were answered right; `keep` stays up on the usual ports until Ctrl-C."""
+def run(console: Console, engines: Path | None, *, keep: bool) -> int:
+    """Returns how many of ACTS were answered right; `keep` stays up on the usual ports until Ctrl-C.
+
+    `engines` is where they lie; None: in the repository.
+    """
     answered = 0
     try:
         with contextlib.ExitStack() as stack:
@@ -62,7 +69,7 @@ def run(console: Console, *, keep: bool) -> int:
             # The demo's own models, also where a repository lies in the working directory.
             options = ServerOptions(
                 repository=REPOSITORY,
-                engines=None if is_wheel() else default_engines(),
+                engines=engines,
                 changes=changes,
             )
             if not keep:
@@ -95,7 +102,7 @@ async def _run(url: str, console: Console) -> int:
             try:
                 good = await act(api, console)
                 if not good:
-                    console.print(f"demo: {name}: the answer is not what this model was trained to give")
+                    console.print(f"demo: {name}: not right by the rule above")
             except (TrimodalError, OpenAIError, WebSocketException, OSError) as error:
                 console.print(f"demo: {name}: {error}", markup=False, soft_wrap=True)
                 good = False

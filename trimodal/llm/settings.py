@@ -29,13 +29,16 @@ Vllm = ReadBy(("vllm",))
 Fake = ReadBy(("fake",))
 Drafting = ReadBy(("openvino", *FromCheckpoint.engines))
 
-# On a GPU the KV pool is what memory allows; batch and step follow from the card.
-_GPU_DEFAULTS: dict[str, Any] = {"num_kv_blocks": 0, "max_num_seqs": 0, "max_num_batched_tokens": 0}
+FAKE_BUDGETS = {"num_kv_blocks": 512, "max_prompt_tokens": 2048, "max_output_tokens": 1024}
+"""It has no artefact that they could follow from."""
+# On a GPU batch and step follow from the card.
+_GPU_DEFAULTS: dict[str, Any] = {"max_num_seqs": 0, "max_num_batched_tokens": 0}
 _CHECKPOINT_DEFAULTS: dict[str, Any] = {"artefact": "checkpoint", **_GPU_DEFAULTS}
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "tensorrt_llm": {"artefact": "tensorrt-llm-fp16", **_GPU_DEFAULTS},
     "tensorrt_llm_pytorch": _CHECKPOINT_DEFAULTS,
     "vllm": _CHECKPOINT_DEFAULTS,
+    "fake": FAKE_BUDGETS,
 }
 """Defaults of an engine where they are not those of the settings class."""
 
@@ -63,7 +66,8 @@ class LlmSettings(Settings):
     checkpoint_sha256: Annotated[str, Gpu] = ""  # refuse another checkpoint; the hash or its beginning
     threads: Annotated[int, OpenVino] = Field(0, ge=0, le=1024)  # inference threads; 0 takes one per CPU
 
-    num_kv_blocks: int = Field(512, ge=0, le=1 << 24)  # KV pool; 0: what the GPU's memory allows
+    # KV pool; 0: two sequences of the model's length, 16,384 tokens at least; on a GPU what memory allows
+    num_kv_blocks: int = Field(0, ge=0, le=1 << 24)
     kv_cache_precision: Annotated[Literal["u8", "f16", "f32"], OpenVino] = "u8"
     # fast: the runtime's quickest kernels, and a greedy answer may depend on the batch;
     # reproducible: it does not, at about half the speed
@@ -95,8 +99,9 @@ class LlmSettings(Settings):
 
     apply_chat_template: bool = True  # text_input becomes one user message
     default_max_tokens: int = Field(128, ge=1)
-    max_prompt_tokens: int = Field(2048, ge=1)  # budget for the prompt, in tokens
-    max_output_tokens: int = Field(1024, ge=1)  # budget for max_tokens
+    # budgets, in tokens; 0: as long as the model takes
+    max_prompt_tokens: int = Field(0, ge=0)
+    max_output_tokens: int = Field(0, ge=0)  # for max_tokens
     max_prompt_bytes: int = Field(262_144, ge=1)  # text_input or messages, before tokenizing
     max_queue: int = Field(64, ge=0)  # requests that may wait; more get UNAVAILABLE
     max_stop_strings: int = Field(8, ge=0)
@@ -146,15 +151,12 @@ class LlmSettings(Settings):
     def _fits_together(self) -> LlmSettings:
         if problem := self._not_read() or self._not_of_the_engine():
             raise ValueError(problem)
-        if self.num_kv_blocks < 4 and not (self.num_kv_blocks == 0 and self.engine in GPU_ENGINES):
-            raise ValueError(
-                f"num_kv_blocks {self.num_kv_blocks} should be greater than or equal to 4 "
-                f"(0, as many as fit, with {', '.join(GPU_ENGINES)})"
-            )
+        if 0 < self.num_kv_blocks < 4:
+            raise ValueError(f"num_kv_blocks {self.num_kv_blocks} should be 0 or at least 4")
         if len(self.cache_ttls) < len(self.cache_ttl_s.split()):
             raise ValueError(f"cache_ttl_s {self.cache_ttl_s!r} names a namespace twice")
         default, most = self.default_max_tokens, self.max_output_tokens
-        if default > most:
+        if 0 < most < default:
             raise ValueError(f"default_max_tokens {default} exceeds max_output_tokens {most}")
         if self.speculation == "prompt_lookup" and self.max_num_batched_tokens == 1:
             raise ValueError("speculation 'prompt_lookup' needs max_num_batched_tokens of at least 2")

@@ -8,9 +8,11 @@ engine takes a flipped bit for a weight.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from trimodal.build_support import STARTER
 from trimodal.errors import ArtefactError, OperatorError, ServerError
 from trimodal.manifest import MANIFEST, InputRange, Manifest, Shape, check_files, read_manifest
 from trimodal.repository import Model
@@ -104,6 +106,36 @@ def check_artefacts(models: Iterable[Model], gpus: Sequence[Gpu]) -> None:
         raise ServerError(
             "\n".join(f"model {', '.join(names)}: {sentence}" for sentence, names in sentences.items())
         )
+
+
+def newer_beside(model: Model) -> str:
+    """A sentence on the newest artefact that lies beside the one that `model` serves and was built after it.
+
+    It names both and what to type; empty: there is none. Those of the starter set are left out: several come
+    with one command, and the config names the one that is meant.
+    """
+    if not (artefacts := artefacts_of(model)) or artefacts[0].runtime is None:
+        return ""
+    served, folder = artefacts[0], (model.version_directory / model.artefact).parent
+    found = {}
+    for path in folder.glob(f"*/{MANIFEST}"):
+        with suppress(ArtefactError):
+            found[path.parent.name] = read_manifest(path.parent, task=served.task, runtime=served.runtime)
+    name = served.directory.name
+    if name not in found:
+        return ""
+    newer = {
+        other: manifest.built_at
+        for other, manifest in found.items()
+        if manifest.built_at > found[name].built_at and not manifest.source.startswith(STARTER)
+    }
+    if not newer:
+        return ""
+    other = max(newer, key=lambda each: newer[each])
+    way = f"trimodal serve --set {model.name}.artefact={Path(model.artefact).with_name(other)}"
+    if served.by_triton:
+        way = f"default_model_filename in {model.config_file.relative_to(model.directory.parent)}"
+    return f"{model.name} serves {name}; {other}, beside it, was built later: {way}"
 
 
 def check_artefact(artefact: Artefact, gpus: Sequence[Gpu] | None) -> Manifest:

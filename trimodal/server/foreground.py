@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trimodal.errors import OperatorError, ServerError
+from trimodal.server.artefacts import newer_beside
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import Interrupted, TritonServer
 from trimodal.server.supervision.supervisor import Backoff
@@ -63,6 +64,9 @@ def summary(server: TritonServer) -> Table:
         f"health  http://{server.health_url}/ready\n"
         f"log     {server.log_path}"
     )
+    for model in server.models.values():
+        if sentence := newer_beside(model):
+            table.caption += f"\n{sentence}"
     return table
 
 

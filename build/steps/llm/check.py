@@ -1,8 +1,8 @@
 """Compares a built language model with the torch checkpoint that it came from.
 
-Teacher forcing on one text for both gives logit errors, agreement and perplexity;
-the serving pipeline's own greedy tokens give the number of identical answers. The
-caller sets the threshold.
+Teacher forcing on one text for both gives logit errors and perplexity of the graph; the
+greedy answers of the pipeline as it will be served are read along by torch. The caller sets
+the thresholds.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from steps.llm.export import MODEL, feeds
 
 from trimodal.build_support import progress
 from trimodal.errors import ArtefactError
+from trimodal.llm.engines.openvino.pipeline import generation_config, open_pipeline, token_tensor
+from trimodal.llm.engines.protocol import Sampling
+from trimodal.llm.settings import LlmSettings
 
 Logits = npt.NDArray[np.float32]
 GREEDY_TOKENS = 32
@@ -59,7 +62,9 @@ def reference_samples(checkpoint: Checkpoint, texts: list[str]) -> tuple[list[Sa
     return answers, compared or answers
 
 
-def greedy_samples(checkpoint: Checkpoint, prompts: list[list[int]]) -> list[Sample]:
+def greedy_samples(
+    checkpoint: Checkpoint, prompts: list[list[int]], tokens: int = GREEDY_TOKENS
+) -> list[Sample]:
     """Each prompt with the torch model's greedy answer, its end token included; one left-padded batch."""
     import torch
 
@@ -74,7 +79,7 @@ def greedy_samples(checkpoint: Checkpoint, prompts: list[list[int]]) -> list[Sam
         rows = checkpoint.model.generate(
             ids,
             attention_mask=torch.tensor(mask, device=device),
-            max_new_tokens=GREEDY_TOKENS,
+            max_new_tokens=tokens,
             do_sample=False,
             repetition_penalty=1.0,
             eos_token_id=sorted(ends) or None,
@@ -90,7 +95,11 @@ def greedy_samples(checkpoint: Checkpoint, prompts: list[list[int]]) -> list[Sam
 def check(
     checkpoint: Checkpoint, directory: Path, answers: list[Sample], compared: list[Sample]
 ) -> dict[str, Any]:
-    """All figures of the artefact in `directory`, for its manifest."""
+    """All figures of the artefact in `directory`, for its manifest.
+
+    Logit errors and perplexities are of the graph alone, in FP32; `token_agreement` and the identical answers
+    are of the pipeline as it is served, with the shipped numerics and KV cache.
+    """
     import torch
 
     threads = torch.get_num_threads()
@@ -98,10 +107,10 @@ def check(
         built = open_ir(directory / MODEL, threads)
         figures = compare(checkpoint.model, built, compared, advance)
         del built  # Its weights need not be in memory twice.
-    ends = set(checkpoint.special_ids()["eos_token_ids"])
-    with progress("Answering in the serving pipeline"):
-        same = identical_answers(directory, answers, ends, threads)
-    return figures | {"greedy_answers": len(answers), "greedy_answers_identical": same}
+    prompts = [sample.ids[: sample.start] for sample in answers]
+    with progress("Answering as it will be served"):
+        served, how = served_answers(checkpoint, directory, prompts)
+    return figures | {"served": how} | compare_answers(checkpoint, prompts, served, answers)
 
 
 def open_ir(xml: Path, threads: int) -> Callable[[list[int]], Logits]:
@@ -133,7 +142,7 @@ def compare(
     """Figures of `built` against the torch model `reference` over all compared positions."""
     import torch
 
-    positions, agreed, largest, total, entries = 0, 0, 0.0, 0.0, 0
+    positions, largest, total, entries = 0, 0.0, 0.0, 0
     losses = [0.0, 0.0]
     for sample in samples:
         with torch.inference_mode():
@@ -146,16 +155,15 @@ def compare(
         error = np.abs(pair[0] - pair[1])
         largest = float(np.maximum(largest, error.max()))  # NaN stays; max() would drop it.
         total, entries = total + float(error.sum(dtype=np.float64)), entries + error.size
-        agreed += int((pair[0].argmax(-1) == pair[1].argmax(-1)).sum())
         positions += len(targets)
         advance()
     return {
-        "positions": positions,
-        "token_agreement": agreed / positions,
+        "text_positions": positions,
         "logit_error_max": largest,
         "logit_error_mean": total / entries,
         "perplexity_torch": math.exp(losses[0] / positions),
         "perplexity_built": math.exp(losses[1] / positions),
+        "perplexity_ratio": math.exp((losses[1] - losses[0]) / positions),
     }
 
 
@@ -165,24 +173,23 @@ def _negative_log_likelihood(logits: Logits, targets: list[int]) -> float:
     return float((normaliser - logits[np.arange(len(targets)), targets]).sum())
 
 
-def identical_answers(directory: Path, samples: list[Sample], ends: set[int], threads: int) -> int:
-    """Opens `directory` as the server does and counts the greedy answers that equal torch's."""
-    import openvino
-    import openvino_genai
-
-    scheduler = openvino_genai.SchedulerConfig()
-    scheduler.num_kv_blocks = sum(len(sample.ids) // KV_BLOCK + 2 for sample in samples)
-    greedy = openvino_genai.GenerationConfig()
-    greedy.max_new_tokens = GREEDY_TOKENS
-    greedy.stop_token_ids = ends
-    prompts = [openvino.Tensor(np.array([sample.ids[: sample.start]], np.int64)) for sample in samples]
+def served_answers(
+    checkpoint: Checkpoint, directory: Path, prompts: list[list[int]]
+) -> tuple[list[list[int]], str]:
+    """The greedy answers of `directory`, opened as the server opens it, and the settings that it has."""
+    settings = LlmSettings(
+        artefact=str(directory), num_kv_blocks=sum(len(ids) // KV_BLOCK + 2 for ids in prompts)
+    )
+    ends = checkpoint.special_ids()["eos_token_ids"]
+    greedy = generation_config(Sampling(GREEDY_TOKENS), ends)
     try:
-        pipeline = openvino_genai.ContinuousBatchingPipeline(directory, scheduler, "CPU", numerics(threads))
-        results = pipeline.generate(prompts, [greedy] * len(prompts))
+        pipeline = open_pipeline(settings, speculate=False)
+        results = pipeline.generate([token_tensor(ids) for ids in prompts], [greedy] * len(prompts))
     except RuntimeError as error:
         reason = str(error).strip().split("\n")[-1][:200]
         raise ArtefactError(f"the serving pipeline does not take this model: {reason}") from error
-    return identical(samples, [result.m_generation_ids[0] for result in results], ends)
+    how = f"numerics {settings.numerics}, KV cache {settings.kv_cache_precision}"
+    return [list(result.m_generation_ids[0]) for result in results], how
 
 
 def identical(samples: list[Sample], answers: Sequence[Sequence[int]], ends: set[int]) -> int:
@@ -204,7 +211,10 @@ def load_reference(checkpoint: Checkpoint) -> None:
 
 
 def compare_answers(
-    checkpoint: Checkpoint, prompts: list[list[int]], answers: list[list[int]]
+    checkpoint: Checkpoint,
+    prompts: list[list[int]],
+    answers: list[list[int]],
+    torch_answers: list[Sample] | None = None,
 ) -> dict[str, Any]:
     """`token_agreement` over all positions of the engine's answers, and how many answers are torch's own.
 
@@ -222,17 +232,18 @@ def compare_answers(
             if answer:
                 ids = torch.tensor([prompt + answer], device=checkpoint.model.device)
                 with torch.inference_mode():
-                    logits = checkpoint.model(ids).logits[0, len(prompt) - 1 : -1]
+                    logits = checkpoint.model(ids, logits_to_keep=len(answer) + 1).logits[0, :-1]
                 agreed += int((logits.argmax(-1).cpu().numpy() == answer).sum())
                 positions += len(answer)
             advance()
     if not positions:
         raise ArtefactError("the engine answered every check prompt with nothing: it is not usable")
     ends = set(checkpoint.special_ids()["eos_token_ids"])
+    expected = torch_answers or greedy_samples(checkpoint, prompts)
     return {
         "positions": positions,
         "token_agreement": agreed / positions,
         "greedy_answers": len(prompts),
-        "greedy_answers_identical": identical(greedy_samples(checkpoint, prompts), answers, ends),
+        "greedy_answers_identical": identical(expected, answers, ends),
         "reference": f"torch {str(checkpoint.model.dtype).removeprefix('torch.')}",
     }

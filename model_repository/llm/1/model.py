@@ -7,6 +7,7 @@ import triton_python_backend_utils as pb_utils
 from trimodal import logs
 from trimodal.errors import as_request_error
 from trimodal.llm.answer_cache import open_answers
+from trimodal.llm.engines.budgets import fitted
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.request.outputs import columns
 from trimodal.llm.request.request import INPUTS, read_request
@@ -25,7 +26,7 @@ class TritonPythonModel:
         logs.configure(args["model_name"])
         given = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
         source = "llm/configs/cpu.pbtxt (profile cuda: configs/cuda.pbtxt, tensorrt: config.pbtxt)"
-        self.settings = parse_parameters(LlmSettings, given, source=source)
+        self.settings = fitted(parse_parameters(LlmSettings, given, source=source))
         self.metrics = TritonMetrics(pb_utils)
         self.counts = LlmMetrics(self.metrics, args["model_name"])
         folder = version_directory(args).parent

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.gateway.conftest import Serve
-from trimodal.gateway.page.serving import TYPES, read_bundle
+from trimodal.gateway.page.serving import TYPES, read_bundle, read_samples
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -20,7 +20,7 @@ POLICY = (
 def test_every_file_is_served_with_its_type_and_the_policy(serve: Serve) -> None:
     url = serve().url
     with httpx.Client() as client:
-        for path, content in read_bundle().items():
+        for path, content in (read_bundle() | read_samples()).items():
             answer = client.get(f"{url}/page/{path}")
             assert answer.content == content
             assert answer.headers["content-type"] == TYPES[path[path.rindex(".") :]]
@@ -65,6 +65,11 @@ def test_it_is_small_and_loads_nothing_from_elsewhere() -> None:
         addresses = set(re.findall(r"(?:https?|wss?):?//[^\s\"'`]+", text))
         assert addresses <= {"http://www.w3.org/2000/svg"}, path  # the name of SVG, not an address
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text)
+
+
+def test_the_samples_that_the_page_suggests_are_there() -> None:
+    suggested = re.findall(rb'data-(?:picture|recording)="([^"]+)"', read_bundle()["index.html"])
+    assert {f"samples/{name.decode()}" for name in suggested} == set(read_samples())
 
 
 def test_every_file_is_used() -> None:

@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from trimodal.gateway.errors import ApiError
+from trimodal.paths import data_directory
 
 FOLDER = Path(__file__).parent
 TYPES = {
@@ -19,7 +20,11 @@ TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".jpg": "image/jpeg",
+    ".wav": "audio/wav",
 }
+# Of samples/: what the page suggests to ask about.
+SAMPLES = ("photos/koala.jpg", "speech/austen-2-young-man.wav")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data: blob:; media-src blob:; worker-src 'self'; "
@@ -37,7 +42,7 @@ HEADERS = {
 
 def add_page(app: FastAPI) -> None:
     """The page at /, and what it loads at /page/."""
-    files = read_bundle()
+    files = read_bundle() | read_samples()
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def page(request: Request) -> Response:
@@ -54,6 +59,12 @@ def read_bundle() -> dict[str, bytes]:
     """Contents by path inside this folder; nothing else can be asked for."""
     found = (file for file in sorted(FOLDER.rglob("*")) if file.suffix in TYPES)
     return {file.relative_to(FOLDER).as_posix(): file.read_bytes() for file in found}
+
+
+def read_samples() -> dict[str, bytes]:
+    """Contents by path under /page/."""
+    files = (data_directory() / "samples" / name for name in SAMPLES)
+    return {f"samples/{file.name}": file.read_bytes() for file in files}
 
 
 def _answer(request: Request, path: str, content: bytes) -> Response:

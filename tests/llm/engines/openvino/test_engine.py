@@ -165,25 +165,22 @@ def test_a_seed_means_the_same_among_others(opened, prompts):
 
 
 @SPECULATION
-def test_penalties_keep_a_greedy_answer_from_repeating_itself(opened, prompts, solo, speculation):
-    driver = opened(speculation=speculation)
+def test_penalties_keep_a_greedy_answer_from_repeating_itself(opened, smollm2, speculation):
+    driver = opened(speculation=speculation, artefact=str(smollm2))
+    prompt = CheckpointTokenizer(smollm2).encode("yes, no, yes, no, yes, no, yes, no, yes,")
 
-    def most_repeated(**penalties: float) -> int:
-        (tokens,) = driver.run(prompts[:1], max_tokens=40, **penalties)
+    def answer(**sampling: float) -> list[int]:
+        return driver.run([prompt], max_tokens=32, **sampling)[0]
+
+    def most_repeated(tokens: list[int]) -> int:
         return max(tokens.count(token) for token in tokens)
 
-    assert driver.run(prompts[:1], presence_penalty=0.0, repetition_penalty=1.0) == solo[:1]
-    usual = most_repeated()
-    assert usual > 1
+    usual = answer()
+    assert answer(presence_penalty=0.0, repetition_penalty=1.0) == usual
     for penalties in ({"repetition_penalty": 10.0}, {"frequency_penalty": 2.0, "presence_penalty": 2.0}):
-        assert most_repeated(**penalties) <= usual
-    assert driver.run(prompts[:1], max_tokens=40, repetition_penalty=10.0) != [solo[0][:40]]
-
-
-def test_min_p_near_one_leaves_the_likeliest_token_alone(opened, prompts, solo):
-    driver = opened()
-    answers = driver.run(prompts[:4], temperature=1.0, min_p=0.999)
-    assert answers == solo[:4]
+        assert most_repeated(answer(**penalties)) < most_repeated(usual)
+    # With min_p near one the likeliest token is left alone.
+    assert answer(temperature=1.0, min_p=0.999) == usual
 
 
 def test_it_says_how_many_tokens_it_chose_for_a_step(opened, prompts, solo):

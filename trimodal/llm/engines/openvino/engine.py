@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from trimodal.llm.engines.budgets import fitted
 from trimodal.llm.engines.openvino.pipeline import (
     FEWEST_STEP_TOKENS,
     choose_step_tokens,
@@ -49,7 +50,7 @@ class OpenVinoEngine:
     """A CPU engine with paged KV, prefix caching and optional speculation."""
 
     def __init__(self, settings: LlmSettings) -> None:
-        self._settings = settings
+        self._settings = settings = fitted(settings)
         self._manifest = read_manifest(settings.artefact_directory, task="llm", runtime="openvino")
         self._eos = [int(id) for id in self._manifest.extra.get("eos_token_ids", [])]
         self._sequences: dict[int, _Sequence] = {}

@@ -1,0 +1,1 @@
+"""Measures what the starter set answers."""
