@@ -28,8 +28,8 @@ SLOW = {
         ["engine alone", "faster-whisper forward", "faster-whisper public"],
     ),
     "simulator": ("simulator --seconds 2", ["goodput /s", "in the mean"]),
-    "speech_parity": (
-        f"speech_parity --artefact {SPEECH} --contexts 15 --windows 1",
+    "parity.speech": (
+        f"parity.speech --artefact {SPEECH} --contexts 15 --windows 1",
         ["1 recordings", "15"],
     ),
     "stall": ("stall --requests 50", ["0 within 450 to 550 ms"]),

@@ -1,6 +1,6 @@
 """A real Whisper (tiny.en) on the real server: it hears people, and makes up no words where nobody speaks.
 
-`python -m benchmarks.speech_parity` measures how well, beside faster-whisper.
+`python -m benchmarks.parity.speech` measures how well, beside faster-whisper.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Makes the table "Speech: words beside faster-whisper": error rates on human speech, and what contexts cost.
 
-    python -m benchmarks.speech_parity --contexts 30 --contexts 15,30 --contexts 6,15,30
-    python -m benchmarks.speech_parity --contexts 10 --contexts 15 --windows 24
-    python -m benchmarks.speech_parity --audio pytest_audioeval/samples/audio   # folders of languages
+    python -m benchmarks.parity.speech --contexts 30 --contexts 15,30 --contexts 6,15,30
+    python -m benchmarks.parity.speech --contexts 10 --contexts 15 --windows 24
+    python -m benchmarks.parity.speech --audio pytest_audioeval/samples/audio   # folders of languages
 
 Recordings are recognised whole, as `trimodal transcribe` and the check of a build have them, and live: in
 chunks of 100 ms through the session that serves streams, with its pauses, steps and guards. The stream's

@@ -1,7 +1,7 @@
 """Compares served classifiers with the frameworks that their checkpoints come from, on the project's photos.
 
-    python -m benchmarks.vision_parity photos
-    python -m benchmarks.vision_parity families
+    python -m benchmarks.parity.vision photos
+    python -m benchmarks.parity.vision families
 
 `photos`: EfficientNet-Lite0 as it was built, FP32 and INT8, against torch with torchvision's preprocessing,
 as they are, 4,000 pixels wide, and with shrink_on_load. `families`: a checkpoint of each family with random
@@ -32,7 +32,7 @@ from trimodal.vision.preprocess import FILTERS
 from trimodal.vision.settings import VisionSettings
 from trimodal.vision.steps import VisionStep
 
-BUILD = Path(__file__).parents[1] / "build"
+BUILD = Path(__file__).parents[2] / "build"
 PHOTOS, ARTEFACTS = data_directory() / "samples" / "photos", artefact_root("vision_classify")
 SURE = 0.4
 FAMILIES = (
