@@ -17,10 +17,11 @@ import soundfile
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import ServerError
+from trimodal.paths import data_directory
 from trimodal.server import ports
 
 TICKS = os.sysconf("SC_CLK_TCK")
-SAMPLES = Path("samples/speech")
+SAMPLES = data_directory() / "samples" / "speech"
 PAUSE_S = 0.6
 
 
@@ -60,7 +61,7 @@ def cpu_s(pid: int) -> float:
 
 
 def speech(seconds: float, seed: int) -> Samples:
-    """The recordings of people in an order of the seed, with pauses between them: float32 at 16 kHz."""
+    """The project's recordings in an order of the seed, with pauses between them: float32 at 16 kHz."""
     files = [SAMPLES / entry["file"] for entry in json.loads((SAMPLES / "samples.json").read_text())]
     rng, pause = random.Random(seed), np.zeros(round(PAUSE_S * SAMPLE_RATE), np.float32)
     parts: list[Samples] = []

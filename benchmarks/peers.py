@@ -25,7 +25,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import StreamingResponse
 from PIL import Image
 
-from benchmarks import torchvision_reference
+from benchmarks.torchvision_reference import pixels as torchvision
 from trimodal.build_support import resolve_checkpoint
 from trimodal.vision.artefact import InputSpec, read_classifier
 from trimodal.vision.preprocess import FILTERS
@@ -133,8 +133,8 @@ def fit(image: Image.Image, spec: InputSpec) -> Image.Image:
     """Fits an image to the network's height and width: resized, and for `crop` the centre of it."""
     if spec.resize == "exact":
         return image.resize((spec.width, spec.height), FILTERS[spec.filter])
-    resized = torchvision_reference.resize(image, spec.shorter, FILTERS[spec.filter])
-    return torchvision_reference.center_crop(resized, spec.height, spec.width)
+    resized = torchvision.resize(image, spec.shorter, FILTERS[spec.filter])
+    return torchvision.center_crop(resized, spec.height, spec.width)
 
 
 if __name__ == "__main__":

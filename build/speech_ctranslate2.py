@@ -21,7 +21,7 @@ from steps.artefact import origin, refuse_below, targets, tell_built, tell_check
 from steps.speech import build
 from steps.speech.audio import SAMPLES, read_recordings
 from steps.speech.check import MIN_AGREEMENT, compare, compare_words, judge
-from steps.speech.checkpoint import Checkpoint
+from steps.speech.checkpoint import Checkpoint, parse_contexts, parse_padding
 from steps.speech.converted import ConvertedCheckpoint, compare_with_faster_whisper, is_converted
 from steps.speech.openai import resolve_whisper
 
@@ -46,8 +46,8 @@ def main(
     ),
     name: build.Name = "ctranslate2-{precision}",
     out: build.Out = "",
-    contexts: build.Contexts = "",
-    padding: build.Padding = "",
+    contexts: build.Contexts = "15,30",
+    padding: build.Padding = "silence",
     audio: build.Audio = SAMPLES,
     language: build.Language = "",
     min_agreement: build.MinAgreement = None,
@@ -56,7 +56,7 @@ def main(
     with operator_errors():
         directory = resolve_whisper(source)
         if is_converted(directory):
-            take(directory, source, precision, name, out, contexts, audio, language, min_agreement)
+            take(directory, source, precision, name, out, contexts, padding, audio, language, min_agreement)
             return
         made = build.prepare(source, precision, name, out, contexts, padding, audio, language)
         for chosen, place in made.targets.items():
@@ -65,11 +65,12 @@ def main(
 
 def take(
     directory: Path, source: str, precisions: list[Precision], name: str, out: str, contexts: str,
-    audio: Path, language: str, min_agreement: float | None,
+    padding: str, audio: Path, language: str, min_agreement: float | None,
 ) -> None:  # fmt: skip
     """Puts a Whisper in place that is converted already. Raises: ArtefactError: it replaces nothing."""
+    padded = parse_padding(padding)
     converted = ConvertedCheckpoint(directory, source)
-    contexts_s = converted.contexts_s(build.parse_contexts(contexts) if contexts else None)
+    contexts_s = converted.contexts_s(parse_contexts(contexts))
     if language and language not in converted.languages:
         raise ArtefactError(f"{source} does not know the language {language!r}")
     spoken = language or (converted.languages[0] if len(converted.languages) == 1 else "")
@@ -81,7 +82,7 @@ def take(
             runtime_version=version("ctranslate2"),
             precision=precision,
             **origin(converted.directory, source, "speech_ctranslate2"),
-            shapes=converted.shapes(contexts_s),
+            shapes=converted.shapes(contexts_s, padded),
             extra=converted.described(),
         )
         with atomic_directory(place) as work:

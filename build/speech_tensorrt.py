@@ -54,8 +54,8 @@ def main(
     opt_batch: int = typer.Option(
         0, min=0, help="windows that the encoder's kernels are chosen for; 0: half of the largest"
     ),
-    contexts: build.Contexts = "",
-    padding: build.Padding = "",
+    contexts: build.Contexts = "30",
+    padding: build.Padding = "silence",
     audio: build.Audio = SAMPLES,
     language: build.Language = "",
     workspace_gib: float = typer.Option(None, help="scratch memory at most; all of the GPU's if not told"),

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from steps.random.classifier import CLASSIFIER_SHAPES
 
 from trimodal.build_support import build_command, operator_errors, progress, report
+from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
 from trimodal.paths import artefact_root
 from trimodal.vision.artefact import LABELS, PIXELS
@@ -140,6 +141,8 @@ def calibrated(model: onnx.ModelProto, kind: Kind, images: ImageSet) -> onnx.Mod
     from steps.vision.export import INPUT
 
     plan = qdq.choose(model, kind)
+    if not plan.weighted:
+        raise ArtefactError(f"no layer of this network is large enough for {kind}: --precision fp16")
     starts = range(0, len(images.pixels), BATCH)
     with progress(f"{kind}: calibrate on {len(images.pixels)} images", len(starts)) as advance:
         batches = ({INPUT: images.pixels[start : start + BATCH]} for start in starts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,30 @@ def test_a_hub_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(hub, "snapshot_download", refuse)
     with pytest.raises(ArtefactError, match=r"the hub did not give owner/name \(ConnectionError\)"):
         resolve_checkpoint("owner/name")
+
+
+@pytest.mark.parametrize(
+    ("held", "calls"),
+    [("model.safetensors", 1), ("model.bin", 1), ("pytorch_model.bin", 2)],
+    ids=["safetensors", "CTranslate2", "torch's pickle"],
+)
+def test_old_weights_are_fetched_where_there_are_no_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, held: str, calls: int
+) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    asked: list[list[str]] = []
+
+    def fetch(source: str, allow_patterns: list[str]) -> str:
+        asked.append(allow_patterns)
+        for name in (held, "config.json"):
+            if any(fnmatch(name, pattern) for pattern in allow_patterns):
+                (tmp_path / name).touch()
+        return str(tmp_path)
+
+    monkeypatch.setattr(hub, "snapshot_download", fetch)
+    assert resolve_checkpoint("owner/name") == tmp_path
+    assert (tmp_path / held).is_file()
+    assert len(asked) == calls
 
 
 def test_errors_end_with_one_sentence_and_code_1(capsys: pytest.CaptureFixture[str]) -> None:

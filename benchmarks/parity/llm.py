@@ -88,7 +88,7 @@ def main(
     together: Annotated[int, typer.Option(min=1, help="chats that are answered in one batch")] = 8,
 ) -> None:
     """Answers, compares with transformers, then times."""
-    from steps.llm.check import compare_answers
+    from steps.llm.check import compare_answers, greedy_samples
     from steps.llm.checkpoint import Checkpoint, quiet
     from steps.llm.gguf import resolve_model
 
@@ -97,10 +97,11 @@ def main(
         checkpoint = Checkpoint(resolve_model(source))
         manifest = read_manifest(artefact, task="llm", runtime="openvino")
         prompts = [checkpoint.encode_prompt(each) for each in PROMPTS]
+        expected = greedy_samples(checkpoint, prompts, MAX_TOKENS)
         pipelines = {way: opened(variant, artefact) for way, variant in ways().items()}
     ends = [int(id) for id in manifest.extra["eos_token_ids"]]
     found = {
-        way: compare_answers(checkpoint, prompts, answers(pipeline, prompts, ends, together))
+        way: compare_answers(checkpoint, prompts, answers(pipeline, prompts, ends, together), expected)
         for way, pipeline in pipelines.items()
     }
     rates = timed(pipelines, int(manifest.shapes["vocab_size"]), rounds)

@@ -28,6 +28,10 @@ SLOW = {
         ["engine alone", "faster-whisper forward", "faster-whisper public"],
     ),
     "simulator": ("simulator --seconds 2", ["goodput /s", "in the mean"]),
+    "speech_parity": (
+        f"speech_parity --artefact {SPEECH} --contexts 15 --windows 1",
+        ["1 recordings", "15"],
+    ),
     "stall": ("stall --requests 50", ["0 within 450 to 550 ms"]),
     "variants": (
         f"variants shipped xattention --artefact {LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from benchmarks import torchvision_reference as torchvision
+from benchmarks.torchvision_reference import pixels as torchvision
 from tests.vision.pictures import encode, exif, noise
 from trimodal.vision.artefact import InputSpec
 from trimodal.vision.preprocess import FILTERS, UPRIGHT, Preprocessor

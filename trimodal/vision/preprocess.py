@@ -1,9 +1,9 @@
 """Makes a picture the classifier's input: turned upright, resized, cropped, channels first.
 
 The artefact's `InputSpec` says how. The pixels are those of torchvision's Resize and CenterCrop on a Pillow
-image, bit by bit; only a strip a hundred times as long as it is wide may differ by one level. They stay bytes:
-the classifier's graph applies mean and std, so that each copy on the way to it is a quarter of what floats
-would take.
+image, bit by bit; only a strip a hundred times as long as it is wide may differ by one level. They stay
+bytes: the classifier's graph applies mean and std, so that each copy on the way to it is a quarter of what
+floats would take.
 """
 
 from __future__ import annotations

@@ -62,7 +62,9 @@ def reference_samples(checkpoint: Checkpoint, texts: list[str]) -> tuple[list[Sa
     return answers, compared or answers
 
 
-def greedy_samples(checkpoint: Checkpoint, prompts: list[list[int]]) -> list[Sample]:
+def greedy_samples(
+    checkpoint: Checkpoint, prompts: list[list[int]], tokens: int = GREEDY_TOKENS
+) -> list[Sample]:
     """Each prompt with the torch model's greedy answer, its end token included; one left-padded batch."""
     import torch
 
@@ -77,7 +79,7 @@ def greedy_samples(checkpoint: Checkpoint, prompts: list[list[int]]) -> list[Sam
         rows = checkpoint.model.generate(
             ids,
             attention_mask=torch.tensor(mask, device=device),
-            max_new_tokens=GREEDY_TOKENS,
+            max_new_tokens=tokens,
             do_sample=False,
             repetition_penalty=1.0,
             eos_token_id=sorted(ends) or None,

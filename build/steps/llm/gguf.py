@@ -65,10 +65,10 @@ def checkpoint_from_gguf(file: Path) -> Path:
     Raises:
         ArtefactError: no GGUF file, of an architecture or a tokenizer that is not known here, or damaged.
     """
-    fields = read_fields(file)
-    check_known(file, fields)
     directory = cache_directory() / "checkpoints" / f"{file.stem}-{sha256(file)[:12]}"
     if not (directory / "config.json").is_file():
+        fields = read_fields(file)
+        check_known(file, fields)
         quiet()
         with progress(f"Converting {file.name}"), atomic_directory(directory) as work:
             _write(file, fields, work)

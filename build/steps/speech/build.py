@@ -12,7 +12,7 @@ import typer
 from steps.artefact import targets
 from steps.speech.audio import read_recordings
 from steps.speech.check import Reference, reference
-from steps.speech.checkpoint import Checkpoint, load, parse_contexts
+from steps.speech.checkpoint import Checkpoint, load, parse_contexts, parse_padding
 from steps.speech.converted import is_converted
 from steps.speech.openai import resolve_whisper
 
@@ -31,14 +31,15 @@ Out = Annotated[str, typer.Option(help="directory of the artefact, in place of -
 Contexts = Annotated[
     str,
     typer.Option(
-        help="encoder lengths in seconds, as 5,10,30, in place of the checkpoint's own (30): shorter is "
-        "cheaper, but a Whisper that was not trained for it gets worse, so measure it on your audio"
+        help="encoder lengths in seconds: a window is heard in the shortest that is a fifth longer. "
+        "A Whisper was trained on 30; shorter is cheaper, and much shorter makes it loop"
     ),
 ]
 Padding = Annotated[
     str,
     typer.Option(
-        help="silence or zeros: what follows shorter audio, in place of the checkpoint's own (silence)"
+        help="what follows shorter audio: zeros in the features, as faster-whisper has it, or silence, as "
+        "openai-whisper has it"
     ),
 ]
 Audio = Annotated[
@@ -80,8 +81,8 @@ def prepare(
             "here name the checkpoint that it was made of"
         )
     with progress("Loading torch and the checkpoint"):
-        checkpoint = load(directory, source, padding)
-    contexts_s = checkpoint.contexts_s(parse_contexts(contexts) if contexts else None)
+        checkpoint = load(directory, source, parse_padding(padding))
+    contexts_s = checkpoint.contexts_s(parse_contexts(contexts))
     heard = reference(checkpoint, read_recordings(audio, contexts_s[-1]), contexts_s, language)
     checkpoint.tell()
     return Prepared(places, checkpoint, source, contexts_s, heard)

@@ -30,15 +30,11 @@ if TYPE_CHECKING:
 
 PREPROCESSOR = "preprocessor_config.json"
 GENERATION = "generation_config.json"
-# Key of config.json: encoder lengths in seconds that the checkpoint was trained with.
-CONTEXTS = "trimodal_contexts_s"
-# Key of config.json: what follows shorter audio, silence (OpenAI's way) or zeros in the features.
-PADDING = "trimodal_padding"
 FRAMES_PER_POSITION = 2
 
 
-def load(directory: Path, source: str, padding: str = "") -> Checkpoint:
-    """The checkpoint in `directory`, which the user named `source`; `padding` in place of its own.
+def load(directory: Path, source: str, padding: Padding = "silence") -> Checkpoint:
+    """The checkpoint in `directory`, which the user named `source`.
 
     Raises:
         ArtefactError: not a Whisper, or transformers cannot load it.
@@ -48,10 +44,7 @@ def load(directory: Path, source: str, padding: str = "") -> Checkpoint:
         raise ArtefactError(f"{source} is not a Whisper (model_type: {kind})")
     check_weights(directory, source)
     quiet()
-    checkpoint = Checkpoint(directory)
-    if padding:
-        setattr(checkpoint.config, PADDING, padding)
-    return checkpoint
+    return Checkpoint(directory, padding)
 
 
 def parse_contexts(text: str) -> list[float]:
@@ -62,23 +55,31 @@ def parse_contexts(text: str) -> list[float]:
         raise ArtefactError(f"--contexts {text!r} is not a list of seconds such as 5,10,30") from None
 
 
+def parse_padding(text: str) -> Padding:
+    """What `--padding` names. Raises: ArtefactError: none that is known."""
+    if text not in get_args(Padding):
+        raise ArtefactError(f"--padding {text!r} is not known: it is one of {', '.join(get_args(Padding))}")
+    return cast(Padding, text)
+
+
 class Checkpoint:
     """The torch model and tokenizer of one directory.
 
     Attributes:
         model: transformers' WhisperForConditionalGeneration in FP32, in evaluation mode.
         config: its configuration.
+        padding: what follows audio that is shorter than its context.
         multilingual: whether a language and a task stand in the prompt.
         languages: ISO 639-1 codes; ("en",) of an English-only Whisper.
         alignment_heads: [layer, head] pairs of the decoder whose attention follows the audio.
         alignment_heads_known: whether the checkpoint names them; else all heads of its later half serve.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, padding: Padding) -> None:
         import torch
         from transformers import AutoTokenizer, WhisperForConditionalGeneration
 
-        self.directory = directory
+        self.directory, self.padding = directory, padding
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
             # With output_loading_info it returns a pair, which transformers does not declare.
@@ -123,13 +124,13 @@ class Checkpoint:
         return bool(getattr(self.config, "random_weights", False))
 
     def contexts_s(self, asked: list[float] | None = None) -> list[float]:
-        """Encoder lengths in seconds: as asked, or as the checkpoint was trained, or its longest.
+        """Encoder lengths in seconds: as asked, or its longest, which it was trained with.
 
         Raises:
             ArtefactError: longer than the encoder, or not a whole number of its positions.
         """
         longest = self.config.max_source_positions * FRAMES_PER_POSITION / FRAMES_PER_S
-        contexts = [float(each) for each in asked or getattr(self.config, CONTEXTS, None) or [longest]]
+        contexts = [float(each) for each in asked or [longest]]
         for context in contexts:
             positions = context * FRAMES_PER_S / FRAMES_PER_POSITION
             if not 0 < context <= min(longest, MAX_WINDOW_S) or positions != round(positions):
@@ -137,16 +138,6 @@ class Checkpoint:
                     f"a context of {context:g} s does not fit: at most {longest:g} s, in steps of 0.02 s"
                 )
         return sorted(contexts)
-
-    @property
-    def padding(self) -> Padding:
-        """What follows audio that is shorter than its context. Raises: ArtefactError: it is not known."""
-        padding = getattr(self.config, PADDING, "silence")
-        if padding not in get_args(Padding):
-            raise ArtefactError(
-                f"padding ({PADDING} in config.json) is one of {', '.join(get_args(Padding))}"
-            )
-        return cast(Padding, padding)
 
     def shapes(self, contexts_s: list[float]) -> dict[str, Any]:
         """What a serving engine relies on, for the manifest."""

@@ -23,7 +23,7 @@ from trimodal.build_support import progress
 from trimodal.errors import ArtefactError
 from trimodal.speech.engines.ctranslate2 import CTranslate2Whisper
 from trimodal.speech.values import MAX_WINDOW_S, Window
-from trimodal.speech.whisper.features import FRAMES_PER_S
+from trimodal.speech.whisper.features import FRAMES_PER_S, Padding
 
 WEIGHTS = "model.bin"
 POSITIONS = 448  # tokens that every Whisper's decoder has room for
@@ -51,7 +51,7 @@ class ConvertedCheckpoint:
         self.directory = directory
         try:
             self._config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-            model = ctranslate2.models.Whisper(str(directory), device="cpu", compute_type="default")
+            model = ctranslate2.models.Whisper(str(directory), device="cpu", compute_type="float32")
             self._multilingual, self._mel_bins = bool(model.is_multilingual), int(model.n_mels)
             size = len(_vocabulary(directory))
         except Exception as error:  # json and CTranslate2 raise kinds of their own
@@ -62,22 +62,22 @@ class ConvertedCheckpoint:
         if not self.languages:
             raise ArtefactError(f"{source}: its {TOKENIZER} has no token of a language")
 
-    def contexts_s(self, asked: list[float] | None) -> list[float]:
-        """Encoder lengths in seconds: as asked, else 30. Raises: ArtefactError."""
+    def contexts_s(self, asked: list[float]) -> list[float]:
+        """Encoder lengths in seconds, as asked. Raises: ArtefactError: one does not fit."""
         step = FRAMES_PER_POSITION / FRAMES_PER_S
-        for context in asked or ():
+        for context in asked:
             if not 0 < context <= MAX_WINDOW_S or abs(context / step - round(context / step)) > 1e-6:
                 raise ArtefactError(f"a context of {context:g} s does not fit: at most {MAX_WINDOW_S:g} s")
-        return sorted(asked or [MAX_WINDOW_S])
+        return sorted(asked)
 
-    def shapes(self, contexts_s: list[float]) -> dict[str, Any]:
+    def shapes(self, contexts_s: list[float], padding: Padding) -> dict[str, Any]:
         """What a serving engine relies on, for the manifest."""
         return {
             "contexts_s": contexts_s,
             "languages": list(self.languages),
             "mel_bins": self._mel_bins,
             "sample_rate": SAMPLE_RATE,
-            "padding": "silence",
+            "padding": padding,
             "positions": POSITIONS,
         }
 

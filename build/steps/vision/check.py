@@ -46,7 +46,7 @@ def compare(
     run = runner(path.read_bytes(), as_written=precision in FOR_TENSORRT)
     logits = batched(run, images.pixels, f"{precision}: check")
     figures: dict[str, Any] = {"images": len(logits), "images_from": images.origin}
-    figures |= _distance(logits, reference)
+    figures |= distance(logits, reference)
     with progress(f"{precision}: batches of 1, 3 and {max_batch}"):
         figures["batch_change"] = batch_change(run, images.pixels, logits, max_batch)
     if precision == "int8":  # for CPUs: with zero points, which TensorRT does not take
@@ -55,7 +55,7 @@ def compare(
     if precision in FOR_TENSORRT:
         run = runner(rounded(model).SerializeToString(), as_written=True)
         halves = batched(run, images.pixels, f"{precision}: every tensor rounded to FP16")
-        found = _distance(halves, reference)
+        found = distance(halves, reference)
         figures |= {
             f"{name}_rounded": found[name] for name in ("relative_error", *AGREEMENTS) if name in found
         }
@@ -109,7 +109,7 @@ def batch_change(run: Run, pixels: Pixels, logits: Logits, max_batch: int) -> fl
     return worst
 
 
-def _distance(logits: Logits, reference: Logits) -> dict[str, float]:
+def distance(logits: Logits, reference: Logits) -> dict[str, float]:
     error = np.abs(logits - reference)
     same = logits.argmax(1) == reference.argmax(1)
     expected = softmax(reference)

@@ -34,7 +34,7 @@ class EfficientNetLite(nn.Module):
     def __init__(self, name: str, classes: int) -> None:
         super().__init__()
         width, depth, side = SCALES[name]
-        self._conv_stem, side = _convolution(3, STEM, 3, 2, side)
+        self._conv_stem, side = padded_convolution(3, STEM, 3, 2, side)
         self._bn0 = nn.BatchNorm2d(STEM, EPSILON)
         blocks, inside = [], STEM
         for number, (repeats, kernel, stride, expansion, channels) in enumerate(STAGES):
@@ -69,7 +69,7 @@ class _Block(nn.Module):
         if self._expands:
             self._expand_conv = nn.Conv2d(inside, middle, 1, bias=False)
             self._bn0 = nn.BatchNorm2d(middle, EPSILON)
-        self._depthwise_conv, _ = _convolution(middle, middle, kernel, stride, side, groups=middle)
+        self._depthwise_conv, _ = padded_convolution(middle, middle, kernel, stride, side, groups=middle)
         self._bn1 = nn.BatchNorm2d(middle, EPSILON)
         self._project_conv = nn.Conv2d(middle, outside, 1, bias=False)
         self._bn2 = nn.BatchNorm2d(outside, EPSILON)
@@ -93,7 +93,7 @@ class _PaddedConvolution(nn.Conv2d):
         return super().forward(nn.functional.pad(x, self._sides))
 
 
-def _convolution(
+def padded_convolution(
     inside: int, outside: int, kernel: int, stride: int, side: int, groups: int = 1
 ) -> tuple[nn.Module, int]:
     """The convolution with SAME padding for pictures of `side` pixels, and the side of what it gives."""

@@ -59,18 +59,18 @@ def read_hub(directory: Path, model_type: str) -> Classifier:
     try:
         model, found = transformers.AutoModelForImageClassification.from_pretrained(
             directory, local_files_only=True, output_loading_info=True, dtype=torch.float32,
-            attn_implementation="eager",
+            attn_implementation="eager", ignore_mismatched_sizes=True,
         )  # fmt: skip
     except Exception as error:  # transformers, safetensors and torch raise errors of their own.
         reason = str(error).strip().splitlines()[0][:200]
         raise ArtefactError(
             f"{directory}: transformers opens no image classifier of model_type {model_type} ({reason})"
         ) from None
-    lacking = [*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])]
+    lacking = sorted({*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])})
     if lacking:
         raise ArtefactError(
             f"{directory}: {len(lacking)} tensors of {type(model).__name__} are missing or of another shape "
-            f"({', '.join(map(str, lacking[:3]))} …): it was saved without its classifier, or is damaged"
+            f"({', '.join(lacking[:3])} …): it was saved without its classifier, or is damaged"
         )
     network = LogitsOf(model).eval()
     labels = [str(model.config.id2label[index]) for index in range(model.config.num_labels)]
@@ -124,6 +124,9 @@ def _geometry(given: dict[str, Any], file: Path) -> dict[str, Any]:
 
 def _normalisation(fields: dict[str, Any], file: Path) -> tuple[list[float], list[float]]:
     """Mean and std of value / 255 that do what the processor does in up to four steps."""
+    for name in ("image_mean", "image_std"):
+        if np.shape(fields.get(name, 0.0)) not in ((), (3,)):
+            raise ArtefactError(f"{file}: {name} {fields[name]} must have 3 numbers")
     factor = float(fields["rescale_factor"]) if fields.get("do_rescale") else 1.0
     mean, std = np.zeros(3), np.ones(3)
     if fields.get("do_normalize"):
@@ -133,8 +136,6 @@ def _normalisation(fields: dict[str, Any], file: Path) -> tuple[list[float], lis
         mean = mean + 1
     if fields.get("include_top"):
         std = std * np.asarray(fields["image_std"], float)
-    if mean.shape != (3,) or std.shape != (3,):
-        raise ArtefactError(f"{file}: image_mean and image_std must have 3 numbers")
     return (mean / (255 * factor)).tolist(), (std / (255 * factor)).tolist()
 
 

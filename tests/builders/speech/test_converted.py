@@ -38,17 +38,17 @@ def converted(tmp_path_factory) -> Path:
 
 
 def test_it_is_taken_with_its_weights_and_its_tokenizers_languages(converted, audio, build, tmp_path):
-    out, options = tmp_path / "out", ("--audio", audio, "--language", "de", "--contexts", "5,30")
+    out, options = tmp_path / "out", ("--audio", audio, "--language", "de", "--contexts", "6,30")
     result = build(converted, "--precision", "float32", "--out", out, *options, "--min-agreement", 0)
     assert result.exit_code == 0, result.output
     assert "mine against faster-whisper" in result.output
     manifest = read_manifest(out, task="speech", runtime="ctranslate2")
     assert sha256(out / "model.bin") == sha256(converted / "model.bin")
     assert manifest.shapes["languages"] == list(LANGUAGES)
-    assert manifest.shapes["contexts_s"] == [5, 30]
+    assert manifest.shapes["contexts_s"] == [6, 30]
     assert manifest.check["windows"] == 4
-    # One text is known, of a recording of 2 s: heard in the context of 5 s.
-    assert manifest.check["word_error_rate_built"] == manifest.check["word_error_rate_built_5s"]
+    # One text is known, of a recording of 2 s: heard in the context of 6 s.
+    assert manifest.check["word_error_rate_built"] == manifest.check["word_error_rate_built_6s"]
     assert manifest.check["word_error_rate_faster_whisper"] > 0
     assert "word_error_rate_built_30s" not in manifest.check
     engine = open_engine(out, RecogniseSettings(artefact="x", intra_op_threads=1))

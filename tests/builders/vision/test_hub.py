@@ -73,7 +73,8 @@ FIELDS: dict[str, Any] = {
         ({"rescale_offset": True}, {"mean": (1.5, 1.4, 1.3)}),
         ({"include_top": True}, {"std": (0.04,) * 3}),
         (
-            {"size": {"shortest_edge": 256}, "do_center_crop": True, "crop_size": {"height": 224, "width": 200}},
+            {"size": {"shortest_edge": 256}, "do_center_crop": True,
+             "crop_size": {"height": 224, "width": 200}},
             {"resize": "crop", "resize_to": 256, "height": 224, "width": 200, "crop_offset": "floor"},
         ),
         (

@@ -14,7 +14,7 @@ from trimodal.errors import ArtefactError
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 torch, classifier = Later("torch"), Later("steps.vision.classifier")
 lite, imagenet = Later("steps.vision.efficientnet_lite"), Later("steps.vision.imagenet")
-theirs = Later("tests.builders.vision.torchvision_resnet")
+theirs = Later("benchmarks.torchvision_reference.resnet")
 
 
 def resnet(depths: tuple[int, ...] = (1, 1, 1, 1), wide: int = 1, classes: int = 5, width: int = 8) -> Any:
@@ -173,7 +173,7 @@ def test_efficientnet_lite_has_the_published_size(name, millions):
 
 @pytest.mark.parametrize(("kernel", "stride", "side"), [(3, 2, 224), (5, 2, 57), (5, 1, 14), (3, 2, 7)])
 def test_padding_is_tensorflows_same(kernel, stride, side):
-    convolution, left = lite._convolution(3, 4, kernel, stride, side)
+    convolution, left = lite.padded_convolution(3, 4, kernel, stride, side)
     assert left == -(-side // stride)
     pixels = torch.randn(1, 3, side, side)
     # What tf.nn.conv2d documents: the smaller half of the padding comes first.

@@ -48,6 +48,12 @@ def changes(*, batch_ms: float = 0, window_ms: float = 0, **speech: object) -> C
 # A recogniser that takes a second and a half for a batch, and room for three streams.
 BUSY = changes(batch_ms=1500, max_streams=3, refuse_lag_s=1)
 
+# A real Whisper, as ./scripts/test builds it; steps that do not widen, so that the audio alone decides.
+TINY_EN = {
+    "speech_recognize": {"artefact": "ctranslate2-tiny.en"},
+    "speech": {"step_s": "1.0", "max_step_s": "1.0"},
+}
+
 
 def sentences(seed: int, count: int) -> tuple[Samples, list[Word]]:
     """`count` random words; one in five is followed by a pause of 0.3 to 1.5 s."""

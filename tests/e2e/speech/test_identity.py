@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.e2e.conftest import BOUND
-from tests.e2e.speech.streams import MODELS, POLICIES, batches, changes, cut, sentences, spelled
+from tests.e2e.speech.streams import MODELS, POLICIES, TINY_EN, batches, changes, cut, sentences, spelled
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import PolicyName, Samples, Word
 from trimodal.client import Client, Timeouts
+from trimodal.paths import data_directory
 from trimodal.server.process import TritonServer
 
 pytestmark = pytest.mark.e2e
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.e2e
 STREAMS = 8
 TRIES = 5  # where other tests keep the cores busy, the windows of a few short clips may all come alone
 FRAME_S = 0.02
-SAMPLES = Path(__file__).parents[3] / "build" / "demo" / "speech" / "samples"
+SAMPLES = data_directory() / "samples" / "speech"
 
 
 async def play(url: str, samples: Samples, policy: PolicyName, seed: int) -> list[Word]:
@@ -82,12 +81,12 @@ async def test_eight_streams_get_the_words_of_eight_solo_runs(
 @pytest.mark.slow
 @pytest.mark.build
 @pytest.mark.parametrize("policy", ["live", pytest.param("vad", marks=pytest.mark.slow)])
-async def test_so_do_eight_streams_of_speech_on_the_demo_model(
+async def test_so_do_eight_streams_of_speech_on_a_real_whisper(
     serve: Callable[..., TritonServer], policy: PolicyName
 ) -> None:
-    server = serve(MODELS, {"speech": {"step_s": "1.0", "max_step_s": "1.0"}})
-    recordings = [next(read_blocks(path, 30.0)) for path in sorted(SAMPLES.glob("*.wav"))]
-    clips = [np.concatenate(recordings[number : number + 2]) for number in range(STREAMS)]
+    server = serve(MODELS, TINY_EN)
+    files = sorted(path for path in SAMPLES.iterdir() if path.suffix in (".wav", ".flac"))[:STREAMS]
+    clips = [next(read_blocks(path, 30.0)) for path in files]
     alone, together = await alone_and_together(server, clips, policy)
     assert sum(map(len, alone)) > 20
     for one, other in zip(alone, together, strict=True):

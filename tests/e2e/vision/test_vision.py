@@ -1,12 +1,13 @@
-"""`vision` on the real server, with the demo's classifier as `./scripts/test` builds it."""
+"""`vision` on the real server, with EfficientNet-Lite0 as `./scripts/test` builds it, on photos."""
 
 from __future__ import annotations
 
+import io
+import json
 import time
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,13 +18,18 @@ from tritonclient.utils import InferenceServerException
 
 from tests.e2e.conftest import built, wait_until
 from tests.vision.pictures import encode, exif, noise, png_claiming
+from trimodal.paths import data_directory
 from trimodal.server.process import TritonServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build]
-ROOT = Path(__file__).parents[3]
-DEMO = ROOT / "build" / "demo" / "vision"
-SAMPLES = sorted((DEMO / "samples").iterdir())
-TRUTH = [file.stem.split("-")[1] for file in SAMPLES]
+PHOTOS = data_directory() / "samples" / "photos"
+# File of a photo → words of which one is in a right label; what ImageNet does not know is left out.
+SHOWS = {
+    entry["file"]: entry["shows"]
+    for entry in json.loads((PHOTOS / "samples.json").read_text())
+    if entry["shows"]
+}
+SAMPLES = [PHOTOS / name for name in SHOWS]
 Ask = Callable[..., tuple[list[list[str]], np.ndarray]]
 
 BAD = {
@@ -64,14 +70,22 @@ def refused(ask: Ask, *images: bytes) -> str:
     return str(caught.value)
 
 
-def test_reads_held_out_digits_one_by_one_and_in_a_batch(ask):
+def is_right(labels: list[str], name: str) -> bool:
+    """Whether the best label says what the photo shows."""
+    return any(word in labels[0].lower() for word in SHOWS[name])
+
+
+def test_photos_get_their_labels_one_by_one_and_in_a_batch(ask):
     files = [file.read_bytes() for file in SAMPLES]
-    assert [ask(data)[0][0][0] for data in files] == TRUTH
+    alone = [ask(data)[0][0] for data in files]
+    wrong = [
+        file.name for file, labels in zip(SAMPLES, alone, strict=True) if not is_right(labels, file.name)
+    ]
+    assert wrong == []
     labels, scores = ask(*files[:16])  # as many as the model takes at once
-    assert [row[0] for row in labels] == TRUTH[:16]
-    assert scores.shape == (16, 5)
+    assert [row[0] for row in labels] == [row[0] for row in alone[:16]]
+    assert scores.shape == (len(files[:16]), 5)
     assert (np.diff(scores, axis=1) <= 0).all()
-    assert scores[:, 0].min() > 0.5
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -80,7 +94,7 @@ def test_a_bad_image_gets_its_reason_and_the_next_is_served(ask, name):
     sentence = refused(ask, data)
     assert told in sentence
     assert "/" not in sentence.replace("image/", "")
-    assert ask(SAMPLES[3].read_bytes())[0][0][0] == TRUTH[3]
+    assert is_right(ask(SAMPLES[3].read_bytes())[0][0], SAMPLES[3].name)
 
 
 def test_the_bad_image_of_a_batch_is_named(ask):
@@ -94,26 +108,28 @@ def test_bad_images_do_not_harm_concurrent_requests(ask):
     def one(index: int) -> bool:
         if index % 3 == 0:
             return "image: " in refused(ask, bad[index % len(bad)])
-        return ask(SAMPLES[index % 10].read_bytes())[0][0][0] == TRUTH[index % 10]
+        file = SAMPLES[index % 10]
+        return is_right(ask(file.read_bytes())[0][0], file.name)
 
     with ThreadPoolExecutor(12) as pool:
         assert all(pool.map(one, range(180)))
 
 
-def test_other_kinds_of_a_digit_read_the_same(ask):
-    upright = Image.open(SAMPLES[7]).convert("RGB")
+def test_other_kinds_of_a_file_read_the_same(ask):
+    photo = PHOTOS / "panda.jpg"
+    upright = Image.open(io.BytesIO(photo.read_bytes())).convert("RGB")
     lying = upright.transpose(Image.Transpose.ROTATE_90)  # EXIF 6 says: turn it back by 90° clockwise.
     grey = np.asarray(upright.convert("L"), np.uint16)
     kinds = {
         "webp": encode(upright, "WEBP"),
         "rotated": encode(lying, "JPEG", exif=exif(6)),
         "cmyk": encode(upright.convert("CMYK"), "JPEG"),
-        "palette": encode(upright.quantize(16), "PNG"),
+        "palette": encode(upright.quantize(256), "PNG"),
         "16 bit": encode(Image.fromarray(grey * 257), "PNG"),
         "alpha": encode(upright.convert("RGBA"), "PNG"),
     }
     labels, _ = ask(*kinds.values())
-    assert dict(zip(kinds, (row[0] for row in labels), strict=True)) == dict.fromkeys(kinds, TRUTH[7])
+    assert dict(zip(kinds, (row[0] for row in labels), strict=True)) == dict.fromkeys(kinds, "giant panda")
 
 
 def test_metrics_count_images_by_outcome_and_batches(ask, server):

@@ -18,7 +18,7 @@ class Scripted(FakeWhisper):
     a Recognition, or an exception.
     """
 
-    contexts_s = (5.0, 30.0)
+    contexts_s = (6.0, 30.0)  # the first for windows of up to 5 s
     languages = ("en", "de")
 
     def __init__(self, script=None):

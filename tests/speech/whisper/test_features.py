@@ -67,10 +67,11 @@ def test_a_batch_is_its_windows_one_by_one():
 
 
 @pytest.mark.parametrize(
-    ("samples", "context_s"), [(1, 5.0), (80_000, 5.0), (80_001, 10.0), (160_000, 10.0), (160_001, 30.0)]
+    ("samples", "context_s"),
+    [(1, 6.0), (80_000, 6.0), (80_001, 12.0), (160_000, 12.0), (160_001, 30.0), (480_000, 30.0)],
 )
-def test_the_first_context_that_holds_the_window(samples, context_s):
-    assert smallest_context((5.0, 10.0, 30.0), samples) == context_s
+def test_the_first_context_that_holds_the_window_and_silence_after_it(samples, context_s):
+    assert smallest_context((6.0, 12.0, 30.0), samples) == context_s
 
 
 def test_what_fits_nowhere_is_an_error():

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field, replace
 
+from trimodal.llm.engines.budgets import fitted
 from trimodal.llm.engines.prefix_mirror import PrefixMirror
 from trimodal.llm.engines.protocol import (
     KV_BLOCK_TOKENS,
@@ -49,6 +50,7 @@ class FakeEngine:
     """Answers every prompt with `fake_answer`, byte by byte, from an offset that the prompt decides."""
 
     def __init__(self, settings: LlmSettings) -> None:
+        settings = fitted(settings)
         # 0 is what other engines choose by the machine.
         chosen = {name: value for name, value in _LIMITS.items() if not getattr(settings, name)}
         self._settings = settings.model_copy(update=chosen)

@@ -21,7 +21,7 @@ from trimodal.speech.recognise.hallucinations import GUARDS, RETRIED, rejected_b
 from trimodal.speech.recognise.request import Recognised, RecogniseRequest
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window, batches
-from trimodal.speech.whisper.features import smallest_context
+from trimodal.speech.whisper.features import room, smallest_context
 from trimodal.speech.whisper.word_timestamps import without_silence_before
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -74,7 +74,8 @@ class RecogniseService:
         service = cls(engine, settings, metrics)
         # One window and a full batch of each context: the first stream finds all loaded. Not counted.
         for context_s in engine.contexts_s:
-            quiet = Window(np.zeros(round(context_s * SAMPLE_RATE), np.float32), engine.languages[0])
+            samples = room(context_s, engine.contexts_s[-1])
+            quiet = Window(np.zeros(samples, np.float32), engine.languages[0])
             for count in sorted({1, settings.max_batch_windows}):
                 engine.recognise([quiet] * count)
         return service

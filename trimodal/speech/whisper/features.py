@@ -76,11 +76,22 @@ def log_mel_batch(
 
 
 def smallest_context(contexts_s: Sequence[float], samples: int) -> float:
-    """The first of ascending `contexts_s` that holds so many samples. Raises ValueError: none does."""
+    """The first of ascending `contexts_s` in which so many samples are heard. Raises ValueError: none."""
     for context_s in contexts_s:
-        if samples <= round(context_s * SAMPLE_RATE):
+        if samples <= room(context_s, contexts_s[-1]):
             return context_s
     raise ValueError(f"{samples} samples do not fit into {contexts_s[-1]} s")
+
+
+def room(context_s: float, longest_s: float) -> int:
+    """Samples that are heard in a context: all of the longest, five sixths of a shorter one.
+
+    A Whisper, which was trained on 30 s, does not find the end of a shorter context that is full:
+    whisper-base wrote sentences twice in windows of 9 to 10 s in a context of 10 s (word error rate 28 %),
+    and not in one of 12 s (11 %).
+    """
+    samples = round(context_s * SAMPLE_RATE)
+    return samples if context_s == longest_s else samples * 5 // 6
 
 
 @lru_cache

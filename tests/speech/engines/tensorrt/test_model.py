@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
-import soundfile
 
 from tests.speech.engines.tensorrt.torch_forward import open_on_torch
-from tests.speech.whisper.checkpoints import LANGUAGES, convert, edit_manifest, sound
+from tests.speech.whisper.checkpoints import LANGUAGES, convert, sound
 from trimodal.speech.engines.protocol import open_engine
 from trimodal.speech.engines.tensorrt.model import log_sum
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
-DEMO = Path(__file__).parents[4] / "build" / "demo" / "speech"
 WINDOWS = [Window(sound(seconds, seed)) for seed, seconds in enumerate([1, 1, 2, 2, 3, 4, 5, 5, 0.5, 5])]
 TEXTS = ["", "hello", "hello world what is a lambda"]
 MIXED = [
@@ -117,22 +112,3 @@ def test_what_the_checkpoint_suppresses_is_not_written(checkpoint, reference):
 def test_log_sum_does_not_overflow():
     logits = np.array([[1000, 1000], [-1000, -np.inf]], np.float32)
     assert log_sum(logits) == pytest.approx([1000 + np.log(2), -1000])
-
-
-@pytest.mark.slow
-def test_the_demo_whisper_hears_what_it_hears_in_ctranslate2(tmp_path):
-    config = json.loads((DEMO / "config.json").read_text())
-    contexts = config["trimodal_contexts_s"]
-    sounds = [soundfile.read(each, dtype="float32") for each in sorted((DEMO / "samples").glob("*.wav"))[:9]]
-    windows = [Window(samples[: int(contexts[-1] * rate)], "en") for samples, rate in sounds]
-    converted = convert(DEMO, tmp_path / "ctranslate2")
-    edit_manifest(converted, shapes={"contexts_s": contexts, "padding": config["trimodal_padding"]})
-    ours, theirs = open_on_torch(DEMO, contexts_s=contexts), opened(converted, "ctranslate2")
-    for one, other in zip(ours.recognise(windows), theirs.recognise(windows), strict=True):
-        assert one.text == other.text
-        assert len(one.words) >= 3, "or nothing is shown"
-        assert one.average_log_probability == pytest.approx(other.average_log_probability, abs=2e-3)
-        starts = [word.start for word in other.words]
-        assert [word.start for word in one.words] == pytest.approx(starts, abs=0.021)
-    ours.close()
-    theirs.close()

@@ -1,4 +1,4 @@
-"""torchvision's ResNet in a few lines, to compare with: torchvision does not load beside this torch.
+"""Computes what torchvision's ResNet does, to compare with: torchvision does not load beside this torch.
 
 After torchvision/models/resnet.py (BSD-3-Clause): the names, the order and the arithmetic are its own.
 """
