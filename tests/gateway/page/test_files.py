@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 SOME_SPEECH = re.compile(r"Listening (0\.[5-9]|[1-9])")
 A_SECOND = re.compile(r"Listening [1-9]\.")
-NAME = "digit.png"
+NAME = "seven.png"
 # A file that the page makes itself, given to it by an event as a user's hand would.
 GIVE = """([kind, type, name]) => {
   const transfer = new DataTransfer();
@@ -35,7 +35,7 @@ NO_MICROPHONE = """() => {
 
 def ask_about_the_picture(page: Page, triton: FakeTransport) -> None:
     expect(page.locator("#attachments .file")).to_have_text(NAME)
-    ask(page, "which digit?")
+    ask(page, "what is it?")
     expect(page.locator(".found .value")).to_have_text("seven (0.90), one (0.10)")
     expect(page.locator(".answer .text")).to_have_text("A seven.")
     expect(page.get_by_alt_text(f"Picture {NAME}")).to_have_count(1)
@@ -43,7 +43,7 @@ def ask_about_the_picture(page: Page, triton: FakeTransport) -> None:
     (request,) = triton.requests
     assert request.model == "assistant"
     assert request.inputs["image"].tolist() == [b"a picture"]
-    assert request.inputs["text_input"].tolist() == [b"which digit?"]
+    assert request.inputs["text_input"].tolist() == [b"what is it?"]
 
 
 def test_a_picture_that_is_chosen(serve: Serve, open_page: Open) -> None:
