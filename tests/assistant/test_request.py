@@ -135,7 +135,7 @@ def test_what_it_has_no_model_for():
 def test_the_talk_until_now():
     turns = [
         {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "which digit?", "heard": "hm", "labels": [{"label": "7", "score": 0.9}]},
+        {"role": "user", "content": "what is it?", "heard": "hm", "labels": [{"label": "7", "score": 0.9}]},
         {"role": "assistant", "content": "Seven."},
     ]
     request = read(text("sure?"), text(json.dumps(turns), "history"))

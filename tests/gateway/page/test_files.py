@@ -10,12 +10,13 @@ from playwright.sync_api import Page, expect
 from tests.gateway.conftest import Serve
 from tests.gateway.page.conftest import RATE, TONE_HZ, Open, ask, pitch
 from trimodal.client.transports.fake import FakeTransport
+from trimodal.gateway.page.serving import read_samples
 
 pytestmark = pytest.mark.slow
 
 SOME_SPEECH = re.compile(r"Listening (0\.[5-9]|[1-9])")
 A_SECOND = re.compile(r"Listening [1-9]\.")
-NAME = "digit.png"
+NAME = "seven.png"
 # A file that the page makes itself, given to it by an event as a user's hand would.
 GIVE = """([kind, type, name]) => {
   const transfer = new DataTransfer();
@@ -35,7 +36,7 @@ NO_MICROPHONE = """() => {
 
 def ask_about_the_picture(page: Page, triton: FakeTransport) -> None:
     expect(page.locator("#attachments .file")).to_have_text(NAME)
-    ask(page, "which digit?")
+    ask(page, "what is it?")
     expect(page.locator(".found .value")).to_have_text("seven (0.90), one (0.10)")
     expect(page.locator(".answer .text")).to_have_text("A seven.")
     expect(page.get_by_alt_text(f"Picture {NAME}")).to_have_count(1)
@@ -43,14 +44,14 @@ def ask_about_the_picture(page: Page, triton: FakeTransport) -> None:
     (request,) = triton.requests
     assert request.model == "assistant"
     assert request.inputs["image"].tolist() == [b"a picture"]
-    assert request.inputs["text_input"].tolist() == [b"which digit?"]
+    assert request.inputs["text_input"].tolist() == [b"what is it?"]
 
 
 def test_a_picture_that_is_chosen(serve: Serve, open_page: Open) -> None:
     served = serve()
     page = open_page(served.url)
     with page.expect_file_chooser() as chosen:
-        page.get_by_role("button", name="Picture").click()
+        page.get_by_role("button", name="Picture", exact=True).click()
     chosen.value.set_files({"name": NAME, "mimeType": "image/png", "buffer": b"a picture"})
     ask_about_the_picture(page, served.triton)
 
@@ -120,3 +121,18 @@ def test_without_a_microphone(serve: Serve, open_page: Open) -> None:
     page.get_by_role("button", name="Start").click()
     expect(page.locator("#captions-state")).to_have_text("There is no microphone.")
     expect(page.get_by_role("button", name="Start")).to_be_enabled()
+
+
+def test_a_suggestion_is_asked_with_its_photo_and_one_with_its_recording(
+    serve: Serve, open_page: Open
+) -> None:
+    served = serve()
+    page = open_page(served.url)
+    page.get_by_role("button", name="What is in this picture?").click()
+    expect(page.locator(".found .value")).to_have_text("seven (0.90), one (0.10)")
+    (request,) = served.triton.requests
+    assert request.inputs["image"].tolist() == [read_samples()["samples/koala.jpg"]]
+    page.get_by_role("button", name="New chat").click()
+    page.get_by_role("button", name="A recording").click()
+    expect(page.locator(".found .value")).to_have_text("what is this")
+    assert "audio" in served.triton.requests[-1].inputs

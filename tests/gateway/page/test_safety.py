@@ -53,7 +53,7 @@ def test_in_names_of_files_labels_and_what_was_heard(serve: Serve, open_page: Op
     page.locator("#picture-input").set_input_files(PICTURE)  # type: ignore[arg-type]
     expect(page.locator("#attachments .file")).to_have_text(PICTURE["name"])
     nothing_became_markup(page)
-    ask(page, "which digit?")
+    ask(page, "what is it?")
     expect(page.locator(".found .value")).to_have_text([ATTACK, f"{ATTACK} (0.90), one (0.10)"])
     nothing_became_markup(page)
 
