@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.builders.graphs import write_classifier
 from tests.builders.scripts import Later, refusal, run
 from trimodal.errors import ArtefactError
 from trimodal.manifest import read_manifest
@@ -209,11 +210,12 @@ def test_fp16_that_a_gpu_would_get_wrong_is_refused(random_checkpoint, tmp_path,
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["onnx-fp32"]
 
 
-def test_a_network_too_small_for_fp8_is_told(random_checkpoint, tmp_path, capsys):
-    sentence = refusal(
-        capsys, SCRIPT, random_checkpoint("convnext-nano"), "--precision", "fp8", "--out-dir", tmp_path
-    )
-    assert "no layer of this network is large enough for fp8: --precision fp16" in sentence
+def test_a_network_too_small_for_fp8_is_told(tmp_path):
+    import onnx
+
+    graph = onnx.load(write_classifier(tmp_path / "model.onnx"))  # one layer, of four classes
+    with pytest.raises(ArtefactError, match="no layer of this network is large enough for fp8"):
+        Later(SCRIPT).calibrated(graph, "fp8", images.random_images(InputSpec(height=8, width=8), 1, 0))
 
 
 @pytest.mark.slow
