@@ -199,8 +199,8 @@ def test_fp16_that_a_gpu_would_get_wrong_is_refused(random_checkpoint, tmp_path,
     # A layer beyond FP16's range and one that brings it back: in FP32, as on a CPU, nothing changes.
     first, second = (f"resnet.encoder.stages.1.layers.0.layer.{number}" for number in (0, 1))
     for name in ("weight", "bias"):
-        weights[f"{first}.normalization.{name}"] *= 2.0**15
-    weights[f"{second}.convolution.weight"] *= 2.0**-15
+        weights[f"{first}.normalization.{name}"] *= 2.0**14
+    weights[f"{second}.convolution.weight"] *= 2.0**-14
     save_file(weights, checkpoint / "model.safetensors", metadata={"format": "pt"})
     run(SCRIPT, checkpoint, "--max-batch", 2, "--out-dir", tmp_path / "out")
     sentence = refusal(
