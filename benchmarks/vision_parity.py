@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.torchvision_reference import pixels as torchvision
@@ -38,7 +39,7 @@ SURE = 0.4
 FAMILIES = (
     "resnet50", "vit_b_16", "convnext_tiny", "efficientnet_b0", "mobilenet_v2", "swin_tiny", "dinov2_small",
 )  # fmt: skip
-Scores = np.ndarray
+Scores = NDArray[np.float32]
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=(__doc__ or "").split("\n")[0])
 
 
@@ -204,7 +205,9 @@ def _state_dict(name: str, directory: Path) -> Callable[[Image.Image], Scores]:
     def expected(image: Image.Image) -> Scores:
         resized = torchvision.resize(image, shorter, FILTERS[filter])
         cropped = torchvision.center_crop(resized, 224, 224)
-        pixels = (np.asarray(cropped, np.float32) / 255 - np.float32(mean)) / np.float32(std)
+        pixels = (np.asarray(cropped, np.float32) / 255 - np.array(mean, np.float32)) / np.array(
+            std, np.float32
+        )
         with torch.inference_mode():
             scores: Scores = model(torch.from_numpy(pixels.transpose(2, 0, 1)[None])).softmax(1)[0].numpy()
         return scores

@@ -38,7 +38,8 @@ def open_classifier(options: Options) -> Callable[[int, bool], Callable[[], obje
     except ImportError:
         raise Skipped("transformers is not here") from None
     small = {"layer_type": "basic", "embedding_size": 16, "hidden_sizes": [16, 32], "depths": [1, 1]}
-    config = ResNetConfig(num_labels=1000) if options.full else ResNetConfig(num_labels=10, **small)
+    make: Any = ResNetConfig
+    config = make(num_labels=1000) if options.full else make(num_labels=10, **small)
     side = 224 if options.full else 32
     dtype = torch.float16 if options.full else torch.float32
     network: Any = ResNetForImageClassification(config).eval()
