@@ -55,4 +55,5 @@ class ResNet(nn.Module):
         x = nn.functional.max_pool2d(x, 3, 2, 1)
         for stage in range(1, 5):
             x = getattr(self, f"layer{stage}")(x)
-        return self.fc(x.mean((2, 3)))
+        logits: Tensor = self.fc(x.mean((2, 3)))
+        return logits

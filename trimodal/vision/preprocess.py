@@ -107,7 +107,7 @@ class Preprocessor:
         margin = math.ceil(MARGIN * max(scale, 1.0))
         low, high = max(0, math.floor(start) - margin), min(length, math.ceil(end) + margin)
         if tall:
-            part, box = image.crop((0, low, image.width, high)), (0, start - low, image.width, end - low)
-            return part.resize((spec.shorter, kept), self._filter, box)
-        part, box = image.crop((low, 0, high, image.height)), (start - low, 0, end - low, image.height)
-        return part.resize((kept, spec.shorter), self._filter, box)
+            part = image.crop((0, low, image.width, high))
+            return part.resize((spec.shorter, kept), self._filter, (0, start - low, image.width, end - low))
+        part = image.crop((low, 0, high, image.height))
+        return part.resize((kept, spec.shorter), self._filter, (start - low, 0, end - low, image.height))

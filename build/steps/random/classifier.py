@@ -110,7 +110,8 @@ def random_classifier(name: str, pixels: npt.NDArray[np.float32], seed: int = 0)
             module.momentum = None  # A plain average over the batches below.
         elif type(module).__name__ in ("ResNetBasicLayer", "ResNetBottleNeckLayer"):
             # At 1, random branches drown what differs between images, which no trained network does.
-            nn.init.constant_(module.layer[-1].normalization.weight, BRANCH)
+            layers: Any = module.layer
+            nn.init.constant_(layers[-1].normalization.weight, BRANCH)
     for key, parameter in model.named_parameters():
         if key.endswith("layer_scale_parameter"):
             nn.init.uniform_(parameter, 0.1, 0.5)  # At 1e-6, as training starts, blocks do nothing.

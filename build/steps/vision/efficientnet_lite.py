@@ -79,14 +79,17 @@ class _Block(nn.Module):
         y = self._relu(self._bn0(self._expand_conv(x))) if self._expands else x
         y = self._relu(self._bn1(self._depthwise_conv(y)))
         y = self._bn2(self._project_conv(y))
-        return x + y if self._adds else y
+        result: Tensor = x + y if self._adds else y
+        return result
 
 
 class _PaddedConvolution(nn.Conv2d):
     """A convolution that pads more at the right and at the bottom; its own padding is the same around."""
 
-    def __init__(self, padding: tuple[int, int], *sizes: int, groups: int) -> None:
-        super().__init__(*sizes, groups=groups, bias=False)
+    def __init__(
+        self, padding: tuple[int, int], inside: int, outside: int, kernel: int, stride: int, groups: int
+    ) -> None:
+        super().__init__(inside, outside, kernel, stride, groups=groups, bias=False)
         self._sides = (*padding, *padding)
 
     def forward(self, x: Tensor) -> Tensor:

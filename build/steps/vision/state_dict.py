@@ -99,7 +99,8 @@ def _resnet(state: State, file: Path) -> tuple[str, nn.Module]:
     last = "conv3" if kind == "bottleneck" else "conv2"
     try:
         widths = [len(state[f"layer{stage}.0.{last}.weight"]) for stage in range(1, 5)]
-        config = transformers.ResNetConfig(
+        make: Any = transformers.ResNetConfig
+        config = make(
             layer_type=kind, depths=depths, hidden_sizes=widths, embedding_size=len(state["conv1.weight"]),
             num_labels=len(state["fc.bias"]), hidden_act="relu",
         )  # fmt: skip

@@ -84,9 +84,9 @@ def test_without_them_the_graph_as_given_does(exported, tmp_path):
     for node in unnamed.graph.node:
         node.name = ""
     onnx.save(unnamed, directory / "model.onnx")
-    run(SCRIPT, directory, "--precision", "fp32", "--precision", "fp8", "--max-batch", 4,
+    run(SCRIPT, directory, "--precision", "fp32", "--precision", "int8-gpu", "--max-batch", 4,
         "--min-agreement", 0.5, "--out-dir", tmp_path)  # fmt: skip
-    assert built(tmp_path, "fp8").check["relative_error_rounded"] < 0.1
+    assert built(tmp_path, "int8-gpu").check["relative_error_rounded"] < 0.1
     assert built(tmp_path, "fp32").check["against"] == "ONNX Runtime"
     before = built(tmp_path, "fp32").source_sha256
     export(network().append(torch.nn.Identity()), directory / "model.onnx", opset=15)

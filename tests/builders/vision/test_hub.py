@@ -161,6 +161,15 @@ def test_checkpoints_that_are_not_whole_classifiers_are_refused(vit, capsys, tmp
     assert "no checkpoint at" in refusal(capsys, "vision_onnx", vit / "nowhere")
 
 
+def test_a_processor_of_older_checkpoints_is_found_by_its_old_name(random_checkpoint, tmp_path):
+    checkpoint = Path(shutil.copytree(random_checkpoint("resnet-nano"), tmp_path / "resnet"))
+    fields = {"feature_extractor_type": "ConvNextFeatureExtractor", "size": 64, "crop_pct": 0.8}
+    fields["resample"] = 2
+    (checkpoint / "preprocessor_config.json").write_text(json.dumps(fields))  # as microsoft/resnet-50 has it
+    spec = hub.read_hub(checkpoint, "resnet").input
+    assert (spec.height, spec.resize_to, spec.filter) == (64, 80, "bilinear")
+
+
 def test_an_unknown_processor_is_refused_by_name(vit):
     change(vit / "preprocessor_config.json", image_processor_type="MadeUpImageProcessor")
     with pytest.raises(ArtefactError, match="MadeUpImageProcessor of vit is not known here"):

@@ -137,19 +137,19 @@ def test_operators_that_the_parser_lacks_are_told_before_it_runs(trt, artefact, 
 @pytest.mark.slow
 @pytest.mark.build
 @pytest.mark.parametrize("tensorrt_double", ["11.4"], indirect=True)
-def test_a_checkpoints_graph_is_made_first_and_stays(trt, tmp_path, capfd):
-    run(SCRIPT, BUILD / "demo" / "vision", "--out-dir", tmp_path)
+def test_a_checkpoints_graph_is_made_first_and_stays(trt, random_checkpoint, tmp_path, capfd):
+    run(SCRIPT, random_checkpoint("resnet-nano"), "--out-dir", tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["onnx-fp16", "tensorrt-fp16"]
     plan = read_manifest(tmp_path / "tensorrt-fp16", task="vision", runtime="tensorrt")
     graph = read_manifest(tmp_path / "onnx-fp16", task="vision", runtime="onnxruntime")
     assert plan.source_sha256 == graph.source_sha256
     assert plan.check["top1_agreement"] == 1
-    assert plan.profiles[0]["pixels"].max == (16, 3, 32, 32)
+    assert plan.profiles[0]["pixels"].max == (16, 3, 64, 64)
 
 
 def test_a_checkpoint_without_a_graph_has_no_plan(trt, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(importlib.import_module(SCRIPT).sys, "executable", shutil.which("false"))
-    sentence = refusal(capsys, SCRIPT, BUILD / "demo" / "vision", "--out-dir", tmp_path)
+    sentence = refusal(capsys, SCRIPT, "owner/name", "--out-dir", tmp_path)
     assert sentence == "error: no graph, so no plan: build/vision_onnx.py --precision fp16 says why above"
     assert list(tmp_path.iterdir()) == []
     assert trt.recorder.named("build_serialized_network") == []
