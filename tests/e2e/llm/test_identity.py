@@ -160,8 +160,10 @@ async def test_greedy_answers_are_those_of_transformers(
             agreed += sum(one == other for one, other in zip(likeliest, ids[len(begin) :], strict=True))
             positions += len(likeliest)
             assert "Paris" in answer.text or "France" not in question
+    # 0.96 over many answers (docs/benchmarks.md); of some 50 positions three standard deviations are 0.08.
+    # A wrong template or a tokenizer of another model stays below a half.
     assert positions > 20
-    assert agreed >= 0.9 * positions
+    assert agreed >= 0.85 * positions
 
 
 @pytest.mark.slow
