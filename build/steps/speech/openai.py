@@ -92,8 +92,10 @@ def _write(file: Path, directory: Path) -> None:
     tokenizer = tokenizer_for(file, dims["n_vocab"])
     ids = {token: int(id) for token, id in tokenizer.get_vocab().items()}
     end, start = ids["<|endoftext|>"], ids["<|startoftranscript|>"]
-    special = {"bos_token_id": end, "eos_token_id": end, "pad_token_id": end, "decoder_start_token_id": start}
-    halves = {
+    special: dict[str, Any] = {
+        "bos_token_id": end, "eos_token_id": end, "pad_token_id": end, "decoder_start_token_id": start,
+    }  # fmt: skip
+    sizes: dict[str, Any] = {
         f"{half}_{name}": value
         for half, part in (("encoder", "audio"), ("decoder", "text"))
         for name, value in (
@@ -102,11 +104,11 @@ def _write(file: Path, directory: Path) -> None:
             ("ffn_dim", 4 * dims[f"n_{part}_state"]),
         )
     }
-    config = WhisperConfig(
-        vocab_size=dims["n_vocab"], num_mel_bins=dims["n_mels"], d_model=dims["n_audio_state"],
-        max_source_positions=dims["n_audio_ctx"], max_target_positions=dims["n_text_ctx"],
-        **halves, **special,
-    )  # fmt: skip
+    sizes |= {
+        "vocab_size": dims["n_vocab"], "num_mel_bins": dims["n_mels"], "d_model": dims["n_audio_state"],
+        "max_source_positions": dims["n_audio_ctx"], "max_target_positions": dims["n_text_ctx"],
+    }  # fmt: skip
+    config = WhisperConfig(**sizes, **special)
     with torch.device("meta"):
         model = WhisperForConditionalGeneration(config)
     try:

@@ -232,7 +232,7 @@ def test_runs_hold_no_more_windows_than_set(artefact, monkeypatch):
 
     model, engine._model = engine._model, Counted()
     engine.recognise([Window(sound(1, seed)) for seed in range(7)] + [Window(sound(3, 0))])
-    assert [(shape[0], shape[2]) for shape in sizes] == [(3, 240), (3, 240), (1, 240), (1, 500)]
+    assert [(shape[0], shape[2]) for shape in sizes] == [(3, 200), (3, 200), (1, 200), (1, 500)]
     model.unload_model()
 
 

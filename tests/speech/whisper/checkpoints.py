@@ -12,7 +12,7 @@ from tests.speech.whisper.vocabulary import LANGUAGES, WORDS, write_tokenizer
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.manifest import Manifest, write_manifest
 
-CONTEXTS_S = [2.4, 5.0]  # windows of up to 2 s, and longer ones
+CONTEXTS_S = [2.0, 5.0]
 
 
 def write_checkpoint(

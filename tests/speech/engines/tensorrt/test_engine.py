@@ -121,7 +121,7 @@ def test_a_refused_run_tells_tensorrts_words_and_the_next_one_is_whole(
     ("rows", "frames", "tokens", "sentence"),
     [
         (MAX_BATCH + 1, FRAMES[0], 1, "5 windows at once, and there is memory for 4"),
-        (1, FRAMES[0] + 2, 1, "no profile of encoder.plan holds features 1×80×242"),
+        (1, FRAMES[0] + 2, 1, "no profile of encoder.plan holds features 1×80×202"),
         (1, FRAMES[0], 229, "no profile of decoder.plan holds tokens 1×229"),
         (1, FRAMES[0], 449, "449 tokens, and there are 448 places"),
     ],
