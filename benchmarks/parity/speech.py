@@ -93,7 +93,8 @@ def cut(recordings: Sequence[Recording], count: int) -> list[Recording]:
             words += [(word, start + at, end + at) for word, start, end in one.words]
             joined += [one.samples, np.zeros(round(rng.choice(PAUSES_S) * SAMPLE_RATE), np.float32)]
             at += sum(map(len, joined[-2:])) / SAMPLE_RATE
-    speech, windows = np.concatenate(joined), []
+    windows: list[Recording] = []
+    speech = np.concatenate(joined)
     while len(windows) < count:
         longest, first = rng.uniform(8.8, 10.0), rng.randrange(len(words) - 40)
         begin = words[first][1] - 0.03
@@ -170,7 +171,7 @@ def live(service: RecogniseService, recordings: Sequence[Recording], settings: S
     heard, make = Heard(), detectors(settings.vad, settings.vad_threshold)
     for one in recordings:
         session = LiveSession(settings, policy=settings.policy, language=one.language, detector=make())
-        words = []
+        words: list[str] = []
 
         def settle(session: LiveSession = session) -> float:
             started = time.process_time()

@@ -136,7 +136,7 @@ class Check:
 
 async def photos(client: Client) -> list[tuple[str, ...]]:
     """Each sample photo asked about once: file, question, what was seen, answer."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for number, one in enumerate(json.loads((PHOTOS / "samples.json").read_text())):
         text = WHAT[number % len(WHAT)] if number % 2 == 0 else "Is there a dog?"
         stream = client.ask(text, image=PHOTOS / one["file"], max_tokens=40)

@@ -140,8 +140,28 @@ def test_the_talk_until_now_goes_through_the_template_and_nothing_is_heard_or_se
     asked = json.loads(one.models.asked[0]["messages"][0])
     assert [turn["role"] for turn in asked] == ["system", "user", "assistant", "user", "user"]
     first, answer, heard, question = (turn["content"] for turn in asked[1:])
-    assert first == "The picture shows: tabby cat.\n\nwhat is it?"
-    assert (answer, heard, question) == ("A cat. {{ 7 }}", "and now?", "sure?")
+    shows = "The picture shows: tabby cat.\n\n"
+    assert first == f"{shows}what is it?"
+    # Later questions are about the last image: a small model forgets it.
+    assert (answer, heard, question) == ("A cat. {{ 7 }}", f"{shows}and now?", f"{shows}sure?")
+
+
+def test_a_question_is_about_the_last_image_that_was_sent(bench):
+    one = bench(examples=str(TEMPLATE.with_name("examples.json")))
+    talk = (
+        Turn(role="user", content="before any image"),
+        Turn(role="assistant", content="Yes?"),
+        Turn(role="user", content="what is it?", labels=(Label(label="tabby cat", score=0.9),)),
+        Turn(role="assistant", content="A cat."),
+    )
+    one.ask("and this?", IMAGE, history=talk).wait()
+    asked = json.loads(one.models.asked[0]["messages"][0])
+    contents = [turn["content"] for turn in asked if turn["role"] == "user"][-3:]
+    assert contents == [
+        "before any image",
+        "The picture shows: tabby cat.\n\nwhat is it?",
+        "The picture shows: seven.\n\nand this?",
+    ]
 
 
 def test_examples_go_before_a_talk_with_an_image_and_before_no_other(bench):
@@ -156,7 +176,10 @@ def test_examples_go_before_a_talk_with_an_image_and_before_no_other(bench):
     assert [turn["role"] for turn in examples] == ["user", "assistant"] * (len(examples) // 2)
     assert with_image[-1]["content"] == "The picture shows: seven.\n\nwhat is it?"
     assert about_it[: len(examples) + 1] == with_image[:-1]
-    assert [turn["content"] for turn in about_it[-2:]] == ["A cat.", "sure?"]
+    assert [turn["content"] for turn in about_it[-2:]] == [
+        "A cat.",
+        "The picture shows: tabby cat.\n\nsure?",
+    ]
     assert [turn["content"] for turn in plain] == ["Be brief.", "a question"]
 
 

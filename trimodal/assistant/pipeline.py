@@ -80,11 +80,7 @@ class Pipeline:
 
     def _answer(self, state: RequestState, heard: str, saw: ImageLabels) -> None:
         with self._stage(state, ANSWER):
-            prompt = self._prompt.render(state.request.text or "", heard, saw)
-            history = state.request.history
-            if saw.labels or any(turn.labels for turn in history):
-                history = (*self._examples, *history)
-            prompted = self._prompted(prompt, history)
+            prompted = self._prompted(state.request.text or "", heard, saw, state.request.history)
             inputs = {**prompted, **state.request.options, **_limits(state)}
             finish_reason = ""
             traced, headers = state.request.trace, state.request.headers
@@ -106,18 +102,34 @@ class Pipeline:
             as_request_error(error)
             state.fail(InternalError("answer: it could not be sent; send the request again"))
 
-    def _prompted(self, prompt: str, history: Sequence[Turn]) -> dict[str, NDArray[Any]]:
+    def _prompted(
+        self, text: str, heard: str, saw: ImageLabels, history: Sequence[Turn]
+    ) -> dict[str, NDArray[Any]]:
         """Makes the llm's inputs. A lone question is its `text_input`: cached as if it came directly."""
-        if not self._system and not history:
+        talk, seen = self._rendered(history)
+        prompt = self._prompt.render(text, heard, saw if saw.labels else seen)
+        examples = self._rendered(self._examples)[0] if saw.labels or seen.labels else []
+        system = [{"role": "system", "content": self._system}] if self._system else []
+        before = [*system, *examples, *talk]
+        if not before:
             return values.texts(text_input=prompt)
-        messages = [{"role": "system", "content": self._system}] if self._system else []
-        for turn in history:
-            content = turn.content
-            if turn.role == "user":  # as it was rendered when it was asked
-                content = self._prompt.render(content, turn.heard, turn.saw)
-            messages.append({"role": turn.role, "content": content})
-        messages.append({"role": "user", "content": prompt})
+        messages = [*before, {"role": "user", "content": prompt}]
         return values.texts(messages=json.dumps(messages, ensure_ascii=False))
+
+    def _rendered(self, turns: Sequence[Turn]) -> tuple[list[dict[str, str]], ImageLabels]:
+        """The messages of a talk, each as it was rendered when it was asked, and what was seen last.
+
+        A question without an image is about the last one: a small model (SmolLM2-135M) forgets by the second
+        question what the first message said of it, and names what it likes.
+        """
+        messages, seen = [], ImageLabels()
+        for turn in turns:
+            content = turn.content
+            if turn.role == "user":
+                seen = turn.saw if turn.labels else seen
+                content = self._prompt.render(content, turn.heard, seen)
+            messages.append({"role": turn.role, "content": content})
+        return messages, seen
 
     @contextmanager
     def _stage(self, state: RequestState, name: str) -> Iterator[None]:

@@ -21,12 +21,19 @@ from trimodal.llm.tokenizer import CheckpointTokenizer
 from trimodal.manifest import read_manifest, sha256
 from trimodal.runtimes import gpu_device
 
-DEMO = Path(__file__).resolve().parents[3] / "build" / "demo" / "llm"
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of random weights, as Hugging Face keeps one."""
+    directory = tmp_path_factory.mktemp("checkpoints") / "tiny"
+    result = command("random_checkpoint")("llama-tiny", "--out", directory)
+    assert result.exit_code == 0, result.output
+    return directory
 
 
 @pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(DEMO, tmp_path / "demo"))
+def checkpoint(tiny: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny, tmp_path / "tiny"))
 
 
 def place(*arguments: object) -> Result:
@@ -47,11 +54,11 @@ def test_a_checkpoint_is_linked_and_described(checkpoint: Path, tmp_path: Path) 
     assert result.exit_code == 0, result.output
     manifest = read_manifest(tmp_path / "placed", task="llm", runtime="checkpoint")
     config = json.loads((checkpoint / "config.json").read_text())
-    assert manifest.source == "demo"
+    assert manifest.source == "tiny"
     assert manifest.precision == {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}[config["dtype"]]
     assert manifest.shapes["max_position_embeddings"] == config["max_position_embeddings"]
     assert manifest.shapes["head_dim"] * config["num_attention_heads"] == config["hidden_size"]
-    assert manifest.extra == {"eos_token_ids": [2], "has_chat_template": True, "random_weights": False}
+    assert manifest.extra == {"eos_token_ids": [511], "has_chat_template": True, "random_weights": True}
     assert manifest.command == f"python build/llm_place.py {checkpoint} --out {tmp_path / 'placed'}"
     for name, digest in manifest.files.items():
         placed = tmp_path / "placed" / name
@@ -71,7 +78,7 @@ def test_the_engines_and_the_service_take_it(
     gpu = gpu_device.Gpu(0, "NVIDIA L4", "8.9", 24 << 30, 23 << 30, "580.65")
     monkeypatch.setattr(artefact, "visible_gpus", lambda: [gpu])
     found = artefact.checkpoint(LlmSettings(engine="vllm", artefact=str(placed)))
-    assert (found.max_model_len, found.eos_ids) == (1024, [2])
+    assert (found.max_model_len, found.eos_ids) == (512, [511])
     tokenizer = CheckpointTokenizer(placed)
     assert tokenizer.has_chat_template
     assert tokenizer.decode(tokenizer.encode("hello")) == "hello"
@@ -98,7 +105,7 @@ def test_heads_that_draft_have_no_tokenizer(checkpoint: Path, tmp_path: Path, mo
     assert (manifest.shapes, manifest.extra) == ({}, {})
     assert {"config.json", "model.safetensors"} <= set(manifest.files)
     (checkpoint / "config.json").unlink()
-    assert refused(checkpoint, "--draft") == "demo has no config.json: not a Hugging Face checkpoint"
+    assert refused(checkpoint, "--draft") == "tiny has no config.json: not a Hugging Face checkpoint"
 
 
 def test_parts_belong_together_and_doubles_stay_out(checkpoint: Path, tmp_path: Path) -> None:
@@ -109,7 +116,7 @@ def test_parts_belong_together_and_doubles_stay_out(checkpoint: Path, tmp_path: 
     weights = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
     (checkpoint / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weights}))
     sentence = refused(checkpoint, "--out", tmp_path / "whole")
-    assert sentence == "demo lacks model-00002-of-00002.safetensors, which model.safetensors.index.json names"
+    assert sentence == "tiny lacks model-00002-of-00002.safetensors, which model.safetensors.index.json names"
     assert (tmp_path / "whole" / "model.safetensors").is_symlink(), "the old artefact stays"
     shutil.copyfile(checkpoint / weights["a"], checkpoint / weights["b"])
     assert place(checkpoint, "--out", tmp_path / "parts").exit_code == 0
@@ -138,7 +145,7 @@ def test_ends_are_collected_from_all_who_know_them(checkpoint: Path) -> None:
     script = import_module("llm_place")
     edit(checkpoint / "generation_config.json", eos_token_id=[5, 6])
     edit(checkpoint / "config.json", eos_token_id=7)
-    assert script.special_ids(checkpoint)["eos_token_ids"] == [2, 5, 6, 7]
+    assert script.special_ids(checkpoint)["eos_token_ids"] == [5, 6, 7, 511]
     edit(checkpoint / "config.json", text_config={"eos_token_id": 8})
     assert 8 in script.special_ids(checkpoint)["eos_token_ids"]
 
@@ -146,12 +153,12 @@ def test_ends_are_collected_from_all_who_know_them(checkpoint: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "sentence"),
     [
-        ("tokenizer.json", None, "demo has no tokenizer.json: load its tokenizer"),
+        ("tokenizer.json", None, "tiny has no tokenizer.json: load its tokenizer"),
         ("model.safetensors", None, "holds no weights"),
         ("config.json", "[]", "holds no readable config.json"),
         ("generation_config.json", "[1]", "generation_config.json is no readable JSON object"),
-        ("tokenizer.json", '{"version": ', "tokenizer.json of demo cannot be read"),
-        ("model.safetensors.index.json", '{"weight_map": ["a"]}', "demo lacks weights, which model."),
+        ("tokenizer.json", '{"version": ', "tokenizer.json of tiny cannot be read"),
+        ("model.safetensors.index.json", '{"weight_map": ["a"]}', "tiny lacks weights, which model."),
     ],
 )
 def test_what_cannot_be_served_is_refused(
@@ -167,7 +174,7 @@ def test_what_cannot_be_served_is_refused(
 
 def test_pickled_weights_and_missing_dimensions_are_refused(checkpoint: Path, tmp_path: Path) -> None:
     edit(checkpoint / "config.json", max_position_embeddings=None)
-    assert "config.json of demo lacks or garbles" in refused(checkpoint, "--out", tmp_path / "placed")
+    assert "config.json of tiny lacks or garbles" in refused(checkpoint, "--out", tmp_path / "placed")
     os.rename(checkpoint / "model.safetensors", checkpoint / "pytorch_model.bin")
     assert "pickled weights are not served" in refused(checkpoint, "--out", tmp_path / "placed")
     assert "no checkpoint at" in refused(tmp_path / "nothing" / "here")
