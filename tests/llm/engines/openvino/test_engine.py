@@ -164,6 +164,7 @@ def test_a_seed_means_the_same_among_others(opened, prompts):
     assert [driver.tokens(id) for id in ids] == alone
 
 
+@pytest.mark.slow
 @SPECULATION
 def test_penalties_keep_a_greedy_answer_from_repeating_itself(opened, smollm2, speculation):
     driver = opened(speculation=speculation, artefact=str(smollm2))

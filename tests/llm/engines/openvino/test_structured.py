@@ -112,6 +112,7 @@ def test_what_is_hard_to_keep(
             jsonschema.validate(json.loads(text), schema)
 
 
+@pytest.mark.slow
 def test_a_text_has_the_length_that_was_asked_for(opened: Callable[..., Engine], smollm2: Path) -> None:
     """Of a model that writes UTF-8: the tiny one also begins characters that there are not."""
     schema = {"type": "string", "minLength": 70, "maxLength": 130}
@@ -169,6 +170,7 @@ def test_free_answers_beside_it_are_as_alone(
     assert set(tokenizer.decode_whole(made[3])) <= set("[]truefals, ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", ["auto", "required"])
 def test_calls_are_valid_and_text_beside_them_is_free(
     opened: Callable[..., Engine], smollm2: Path, choice: str
