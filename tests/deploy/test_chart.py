@@ -20,6 +20,7 @@ from tests.deploy.objects import (
     Object,
     Refused,
     containers,
+    needs_helm,
     of_kind,
     pods,
     problems,
@@ -81,7 +82,7 @@ by_variant = pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS.k
 
 def test_helm_finds_nothing_wrong() -> None:
     """Severity 1 is advice: the chart has no icon."""
-    pytest.importorskip("helm_python", reason="pip install '.[kubernetes]' brings Helm's SDK")
+    needs_helm()
     lint = "import helm_python, json, sys; print(json.dumps(helm_python.lint(sys.argv[1])))"
     command = [sys.executable, "-c", lint, str(CHART)]
     found = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
@@ -139,7 +140,7 @@ def test_values_that_make_no_sense_are_refused_by_name(values: dict[str, Any], n
 
 
 def test_the_manifests_are_written_by_one_command(tmp_path: Path) -> None:
-    pytest.importorskip("helm_python", reason="pip install '.[kubernetes]' brings Helm's SDK")
+    needs_helm()
     script = DEPLOY / "kubernetes" / "render.py"
     subprocess.run([sys.executable, script, tmp_path], check=True, timeout=60)
     assert {file.stem for file in tmp_path.glob("*.yaml")} == set(PROFILES)
