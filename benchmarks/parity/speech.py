@@ -27,7 +27,7 @@ import typer
 from rich.console import Console
 
 from trimodal.audio.files import read_blocks
-from trimodal.audio.values import SAMPLE_RATE, Samples
+from trimodal.audio.values import SAMPLE_RATE, Samples, Word
 from trimodal.audio.word_errors import word_error_rate
 from trimodal.bench.common.serving import settings_of
 from trimodal.metrics import MemoryMetrics
@@ -171,7 +171,7 @@ def live(service: RecogniseService, recordings: Sequence[Recording], settings: S
     heard, make = Heard(), detectors(settings.vad, settings.vad_threshold)
     for one in recordings:
         session = LiveSession(settings, policy=settings.policy, language=one.language, detector=make())
-        words: list[str] = []
+        words: list[Word] = []
 
         def settle(session: LiveSession = session) -> float:
             started = time.process_time()
