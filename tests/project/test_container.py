@@ -72,6 +72,13 @@ def test_what_is_copied_exists_and_is_not_ignored() -> None:
             assert not ignored, source
 
 
+def test_where_the_package_is_the_samples_are() -> None:
+    """The gateway's page shows them, and builds check themselves with them."""
+    copying = [body for body in stages().values() if "COPY trimodal trimodal\n" in body]
+    assert len(copying) == 3
+    assert all("COPY samples samples\n" in body for body in copying)
+
+
 @pytest.mark.parametrize(
     ("given", "code", "printed"),
     [

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.gateway.conftest import Serve
+from trimodal.gateway.page import serving
 from trimodal.gateway.page.serving import TYPES, read_bundle, read_samples
 
 POLICY = (
@@ -70,6 +72,16 @@ def test_it_is_small_and_loads_nothing_from_elsewhere() -> None:
 def test_the_samples_that_the_page_suggests_are_there() -> None:
     suggested = re.findall(rb'data-(?:picture|recording)="([^"]+)"', read_bundle()["index.html"])
     assert {f"samples/{name.decode()}" for name in suggested} == set(read_samples())
+
+
+def test_without_samples_the_gateway_serves_all_the_same(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image of the gateway may have the package alone."""
+    monkeypatch.setattr(serving, "data_directory", lambda: tmp_path)
+    url = serve().url
+    assert httpx.get(f"{url}/").status_code == 200
+    assert httpx.get(f"{url}/page/samples/koala.jpg").status_code == 404
 
 
 def test_every_file_is_used() -> None:

@@ -62,9 +62,9 @@ def read_bundle() -> dict[str, bytes]:
 
 
 def read_samples() -> dict[str, bytes]:
-    """Contents by path under /page/."""
+    """Contents by path under /page/; what this installation lacks is left out, and the page says so."""
     files = (data_directory() / "samples" / name for name in SAMPLES)
-    return {f"samples/{file.name}": file.read_bytes() for file in files}
+    return {f"samples/{file.name}": file.read_bytes() for file in files if file.is_file()}
 
 
 def _answer(request: Request, path: str, content: bytes) -> Response:

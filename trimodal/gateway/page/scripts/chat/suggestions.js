@@ -25,8 +25,9 @@ export function startSuggestions(ask) {
           picture: picture ? { name: picture, url: `data:image/jpeg;base64,${await load(picture)}` } : null,
           recording: recording ? { data: await load(recording), seconds: Number(seconds) } : null,
         });
-      } finally {
         button.disabled = false;
+      } catch (error) {
+        button.textContent = error.message; // there is no sample: it stays disabled
       }
     });
   }
