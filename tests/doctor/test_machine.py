@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from trimodal.doctor import machine
 from trimodal.doctor.machine import check_machine
+from trimodal.errors import ServerError
+from trimodal.runtimes import host_memory
 from trimodal.server import preflight
 from trimodal.server.options import ServerOptions
 
@@ -27,7 +28,7 @@ def look(tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "SHM", tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**12, 0, 10**12))
     monkeypatch.setattr(resource, "getrlimit", lambda which: (65536, 65536))
-    monkeypatch.setattr(machine, "CGROUP_MEMORY", tmp_path)
+    monkeypatch.setattr(host_memory, "CGROUP", tmp_path)
 
     def check(**options):
         ports = dict.fromkeys(("http_port", "grpc_port", "metrics_port", "health_port"), 0)
@@ -137,6 +138,6 @@ def ready_server():
 
 def _refuse(sentence: str):
     def check(models: object) -> None:
-        raise machine.ServerError(sentence)
+        raise ServerError(sentence)
 
     return check

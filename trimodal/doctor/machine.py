@@ -16,6 +16,7 @@ from trimodal.errors import ServerError
 from trimodal.paths import cache_directory
 from trimodal.report.numbers import size
 from trimodal.repository import Model
+from trimodal.runtimes.host_memory import host_memory
 from trimodal.server import ports, preflight
 from trimodal.server.admin import Api
 from trimodal.server.options import ServerOptions
@@ -28,7 +29,6 @@ LEAST_DISK = 256 << 20  # for logs alone
 ROOM_TO_BUILD = {"cpu": 5 << 30, "cuda": 20 << 30, "tensorrt": 60 << 30}
 LEAST_FILES = 4096  # each connection and each stub holds some
 UNLIMITED = resource.RLIM_INFINITY
-CGROUP_MEMORY = Path("/sys/fs/cgroup")
 
 
 def check_machine(options: ServerOptions, models: Iterable[Model]) -> Iterator[Check]:
@@ -52,15 +52,7 @@ def _system() -> Check:
 
 
 def _memory() -> Check:
-    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
-    kibibytes = {words[0]: int(words[1]) for words in lines}
-    total, free = kibibytes["MemTotal:"] << 10, kibibytes["MemAvailable:"] << 10
-    try:
-        limit = int((CGROUP_MEMORY / "memory.max").read_text())
-        used = int((CGROUP_MEMORY / "memory.current").read_text())
-        total, free = min(total, limit), min(free, limit - used)
-    except (OSError, ValueError):  # no limit: the file is not there, or says "max"
-        pass
+    total, free = host_memory()
     found = f"{size(free)} of {size(total)} are free"
     remedy = "end other programs, or serve fewer models with --model"
     return MACHINE.warning("memory", found, remedy, when=free < LEAST_MEMORY)

@@ -54,9 +54,7 @@ def test_a_short_model_has_a_pool_for_many_and_shortens_the_default_answer(tmp_p
 def test_the_pool_takes_a_quarter_of_the_memory_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        budgets.os, "sysconf", lambda name: {"SC_PAGE_SIZE": 4096}.get(name, 1 << 18)
-    )  # 1 GiB
+    monkeypatch.setattr(budgets, "host_memory", lambda: (1 << 30, 0))
     shapes = SMOLLM2 | {"max_position_embeddings": 131_072}
     token = 2 * 30 * 3 * 64  # bytes, in u8
     assert fitted(settings(tmp_path / "a", shapes)).num_kv_blocks == (1 << 28) // token // 32

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 from trimodal.errors import SettingsError
 from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS
 from trimodal.llm.settings import FAKE_BUDGETS, GPU_ENGINES, LlmSettings
 from trimodal.manifest import Manifest, read_manifest
+from trimodal.runtimes.host_memory import host_memory
 
 _LENGTHS = ("max_seq_len", "max_position_embeddings")  # as compiled; as the checkpoint says
 _LEAST_POOL = 16_384  # tokens: sixteen requests of 1,024
@@ -61,5 +60,5 @@ def _pool(length: int, manifest: Manifest, settings: LlmSettings) -> int:
         for name in ("num_hidden_layers", "num_key_value_heads", "head_dim")
     )
     token = 2 * layers * heads * size * _BYTES[settings.kv_cache_precision]
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory, _ = host_memory()
     return max(4 * KV_BLOCK_TOKENS, min(max(2 * length, _LEAST_POOL), memory // _SHARE // token))
