@@ -25,6 +25,7 @@ from trimodal.assistant.prompt import Prompt
 from trimodal.assistant.request import Turn, read_examples
 from trimodal.assistant.values import ImageLabels
 from trimodal.client import Client, Message
+from trimodal.demo.assistant import names
 from trimodal.paths import data_directory
 from trimodal.report.console import NARROW, make_table
 from trimodal.server.options import ServerOptions
@@ -58,7 +59,7 @@ VARIANTS = (
 
 
 @dataclass(frozen=True)
-class Asked:
+class LabelQuestion:
     """A question about a label, and what its answer is held against."""
 
     kind: str
@@ -67,19 +68,19 @@ class Asked:
 
     def is_right(self, answer: str) -> bool:
         label = self.saw.labels[0].lower()
-        named = label in answer.lower() or label.split()[-1] in answer.lower()
+        named = names(answer, (label, label.split()[-1]))
         if self.kind == "denied":
             return bool(DENIAL.search(answer))
-        if self.kind == "confirmed":
-            return named and not DENIAL.search(answer)
-        return named and (self.kind == "named" or bool(DOUBT.search(answer)))
+        if self.kind == "told as unsure":
+            return named and bool(DOUBT.search(answer))
+        return named and not DENIAL.search(answer)
 
 
 def article(label: str) -> str:
     return ("an " if label[0].lower() in "aeiou" else "a ") + label
 
 
-def questions(labels: Sequence[str], count: int) -> list[Asked]:
+def questions(labels: Sequence[str], count: int) -> list[LabelQuestion]:
     """Four questions about each of `count` labels: what it is, surely and maybe; is it there; is another?"""
     draw = random.Random(26)
     asked = []
@@ -87,10 +88,10 @@ def questions(labels: Sequence[str], count: int) -> list[Asked]:
         other = draw.choice([one for one in labels if one.split()[-1] != label.split()[-1]])
         sure, unsure = (ImageLabels((label,), (draw.uniform(*span),)) for span in ((0.45, 0.98), (0.1, 0.35)))
         asked += [
-            Asked("named", WHAT[number % len(WHAT)], sure),
-            Asked("denied", f"Is there {article(other)}?", sure),
-            Asked("confirmed", f"Is there {article(label)}?", sure),
-            Asked("told as unsure", WHAT[number % len(WHAT)], unsure),
+            LabelQuestion("named", WHAT[number % len(WHAT)], sure),
+            LabelQuestion("denied", f"Is there {article(other)}?", sure),
+            LabelQuestion("confirmed", f"Is there {article(label)}?", sure),
+            LabelQuestion("told as unsure", WHAT[number % len(WHAT)], unsure),
         ]
     return asked
 
@@ -115,11 +116,11 @@ class Check:
             "content": self._prompt.render(text, "", saw) if turn.role == "user" else text,
         }
 
-    async def shares(self, variant: Variant, asked: Sequence[Asked]) -> dict[str, float]:
+    async def shares(self, variant: Variant, asked: Sequence[LabelQuestion]) -> dict[str, float]:
         """Of each kind of question, the share that is answered right; and of all answers, those that loop."""
         slots = asyncio.Semaphore(AT_ONCE)
 
-        async def answer(one: Asked) -> str:
+        async def answer(one: LabelQuestion) -> str:
             user = self._message(Turn(role="user", content=one.text), one.text, one.saw)
             messages = [*(self._examples if variant.examples else ()), user]
             async with slots:

@@ -21,6 +21,9 @@ SAID = "He was not an ill-disposed young man,"
     [
         (Question(("cat",)), "The picture shows a tiger cat.", "", "", True),
         (Question(("cat",)), "A dog.", "", "", False),
+        (Question(("cat",)), "The picture shows a tiger cat, not a tiger cat.", "", "", False),
+        (Question(("cat",)), "The picture shows a tiger cat, no cat.", "", "", False),
+        (Question(("koala",), denied=True), "The picture shows a koala, no dog.", "", "", True),
         (Question(("koala",), denied=True), "The picture shows a koala, not a dog.", "", "", True),
         (Question(("koala",), denied=True), "The picture shows a koala.", "", "", False),
         (Question(("koala",), denied=True), "There is no dog.", "", "", False),

@@ -41,7 +41,7 @@ class Pipeline:
     ) -> None:
         self._system = settings.system
         self._prompt = Prompt(settings.template_file)
-        self._examples = read_examples(settings.examples_file)
+        self._examples, _ = self._rendered(read_examples(settings.examples_file))
         self._models, self._metrics, self._threads = models, metrics, threads
 
     def run(self, state: RequestState) -> None:
@@ -108,7 +108,7 @@ class Pipeline:
         """Makes the llm's inputs. A lone question is its `text_input`: cached as if it came directly."""
         talk, seen = self._rendered(history)
         prompt = self._prompt.render(text, heard, saw if saw.labels else seen)
-        examples = self._rendered(self._examples)[0] if saw.labels or seen.labels else []
+        examples = self._examples if saw.labels or seen.labels else []
         system = [{"role": "system", "content": self._system}] if self._system else []
         before = [*system, *examples, *talk]
         if not before:

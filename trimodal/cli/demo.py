@@ -26,20 +26,17 @@ def demo(
 
     from rich.console import Console
 
+    from trimodal.build_support import operator_errors
     from trimodal.cli.build import build_recipe
     from trimodal.demo.run import ACTS, run
-    from trimodal.errors import ArtefactError
     from trimodal.paths import default_engines, is_wheel, user_engines
 
     # A SIGTERM must take the server along, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # A wheel's own files are not written to, whatever lies in the working directory.
     engines = user_engines() if is_wheel() else default_engines()
-    try:
+    with operator_errors():
         _, code = build_recipe("starter", {}, engines, missing=True)
-    except ArtefactError as error:
-        typer.echo(f"demo: {error}", err=True)
-        code = 1
     if code:
         raise typer.Exit(code)
     answered = run(Console(highlight=False), engines, keep=keep)

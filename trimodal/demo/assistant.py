@@ -23,6 +23,7 @@ from trimodal.demo.chat import ask, question
 from trimodal.demo.listening import MAX_WER
 
 _DENIAL = re.compile(r"\b(no|not)\b|n't\b", re.IGNORECASE)
+_DENIED = re.compile(r"\b(?:not (?:an?|the)|no) [^.,;!?]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,17 @@ class Question:
     def is_right(self, answer: str, heard: str, said: str) -> bool:
         """`heard` is what was made of the recording, `said` what it says."""
         listened = not said or word_error_rate([said], [heard]) <= MAX_WER
-        return (
-            listened
-            and acts.has_one(answer, self.words)
-            and (not self.denied or bool(_DENIAL.search(answer)))
-        )
+        return listened and names(answer, self.words) and (not self.denied or bool(_DENIAL.search(answer)))
+
+
+def names(answer: str, words: Sequence[str]) -> bool:
+    """Whether the answer names one of the words, and does not deny it in the same breath."""
+    denied = " ".join(_DENIED.findall(answer))
+    return acts.has_one(_DENIED.sub("", answer), words) and not acts.has_one(denied, words)
 
 
 QUESTIONS = (
-    Question(("cat", "tabby"), text="What is in this picture?", image="photos/cat.jpg"),
+    Question(("cat", "tabby"), text="What is this?", image="photos/cat.jpg"),
     Question(("koala",), text="Is there a dog?", image="photos/koala.jpg", denied=True),
     Question(("panda",), image="photos/panda.jpg", audio="speech/austen-2-young-man.wav"),
     Question(
@@ -66,7 +69,7 @@ async def assistant(api: AsyncOpenAI, console: Console, folder: Path) -> bool:
     acts.title(
         console,
         "Assistant: text, photo and voice",
-        "right: the answer names what the photo shows (or denies what it does not), "
+        "right: the answer names what the photo shows and does not deny it (or denies what is not there), "
         f"and what was said is heard with a word error rate of at most {MAX_WER:.0%}",
     )
     said = texts(folder)
