@@ -7,7 +7,6 @@ in this user's cache and is not fetched again.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -165,10 +164,7 @@ def _from_hub(checkpoint: StarterCheckpoint, directory: Path) -> None:
 
 
 def _check(target: Path, name: str, expected: str) -> None:
-    digest = (
-        hashlib.sha256(target.read_bytes()).hexdigest() if target.stat().st_size < _BLOCK else sha256(target)
-    )
-    if digest != expected:
+    if (digest := sha256(target)) != expected:
         raise ArtefactError(f"{name} is not the file that it should be (SHA-256 {digest[:12]}…)")
 
 

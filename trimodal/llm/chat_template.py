@@ -63,14 +63,7 @@ class ChatTemplate:
             return self._template.render(
                 messages=messages, add_generation_prompt=True, **beside, **(tokens or {})
             )
-        except (
-            jinja2.TemplateError,
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except _FAILURES as error:
             raise InvalidArgument(f"messages: the chat template refuses them: {error}") from None
 
 

@@ -191,22 +191,31 @@ def test_calibration_and_check_share_no_view():
     assert np.array_equal(calibration.pixels, again.pixels)
 
 
-def test_fp16_that_a_gpu_would_get_wrong_is_refused(random_checkpoint, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("before", "power", "told"),
+    [
+        (8, 13, "onnx-fp16 not written: relative_error_rounded (nan|inf) is above 0.01"),
+        (0, 17, r"weight \S+ reaches \S+: FP16 ends at 65504"),
+    ],
+    ids=["values of a layer", "weights"],
+)
+def test_fp16_that_a_gpu_would_get_wrong_is_refused(random_checkpoint, tmp_path, capsys, before, power, told):
     from safetensors.torch import load_file, save_file
 
     checkpoint = Path(shutil.copytree(random_checkpoint("resnet-nano"), tmp_path / "checkpoint"))
     weights = load_file(checkpoint / "model.safetensors")
-    # A layer beyond FP16's range and one that brings it back: in FP32, as on a CPU, nothing changes.
+    # A layer beyond FP16's range and one that brings it back: FP32, as on a CPU, has room for both.
     first, second = (f"resnet.encoder.stages.1.layers.0.layer.{number}" for number in (0, 1))
     for name in ("weight", "bias"):
-        weights[f"{first}.normalization.{name}"] *= 2.0**17
-    weights[f"{second}.convolution.weight"] *= 2.0**-17
+        weights[f"resnet.embedder.embedder.normalization.{name}"] *= 2.0**before
+        weights[f"{first}.normalization.{name}"] *= 2.0**power
+    weights[f"{second}.convolution.weight"] *= 2.0**-power
     save_file(weights, checkpoint / "model.safetensors", metadata={"format": "pt"})
     run(SCRIPT, checkpoint, "--max-batch", 2, "--out-dir", tmp_path / "out")
     sentence = refusal(
         capsys, SCRIPT, checkpoint, "--precision", "fp16", "--max-batch", 2, "--out-dir", tmp_path / "out"
     )
-    assert re.search(r"weight \S+ reaches \S+: FP16 ends at 65504", sentence)
+    assert re.search(told, sentence)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["onnx-fp32"]
 
 

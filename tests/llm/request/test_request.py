@@ -1,5 +1,6 @@
 import json
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -148,6 +149,13 @@ def test_a_bare_prompt_goes_through_the_template_as_its_request_or_the_model_say
     assert ids == ByteTokenizer().encode(
         ByteTokenizer().render(({"role": "user", "content": "a"},), ()) if templated else "a"
     )
+
+
+def test_a_template_that_is_asked_for_and_is_not_there_is_told() -> None:
+    request = read(text_input=text("a"), apply_chat_template=np.array([True]))
+    plain = mock.Mock(spec=ByteTokenizer, has_chat_template=False)
+    with pytest.raises(InvalidArgument, match="apply_chat_template: this model has no chat template"):
+        request.token_ids(plain, True)
 
 
 def test_a_chat_is_never_raw() -> None:

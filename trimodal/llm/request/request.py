@@ -30,18 +30,8 @@ from trimodal.llm.tokenizer import Message, Tokenizer
 from trimodal.triton.fields import Inputs, boolean, decode, integer, number, text
 
 INPUTS = (
-    *(
-        "text_input",
-        "messages",
-        "apply_chat_template",
-        "max_tokens",
-        "temperature",
-        "top_p",
-        "top_k",
-        "min_p",
-        "seed",
-        "stop",
-    ),
+    *("text_input", "messages", "apply_chat_template"),
+    *("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stop"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty"),
     *("response_format", "tools", "tool_choice", "parallel_tool_calls", "top_logprobs"),
     *PARAMETERS,
@@ -88,9 +78,11 @@ class GenerationRequest:
         """The prompt's tokens; where `is_templated`, a bare prompt is one user message.
 
         Raises:
-            InvalidArgument: the chat template refuses the messages.
+            InvalidArgument: the chat template refuses the messages, or there is none and it is asked for.
         """
         messages = self.messages
+        if self.apply_chat_template and not tokenizer.has_chat_template:
+            raise InvalidArgument("apply_chat_template: this model has no chat template")
         if messages is None and tokenizer.has_chat_template and self.is_templated(apply_chat_template):
             messages = ({"role": "user", "content": self.prompt or ""},)
         if messages is None:
