@@ -38,8 +38,9 @@ class LlmConnection:
         self._address = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
         self._model = model
         sizes = ("grpc.max_receive_message_length", "grpc.max_send_message_length")
+        options = [*((size, _MESSAGE_BYTES) for size in sizes), ("grpc.enable_http_proxy", 0)]
         # Connects with the first call, when the server listens.
-        channel = grpc.insecure_channel(self._address, [(size, _MESSAGE_BYTES) for size in sizes])
+        channel = grpc.insecure_channel(self._address, options)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
 
     def answer(

@@ -6,6 +6,7 @@ function, so that `trimodal --help` answers at once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import typer
@@ -53,8 +54,10 @@ for panel, commands in PANELS.items():
 def main() -> None:
     """Text, images and live audio on NVIDIA Triton."""
     from trimodal import logs
+    from trimodal.proxies import exempt_loopback
 
     logs.configure()
+    exempt_loopback(os.environ)
 
 
 if __name__ == "__main__":

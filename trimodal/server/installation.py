@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimodal.errors import ServerError
+from trimodal.proxies import exempt_loopback
 from trimodal.runtimes.gpu_device import DEVICE_ORDER
 
 CONTAINER = Path("/opt/tritonserver")
@@ -129,6 +130,7 @@ def assemble(triton: Triton, directory: Path) -> tuple[Path, dict[str, str]]:
     """
     stub = triton.stub()
     environment = dict(os.environ)
+    exempt_loopback(environment)
     environment.pop("TRIMODAL_OPERATOR_KEY", None)  # no model needs it
     libraries = [str(triton.libraries)] if triton.libraries else []
     backends = triton.root / "backends"

@@ -130,6 +130,16 @@ async def test_a_stream():
         assert servicer.cancelled == 0
 
 
+async def test_a_proxy_of_the_environment_is_not_asked(monkeypatch):
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    async with serving() as (servicer, client, _):
+        servicer.script = [response("a", "stop")]
+        assert (await client.complete("hi")).text == "a"
+
+
 async def test_the_empty_final_response_of_other_models_is_passed_over():
     async with serving() as (servicer, client, _):
         empty = service_pb2.ModelStreamInferResponse()

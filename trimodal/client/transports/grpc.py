@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import re
 from dataclasses import replace
 from typing import Any
@@ -54,6 +55,8 @@ def _options(timeouts: Timeouts) -> list[tuple[str, int]]:
         ("grpc.min_reconnect_backoff_ms", int(timeouts.connect * 1000)),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 2_000),
+        # By itself gRPC takes `http_proxy` for every address, 127.0.0.1 included; `grpc_proxy` means it.
+        ("grpc.enable_http_proxy", int("grpc_proxy" in os.environ)),
         # Without it, channels to one address share one connection.
         ("grpc.use_local_subchannel_pool", 1),
     ]
