@@ -106,6 +106,35 @@ def test_a_key_that_is_revoked_ends_its_streams_(serve: Serve, file: Path) -> No
         served.openai(secret).models.list()
 
 
+def test_a_key_that_is_revoked_ends_its_whole_answers(serve: Serve, file: Path) -> None:
+    async def forever(request):  # type: ignore[no-untyped-def]
+        revoke_key(file, "a")
+        await asyncio.Event().wait()
+        yield llm_outputs("never")
+
+    secret = add_key(file, Key(name="a"))
+    served = serve(fake_triton(llm=forever), keys=file)
+    with pytest.raises(openai.AuthenticationError, match="revoked"):
+        served.chat(key=secret)
+    assert len(served.triton.cancelled) == 1
+
+
+def test_two_people_share_no_tenant_unless_they_are_one(serve: Serve, file: Path) -> None:
+    secrets = [
+        add_key(file, Key(name="a")),
+        add_key(file, Key(name="b")),
+        add_key(file, Key(name="c", tenant="b")),
+    ]
+    served = serve(keys=file)
+    for secret in secrets:
+        served.chat(key=secret)
+    assert [request.inputs["tenant"].tolist() for request in served.triton.requests] == [
+        [b"a"],
+        [b"b"],
+        [b"b"],
+    ]
+
+
 @pytest.mark.parametrize(("given", "kept"), [("my-id:1.a", True), ("a b", False), ("x" * 200, False)])
 def test_a_request_id_is_kept_if_it_can_be_one(serve: Serve, given: str, kept: bool) -> None:
     told = httpx.get(f"{serve().url}/v1/models/llm2", headers={"x-request-id": given}).headers["x-request-id"]

@@ -1,6 +1,8 @@
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from trimodal.errors import SettingsError
 from trimodal.gateway import keys
@@ -17,6 +19,21 @@ def test_a_key_is_shown_once_and_kept_as_its_hash(tmp_path: Path) -> None:
     assert read_keys(file) == [key.model_copy(update={"hash": hashed(secret)})]
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in file.parent.iterdir()] == ["keys.toml"]
+
+
+def test_commands_at_the_same_time_lose_no_key(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    names = [f"key {number}" for number in range(24)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda name: add_key(file, Key(name=name)), names))
+    assert sorted(key.name for key in read_keys(file)) == sorted(names)
+
+
+@pytest.mark.parametrize("field", ["name", "tenant", "tier"])
+@pytest.mark.parametrize("sign", ["\x00", "\x1b", "\n", "\x7f", "\x9b"])
+def test_control_characters_are_refused(field: str, sign: str) -> None:
+    with pytest.raises(ValidationError, match=field):
+        Key(**{"name": "a", field: f"a{sign}b"})
 
 
 def test_names_are_unique_and_revoked_by(tmp_path: Path) -> None:

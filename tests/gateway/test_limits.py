@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+import threading
 import time
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.gateway.conftest import LIMIT_S, Serve
-from trimodal.gateway.limits import MAX_VALUES
+from tests.gateway.conftest import LIMIT_S, Serve, fake_triton
+from trimodal.client.transports.fake import llm_outputs
+from trimodal.gateway.keys import Key, add_key
+from trimodal.gateway.limits import HELD_BODIES, MAX_VALUES
 
 BODY = json.dumps({"model": "llm", "messages": [{"role": "user", "content": "hi"}]}).encode()
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
@@ -69,6 +75,61 @@ def test_a_body_of_too_many_values(serve: Serve) -> None:
         f"{served.url}/v1/audio/transcriptions", data={"model": "speech"}, files={"file": sound}
     )
     assert answer.json()["error"]["code"] == "invalid_audio"
+
+
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-be", "utf-16-le", "utf-32", "latin-1"])
+def test_json_in_other_codings_is_not_read(serve: Serve, coding: str) -> None:
+    """In UTF-16 the bytes of ∀ and of a quotation mark are the same: values could not be counted."""
+    body = json.dumps(
+        {"model": "llm", "stop": ["é" if coding == "latin-1" else "∀"] * 10}, ensure_ascii=False
+    )
+    headers = {"content-type": "application/json"}
+    answer = httpx.post(f"{serve().url}/v1/chat/completions", content=body.encode(coding), headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_json")
+
+
+def test_the_key_is_looked_at_before_the_body_is_there(serve: Serve, file: Path) -> None:
+    add_key(file, Key(name="a"))
+    status, error = talk(serve(keys=file).url, HEAD + b"Content-Length: 10000\r\n\r\n{")
+    assert (status, error["code"]) == (401, "no_api_key")
+
+
+def test_bodies_that_are_never_whole_keep_nobody_out(serve: Serve) -> None:
+    served = serve(max_body_bytes=10_000)
+    host, port = served.url.removeprefix("http://").split(":")
+    with ExitStack() as stack:
+        slow = []
+        for _ in range(HELD_BODIES + 1):
+            slow.append(stack.enter_context(socket.create_connection((host, int(port)), timeout=LIMIT_S)))
+            slow[-1].sendall(HEAD + b"Content-Length: 9999\r\n\r\n" + b" " * 9900)
+        assert b"HTTP/1.1 408" in slow[0].recv(4096), "the oldest made room for the last"
+        body = BODY + b" " * 9000
+        headers = {"content-type": "application/json"}
+        for _ in range(3):
+            assert httpx.post(f"{served.url}/v1/chat/completions", content=body, headers=headers).is_success
+
+
+def test_bodies_of_running_requests_are_bounded(serve: Serve) -> None:
+    enough = threading.Event()
+
+    async def waits(request):  # type: ignore[no-untyped-def]
+        while not enough.is_set():
+            await asyncio.sleep(0.01)
+        yield llm_outputs("one", "stop")
+
+    served = serve(fake_triton(llm=waits), max_body_bytes=2000)
+    body = BODY + b" " * (1990 - len(BODY))
+    headers = {"content-type": "application/json"}
+
+    def ask(_: int) -> int:
+        status = httpx.post(
+            f"{served.url}/v1/chat/completions", content=body, headers=headers, timeout=LIMIT_S
+        )
+        enough.set()  # the one too many is the first to be answered
+        return status.status_code
+
+    with ThreadPoolExecutor(HELD_BODIES + 1) as threads:
+        assert sorted(threads.map(ask, range(HELD_BODIES + 1))) == [200] * HELD_BODIES + [503]
 
 
 def test_a_body_that_is_too_slow(serve: Serve) -> None:

@@ -29,6 +29,14 @@ CorsOrigins = Annotated[
     access("--cors-origin", help="web pages from here may call it, as https://example.com; repeatable"),
 ]
 
+AllowedHosts = Annotated[
+    list[str] | None,
+    access(
+        "--allowed-host",
+        help="name that it has, as api.example.com, where there are no keys; * for any; repeatable",
+    ),
+]
+
 
 @dataclass(frozen=True)
 class GatewayCommand:
@@ -51,6 +59,7 @@ class GatewayCommand:
     keys: Keys = None
     without_keys: WithoutKeys = False
     cors_origins: CorsOrigins = None
+    allowed_hosts: AllowedHosts = None
     max_body_bytes: Annotated[int, limits(help="of a request; larger ones are refused")] = 32 << 20
     body_timeout_s: Annotated[float, limits("--body-timeout", help="until a body must be there")] = 60.0
     header_timeout_s: Annotated[float, limits("--header-timeout", help="until headers must be there")] = 10.0

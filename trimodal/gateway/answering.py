@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from trimodal.gateway.errors import ApiError, as_api_error
 from trimodal.gateway.quota import KeyUsage
 
+Result = TypeVar("Result")
 Use = Callable[[], AbstractContextManager[KeyUsage]]
 Make = Callable[[KeyUsage], Awaitable[tuple[Any, Mapping[str, str]]]]
 Events = Callable[[KeyUsage], AsyncIterator[bytes]]
@@ -28,7 +29,7 @@ Events = Callable[[KeyUsage], AsyncIterator[bytes]]
 PING_S = 10.0
 # Before the first text there is no head either: a refusal has a status of its own. But no longer than this.
 HEAD_S = 30.0
-# A revoked key ends its streams within two of these.
+# A revoked key ends its requests within two of these.
 _CHECK_S = 0.5
 _PING = b": ping\n\n"
 DONE = b"data: [DONE]\n\n"
@@ -60,12 +61,17 @@ async def _head(send: Send, status: int, headers: Mapping[str, str]) -> None:
 
 
 class Answering(Response):
-    """A response that does the work itself, counted by `use`, and ends it when the client leaves."""
+    """A response that does the work itself, counted by `use`, and ends it when the client leaves.
 
-    def __init__(self, request_id: str, use: Use) -> None:
+    Args:
+        allowed: asked twice a second; False (the key was revoked) ends the work with an error.
+    """
+
+    def __init__(self, request_id: str, use: Use, allowed: Callable[[], bool]) -> None:
         super().__init__()
         self._request_id = request_id
         self._use = use
+        self._allowed = allowed
         self._started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,6 +91,22 @@ class Answering(Response):
     async def _work(self, send: Send) -> None:
         raise NotImplementedError
 
+    async def _while_allowed(
+        self, work: Coroutine[Any, Any, Result], meanwhile: Callable[[], Awaitable[None]] | None = None
+    ) -> Result:
+        """What the work returns; twice a second `meanwhile` is done. Raises: ApiError 401, what it raises."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait((task,), timeout=_CHECK_S))[0]:
+                if not self._allowed():
+                    raise ApiError(401, "this API key was revoked", code="invalid_api_key")
+                if meanwhile:
+                    await meanwhile()
+            return task.result()
+        finally:
+            if not task.done():
+                await _ended(task)
+
     async def _cut(self, send: Send) -> None:
         """Tells a client that its answer ends here."""
         if not self._started:
@@ -94,15 +116,22 @@ class Answering(Response):
 class WholeAnswer(Answering):
     """JSON, or text of another type, made by one call: content (bytes stay as they are) and headers."""
 
-    def __init__(self, make: Make, request_id: str, use: Use, content_type: str = "application/json") -> None:
-        super().__init__(request_id, use)
+    def __init__(
+        self,
+        make: Make,
+        request_id: str,
+        use: Use,
+        allowed: Callable[[], bool],
+        content_type: str = "application/json",
+    ) -> None:
+        super().__init__(request_id, use, allowed)
         self._make = make
         self._content_type = content_type
 
     async def _work(self, send: Send) -> None:
         try:
             with self._use() as usage:
-                content, more = await self._make(usage)
+                content, more = await self._while_allowed(self._made(usage))
                 raw = content if isinstance(content, bytes) else encoded(content)
         except Exception as error:
             await refuse(send, as_api_error(error, self._request_id), self._request_id)
@@ -112,21 +141,22 @@ class WholeAnswer(Answering):
         await _head(send, 200, {**size, "x-request-id": self._request_id, **usage.headers, **more})
         await send({"type": "http.response.body", "body": raw})
 
+    async def _made(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
+        return await self._make(usage)
+
 
 class EventAnswer(Answering):
     """Server-sent events; the head goes with the first.
 
     Args:
-        allowed: asked twice a second; False (the key was revoked) ends the stream with an error.
         done: whether "[DONE]" ends it, as OpenAI's completions do.
     """
 
     def __init__(
-        self, events: Events, request_id: str, use: Use, *, allowed: Callable[[], bool], done: bool = True
+        self, events: Events, request_id: str, use: Use, allowed: Callable[[], bool], *, done: bool = True
     ) -> None:
-        super().__init__(request_id, use)
+        super().__init__(request_id, use, allowed)
         self._events = events
-        self._allowed = allowed
         self._done = done
         self._event_headers = {
             "content-type": "text/event-stream; charset=utf-8",
@@ -141,7 +171,7 @@ class EventAnswer(Answering):
         try:
             with self._use() as usage:
                 self._event_headers |= usage.headers
-                await self._copy(self._events(usage), send)
+                await self._while_allowed(self._copy(self._events(usage), send), partial(self._ping, send))
         except Exception as problem:
             error = as_api_error(problem, self._request_id)
             if not self._started:
@@ -162,36 +192,17 @@ class EventAnswer(Answering):
 
     async def _copy(self, events: AsyncIterator[bytes], send: Send) -> None:
         """Sends the events as they come. Raises what ends them."""
-        copying = asyncio.current_task()
-        assert copying is not None
-        revoked = False
-
-        async def watch() -> None:
-            nonlocal revoked
-            while True:
-                await asyncio.sleep(_CHECK_S)
-                if not self._allowed():
-                    revoked = True
-                    copying.cancel()
-                    return
-                # A comment after a silence; not to a client that does not read.
-                patience = PING_S if self._started else HEAD_S
-                if time.monotonic() - self._sent >= patience and not self._turn.locked():
-                    await self._write(send, _PING)
-
-        watching = asyncio.ensure_future(watch())
         try:
             async for chunk in events:
                 await self._write(send, chunk)
-        except asyncio.CancelledError:
-            if not revoked:
-                raise
-            if sys.version_info >= (3, 11):
-                copying.uncancel()
-            raise ApiError(401, "this API key was revoked", code="invalid_api_key") from None
         finally:
-            watching.cancel()
             await events.aclose()  # type: ignore[attr-defined]  # a generator's
+
+    async def _ping(self, send: Send) -> None:
+        """Sends a comment after a silence; not to a client that does not read."""
+        patience = PING_S if self._started else HEAD_S
+        if time.monotonic() - self._sent >= patience and not self._turn.locked():
+            await self._write(send, _PING)
 
     async def _write(self, send: Send, chunk: bytes) -> None:
         async with self._turn:

@@ -7,7 +7,7 @@ is sent to Triton before that. The paths are those of OpenAI's API, and two of o
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -37,6 +37,7 @@ from trimodal.gateway.openai.rows import (
     embeddings,
 )
 from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest
+from trimodal.gateway.origins import OriginCheck
 from trimodal.gateway.page.serving import add_page
 from trimodal.gateway.quota import KeyUsage
 from trimodal.gateway.realtime.route import add_realtime
@@ -71,7 +72,9 @@ class Gateway:
 
     def whole(self, caller: Caller, make: Make, content_type: str = "application/json") -> Response:
         """An answer in one piece, counted against the caller's limits while it is made."""
-        return WholeAnswer(make, caller.request_id, lambda: self._use(caller), content_type)
+        return WholeAnswer(
+            make, caller.request_id, lambda: self._use(caller), self._allowed(caller), content_type
+        )
 
     def answer(
         self, caller: Caller, pending: PendingAnswer, *, stream: bool, done: bool = True, **whole: str
@@ -83,9 +86,12 @@ class Gateway:
             pending.events,
             caller.request_id,
             lambda: self._use(caller),
-            allowed=lambda: self.access.holds(caller.key),
+            self._allowed(caller),
             done=done,
         )
+
+    def _allowed(self, caller: Caller) -> Callable[[], bool]:
+        return lambda: self.access.holds(caller.key)
 
     @contextmanager
     def _use(self, caller: Caller) -> Iterator[KeyUsage]:
@@ -116,13 +122,20 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
     add_operation(app, gateway)
     add_page(app)
     app.state.sessions = Sessions(gateway.client, gateway.access)
-    add_realtime(app, app.state.sessions, gateway.access, settings)
+    add_realtime(app, app.state.sessions, gateway.access)
+    # The last one added is the first to see a request; refusals of bodies have CORS headers too.
+    app.add_middleware(
+        BodyLimits,
+        identify=gateway.access.identify,
+        max_bytes=settings.max_body_bytes,
+        timeout_s=settings.body_timeout_s,
+    )
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["GET", "POST"],
             allow_headers=["*"], expose_headers=["x-request-id", "server-timing", "retry-after"],
         )  # fmt: skip
-    app.add_middleware(BodyLimits, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
+    app.add_middleware(OriginCheck, settings=settings)
     app.add_middleware(Measured, metrics=gateway.metrics)
     return app
 

@@ -3,7 +3,7 @@
 [[key]]
 name = "mobile app"
 hash = "sha256:9f86d081…"       # of the key; the key itself is shown once, when it is made
-tenant = "mobile"
+tenant = "mobile"               # whose caches and limits of tiers it shares; without it: the key's name
 tier = "premium"
 models = ["llm", "vision"]      # empty: all
 requests_per_minute = 600       # 0: no limit, as for the two below
@@ -19,12 +19,15 @@ import secrets
 import time
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trimodal.errors import SettingsError
-from trimodal.gateway.tables import WatchedFile, read_tables, write_tables
+from trimodal.gateway.tables import WatchedFile, locked, read_tables, write_tables
 
 PREFIX = "tm-"
+_PRINTABLE = (
+    r"^[^\x00-\x1f\x7f-\x9f]*$"  # TOML's texts hold no control characters, and logs none of a tenant's
+)
 _LOOK_S = 0.5  # a revoked key ends its streams within a second
 
 
@@ -33,21 +36,27 @@ class Key(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str = Field(min_length=1, max_length=128)
+    name: str = Field(min_length=1, max_length=128, pattern=_PRINTABLE)
     hash: str = Field(default="", pattern=r"^(sha256:[0-9a-f]{64})?$")
-    tenant: str = Field(default="", max_length=256)
-    tier: str = Field(default="", max_length=256)
+    tenant: str = Field(default="", max_length=256, pattern=_PRINTABLE)
+    tier: str = Field(default="", max_length=256, pattern=_PRINTABLE)
     models: tuple[str, ...] = ()
     requests_per_minute: int = Field(default=0, ge=0)
     tokens_per_minute: int = Field(default=0, ge=0)
     max_streams: int = Field(default=0, ge=0)
     operator: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _tenant_of_its_own(cls, values: dict[str, object]) -> dict[str, object]:
+        """Two people who have a key each share no cache, unless the operator makes them one tenant."""
+        return {**values, "tenant": values.get("tenant") or values.get("name", "")}
+
     def may_use(self, model: str) -> bool:
         return not self.models or model in self.models
 
 
-ANYBODY = Key(name="anybody", operator=True)
+ANYBODY = Key.model_construct(name="anybody", operator=True)
 """The caller where no keys are asked for: of no tenant and the default tier, without limits."""
 
 
@@ -81,21 +90,23 @@ def write_keys(file: Path, keys: list[Key]) -> None:
 
 def add_key(file: Path, key: Key) -> str:
     """Adds a new key to the file and returns it: the only time that it can be read."""
-    keys = read_keys(file) if file.exists() else []
-    if any(other.name == key.name for other in keys):
-        raise SettingsError(f"{file}: a key named '{key.name}' exists already")
-    secret = PREFIX + secrets.token_urlsafe(32)
-    write_keys(file, [*keys, key.model_copy(update={"hash": hashed(secret)})])
-    return secret
+    with locked(file):
+        keys = read_keys(file) if file.exists() else []
+        if any(other.name == key.name for other in keys):
+            raise SettingsError(f"{file}: a key named '{key.name}' exists already")
+        secret = PREFIX + secrets.token_urlsafe(32)
+        write_keys(file, [*keys, key.model_copy(update={"hash": hashed(secret)})])
+        return secret
 
 
 def revoke_key(file: Path, name: str) -> None:
     """Removes a key from the file."""
-    keys = read_keys(file)
-    left = [key for key in keys if key.name != name]
-    if len(left) == len(keys):
-        raise SettingsError(f"{file}: no key is named '{name}'")
-    write_keys(file, left)
+    with locked(file):
+        keys = read_keys(file)
+        left = [key for key in keys if key.name != name]
+        if len(left) == len(keys):
+            raise SettingsError(f"{file}: no key is named '{name}'")
+        write_keys(file, left)
 
 
 class KeyRing:

@@ -1,8 +1,9 @@
-"""Refuses requests that are too large, too slow, compressed or of too many values, before any is read."""
+"""Refuses requests without a key, and bodies too large, too slow, compressed or of too many values."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,6 +14,23 @@ from trimodal.gateway.errors import ApiError
 
 # A talk of 1,024 messages, a text and a picture each, has 11,000.
 MAX_VALUES = 20_000
+# Bodies of the largest size that may be held at once, whole ones of requests that run included.
+HELD_BODIES = 8
+_WITHOUT_BODY = {"GET", "HEAD", "OPTIONS"}
+
+
+def check_encoding(raw: bytes) -> None:
+    """Raises: ApiError 400 where JSON is not in UTF-8.
+
+    Python's json reads UTF-16 and UTF-32 too, in which `check_values` counted other signs than it: 4 MB
+    stopped everybody for 9 s. Both have zero bytes, or are no UTF-8.
+    """
+    try:
+        if b"\0" not in raw and (raw.isascii() or raw.decode()):
+            return
+    except UnicodeDecodeError:
+        pass
+    raise ApiError(400, "the body is not JSON in UTF-8", code="invalid_json")
 
 
 def check_values(raw: bytes) -> None:
@@ -36,46 +54,75 @@ def _separators(raw: bytes) -> int:
     return sum(raw.count(one) for one in (b",", b"[", b"{"))
 
 
-class BodyLimits:
-    """ASGI middleware: bounds the bytes of a body and the seconds until it is there.
+class _Held:
+    """The bytes of all bodies that are held. Of one event loop: it has no lock.
 
-    Bodies come uncompressed: one of 4 MB could stand for gigabytes.
+    Where they would be too many, the body that is on its way for longest is ended: one that comes slowly on
+    purpose keeps nobody out.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int, timeout_s: float) -> None:
+    def __init__(self, max_bytes: int) -> None:
+        self._left = max_bytes
+        self._sizes: dict[asyncio.Future[bytes | None], int] = {}  # oldest first
+
+    def add(self, body: asyncio.Future[bytes | None], size: int) -> None:
+        """Raises: ApiError 503 where the bodies of requests that run leave no room."""
+        while size > self._left:
+            oldest = next((one for one in self._sizes if not one.done()), body)
+            if oldest is body:
+                message = "the bodies of other requests take all room"
+                raise ApiError(503, message, code="busy", retry_after_s=1.0)
+            self.remove(oldest)
+            oldest.cancel()
+        self._sizes[body] = self._sizes.get(body, 0) + size
+        self._left -= size
+
+    def remove(self, body: asyncio.Future[bytes | None]) -> None:
+        self._left += self._sizes.pop(body, 0)
+
+
+class BodyLimits:
+    """ASGI middleware: bounds the bytes of a body, those of all together, and the seconds until it is there.
+
+    Bodies come uncompressed: one of 4 MB could stand for gigabytes.
+
+    Args:
+        identify: raises ApiError where a request shows no key that is known; asked before its body is read.
+    """
+
+    def __init__(
+        self, app: ASGIApp, identify: Callable[[HTTPConnection], object], max_bytes: int, timeout_s: float
+    ) -> None:
         self._app = app
+        self._identify = identify
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
+        self._held = _Held(HELD_BODIES * max_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+        if scope["type"] != "http" or scope["method"] in _WITHOUT_BODY:
+            await self._app(scope, receive, send)  # no handler of these reads one
             return
         connection = HTTPConnection(scope)
+        reading: asyncio.Future[bytes | None] | None = None
         try:
-            self._check_headers(connection)
-            body = await asyncio.wait_for(self._read(receive), self._timeout_s)
-            if body and not connection.headers.get("content-type", "").startswith("multipart/"):
-                check_values(body)
-        except asyncio.TimeoutError:
-            error = ApiError(408, f"the body was not complete within {self._timeout_s:g} s")
-            await refuse(send, error, request_id(connection), close=True)
-            return
-        except ApiError as error:
-            await refuse(send, error, request_id(connection), close=True)
-            return
-        if body is None:  # the client left
-            return
-        given = False
-
-        async def whole() -> Message:
-            nonlocal given
-            if given:
-                return await receive()
-            given = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        await self._app(scope, whole, send)
+            try:
+                self._identify(connection)
+                self._check_headers(connection)
+                reading = asyncio.ensure_future(self._read(receive))
+                body = await self._whole(reading)
+                if body and not connection.headers.get("content-type", "").startswith("multipart/"):
+                    check_encoding(body)
+                    check_values(body)
+            except ApiError as error:
+                await refuse(send, error, request_id(connection), close=True)
+                return
+            if body is not None:  # the client did not leave
+                await self._app(scope, _again(body, receive), send)
+        finally:
+            if reading is not None:
+                reading.cancel()
+                self._held.remove(reading)
 
     def _check_headers(self, connection: HTTPConnection) -> None:
         coding = connection.headers.get("content-encoding", "identity").lower()
@@ -85,7 +132,18 @@ class BodyLimits:
         if size.isdigit() and int(size[:18]) > self._max_bytes:
             raise self._too_large()
 
+    async def _whole(self, reading: asyncio.Future[bytes | None]) -> bytes | None:
+        """The body, or None where the client left. Raises: ApiError."""
+        await asyncio.wait((reading,), timeout=self._timeout_s)
+        if not reading.done():
+            raise ApiError(408, f"the body was not complete within {self._timeout_s:g} s")
+        if reading.cancelled():
+            raise ApiError(408, "the body came slowly, and its room was needed for others")
+        return reading.result()
+
     async def _read(self, receive: Receive) -> bytes | None:
+        reading = asyncio.current_task()
+        assert reading is not None
         parts: list[bytes] = []
         size = 0
         while True:
@@ -96,8 +154,23 @@ class BodyLimits:
             size += len(parts[-1])
             if size > self._max_bytes:
                 raise self._too_large()
+            self._held.add(reading, len(parts[-1]))
             if not message.get("more_body", False):
                 return b"".join(parts)
 
     def _too_large(self) -> ApiError:
         return ApiError(413, f"the body is larger than {self._max_bytes} bytes", code="body_too_large")
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Gives the body in one message, then what else comes."""
+    given = False
+
+    async def whole() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return whole

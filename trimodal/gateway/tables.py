@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -56,6 +58,19 @@ def write_tables(file: Path, comment: str, name: str, rows: Iterable[Mapping[str
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Keeps other commands from changing the file while the block reads it and writes it back."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Of the directory: the file itself is replaced, and a lock beside it would stay.
+    handle = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 class WatchedFile(Generic[Contents]):

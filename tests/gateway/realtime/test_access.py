@@ -120,4 +120,5 @@ def test_a_name_that_resolves_here_is_another_origin(serve: Serve, dial: Dial, t
         return status(dial, evil, sock=connected, origin=Origin(evil.url))
 
     assert page(serve()) == 403
-    assert page(serve(without_keys=True)) == 101
+    assert page(serve(without_keys=True)) == 403
+    assert page(serve(allowed_hosts=("evil.example",))) == 101

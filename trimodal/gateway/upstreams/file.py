@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from trimodal.errors import SettingsError
-from trimodal.gateway.tables import read_tables, write_tables
+from trimodal.gateway.tables import locked, read_tables, write_tables
 
 
 class _Entry(BaseModel):
@@ -39,10 +39,11 @@ def read_upstreams(file: Path) -> dict[str, bool]:
 
 def set_drain(file: Path, address: str, drain: bool) -> None:
     """Drains a server of the file, or takes it into use again. Raises: SettingsError when it is not there."""
-    draining = read_upstreams(file)
-    if address not in draining:
-        raise SettingsError(f"{file}: there is no upstream {address}: {', '.join(draining)}")
-    draining[address] = drain
-    rows = [{"address": one, **({"drain": True} if drains else {})} for one, drains in draining.items()]
-    comment = "Servers of `trimodal gateway --upstreams`. Edit freely: a running gateway reads it again."
-    write_tables(file, comment, "upstream", rows)
+    with locked(file):
+        draining = read_upstreams(file)
+        if address not in draining:
+            raise SettingsError(f"{file}: there is no upstream {address}: {', '.join(draining)}")
+        draining[address] = drain
+        rows = [{"address": one, **({"drain": True} if drains else {})} for one, drains in draining.items()]
+        comment = "Servers of `trimodal gateway --upstreams`. Edit freely: a running gateway reads it again."
+        write_tables(file, comment, "upstream", rows)
