@@ -46,6 +46,7 @@ class TritonServer:
     """Started by `start` or `with`; after that the attributes say where it is and what it serves."""
 
     models: dict[str, Model]
+    repository: Path  # as it is served: with other settings or engines a copy of links
     log_path: Path
     pid: int  # of tritonserver, which is also its process group
     http_url: str  # host:port, as the others
@@ -127,8 +128,8 @@ class TritonServer:
         shm_prefix = f"{run_directory.name}-"
         try:
             preflight.check_temporary(run_directory)
-            self._served = served_repository(options, run_directory)
-            self.models = select_models(self._served, options.models, options.profile)
+            self.repository = served_repository(options, run_directory)
+            self.models = select_models(self.repository, options.models, options.profile)
             preflight.check_models(triton, self.models.values())
             last = loaded_last(self.models)
             backends, environment = assemble(triton, run_directory)
@@ -140,7 +141,7 @@ class TritonServer:
             command = launch.command_line(
                 triton,
                 options,
-                repository=self._served,
+                repository=self.repository,
                 backends=backends,
                 models=[name for name in self.models if name not in last],
                 ports={flag: port for flag, port in self.ports.items() if flag != "--health-port"},
@@ -178,7 +179,7 @@ class TritonServer:
             if ended or failure or self.load.given_up:
                 reason = self.load.why() or failure or "tritonserver ended while starting"
                 # The user knows the repository, not the temporary copy of it.
-                reason = reason.replace(str(self._served), str(self.options.repository))
+                reason = reason.replace(str(self.repository), str(self.options.repository))
                 raise ServerError(f"{reason}\nlog: {self.log_path}")
             if stop():
                 raise Interrupted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import threading
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ class TritonMetrics:
     """
 
     PERIOD_S = 0.05
+    # A gauge is said again every second: where a model is loaded over itself, both processes set the same one.
+    AGAIN = 20
 
     def __init__(self, pb_utils: Any) -> None:
         self._pb_utils = pb_utils
@@ -45,11 +48,6 @@ class TritonMetrics:
         """Carries the last notes over and ends the thread; before the model is unloaded."""
         self._ended.set()
         self._thread.join(5.0)
-        # Freed now, while the stub can still tell the server: freed at the interpreter's end, it crashes.
-        with self._lock:
-            for metric in self._series.values():
-                metric.target = None
-        self._families.clear()
 
     def _one(self, kind: str, name: str, description: str, labels: Labels, **options: Any) -> Metric:
         key = (name, tuple(sorted(labels.items())))
@@ -59,17 +57,19 @@ class TritonMetrics:
             return self._series[key]
 
     def _carry(self) -> None:
+        rounds = 0
         while not self._ended.wait(self.PERIOD_S):
-            self._flush()
+            rounds += 1
+            self._flush(again=rounds % self.AGAIN == 0)
         self._flush()
 
-    def _flush(self) -> None:
+    def _flush(self, *, again: bool = False) -> None:
         with self._lock:
             series = list(self._series.values())
         for metric in series:
             try:
                 metric.target = metric.target or self._target(metric)
-                metric.flush()
+                metric.flush(again=again)
             except Exception as error:
                 # The other series must go on, and this one's notes must not pile up.
                 metric.drop()
@@ -80,10 +80,21 @@ class TritonMetrics:
     def _target(self, metric: _TritonMetric) -> Any:
         family = self._pb_utils.MetricFamily
         if metric.name not in self._families:
-            self._families[metric.name] = family(
-                name=metric.name, description=metric.description, kind=getattr(family, metric.kind)
+            self._families[metric.name] = _kept(
+                family(name=metric.name, description=metric.description, kind=getattr(family, metric.kind))
             )
-        return self._families[metric.name].Metric(labels=metric.labels, **metric.options)
+        return _kept(self._families[metric.name].Metric(labels=metric.labels, **metric.options))
+
+
+def _kept(one: Any) -> Any:
+    """Keeps a family or a metric from ever being freed, also at the interpreter's end.
+
+    Triton (2.51) keeps one time series for each name and labels, whoever asks for it, and deletes it when
+    the first of them frees his: the next word of another (the same model, loaded over itself; a second
+    instance) then ended the server with signal 11 or in free(). The server keeps some 20 kB a load.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
+    return one
 
 
 class _TritonMetric:
@@ -95,7 +106,7 @@ class _TritonMetric:
         self.target: Any = None
         self._lock = threading.Lock()
         self._added = 0.0
-        # A gauge of this name may still be there, of a process that died: its level is nobody's any more.
+        # A gauge of this name may still be there, of a process that ended: its level is nobody's any more.
         self._level: float | None = 0.0 if kind == "GAUGE" else None
         self._shown: float | None = None
         self._observed: list[float] = []
@@ -119,8 +130,10 @@ class _TritonMetric:
             self._level, self._added, self._observed = None, 0.0, []
         return noted
 
-    def flush(self) -> None:
+    def flush(self, *, again: bool) -> None:
         level, added, observed = self.drop()
+        if level is None and again:
+            level, self._shown = self._shown, None
         if level is not None and level != self._shown:
             self.target.set(level)
             self._shown = level
