@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from trimodal.errors import ServerError
@@ -143,7 +144,8 @@ def start(
     """
     read, write = os.pipe()
     arguments = [str(write), shm_prefix, str(run_directory), *command]
-    with log.open("ab") as output:
+    # For its user alone: it names clients' requests.
+    with open(log, "ab", opener=partial(os.open, mode=0o600)) as output:
         process = subprocess.Popen(
             # Isolated and without site-packages: it starts in a few milliseconds.
             [sys.executable, "-I", "-S", guard.__file__, *arguments],

@@ -22,7 +22,7 @@ class TritonMetrics:
     """
 
     PERIOD_S = 0.05
-    # A gauge is said again every second: where a model is loaded over itself, both processes set the same one.
+    # A gauge is said again each second: of a model that is loaded over itself, both processes set the same.
     AGAIN = 20
 
     def __init__(self, pb_utils: Any) -> None:

@@ -2,7 +2,6 @@
 
 import triton_python_backend_utils as pb_utils
 
-from trimodal import logs
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.models import Models
 from trimodal.assistant.request import INPUTS, read_request
@@ -14,11 +13,12 @@ from trimodal.triton.batch import version_directory
 from trimodal.triton.metrics import TritonMetrics
 from trimodal.triton.parameters import answer_probe, parameters, trace_context
 from trimodal.triton.responses import ResponseStream
+from trimodal.triton.stub import begin
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        logs.configure(args["model_name"])
+        begin(args)
         given = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
         self.settings = parse_parameters(AssistantSettings, given, source="assistant/config.pbtxt")
         self.metrics = TritonMetrics(pb_utils)

@@ -2,17 +2,17 @@
 
 import triton_python_backend_utils as pb_utils
 
-from trimodal import logs
 from trimodal.embedding.service import EmbeddingService
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.metrics import TritonMetrics
+from trimodal.triton.stub import begin
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        logs.configure(args["model_name"])
+        begin(args)
         settings = parse_parameters(
             EmbeddingSettings,
             parameters_of(args["model_config"]),

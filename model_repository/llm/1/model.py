@@ -4,7 +4,6 @@ import os
 
 import triton_python_backend_utils as pb_utils
 
-from trimodal import logs
 from trimodal.errors import as_request_error
 from trimodal.llm.answer_cache import open_answers
 from trimodal.llm.engines.budgets import fitted
@@ -19,11 +18,12 @@ from trimodal.triton.batch import version_directory
 from trimodal.triton.metrics import TritonMetrics
 from trimodal.triton.parameters import parameters
 from trimodal.triton.responses import ResponseStream
+from trimodal.triton.stub import begin
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        logs.configure(args["model_name"])
+        begin(args)
         given = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
         source = "llm/configs/cpu.pbtxt (profile cuda: configs/cuda.pbtxt, tensorrt: config.pbtxt)"
         self.settings = fitted(parse_parameters(LlmSettings, given, source=source))

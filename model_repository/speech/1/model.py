@@ -4,7 +4,6 @@ from functools import partial
 
 import triton_python_backend_utils as pb_utils
 
-from trimodal import logs
 from trimodal.errors import as_request_error
 from trimodal.runtimes.heap import give_back_large_blocks
 from trimodal.settings import parameters_of, parse_parameters
@@ -17,6 +16,7 @@ from trimodal.speech.settings import SpeechSettings
 from trimodal.triton.metrics import TritonMetrics
 from trimodal.triton.parameters import answer_probe, parameters
 from trimodal.triton.responses import error_response
+from trimodal.triton.stub import begin
 
 START = pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
 END = pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
@@ -25,7 +25,7 @@ FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 class TritonPythonModel:
     def initialize(self, args):
-        logs.configure(args["model_name"])
+        begin(args)
         give_back_large_blocks()
         given = parameters_of(args["model_config"])
         settings = parse_parameters(SpeechSettings, given, source="speech/config.pbtxt")

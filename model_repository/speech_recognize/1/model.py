@@ -2,7 +2,6 @@
 
 import triton_python_backend_utils as pb_utils
 
-from trimodal import logs
 from trimodal.errors import InvalidArgument
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.speech.recognise.request import RecogniseRequest
@@ -10,11 +9,12 @@ from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.metrics import TritonMetrics
+from trimodal.triton.stub import begin
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        logs.configure(args["model_name"])
+        begin(args)
         settings = parse_parameters(
             RecogniseSettings,
             parameters_of(args["model_config"]),

@@ -5,17 +5,17 @@ Profile tensorrt has a pipeline of three models in its place and does not load t
 
 import triton_python_backend_utils as pb_utils
 
-from trimodal import logs
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.metrics import TritonMetrics
+from trimodal.triton.stub import begin
 from trimodal.vision.settings import VisionSettings
 from trimodal.vision.steps import VisionStep
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        logs.configure(args["model_name"])
+        begin(args)
         settings = parse_parameters(
             VisionSettings,
             parameters_of(args["model_config"]),

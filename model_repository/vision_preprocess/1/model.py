@@ -2,17 +2,17 @@
 
 import triton_python_backend_utils as pb_utils
 
-from trimodal import logs
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.metrics import TritonMetrics
+from trimodal.triton.stub import begin
 from trimodal.vision.settings import PreprocessSettings
 from trimodal.vision.steps import PreprocessStep
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        logs.configure(args["model_name"])
+        begin(args)
         settings = parse_parameters(
             PreprocessSettings,
             parameters_of(args["model_config"]),

@@ -2,16 +2,16 @@
 
 import triton_python_backend_utils as pb_utils
 
-from trimodal import logs
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
+from trimodal.triton.stub import begin
 from trimodal.vision.rank import RankStep
 from trimodal.vision.settings import RankSettings
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        logs.configure(args["model_name"])
+        begin(args)
         settings = parse_parameters(
             RankSettings,
             parameters_of(args["model_config"]),

@@ -17,6 +17,13 @@ pytestmark = pytest.mark.e2e
 DELAY = re.compile(r"dynamic_batching \{(\s*max_queue_delay_microseconds: \d+)?")
 
 
+def is_private(server: TritonServer) -> bool:
+    """Whether no other user can read what passes between Triton and the models, and its log."""
+    regions = list(Path("/dev/shm").glob(f"{server.repository.parent.name}-*"))
+    assert len(regions) >= 2
+    return all(file.stat().st_mode & 0o077 == 0 for file in (*regions, server.log_path))
+
+
 @pytest.mark.parametrize("loads", [3, pytest.param(40, marks=pytest.mark.slow)])
 async def test_loads_over_a_model_harm_no_request(
     own_server: Callable[..., TritonServer], tmp_path: Path, loads: int
@@ -40,6 +47,7 @@ async def test_loads_over_a_model_harm_no_request(
                     delay = f"dynamic_batching {{ max_queue_delay_microseconds: {number + 1}"
                     file.write_text(DELAY.sub(delay, file.read_text()))
                     assert await asyncio.to_thread(server.api.load, model) == ""
+                    assert is_private(server)
                     seen = answers
                     while answers <= seen and not any(one.done() for one in asking):
                         await asyncio.sleep(0.01)
