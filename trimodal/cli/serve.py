@@ -111,6 +111,14 @@ class ServeCommand(ListenSettings):
     ready_timeout: Annotated[
         float, life(envvar="TRIMODAL_READY_TIMEOUT", min=1, help="seconds until all must be ready")
     ] = 300.0
+    hang_timeout: Annotated[
+        float,
+        life(
+            envvar="TRIMODAL_HANG_TIMEOUT",
+            min=0,
+            help="seconds until what runs and answers nothing is ended; 0: never",
+        ),
+    ] = 10.0
     otlp: Annotated[
         str,
         records(

@@ -24,7 +24,7 @@ from trimodal.client.transports.base import Timeouts
 from trimodal.gateway.access import Access, Caller, check_model, check_operator, request_id
 from trimodal.gateway.answering import EventAnswer, Make, WholeAnswer
 from trimodal.gateway.errors import ApiError, as_api_error, invalid_body
-from trimodal.gateway.limits import BodyLimits
+from trimodal.gateway.limits import BodyLimits, OriginCheck
 from trimodal.gateway.metrics import GatewayMetrics, Measured
 from trimodal.gateway.openai.audio import Task, Transcription, read_form
 from trimodal.gateway.openai.chat import Chat, Completion
@@ -37,7 +37,6 @@ from trimodal.gateway.openai.rows import (
     embeddings,
 )
 from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest
-from trimodal.gateway.origins import OriginCheck
 from trimodal.gateway.page.serving import add_page
 from trimodal.gateway.quota import KeyUsage
 from trimodal.gateway.realtime.route import add_realtime

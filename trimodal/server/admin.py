@@ -144,10 +144,15 @@ class Api:
         except (OSError, http.client.HTTPException):
             return False
 
-    def _call(self, method: str, path: str, port: int, *, bounded: bool = True) -> tuple[int, bytes]:
+    def connect(self, port: int | None = None, *, bounded: bool = True) -> http.client.HTTPConnection:
+        """A connection to Triton's HTTP port, or another of its ports; opened by its first request."""
         # 0.0.0.0 and :: mean every address when listened on; loopback is one of them.
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-        connection = http.client.HTTPConnection(host, port, timeout=self.timeout if bounded else None)
+        timeout = self.timeout if bounded else None
+        return http.client.HTTPConnection(host, port or self.http_port, timeout=timeout)
+
+    def _call(self, method: str, path: str, port: int, *, bounded: bool = True) -> tuple[int, bytes]:
+        connection = self.connect(port, bounded=bounded)
         try:
             headers = {OPERATOR_HEADER: self.operator_key}
             connection.request(method, path, body=b"{}" if method == "POST" else None, headers=headers)

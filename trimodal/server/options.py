@@ -47,6 +47,7 @@ class ServerOptions:
     health_host: str = ""  # of the health page; empty: host
     drain_timeout: float = 30.0
     ready_timeout: float = 300.0
+    hang_timeout: float = 10.0  # until a process that runs and does nothing is ended; 0: never
     log: Path | None = None  # None: a new file in the cache directory
     otlp: str = ""  # URL of an OpenTelemetry collector's HTTP receiver; empty: no traces
     otlp_every: int = 1  # traces one request in so many; 0: only those that belong to a client's trace

@@ -73,6 +73,20 @@ def test_a_server_that_dies_is_started_again(
     assert manager.heard[-1] == b"STOPPING=1"
 
 
+def test_a_server_that_hangs_is_ended_and_started_again(
+    no_leftovers: None, command: Callable[..., Any]
+) -> None:
+    """A crash that hung: alive to its page for ten minutes, and nothing was answered."""
+    run = command("--model", "echo", "--restart", "--hang-timeout", "2")
+    run.wait_for("Ready.")
+    server = min(own_processes(rf"^\S*/bin/tritonserver .* --http-port={run.http_port}\b"))
+    os.kill(server, signal.SIGSTOP)
+    run.wait_for("Ready again after")
+    assert "tritonserver runs and answers nothing" in run.output
+    run.process.send_signal(signal.SIGTERM)
+    assert run.finish() == 0
+
+
 @pytest.mark.slow
 def test_a_signal_ends_a_server_that_waits_for_its_next_start(
     no_leftovers: None, command: Callable[..., Any], tmp_path: Path

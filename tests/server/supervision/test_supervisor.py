@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tritonclient.grpc import model_config_pb2
@@ -119,12 +120,12 @@ def watched(triton: Triton, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     monkeypatch.setattr(module, "LOOK_S", 0.02)
     supervisors = []
 
-    def watch(*models: Model) -> Supervisor:
+    def watch(*models: Model, hang_timeout: float = 0.0) -> Supervisor:
         for model in models:
             for _ in range(model.instances):
                 triton.start(model.name)
             triton.index[model.name], triton.count[model.name] = "READY", model.instances
-        supervisors.append(Supervisor(triton))  # type: ignore[arg-type]
+        supervisors.append(Supervisor(triton, hang_timeout))  # type: ignore[arg-type]
         supervisors[-1].watch(os.getpid(), {one.name: one for one in models})
         return supervisors[-1]
 
@@ -156,6 +157,23 @@ def test_a_model_whose_process_died_is_loaded_again(triton: Triton, watched: Any
     assert supervisor.health().models["llm"].lost == 1
     triton.kill("llm")  # the new process is watched like the first
     until(lambda: supervisor.health().models["llm"].lost == 2, "the second loss")
+
+
+@pytest.mark.parametrize("hang_timeout", [0.1, 0.0])
+def test_a_process_that_stands_still_is_killed_and_loaded_again(
+    triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch, hang_timeout: float
+) -> None:
+    monkeypatch.setattr(module, "Heartbeat", Mock())  # of the test's own process
+    supervisor = watched(a_model("llm"), hang_timeout=hang_timeout)
+    (stub,) = triton.stubs["llm"]
+    os.kill(stub.pid, signal.SIGSTOP)
+    if hang_timeout:
+        assert stub.wait(LIMIT_S) == -signal.SIGKILL
+        until(lambda: ("load", "llm") in triton.calls, "the load")
+        until(lambda: supervisor.health().models["llm"].lost == 1, "the loss")
+    else:
+        time.sleep(0.2)
+        assert stub.poll() is None, "a debugger's"
 
 
 def test_what_an_operator_does_is_no_loss(triton: Triton, watched: Any) -> None:

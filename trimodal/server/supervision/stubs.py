@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ class StubWatch:
         self._server = server
         self.ended = False  # tritonserver itself
         self._stubs: dict[int, tuple[int, str]] = {}  # descriptor → process and model
+        self._stopped: dict[int, float] = {}  # process → when it was first seen to stand still
         self._poll = select.poll()
         self._own = os.pidfd_open(server)
         self._poll.register(self._own, select.POLLIN)
@@ -44,6 +46,14 @@ class StubWatch:
                 self.ended = True
             else:
                 self._forget(descriptor)
+
+    def stopped(self) -> Iterator[tuple[int, str, float]]:
+        """Processes that a signal has stopped: process, model, seconds since that was seen first."""
+        now = time.monotonic()
+        stopped = {pid: model for pid, model in self._stubs.values() if _is_stopped(pid)}
+        self._stopped = {pid: self._stopped.get(pid, now) for pid in stopped}
+        for pid, model in stopped.items():
+            yield pid, model, now - self._stopped[pid]
 
     def count(self, model: str) -> int:
         """How many processes of a model run."""
@@ -67,6 +77,14 @@ def children(pid: int) -> Iterator[int]:
         for file in Path(f"/proc/{pid}/task").glob("*/children"):
             with contextlib.suppress(OSError):
                 yield from map(int, file.read_text().split())
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        # After the command's name, which may hold anything: "1234 (python) T 1 …".
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1] in "Tt"
+    except OSError:
+        return False
 
 
 def model_of(pid: int) -> str:

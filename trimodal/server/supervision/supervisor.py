@@ -7,8 +7,11 @@ read the health page (`health_page.py`) end them.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import logging
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +20,7 @@ from functools import partial
 
 from trimodal.repository import Model
 from trimodal.server.admin import Api
+from trimodal.server.supervision.heartbeat import Heartbeat
 from trimodal.server.supervision.stubs import StubWatch
 
 logger = logging.getLogger(__name__)
@@ -79,8 +83,9 @@ class Health:
 class Supervisor:
     """Owns what is known of one server and of its models' processes."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, hang_timeout: float = 0.0) -> None:
         self._api = api
+        self._hang_timeout = hang_timeout  # seconds; 0: what stands still is left alone
         self._models: Mapping[str, Model] = {}
         self._expected: dict[str, int] = {}  # of Python models: the processes that each has; the thread's
         self._thread: threading.Thread | None = None
@@ -103,6 +108,8 @@ class Supervisor:
             self._watching = True
         self._thread = threading.Thread(target=self._watch, args=(stubs,), name="supervisor", daemon=True)
         self._thread.start()
+        if self._hang_timeout:
+            Heartbeat(self._api, pid, self._hang_timeout, self._stopping).start()
 
     def drain(self) -> None:
         """From now on the server is not ready, whatever its models are, and no model is loaded again."""
@@ -176,6 +183,7 @@ class Supervisor:
             # An end is told at once, what was started is looked for. Short, as `close` waits for it.
             stubs.wait(LOOK_S)
             stubs.refresh()
+            self._end_stopped(stubs)
             for name in self._expected:
                 if not stubs.ended and self._is_lost(name, stubs) and self._begins(name):
                     logger.warning("a process of model %s died: it is loaded again", name)
@@ -191,6 +199,14 @@ class Supervisor:
             with self._lock:
                 self._ended, self._health = True, None
         stubs.close()
+
+    def _end_stopped(self, stubs: StubWatch) -> None:
+        """Kills processes that stand still for too long: their clients are told, as of any loss."""
+        for pid, name, seconds in stubs.stopped() if self._hang_timeout else ():
+            if seconds >= self._hang_timeout and not self._stopping.is_set():
+                logger.error("a process of model %s is stopped for %.0f s: it is killed", name, seconds)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def _is_lost(self, name: str, stubs: StubWatch) -> bool:
         """Whether a model that Triton calls ready has fewer processes than Triton thinks."""

@@ -1,0 +1,85 @@
+"""A server that runs and says nothing."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from trimodal.server.admin import Api
+from trimodal.server.supervision import heartbeat
+from trimodal.server.supervision.heartbeat import Heartbeat
+
+LIMIT_S = 20.0
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "BEAT_S", 0.02)
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    """What stands for tritonserver: a process with a group of its own."""
+    wait = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
+    yield wait
+    wait.kill()
+    wait.communicate()
+
+
+def beat(port: int, pid: int, limit_s: float = 0.2) -> tuple[Heartbeat, threading.Event]:
+    stopping = threading.Event()
+    thread = Heartbeat(Api("127.0.0.1", port, port, "", timeout=0.05), pid, limit_s, stopping)
+    thread.start()
+    return thread, stopping
+
+
+def test_silence_ends_it(process: subprocess.Popen[bytes], caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        thread, _ = beat(silent.getsockname()[1], process.pid)
+        assert process.wait(LIMIT_S) == -9
+        thread.join(LIMIT_S)
+    assert "tritonserver runs and answers nothing" in caplog.text
+
+
+def test_nothing_is_ended_while_the_server_stops(process: subprocess.Popen[bytes]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        thread, stopping = beat(silent.getsockname()[1], process.pid, limit_s=1e9)
+        stopping.set()
+        thread.join(LIMIT_S)
+    assert not thread.is_alive()
+    assert process.poll() is None
+
+
+def test_a_server_that_answers_lives_on_over_one_connection(process: subprocess.Popen[bytes]) -> None:
+    asked = threading.Semaphore(0)
+    connections = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            if self.connection not in connections:
+                connections.append(self.connection)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            asked.release()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        thread, stopping = beat(server.server_port, process.pid, limit_s=LIMIT_S)
+        for _ in range(20):
+            assert asked.acquire(timeout=LIMIT_S)
+        stopping.set()
+        thread.join(LIMIT_S)
+        server.shutdown()
+    assert process.poll() is None
+    assert len(connections) == 1
