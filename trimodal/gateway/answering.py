@@ -217,7 +217,7 @@ def _shutting_down() -> ApiError:
     return ApiError(503, "the gateway is shutting down", code="shutting_down", retry_after_s=1.0)
 
 
-async def _ended(work: asyncio.Future[None]) -> None:
+async def _ended(work: asyncio.Future[Any]) -> None:
     work.cancel()  # nothing where it is done
     with contextlib.suppress(asyncio.CancelledError):
         await work
