@@ -95,7 +95,11 @@ def checkpoint_files(directory: Path, *, tokenizer: bool = True) -> list[Path]:
         )
     if (directory / INDEX).is_file():
         places = _part(_read(directory / INDEX), "weight_map")
-        weights = [directory / name for name in sorted({str(name) for name in places.values()})]
+        names = sorted({str(name) for name in places.values()})
+        # A checkpoint that somebody else made could have any file of this machine put into the artefact.
+        if elsewhere := [name for name in names if Path(name).name != name]:
+            raise ArtefactError(f"{INDEX} of {directory.name} names '{elsewhere[0]}', which is not in it")
+        weights = [directory / name for name in names]
         missing = [file.name for file in weights if not file.is_file()]
         if missing or not weights:
             raise ArtefactError(

@@ -158,6 +158,11 @@ def test_ends_are_collected_from_all_who_know_them(checkpoint: Path) -> None:
         ("config.json", "[]", "holds no readable config.json"),
         ("generation_config.json", "[1]", "generation_config.json is no readable JSON object"),
         ("tokenizer.json", '{"version": ', "tokenizer.json of tiny cannot be read"),
+        (
+            "model.safetensors.index.json",
+            '{"weight_map": {"a": "../private.txt"}}',
+            "model.safetensors.index.json of tiny names '../private.txt', which is not in it",
+        ),
         ("model.safetensors.index.json", '{"weight_map": ["a"]}', "tiny lacks weights, which model."),
     ],
 )
