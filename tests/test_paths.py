@@ -31,6 +31,15 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return package
 
 
+def test_a_user_whom_the_system_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `docker run --user 1234` makes one, without HOME."""
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "TRIMODAL_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    assert paths.cache_directory() == Path("/.cache/trimodal")
+    assert paths.user_engines() == Path("/.local/share/trimodal/engines")
+
+
 def test_a_source_tree_holds_everything_itself() -> None:
     assert paths.data_directory() == ROOT
     assert paths.default_repository() == ROOT / "model_repository"

@@ -1,4 +1,5 @@
 from importlib.metadata import version
+from unittest.mock import Mock
 
 import pytest
 
@@ -47,6 +48,13 @@ def test_a_temporary_folder_that_a_shell_would_take_apart(tmp_path, name):
     preflight.check_temporary(tmp_path / "tmp_x-1.0")
     with pytest.raises(ServerError, match="set TMPDIR to a path of letters"):
         preflight.check_temporary(tmp_path / name)
+
+
+def test_a_name_that_a_shell_would_take_apart(tmp_path):
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b" / "config.pbtxt").write_text('name: "a b" backend: "python"')
+    with pytest.raises(ServerError, match=r"model 'a b': its name may hold"):
+        preflight.check_models(Mock(), [read_model(tmp_path, "a b", "cpu")])
 
 
 def test_the_health_page_is_where_clients_look_for_it():

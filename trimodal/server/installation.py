@@ -152,6 +152,7 @@ def assemble(triton: Triton, directory: Path) -> tuple[Path, dict[str, str]]:
         environment["VIRTUAL_ENV"] = sys.prefix
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
     environment.pop("PYTHONHOME", None)
+    environment.setdefault("PYTHONUTF8", "1")  # without a locale a stub could open no path that is not ASCII
     environment.setdefault(*DEVICE_ORDER)
     for name, size in ALLOCATOR.items():
         environment.setdefault(name, str(size))

@@ -9,6 +9,7 @@ Values are not checked here: each model checks its own settings when it loads.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -34,11 +35,18 @@ def parse_changes(assignments: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def served_repository(options: ServerOptions, folder: Path) -> Path:
-    """The repository as a server with these options sees it: itself, or an overlay in `folder`."""
+    """The repository as a server with these options sees it: itself, or an overlay or a link in `folder`.
+
+    Triton (2.51) starts a Python model by a line of shell that quotes nothing: a blank in the repository's
+    path made it wait until --ready-timeout, and what follows a semicolon was executed.
+    """
     repository = options.repository.expanduser().absolute()
-    if not (options.changes or options.engines):
-        return repository
     target = folder / "model_repository"
+    if not (options.changes or options.engines):
+        if shlex.quote(str(repository)) == str(repository):
+            return repository
+        target.symlink_to(repository)
+        return target
     return overlay(repository, target, options.changes, options.profile, options.engines)
 
 

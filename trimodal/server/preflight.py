@@ -54,10 +54,7 @@ def check_shared_memory(models: Iterable[Model], directory: Path = SHM) -> None:
 
 
 def check_temporary(directory: Path) -> None:
-    """Raises: ServerError when Triton could not start models out of this folder.
-
-    It starts their processes by a line of shell without quotes: a blank in it hung until --ready-timeout.
-    """
+    """Raises: ServerError when Triton could not start models out of this folder: see `served_repository`."""
     if shlex.quote(str(directory)) != str(directory):
         raise ServerError(
             f"the temporary folder {directory} has a character that Triton's Python backend does not quote: "
@@ -77,6 +74,8 @@ def check_models(triton: Triton, models: Iterable[Model]) -> None:
     """Raises: SettingsError or ServerError when one of these models cannot be loaded here as configured."""
     models = list(models)
     for model in models:
+        if shlex.quote(model.name) != model.name:
+            raise ServerError(f"model '{model.name}': its name may hold letters, digits, and any of . _ -")
         check_graphs(model)
     check_backends(triton, models)
     check_artefacts(models, check_gpus(models))

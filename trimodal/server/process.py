@@ -270,11 +270,18 @@ class TritonServer:
 
 
 def _new_log() -> Path:
+    """A new file in the cache; only the latest are kept. Raises: ServerError: it cannot be made."""
     directory = cache_directory() / "logs"
-    directory.mkdir(parents=True, exist_ok=True)
-    for old in sorted(directory.glob("server-*.log"))[:-_LOGS_KEPT]:
-        old.unlink(missing_ok=True)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    handle, name = tempfile.mkstemp(prefix=f"server-{stamp}-", suffix=".log", dir=directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for old in sorted(directory.glob("server-*.log"))[:-_LOGS_KEPT]:
+            old.unlink(missing_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f"server-{stamp}-", suffix=".log", dir=directory)
+    except OSError as error:
+        raise ServerError(
+            f"no log can be written to {directory} ({(error.strerror or str(error)).lower()}): "
+            "set TRIMODAL_CACHE to a folder that can be written, or name a file with --log"
+        ) from None
     os.close(handle)
     return Path(name)

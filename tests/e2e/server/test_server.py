@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import shutil
 import signal
 import socket
 import threading
@@ -14,7 +15,7 @@ from datetime import timedelta
 import pytest
 import tritonclient.grpc as grpcclient
 
-from tests.e2e.conftest import BOUND, options
+from tests.e2e.conftest import BOUND, TEST_REPOSITORY, options
 from tests.e2e.trivial import echo, status
 from tests.server.artefacts import H200
 from trimodal.errors import ServerError
@@ -33,6 +34,17 @@ def test_serves_and_stops(no_leftovers, own_server):
         assert echo(client, "hello") == "hello"
     assert server.stop() == []
     assert not server.alive
+
+
+def test_a_repository_whose_path_a_shell_would_take_apart(own_server, monkeypatch, tmp_path):
+    """Nor is there a locale, as in a container."""
+    for name in ("LC_ALL", "LANG", "LC_CTYPE", "PYTHONUTF8"):
+        monkeypatch.delenv(name, raising=False)
+    repository = tmp_path / "it's a $HOME; of é"
+    shutil.copytree(TEST_REPOSITORY / "echo", repository / "echo")
+    server = own_server(("echo",), repository=repository)
+    with grpcclient.InferenceServerClient(server.grpc_url) as client:
+        assert echo(client, "hello") == "hello"
 
 
 def test_settings_of_an_overlay_reach_the_model(serve):
