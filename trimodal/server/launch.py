@@ -17,6 +17,7 @@ from trimodal.errors import ServerError
 from trimodal.server import process_guard as guard
 from trimodal.server.installation import Triton
 from trimodal.server.options import ServerOptions, parse_otlp
+from trimodal.server.ports import bracketed
 
 OPERATOR_HEADER = "trimodal-operator-key"
 GRPC_OPERATOR_HEADER = f"triton-grpc-protocol-{OPERATOR_HEADER}"  # its name over gRPC
@@ -47,9 +48,10 @@ def command_line(
         f"--cache-directory={triton.caches}",
         "--model-control-mode=explicit",
         *(f"--load-model={name}" for name in models),
-        f"--http-address={options.host}",
-        f"--grpc-address={options.host}",
-        f"--metrics-address={options.host}",
+        # libevhtp and gRPC each have a notation of their own for IPv6.
+        f"--http-address={'ipv6:' if ':' in options.host else ''}{options.host}",
+        f"--grpc-address={bracketed(options.host)}",
+        f"--metrics-address={'ipv6:' if ':' in options.host else ''}{options.host}",
         *(f"{flag}={port}" for flag, port in ports.items()),
         f"--http-restricted-api={restriction}",
         f"--grpc-restricted-protocol={restriction}",

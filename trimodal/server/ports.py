@@ -18,6 +18,11 @@ class PortInUse(ServerError):
     """Another process listens there."""
 
 
+def bracketed(host: str) -> str:
+    """A host as it stands before a port."""
+    return f"[{host}]" if ":" in host else host
+
+
 def choose(host: str, wanted: Mapping[str, int]) -> dict[str, int]:
     """Flag → port, every 0 replaced by a free one, all distinct. Raises: ServerError naming port and flag."""
     chosen: dict[str, int] = {}

@@ -91,9 +91,11 @@ class TritonServer:
         for attempt in range(1, _ATTEMPTS + 1):
             self.ports = ports.choose(options.host, options.ports)
             http, grpc, metrics, health = self.ports.values()
-            self.http_url, self.grpc_url = f"{options.host}:{http}", f"{options.host}:{grpc}"
-            health_host = preflight.check_health_host(options)
-            self.metrics_url, self.health_url = f"{options.host}:{metrics}", f"{health_host}:{health}"
+            host, health_host = ports.bracketed(options.host), preflight.check_health_host(options)
+            self.http_url, self.grpc_url, self.metrics_url = (
+                f"{host}:{port}" for port in (http, grpc, metrics)
+            )
+            self.health_url = f"{ports.bracketed(health_host)}:{health}"
             self.api = Api(options.host, http, metrics, self.operator_key)
             self.log_path = options.log.absolute() if options.log else _new_log()
             self.log_path.parent.mkdir(parents=True, exist_ok=True)

@@ -47,6 +47,19 @@ def test_a_repository_whose_path_a_shell_would_take_apart(own_server, monkeypatc
         assert echo(client, "hello") == "hello"
 
 
+@pytest.mark.parametrize("host", ["::1", "::"])
+def test_ipv6(own_server, host):
+    try:
+        socket.create_server((host, 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    server = own_server(("echo",), host=host)
+    with grpcclient.InferenceServerClient(server.grpc_url) as client:
+        assert echo(client, "hello") == "hello"
+    for url in (f"http://{server.health_url}/ready", f"http://{server.metrics_url}/metrics"):
+        assert status(url) == 200
+
+
 def test_settings_of_an_overlay_reach_the_model(serve):
     server = serve(("echo",), {"echo": {"greeting": "dear-"}})
     with grpcclient.InferenceServerClient(server.grpc_url) as client:
