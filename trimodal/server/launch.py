@@ -61,6 +61,8 @@ def command_line(
         "--disable-auto-complete-config",
         "--allow-sagemaker=false",
         "--allow-vertex-ai=false",
+        # By default three pings within five minutes end a client's connection: many send one a second.
+        "--grpc-http2-max-ping-strikes=0",
         f"--exit-timeout-secs={max(1, math.ceil(options.drain_timeout))}",
         f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
     ]

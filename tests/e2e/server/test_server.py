@@ -8,10 +8,12 @@ import shutil
 import signal
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from datetime import timedelta
 
+import grpc
 import pytest
 import tritonclient.grpc as grpcclient
 
@@ -58,6 +60,21 @@ def test_ipv6(own_server, host):
         assert echo(client, "hello") == "hello"
     for url in (f"http://{server.health_url}/ready", f"http://{server.metrics_url}/metrics"):
         assert status(url) == 200
+
+
+@pytest.mark.slow
+def test_a_client_that_pings_often_keeps_its_connection(serve):
+    """gRPC's servers end the connection of one that pings more than three times in five minutes."""
+    often = {"keepalive_time_ms": 200, "keepalive_permit_without_calls": 1, "http2.max_pings_without_data": 0}
+    channel = grpc.insecure_channel(
+        serve(("echo",)).grpc_url, [(f"grpc.{name}", value) for name, value in often.items()]
+    )
+    seen = []
+    channel.subscribe(seen.append, try_to_connect=True)
+    grpc.channel_ready_future(channel).result(BOUND)
+    time.sleep(6)
+    channel.close()
+    assert seen[-1] == grpc.ChannelConnectivity.READY
 
 
 def test_settings_of_an_overlay_reach_the_model(serve):
