@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.errors import ArtefactError
+from trimodal.host import host_cpus
 
 MANIFEST = "manifest.json"
 Shape = tuple[int, ...]
@@ -100,7 +101,7 @@ def read_manifest(directory: Path, *, task: str, runtime: str | None) -> Manifes
 
 def check_files(directory: Path, manifest: Manifest) -> None:
     """Reads all files that were built, several at a time. Raises: ArtefactError: one is not as it was."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(host_cpus()) as pool:
         digests = pool.map(lambda name: sha256(directory / name), manifest.files)
         for (name, expected), digest in zip(manifest.files.items(), digests, strict=True):
             if digest != expected:

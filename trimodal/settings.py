@@ -7,13 +7,13 @@ exist, their types and their limits.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.errors import SettingsError
+from trimodal.host import host_cpus
 
 S = TypeVar("S", bound="Settings")
 
@@ -32,7 +32,7 @@ class EngineSettings(Settings):
     @property
     def threads(self) -> int:
         """Threads of one run: as set, or one for each core that this process may use."""
-        return self.intra_op_threads or len(os.sched_getaffinity(0))
+        return self.intra_op_threads or host_cpus()
 
 
 def parse_parameters(cls: type[S], parameters: Mapping[str, str], *, source: str) -> S:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from trimodal import host
 from trimodal.doctor.machine import check_machine
 from trimodal.errors import ServerError
-from trimodal.runtimes import host_memory
 from trimodal.server import preflight
 from trimodal.server.options import ServerOptions
 
@@ -28,7 +28,7 @@ def look(tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "SHM", tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**12, 0, 10**12))
     monkeypatch.setattr(resource, "getrlimit", lambda which: (65536, 65536))
-    monkeypatch.setattr(host_memory, "CGROUP", tmp_path)
+    monkeypatch.setattr(host, "CGROUPS", tmp_path)
 
     def check(**options):
         ports = dict.fromkeys(("http_port", "grpc_port", "metrics_port", "health_port"), 0)

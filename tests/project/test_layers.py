@@ -24,7 +24,7 @@ LAYERS = (
     ("runtimes", "repository", "build_support"),
     ("starter",),
     ("audio", "triton", "manifest", "settings", "trace", "report"),
-    ("errors", "logs", "metrics", "paths", "proxies"),
+    ("errors", "host", "logs", "metrics", "paths", "proxies"),
 )
 LEVEL = {name: height for height, names in enumerate(reversed(LAYERS)) for name in names}
 MAX_FILES = 12

@@ -2,9 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from trimodal.errors import ServerError
 from trimodal.server.installation import Triton
 from trimodal.server.launch import command_line
 from trimodal.server.options import ServerOptions
+from trimodal.server.process import _new_log
 from trimodal.server.process_guard import HIDDEN
 
 PORTS = {"--http-port": 8000, "--grpc-port": 8001, "--metrics-port": 8002}
@@ -84,3 +86,10 @@ def test_traces_are_sent_where_they_are_wanted():
     assert "--trace-config=opentelemetry,url=http://collector:4318/v1/traces" in flags
     assert "--trace-config=rate=10" in flags
     assert none[0] not in flags
+
+
+def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "file"))
+    with pytest.raises(ServerError, match="not a directory.*set TRIMODAL_CACHE .* or name a file with --log"):
+        _new_log()

@@ -1,4 +1,3 @@
-import os
 import re
 
 import pytest
@@ -6,6 +5,7 @@ from google.protobuf import text_format
 
 from tests.project.test_profiles import REPOSITORY
 from trimodal.errors import SettingsError
+from trimodal.host import host_cpus
 from trimodal.settings import parse_parameters
 from trimodal.vision.settings import PreprocessSettings, RankSettings, VisionSettings
 
@@ -30,7 +30,7 @@ def test_warm_up_sizes_are_a_list_of_numbers():
         VisionSettings, {"artefact": "x", "warm_up_batch_sizes": "1, 4,8"}, source="f"
     )
     assert settings.warm_up_batch_sizes == (1, 4, 8)
-    assert settings.threads == len(os.sched_getaffinity(0))
+    assert settings.threads == host_cpus()
 
 
 @pytest.mark.parametrize(

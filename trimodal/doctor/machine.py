@@ -13,10 +13,10 @@ from pathlib import Path
 
 from trimodal.doctor.values import Check, Group
 from trimodal.errors import ServerError
+from trimodal.host import host_cpus, host_memory
 from trimodal.paths import cache_directory
 from trimodal.report.numbers import size
 from trimodal.repository import Model
-from trimodal.runtimes.host_memory import host_memory
 from trimodal.server import ports, preflight
 from trimodal.server.admin import Api
 from trimodal.server.options import ServerOptions
@@ -46,7 +46,7 @@ def check_machine(options: ServerOptions, models: Iterable[Model]) -> Iterator[C
 
 def _system() -> Check:
     cpu = platform.machine()
-    found = f"Linux {platform.release()}, {cpu}, {len(os.sched_getaffinity(0))} CPUs"
+    found = f"Linux {platform.release()}, {cpu}, {host_cpus()} CPUs"
     remedy = "the wheels of tritonserver and its engines are for x86_64: use NVIDIA's image"
     return MACHINE.warning("system", found, remedy, when=cpu != "x86_64")
 

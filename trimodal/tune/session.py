@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
@@ -18,6 +17,7 @@ from trimodal.client import Client
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import ServerError, SettingsError, TrimodalError
+from trimodal.host import host_cpus
 from trimodal.repository import Model
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import Interrupted, TritonServer
@@ -218,7 +218,7 @@ def live_pipeline(server: LiveServer, main: str, directory: Path, profile: str) 
 def chosen_knobs(pipeline: Pipeline, given: Iterable[str], *, only: bool) -> list[Knob]:
     """The knobs that are searched: the defaults, with what was given instead. Raises: SettingsError."""
     named = {knob.label: knob for knob in map(pipeline.parse, given)}
-    found = {} if only else {knob.label: knob for knob in pipeline.defaults(len(os.sched_getaffinity(0)))}
+    found = {} if only else {knob.label: knob for knob in pipeline.defaults(host_cpus())}
     knobs = list((found | named).values())
     if not knobs:
         raise SettingsError(f"nothing to search in model {pipeline.main}: name a --knob")

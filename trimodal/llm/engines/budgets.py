@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from trimodal.errors import SettingsError
+from trimodal.host import host_memory
 from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS
 from trimodal.llm.settings import FAKE_BUDGETS, GPU_ENGINES, LlmSettings
 from trimodal.manifest import Manifest, read_manifest
-from trimodal.runtimes.host_memory import host_memory
 
 _LENGTHS = ("max_seq_len", "max_position_embeddings")  # as compiled; as the checkpoint says
 _LEAST_POOL = 16_384  # tokens: sixteen requests of 1,024

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from trimodal.host import host_cpus
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tiers import read_tiers
@@ -57,7 +57,7 @@ def open_pipeline(
     scheduler.max_num_seqs = settings.max_num_seqs
     scheduler.enable_prefix_caching = settings.enable_prefix_caching
     properties: dict[str, Any] = {
-        "INFERENCE_NUM_THREADS": settings.threads or len(os.sched_getaffinity(0)),
+        "INFERENCE_NUM_THREADS": settings.threads or host_cpus(),
         "KV_CACHE_PRECISION": settings.kv_cache_precision,
     }
     properties |= REPRODUCIBLE if settings.numerics == "reproducible" else FAST

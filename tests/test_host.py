@@ -1,0 +1,50 @@
+"""The processors and the memory of this machine, and of a container or a service with a limit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trimodal import host
+
+
+@pytest.fixture
+def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The control group of this process, two below the root."""
+    monkeypatch.setattr(host, "CGROUPS", tmp_path)
+    monkeypatch.setattr(host, "OWN_GROUP", tmp_path / "own")
+    (tmp_path / "own").write_text("3:cpuset:/\n0::/system.slice/trimodal.service\n")
+    folder = tmp_path / "system.slice" / "trimodal.service"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.mark.parametrize("limit", [None, "max", str(1 << 20)])
+@pytest.mark.parametrize("above", [0, 1, 2])
+def test_a_limit_of_memory_counts_where_there_is_one(group: Path, limit: str | None, above: int) -> None:
+    folder = [group, *group.parents][above]
+    if limit:
+        (folder / "memory.max").write_text(f"{limit}\n")
+        (folder / "memory.current").write_text(f"{1 << 18}\n")
+    total, free = host.host_memory()
+    if limit and limit.isdecimal():
+        assert (total, free) == (1 << 20, 3 << 18)
+    else:
+        assert total > free > 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("quota", "cpus"), [("max", 8), ("100000", 1), ("50000", 1), ("150000", 2), ("1600000", 8)]
+)
+def test_a_quota_of_processors(group: Path, monkeypatch: pytest.MonkeyPatch, quota: str, cpus: int) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    assert host.host_cpus() == 8
+    (group.parent / "cpu.max").write_text(f"{quota} 100000\n")
+    assert host.host_cpus() == cpus
+
+
+def test_without_control_groups(group: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(host, "OWN_GROUP", tmp_path / "missing")
+    assert host.host_cpus() == len(os.sched_getaffinity(0))

@@ -1,0 +1,53 @@
+"""Reads what this machine has for us: processors and memory, less what a container or service may use."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_GROUP = Path("/proc/self/cgroup")
+
+
+def host_cpus() -> int:
+    """Processors that this process may use, a part of one counting as one.
+
+    The quota of its control group counts (`docker run --cpus`, Kubernetes' limits, systemd's CPUQuota):
+    threads beyond it are stopped for the rest of each 100 ms, all at once.
+    """
+    allowed = len(os.sched_getaffinity(0))
+    for group in _groups():
+        try:
+            quota, period = (group / "cpu.max").read_text().split()
+            allowed = min(allowed, max(1, math.ceil(int(quota) / int(period))))
+        except (OSError, ValueError):  # no limit: the file is not there, or says "max"
+            continue
+    return allowed
+
+
+def host_memory() -> tuple[int, int]:
+    """Bytes in all and free bytes: the machine's, or what the control groups leave."""
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    kibibytes = {words[0]: int(words[1]) for words in lines}
+    total, free = kibibytes["MemTotal:"] << 10, kibibytes["MemAvailable:"] << 10
+    for group in _groups():
+        try:
+            limit = int((group / "memory.max").read_text())
+            used = int((group / "memory.current").read_text())
+        except (OSError, ValueError):
+            continue
+        total, free = min(total, limit), min(free, limit - used)
+    return total, free
+
+
+def _groups() -> Iterator[Path]:
+    """This process's control group and those above it (version 2); a container sees its own as the root."""
+    try:
+        lines = OWN_GROUP.read_text().splitlines()
+    except OSError:
+        lines = []
+    own = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
+    group = CGROUPS / own.strip("/")
+    yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(CGROUPS))
