@@ -41,8 +41,8 @@ NULLS: list[tuple[dict[str, Any] | None, str]] = [
     (
         None,
         "n stream functions function_call reasoning_effort verbosity prediction audio web_search_options "
-        "tools tool_choice parallel_tool_calls logit_bias store stop response_format seed modalities metadata "
-        "stream_options max_tokens top_k",
+        "tools tool_choice parallel_tool_calls logit_bias store stop response_format seed modalities "
+        "metadata stream_options max_tokens top_k",
     ),
     (TEXT, "n stream echo best_of suffix logprobs user"),
     (VECTOR, "encoding_format dimensions user"),
