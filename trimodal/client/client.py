@@ -113,7 +113,7 @@ class Client:
 
     def stream(
         self,
-        prompt: str | None = None,
+        prompt: str | Sequence[int] | None = None,
         *,
         messages: Sequence[Message] | None = None,
         timeout: float | None = None,
@@ -124,6 +124,7 @@ class Client:
         """Streams the answer to a prompt or a chat (one of the two). The request is sent when it is iterated.
 
         Args:
+            prompt: a text, or its token ids.
             timeout: seconds for the whole answer; None: as the client's timeouts say.
             options: max_tokens, temperature and the like, seed, stop; tenant, tier, deadlines, what the
                 cache may do, and a key to cancel it by: see `Options`. The model's defaults otherwise.
@@ -135,7 +136,7 @@ class Client:
 
     async def complete(
         self,
-        prompt: str | None = None,
+        prompt: str | Sequence[int] | None = None,
         *,
         messages: Sequence[Message] | None = None,
         timeout: float | None = None,

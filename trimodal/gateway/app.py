@@ -75,27 +75,40 @@ class Gateway:
         """The client of the servers whose requests belong to the caller's trace."""
         return self.client.with_metadata(caller.trace)
 
-    def whole(self, caller: Caller, make: Make, content_type: str = "application/json") -> Response:
+    def whole(
+        self, caller: Caller, make: Make, content_type: str = "application/json", requests: int = 1
+    ) -> Response:
         """An answer in one piece, counted against the caller's limits while it is made."""
-        return WholeAnswer(make, caller.request_id, lambda: self._use(caller), content_type)
+        return WholeAnswer(make, caller.request_id, lambda: self._use(caller, requests), content_type)
 
     def answer(
-        self, caller: Caller, pending: PendingAnswer, *, stream: bool, done: bool = True, **whole: str
+        self,
+        caller: Caller,
+        pending: PendingAnswer,
+        *,
+        stream: bool,
+        done: bool = True,
+        requests: int = 1,
+        **whole: str,
     ) -> Response:
-        """An answer as a stream of events or in one piece; `done`: whether "[DONE]" ends the stream."""
+        """An answer as a stream of events or in one piece.
+
+        Args:
+            done: whether "[DONE]" ends the stream. requests: as how many it counts.
+        """
         if not stream:
-            return self.whole(caller, pending.whole, **whole)
+            return self.whole(caller, pending.whole, requests=requests, **whole)
         return EventAnswer(
             pending.events,
             caller.request_id,
-            lambda: self._use(caller),
+            lambda: self._use(caller, requests),
             allowed=lambda: self.access.holds(caller.key),
             done=done,
         )
 
     @contextmanager
-    def _use(self, caller: Caller) -> Iterator[KeyUsage]:
-        with self.access.quota.use(caller.key) as usage:
+    def _use(self, caller: Caller, requests: int) -> Iterator[KeyUsage]:
+        with self.access.quota.use(caller.key, requests=requests) as usage:
             try:
                 yield usage
             finally:
@@ -169,13 +182,13 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
     async def chat(request: Request, body: ChatRequest) -> Response:
         caller = gateway.admit(request, body.model, body)
         pending = Chat(body, gateway.client_for(caller), caller, gateway.findings)
-        return gateway.answer(caller, pending, stream=body.stream)
+        return gateway.answer(caller, pending, stream=body.stream, requests=body.answers)
 
     @app.post("/v1/completions")
     async def completions(request: Request, body: CompletionRequest) -> Response:
         caller = gateway.admit(request, body.model, body)
         pending = Completion(body, gateway.client_for(caller), caller)
-        return gateway.answer(caller, pending, stream=body.stream)
+        return gateway.answer(caller, pending, stream=body.stream, requests=body.answers)
 
     @app.post("/v1/responses")
     async def respond(request: Request, body: ResponseRequest) -> Response:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from trimodal.llm.sampling_defaults import SamplingDefaults, read_defaults
 from trimodal.settings import Settings
 
 GPU_ENGINES = ("tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
@@ -98,6 +100,8 @@ class LlmSettings(Settings):
     max_ngram_size: Annotated[int, Drafting] = Field(3, ge=1, le=16)  # prompt_lookup: longest match
 
     apply_chat_template: bool = True  # text_input becomes one user message
+    # what requests leave out of sampling; auto: as the checkpoint's generation_config.json says; none: greedy
+    generation_config: Literal["auto", "none"] = "auto"
     default_max_tokens: int = Field(128, ge=1)
     # budgets, in tokens; 0: as long as the model takes
     max_prompt_tokens: int = Field(0, ge=0)
@@ -192,6 +196,12 @@ class LlmSettings(Settings):
         if kind != "none" and self.engine == "tensorrt_llm_pytorch" and self.pipeline_parallel_size > 1:
             return f"speculation '{kind}' of TensorRT-LLM needs pipeline_parallel_size 1"
         return ""
+
+    @cached_property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """What a request leaves out of its sampling. Raises: ArtefactError."""
+        read = self.generation_config == "auto" and self.engine != "fake"
+        return read_defaults(self.artefact_directory) if read else SamplingDefaults()
 
     @property
     def cache_ttls(self) -> dict[str, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,6 +34,24 @@ def _byte_characters() -> dict[str, int]:
 
 
 _BYTES = _byte_characters()
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """How a chat becomes a prompt.
+
+    Attributes:
+        add_generation_prompt: it ends where the assistant begins to speak.
+        continue_final_message: it ends within its last message, which is to be continued.
+        kwargs: what the template is told besides.
+    """
+
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+ANSWERED = Rendering()
 
 
 class Tokenizer(Protocol):
@@ -63,8 +82,13 @@ class Tokenizer(Protocol):
     def token_bytes(self, token_id: int) -> bytes:
         """What one token adds to a text, as UTF-8, maybe part of a character; its name if it is special."""
 
-    def render(self, messages: Sequence[Message], functions: Sequence[Function] = ()) -> str:
-        """The prompt of a chat, up to where the assistant speaks; it may call the functions."""
+    def render(
+        self,
+        messages: Sequence[Message],
+        functions: Sequence[Function] = (),
+        rendering: Rendering = ANSWERED,
+    ) -> str:
+        """The prompt of a chat; the assistant may call the functions."""
 
 
 class CheckpointTokenizer:
@@ -114,10 +138,15 @@ class CheckpointTokenizer:
             return bytes.fromhex(byte[1])
         return piece.replace("\u2581", " ").encode()
 
-    def render(self, messages: Sequence[Message], functions: Sequence[Function] = ()) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        functions: Sequence[Function] = (),
+        rendering: Rendering = ANSWERED,
+    ) -> str:
         if self._template is None:
             raise InvalidArgument("messages: this model has no chat template; send text_input")
-        return self._template.render(messages, functions, self._special)
+        return self._template.render(messages, functions, self._special, rendering)
 
     def _read_template(self, directory: Path) -> ChatTemplate | None:
         # The engine's process imports this module, perhaps in an environment without jinja2.
@@ -162,6 +191,14 @@ class ByteTokenizer:
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id])
 
-    def render(self, messages: Sequence[Message], functions: Sequence[Function] = ()) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        functions: Sequence[Function] = (),
+        rendering: Rendering = ANSWERED,
+    ) -> str:
         chat = as_plain_chat(messages, functions)
-        return "".join(f"{message['role']}: {message['content']}\n" for message in chat) + "assistant: "
+        told = "".join(f"{message['role']}: {message['content']}\n" for message in chat)
+        if rendering.continue_final_message:
+            return told.removesuffix("\n")
+        return told + "assistant: " * rendering.add_generation_prompt

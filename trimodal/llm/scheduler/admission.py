@@ -6,7 +6,7 @@ answer are free, so the engine never has to evict one request for another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import EngineInfo, Sampling
@@ -76,10 +76,13 @@ class Admission:
                 f"top_logprobs is {sampling.logprobs}: engine '{info.name}' tells {most} at most"
             )
         for name in ("stop_token_ids", "logit_bias"):
-            for id in getattr(sampling, name):
-                if info.vocab_size and id >= info.vocab_size:
-                    most = info.vocab_size - 1
-                    raise InvalidArgument(f"{name} has token {id}: those of this model are 0 to {most}")
+            self.check_tokens(name, getattr(sampling, name))
+
+    def check_tokens(self, name: str, ids: Iterable[int]) -> None:
+        """Raises InvalidArgument: the model has no such token."""
+        most = self.info.vocab_size - 1
+        if most >= 0 and (highest := max(ids, default=0)) > most:
+            raise InvalidArgument(f"{name} has token {highest}: those of this model are 0 to {most}")
 
     def fits(self, ticket: Ticket) -> bool:
         """Whether a batch slot and KV blocks for a whole request are free now, within its tier's share."""
