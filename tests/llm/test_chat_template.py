@@ -10,7 +10,7 @@ import tokenizers
 
 from trimodal.errors import ArtefactError, InvalidArgument
 from trimodal.llm.chat_template import ChatTemplate, special_tokens, template_source
-from trimodal.llm.tokenizer import Rendering
+from trimodal.llm.rendering import Rendering
 
 TOKENS = {"bos_token": "<|begin|>", "eos_token": "<|end|>"}
 CHAT = [

@@ -15,8 +15,8 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from trimodal.errors import ArtefactError, InvalidArgument
+from trimodal.llm.rendering import ANSWERED, Rendering
 from trimodal.llm.structured.call_text import as_plain_chat
-from trimodal.llm.tokenizer import ANSWERED, Rendering
 
 CHAT_TEMPLATE = "chat_template.jinja"
 # Stands after a message that is to be continued: what the template writes behind it is cut off.

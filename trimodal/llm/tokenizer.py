@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trimodal.errors import ArtefactError, InvalidArgument
+from trimodal.llm.rendering import ANSWERED, Rendering
 from trimodal.llm.structured.call_text import as_plain_chat
 from trimodal.manifest import MANIFEST
 
@@ -34,24 +34,6 @@ def _byte_characters() -> dict[str, int]:
 
 
 _BYTES = _byte_characters()
-
-
-@dataclass(frozen=True)
-class Rendering:
-    """How a chat becomes a prompt.
-
-    Attributes:
-        add_generation_prompt: it ends where the assistant begins to speak.
-        continue_final_message: it ends within its last message, which is to be continued.
-        kwargs: what the template is told besides.
-    """
-
-    add_generation_prompt: bool = True
-    continue_final_message: bool = False
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-
-
-ANSWERED = Rendering()
 
 
 class Tokenizer(Protocol):

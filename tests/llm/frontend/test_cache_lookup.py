@@ -18,8 +18,8 @@ from trimodal.cache.answers import AnswerCache, CacheOptions, NoAnswers
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.values import Entry, Hit
 from trimodal.llm.frontend.cache_lookup import CacheLookup
+from trimodal.llm.rendering import Rendering
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.tokenizer import Rendering
 from trimodal.metrics import MemoryMetrics
 
 

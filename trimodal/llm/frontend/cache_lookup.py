@@ -12,8 +12,8 @@ from trimodal.cache.decision import Decision
 from trimodal.cache.keys import question
 from trimodal.cache.values import Hit, Question
 from trimodal.llm.frontend.request_state import Generation, RequestState
+from trimodal.llm.rendering import ANSWERED
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.tokenizer import ANSWERED
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from typing import Any
 from trimodal import trace
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import Sampling
+from trimodal.llm.rendering import Rendering
 from trimodal.llm.request import sampling
 from trimodal.llm.request.messages import read_messages
 from trimodal.llm.request.sampling import MAX_TOKEN_ID, read_sampling
@@ -28,7 +29,7 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.constraint import constraint
 from trimodal.llm.structured.reading import MAX_BYTES, read_json
 from trimodal.llm.structured.tools import Tools, read_tools
-from trimodal.llm.tokenizer import Message, Rendering, Tokenizer
+from trimodal.llm.tokenizer import Message, Tokenizer
 from trimodal.triton.fields import Inputs, boolean, decode, integers, shown, text
 
 INPUTS = (
