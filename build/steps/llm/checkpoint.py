@@ -220,7 +220,7 @@ class Checkpoint:
         }
 
     def write_tokenizer(self, directory: Path) -> None:
-        """Copies the tokenizer's files, and how to sample, as they are; a chat template gets a file of its own."""
+        """Copies the tokenizer's files, and how to sample, as they are; a template gets a file of its own."""
         copy_files(self.directory, self.tokenizer, (*TOKENIZER_FILES, GENERATION_CONFIG), directory)
         if self.has_chat_template:
             (directory / CHAT_TEMPLATE).write_text(self.template, encoding="utf-8")
