@@ -159,6 +159,11 @@ class Client:
         stream = AnswerStream(lambda: self._stream(request, None))
         return (await stream.answer()).finish_reason == "cancelled"
 
+    async def probe(self, request: Request) -> str:
+        """The text that a decoupled model answers a probe of `trimodal.client.transports.probes` with."""
+        timeout = self._timeouts.connect
+        return (await AnswerStream(lambda: self._stream(request, timeout)).answer()).text
+
     def ask(
         self,
         text: str | None = None,

@@ -15,8 +15,7 @@ from pydantic import Field
 from trimodal.client.client import Client
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.media import decode_data_url
-from trimodal.gateway.openai.fields import Body, Whole
-from trimodal.gateway.openai.schemas import ModelName
+from trimodal.gateway.openai.fields import ModelBody, Whole
 
 MAX_TEXTS = 2048
 MAX_IMAGES = 64
@@ -24,10 +23,9 @@ Answer = tuple[dict[str, Any], Mapping[str, str]]
 """Body and headers."""
 
 
-class EmbeddingRequest(Body):
+class EmbeddingRequest(ModelBody):
     """POST /v1/embeddings."""
 
-    model: ModelName
     input: (
         Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
     )
@@ -35,10 +33,10 @@ class EmbeddingRequest(Body):
     dimensions: Whole | None = Field(default=None, ge=1)
 
 
-class ClassificationRequest(Body):
+class ClassificationRequest(ModelBody):
     """POST /v1/images/classifications: data URLs of JPEG, PNG or WebP files."""
 
-    model: ModelName = "vision"
+    model: Annotated[str, Field(min_length=1, max_length=256)] = "vision"
     input: str | Annotated[list[str], Field(min_length=1, max_length=MAX_IMAGES)]
     top_k: Whole | None = Field(default=None, ge=1)
 

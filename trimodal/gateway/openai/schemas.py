@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from trimodal.client.options import Options
 from trimodal.gateway.errors import invalid, unsupported
-from trimodal.gateway.openai.fields import Body, Number, Refusal, Whole
+from trimodal.gateway.openai.fields import Body, ModelBody, Number, Refusal, Whole
 from trimodal.llm.structured.reading import MAX_NESTING, nested_beyond
 
 MAX_CHOICES = 16
@@ -18,9 +18,6 @@ MAX_MESSAGES = 1024
 MAX_ANSWERS = 128  # of all prompts of one request
 MAX_TOOLS = 64
 MAX_TOP_LOGPROBS = 20
-
-
-ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class StreamOptions(Body):
@@ -124,11 +121,10 @@ _REFUSED: Mapping[str, Refusal] = {
 """What vLLM's server takes and would change the answer."""
 
 
-class Generation(Body):
+class Generation(ModelBody):
     """What chat and text completions share. Unset: as the model's configuration says."""
 
     refused = _REFUSED
-    model: ModelName
     stream: bool = False
     stream_options: StreamOptions | None = None
     n: Whole = Field(default=1, ge=1, le=MAX_CHOICES)
