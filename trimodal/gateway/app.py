@@ -201,7 +201,7 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
     @app.post("/v1/embeddings")
     async def embed(request: Request, body: EmbeddingRequest) -> Response:
         caller = gateway.admit(request, body)
-        return gateway.whole(caller, lambda usage: embeddings(body, gateway.client_for(caller)))
+        return gateway.whole(caller, lambda usage: embeddings(body, gateway.client_for(caller), usage))
 
 
 def add_media(app: FastAPI, gateway: Gateway) -> None:
