@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -227,6 +228,59 @@ def test_a_prompt_cancelled_half_way_leaves_no_unfilled_block_for_others(opened,
     assert steps * chunk >= len(prompt), "every token of the prompt was computed by somebody"
     driver.finish()
     assert not driver.tokens(cancelled)
+
+
+def test_long_prompts_that_are_given_up_cost_the_next_request_one_step(opened, prompts):
+    driver = opened(max_num_batched_tokens=64, num_kv_blocks=512)
+    left = [driver.add(long(prompts * 9, 2000, first)) for first in (5, 6, 7, 8)]
+    driver.step(3)
+    for id in left:
+        driver.engine.cancel(id)
+    assert driver.engine.stats().running == 0
+    following = driver.add([9, 4])
+    driver.step()
+    assert driver.tokens(following)
+    driver.finish()
+    assert driver.engine.stats().kv_usage == 0
+    assert not any(driver.tokens(id) for id in left)
+
+
+def test_a_short_prompt_is_computed_between_the_pieces_of_long_ones(opened, prompts):
+    driver = opened(max_num_batched_tokens=64, num_kv_blocks=512)
+    prompt = long(prompts * 9, 1000, first=5)
+    first = driver.add(prompt)
+    driver.step(2)
+    short = driver.add(prompts[0][:40], max_tokens=2)
+    driver.step()
+    assert driver.tokens(short)
+    assert not driver.tokens(first)
+    driver.finish()
+    assert driver.tokens(first) == opened(num_kv_blocks=512, enable_prefix_caching=False).run([prompt])[0]
+
+
+@pytest.mark.parametrize("numerics", ["reproducible", pytest.param("fast", marks=pytest.mark.slow)])
+def test_answers_are_the_same_after_two_hundred_prompts_that_were_given_up(opened, prompts, numerics):
+    """Each shares a beginning with prompts that are answered, and most of them the blocks that they left."""
+    rng = random.Random(0)
+    driver = opened(max_num_batched_tokens=64, num_kv_blocks=160, numerics=numerics)
+    asked = [long(prompts * 2, 150 + 90 * at, first=5 + at % 2) for at in range(4)]
+
+    def answers() -> list[list[int]]:
+        return [driver.run([prompt], max_tokens=16)[0] for prompt in asked]
+
+    before = answers()
+    live: list[int] = []
+    for _ in range(200):
+        prompt = rng.choice(asked)
+        live.append(driver.add(prompt[: rng.randrange(40, len(prompt))] + [rng.randrange(300)] * 40))
+        driver.step(rng.randrange(3))
+        if len(live) > 6:
+            driver.engine.cancel(live.pop(rng.randrange(len(live))))
+    for id in live:
+        driver.engine.cancel(id)
+    driver.finish()
+    assert (driver.engine.stats().running, driver.engine.stats().kv_usage) == (0, 0)
+    assert answers() == before
 
 
 @pytest.mark.slow
