@@ -17,7 +17,7 @@ def share(remaining: Sequence[int], budget: int, block_tokens: int) -> list[int]
         remaining: tokens that each prompt lacks, the oldest first.
         budget: tokens of the step. block_tokens: of a KV block, where a prompt can be cut.
     """
-    given = [0] * len(remaining)
+    given, budget = [0] * len(remaining), max(0, budget)
     oldest = min(remaining[0], budget // _OLDEST // block_tokens * block_tokens) if remaining else 0
     for at in sorted(range(len(remaining)), key=remaining.__getitem__):
         most = budget if at == 0 else budget - oldest

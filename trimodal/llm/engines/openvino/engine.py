@@ -188,7 +188,7 @@ class OpenVinoEngine:
         drafted = self._settings.num_assistant_tokens if self._judge else 0
         least = KV_BLOCK_TOKENS  # a step of fewer tokens takes several for a block
         budget = max(self._settings.max_num_batched_tokens - decoding * (1 + drafted), least) - underway
-        tokens = share([one.remaining for one in waiting], max(0, budget), KV_BLOCK_TOKENS)
+        tokens = share([one.remaining for one in waiting], budget, KV_BLOCK_TOKENS)
         pairs = zip(waiting, tokens, strict=True)
         return [output for one, count in pairs if count and (output := self._hand_over(one, count))]
 
