@@ -319,6 +319,31 @@ def test_a_cancelled_sequence_frees_its_blocks_and_says_no_more(opened, prompts,
     assert driver.run([prompts[0]]) == [solo[0]]
 
 
+def test_answers_that_outgrow_the_pool_are_whole_and_leave_no_unfilled_block(opened, prompts):
+    """The pipeline lets the newest wait and computes again what it took from them."""
+    alone = opened(num_kv_blocks=256)
+    asked = prompts[:4]
+    whole = [alone.run([prompt], max_tokens=300)[0] for prompt in asked]
+    driver = opened(num_kv_blocks=24)  # 768 tokens for 4 × 330
+    steps, ids = 0, [driver.add(prompt, max_tokens=300) for prompt in asked]
+    while driver.engine.has_work():
+        driver.step()
+        steps += 1
+    assert [driver.tokens(id) for id in ids] == whole
+    assert steps < 2 * 300, "less than two after two would take"
+    # Given up while they wait or are computed again.
+    ids = [driver.add(prompt, max_tokens=300) for prompt in asked]
+    driver.step(230)
+    for id in ids:
+        driver.engine.cancel(id)
+    driver.finish()
+    assert (driver.engine.stats().running, driver.engine.stats().kv_usage) == (0, 0)
+    following = [
+        driver.run([prompt + made[:200]], max_tokens=20)[0] for prompt, made in zip(asked, whole, strict=True)
+    ]
+    assert following == [made[200:220] for made in whole]
+
+
 def test_a_prompt_that_the_pool_cannot_hold_ends_alone(opened, prompts, solo):
     driver = opened(num_kv_blocks=8)  # 256 tokens
     fits = driver.add(prompts[0])

@@ -55,6 +55,7 @@ class _Sequence:
     Attributes:
         computed: prompt tokens whose KV is there. piece: so many there will be after the piece that the
             pipeline has; 0: it has the whole prompt, and answers.
+        current: it made a token in the last step, so that all its blocks are filled.
     """
 
     request: EngineRequest
@@ -64,6 +65,7 @@ class _Sequence:
     computed: int = 0
     cached: int = 0
     made: list[int] = field(default_factory=list)
+    current: bool = False
 
     @property
     def remaining(self) -> int:
@@ -132,8 +134,8 @@ class OpenVinoEngine:
         self._prefix.drop(id)
         if sequence.handle is None:
             return
-        if self._settings.enable_prefix_caching and not sequence.made:
-            self._leaving.append(sequence)  # what the pipeline has of its prompt is finished
+        if self._settings.enable_prefix_caching and not sequence.current:
+            self._leaving.append(sequence)  # what the pipeline computes of its prompt is finished
         else:
             sequence.handle.cancel()
 
@@ -240,6 +242,7 @@ class OpenVinoEngine:
                 if with_logprobs:
                     logprobs += tuple(map(Logprobs, output.generated_log_probs))
                 reason = output.finish_reason
+        sequence.current = bool(tokens)
         if sequence.handle.get_status() == GenerationStatus.IGNORED:
             return self._broken(sequence, "the engine ran out of KV blocks for this request")
         if tokens and not sequence.made:
