@@ -217,6 +217,8 @@ class LlmService:
                     self._leave(state)
                     state.push("", 0, "deadline", state.cached_tokens)
                     self._sender.notify(state)
+                elif state.waits(now, self._dispatcher.stepped):
+                    self._sender.notify(state)
             if states:
                 self._schedule()
             if self._idle_audits and not self._registry.states and self._dispatcher.idle:

@@ -31,7 +31,12 @@ Vllm = ReadBy(("vllm",))
 Fake = ReadBy(("fake",))
 Drafting = ReadBy(("openvino", *FromCheckpoint.engines))
 
-FAKE_BUDGETS = {"num_kv_blocks": 512, "max_prompt_tokens": 2048, "max_output_tokens": 1024}
+FAKE_BUDGETS = {
+    "num_kv_blocks": 512,
+    "max_prompt_tokens": 2048,
+    "max_output_tokens": 1024,
+    "default_max_tokens": 128,
+}
 """It has no artefact that they could follow from."""
 # On a GPU batch and step follow from the card.
 _GPU_DEFAULTS: dict[str, Any] = {"max_num_seqs": 0, "max_num_batched_tokens": 0}
@@ -102,7 +107,8 @@ class LlmSettings(Settings):
     apply_chat_template: bool = True  # text_input becomes one user message
     # what requests leave out of sampling; auto: as the checkpoint's generation_config.json says; none: greedy
     generation_config: Literal["auto", "none"] = "auto"
-    default_max_tokens: int = Field(128, ge=1)
+    # of a request that names none; 0: what its prompt leaves of the model's length and the KV pool
+    default_max_tokens: int = Field(0, ge=0)
     # budgets, in tokens; 0: as long as the model takes
     max_prompt_tokens: int = Field(0, ge=0)
     max_output_tokens: int = Field(0, ge=0)  # for max_tokens
