@@ -112,7 +112,7 @@ _REFUSED: Mapping[str, Refusal] = {
     ),
     **dict.fromkeys(
         ("structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"),
-        Refusal("is not supported: response_format is, at /v1/chat/completions"),
+        Refusal("is not supported: response_format is"),
     ),
     "skip_special_tokens": Refusal(_NOT_HERE, (True,)),
     "repetition_detection": Refusal(_NOT_HERE),
@@ -339,7 +339,6 @@ class CompletionRequest(Generation):
 
     refused = {  # noqa: RUF012
         **_REFUSED,
-        "response_format": Refusal("is not supported in completions: /v1/chat/completions has it"),
         "prompt_embeds": Refusal(_NOT_HERE),
         "add_special_tokens": Refusal("is not supported: the tokenizer adds them as it wants", (True,)),
         "suffix": Refusal(
@@ -349,6 +348,7 @@ class CompletionRequest(Generation):
     prompt: str | list[str] | list[int] | list[list[int]]
     echo: bool = False
     best_of: Whole | None = None
+    response_format: ResponseFormat | None = None
     logprobs: Whole | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
 
     @property
@@ -377,4 +377,6 @@ class CompletionRequest(Generation):
             raise unsupported("best_of", f"is {self.best_of} and n is {self.n}: this server takes equal ones")
 
     def options(self, choice: int) -> Options:
-        return Options(**super().options(choice), top_logprobs=self.logprobs, apply_chat_template=False)
+        options = super().options(choice)
+        options["response_format"] = self.response_format.for_model() if self.response_format else None
+        return Options(**options, top_logprobs=self.logprobs, apply_chat_template=False)
