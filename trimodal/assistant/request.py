@@ -28,7 +28,7 @@ _SAMPLING = (
     *("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stop"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty", "response_format", "top_logprobs"),
 )
-HANDED_ON = (*_SAMPLING, "tenant", "tier", "cache_control", "cache_namespace")
+HANDED_ON = (*_SAMPLING, "tenant", "tier", "cache_control", "cache_namespace", "truncation")
 _OWN = (
     *("text_input", "history", "image", "audio", "audio_int16"),
     *("priority", "ttft_deadline_ms", "deadline_ms"),
