@@ -106,7 +106,7 @@ def test_a_wrong_parameter_is_named(parameters: dict[str, Any], sentence: str) -
         ),
         (
             {"truncation": text(RATIO.replace("0.8", "1.5"))},
-            "truncation.retention_ratio must be a number above 0 and at most 1",
+            "truncation.retention_ratio must be a number between 0 and 1",
         ),
         ({"cancel_key": text("short")}, "cancel_key has 5 bytes: 16 to 128 random ones are needed"),
         ({"cancel_key": text("k" * 129)}, "cancel_key has 129 bytes: 16 to 128 random ones are needed"),

@@ -263,6 +263,7 @@ class ChatRequest(Generation):
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     modalities: list[str] | None = None
+    truncation: Literal["auto", "disabled"] | None = None  # as /v1/responses has it
     metadata: dict[str, str] | None = None
     store: bool | None = None
     service_tier: str | None = None
@@ -292,6 +293,7 @@ class ChatRequest(Generation):
         options["max_tokens"] = self.max_completion_tokens or self.max_tokens
         options["response_format"] = self.response_format.for_model() if self.response_format else None
         options["top_logprobs"] = (self.top_logprobs or 0) if self.logprobs else None
+        options["truncation"] = self.truncation
         if self.tools:
             which = self.tool_choice
             options["tools"] = [tool.model_dump(exclude_none=True) for tool in self.tools]

@@ -127,9 +127,9 @@ def _retention(value: str | None) -> float | None:
         raise InvalidArgument(f"truncation is {shown(value)}: auto, disabled or {form} is needed")
     ratio = given["retention_ratio"]
     number = isinstance(ratio, int | float) and not isinstance(ratio, bool)
-    if given["type"] != "retention_ratio" or not number or not 0 < ratio <= 1:
-        raise InvalidArgument("truncation.retention_ratio must be a number above 0 and at most 1")
-    return float(ratio)
+    if given["type"] != "retention_ratio" or not number or not 0 <= ratio <= 1:
+        raise InvalidArgument("truncation.retention_ratio must be a number between 0 and 1")
+    return max(ratio, 1e-6)  # of 0, too, the last turn stays
 
 
 def _controls(value: str | None) -> frozenset[str]:
