@@ -29,6 +29,7 @@ from trimodal.gateway.metrics import GatewayMetrics, Measured
 from trimodal.gateway.openai.audio import Task, Transcription, read_form
 from trimodal.gateway.openai.chat import Chat, Completion
 from trimodal.gateway.openai.conversation import FindingsCache
+from trimodal.gateway.openai.fields import IGNORED_HEADER, Body, take_ignored
 from trimodal.gateway.openai.responses import Reply, ResponseRequest
 from trimodal.gateway.openai.rows import (
     ClassificationRequest,
@@ -57,12 +58,17 @@ class Gateway:
         self.metrics = GatewayMetrics(upstreams)
         self.findings = FindingsCache()
 
-    def admit(self, request: Request, model: str) -> Caller:
-        """Who asks for this model. Raises: ApiError 401 (who is it), 403 (not this model), 400 (a header)."""
+    def admit(self, request: Request, model: str, body: Body | None = None) -> Caller:
+        """Who asks for this model; what is ignored of the body is noted.
+
+        Raises: ApiError 401 (who is it), 403 (not this model), 400 (a header, or a field that is refused).
+        """
         caller = self.access.identify(request)
         request.state.tenant = caller.key.tenant
         check_model(caller, model)
         request.state.model = model
+        if body is not None:
+            request.state.ignored = take_ignored(body)
         return caller
 
     def client_for(self, caller: Caller) -> Client:
@@ -109,7 +115,10 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
             await app.state.sessions.aclose()
 
     # The pages of FastAPI's documentation load scripts from elsewhere.
-    app = FastAPI(title="trimodal gateway", docs_url=None, redoc_url=None, lifespan=lifespan)
+    app = FastAPI(
+        title="trimodal gateway", docs_url=None, redoc_url=None, lifespan=lifespan,
+        strict_content_type=False,  # JSON without a content type is JSON, too
+    )  # fmt: skip
     add_error_answers(app)
     add_generation(app, gateway)
     add_media(app, gateway)
@@ -120,7 +129,8 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["GET", "POST"],
-            allow_headers=["*"], expose_headers=["x-request-id", "server-timing", "retry-after"],
+            allow_headers=["*"],
+            expose_headers=["x-request-id", "server-timing", "retry-after", IGNORED_HEADER],
         )  # fmt: skip
     app.add_middleware(BodyLimits, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
     app.add_middleware(Measured, metrics=gateway.metrics)
@@ -157,25 +167,25 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request, body: ChatRequest) -> Response:
-        caller = gateway.admit(request, body.model)
+        caller = gateway.admit(request, body.model, body)
         pending = Chat(body, gateway.client_for(caller), caller, gateway.findings)
         return gateway.answer(caller, pending, stream=body.stream)
 
     @app.post("/v1/completions")
     async def completions(request: Request, body: CompletionRequest) -> Response:
-        caller = gateway.admit(request, body.model)
+        caller = gateway.admit(request, body.model, body)
         pending = Completion(body, gateway.client_for(caller), caller)
         return gateway.answer(caller, pending, stream=body.stream)
 
     @app.post("/v1/responses")
     async def respond(request: Request, body: ResponseRequest) -> Response:
-        caller = gateway.admit(request, body.model)
+        caller = gateway.admit(request, body.model, body)
         pending = Reply(body, gateway.client_for(caller), caller)
         return gateway.answer(caller, pending, stream=body.stream, done=False)
 
     @app.post("/v1/embeddings")
     async def embed(request: Request, body: EmbeddingRequest) -> Response:
-        caller = gateway.admit(request, body.model)
+        caller = gateway.admit(request, body.model, body)
         return gateway.whole(caller, lambda usage: embeddings(body, gateway.client_for(caller)))
 
 
@@ -199,7 +209,7 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
 
     @app.post("/v1/images/classifications")
     async def classify(request: Request, body: ClassificationRequest) -> Response:
-        caller = gateway.admit(request, body.model)
+        caller = gateway.admit(request, body.model, body)
         return gateway.whole(caller, lambda usage: classifications(body, gateway.client_for(caller)))
 
 

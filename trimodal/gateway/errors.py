@@ -127,7 +127,7 @@ def invalid_body(error: RequestValidationError) -> ApiError:
     field = _field(problem["loc"][1:])  # without "body"
     if not field and problem["type"] == "missing":
         return ApiError(400, "the body is empty: a JSON object is needed")
-    if problem["type"] == "extra_forbidden":
+    if problem["type"] == "extra_forbidden":  # in an event of realtime
         return ApiError(400, f"{field}: unknown parameter", param=field, code="unknown_parameter")
     reason = problem["msg"].removeprefix("Value error, ")
     reason = reason[:1].lower() + reason[1:]

@@ -266,6 +266,5 @@ def test_whole_turns_are_forgotten_and_told(
     peer.until("response.done")
     gone = [event["item_id"] for event in peer.events if event["type"] == "conversation.item.deleted"]
     assert gone == ["q0", "a0"], "with the next one they were too many; then there is room for some"
-    assert [one["content"][:8] for one in messages(running.triton)] == [
-        "be brief", "1日日日日日日日", "本本本本本本本本", "2日日日日日日日", "本本本本本本本本", "3日日日日日日日", "本本本本本本本本", "and now?",
-    ]  # fmt: skip
+    kept = [one["content"][:2] for one in messages(running.triton)]
+    assert kept == ["be", "1日", "本本", "2日", "本本", "3日", "本本", "an"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,10 @@ from tests.llm.doubles.sinks import Collector, FakeServer
 from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InternalError
 from trimodal.llm.detokenizer import TextStream
-from trimodal.llm.engines.protocol import Output, Sampling
+from trimodal.llm.engines.protocol import Logprobs, Output, Sampling
 from trimodal.llm.frontend import request_state
 from trimodal.llm.frontend.request_state import Generation, RequestState
+from trimodal.llm.logprobs import TextLogprobs
 from trimodal.llm.request.outputs import Delta, columns
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
@@ -22,8 +24,10 @@ from trimodal.llm.tokenizer import ByteTokenizer
 from trimodal.trace import read
 
 
-def state_of(arrived: float = 10.0, prompt: str = "hello", tier: Tier | None = None) -> RequestState:
-    request = GenerationRequest(prompt, None, Sampling(8))
+def state_of(
+    arrived: float = 10.0, prompt: str = "hello", tier: Tier | None = None, **sampling: Any
+) -> RequestState:
+    request = GenerationRequest(prompt, None, Sampling(8, **sampling))
     return RequestState(request, list(prompt.encode()), Collector(), arrived, tier=tier or Tier())
 
 
@@ -56,6 +60,17 @@ def test_who_joins_is_told_that_it_is_shared() -> None:
     generation.join(second)
     say(generation, "abc", "length")
     assert [cache_of(state) for state in (first, second)] == ["", "coalesced"]
+
+
+def test_a_stop_token_counts_and_its_text_is_no_more_said_than_a_stop_strings() -> None:
+    state = state_of(stop_token_ids=(ord("x"),), logprobs=0)
+    tokenizer = ByteTokenizer()
+    generation = Generation(Ticket(1, 5, 8), state, TextStream(tokenizer, ()), TextLogprobs(tokenizer))
+    logprobs = tuple(map(Logprobs, (-0.5, -0.25, -0.125)))
+    assert generation.push(Output(1, list(b"abx"), "stop", logprobs=logprobs))
+    delta = last(state)
+    assert (delta.text, delta.finish_reason, delta.completion_tokens) == ("ab", "stop", 3)
+    assert [one.token for one in delta.logprobs or ()] == [b"a", b"b"]
 
 
 def test_when_the_first_leaves_it_is_the_next_ones() -> None:

@@ -166,5 +166,5 @@ def test_a_chat_is_never_raw() -> None:
 
 def test_log_probabilities_are_asked_for_by_a_number_also_by_none() -> None:
     asked = [read(text_input=text("a"), top_logprobs=np.array([top], np.int32)) for top in (0, 20)]
-    assert [request.sampling.top_logprobs for request in asked] == [0, 20]
-    assert read(text_input=text("a")).sampling.top_logprobs is None
+    assert [request.sampling.logprobs for request in asked] == [0, 20]
+    assert read(text_input=text("a")).sampling.logprobs is None

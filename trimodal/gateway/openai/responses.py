@@ -16,8 +16,9 @@ from trimodal.client.values import Message
 from trimodal.gateway.access import Caller
 from trimodal.gateway.answering import encoded
 from trimodal.gateway.errors import unsupported
+from trimodal.gateway.openai.fields import Body
 from trimodal.gateway.openai.generation import answer_headers, deltas, note_body, whole
-from trimodal.gateway.openai.schemas import MAX_MESSAGES, Body, ModelName, StreamOptions
+from trimodal.gateway.openai.schemas import MAX_MESSAGES, ModelName, StreamOptions
 from trimodal.gateway.quota import KeyUsage
 
 

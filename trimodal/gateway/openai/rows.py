@@ -15,7 +15,8 @@ from pydantic import Field
 from trimodal.client.client import Client
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.media import decode_data_url
-from trimodal.gateway.openai.schemas import Body, ModelName
+from trimodal.gateway.openai.fields import Body, Whole
+from trimodal.gateway.openai.schemas import ModelName
 
 MAX_TEXTS = 2048
 MAX_IMAGES = 64
@@ -31,8 +32,7 @@ class EmbeddingRequest(Body):
         Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
     )
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = Field(default=None, ge=1)
-    user: str | None = None
+    dimensions: Whole | None = Field(default=None, ge=1)
 
 
 class ClassificationRequest(Body):
@@ -40,7 +40,7 @@ class ClassificationRequest(Body):
 
     model: ModelName = "vision"
     input: str | Annotated[list[str], Field(min_length=1, max_length=MAX_IMAGES)]
-    top_k: int | None = Field(default=None, ge=1)
+    top_k: Whole | None = Field(default=None, ge=1)
 
 
 async def embeddings(request: EmbeddingRequest, client: Client) -> Answer:

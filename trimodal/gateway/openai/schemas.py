@@ -1,17 +1,15 @@
-"""Declares the requests for chat and text completions, with their limits; the server checks its own.
-
-A field that is not declared is refused by name. Those of OpenAI's API that this server does not have are
-refused by `refuse_unsupported`, unless they ask for nothing.
-"""
+"""Declares the requests for chat and text completions, with their limits; the server checks its own."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from trimodal.client.options import Options
 from trimodal.gateway.errors import invalid, unsupported
+from trimodal.gateway.openai.fields import Body, Number, Refusal, Whole
 from trimodal.llm.structured.reading import MAX_NESTING, nested_beyond
 
 MAX_CHOICES = 16
@@ -23,20 +21,12 @@ MAX_TOP_LOGPROBS = 20
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 
 
-class Body(BaseModel):
-    """A JSON object without unknown keys; numbers are not made of texts."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
 class StreamOptions(Body):
     include_usage: bool = False
-    include_obfuscation: bool = False
 
 
 class Url(Body):
     url: str
-    detail: Literal["auto", "low", "high"] | None = None
 
 
 class AudioData(Body):
@@ -49,6 +39,15 @@ class TextPart(Body):
     text: str
 
 
+class RefusalPart(Body):
+    type: Literal["refusal"]
+    refusal: str
+
+    @property
+    def text(self) -> str:
+        return self.refusal
+
+
 class ImagePart(Body):
     type: Literal["image_url"]
     image_url: Url
@@ -59,13 +58,12 @@ class AudioPart(Body):
     input_audio: AudioData
 
 
-Part = Annotated[TextPart | ImagePart | AudioPart, Field(discriminator="type")]
+Part = Annotated[TextPart | RefusalPart | ImagePart | AudioPart, Field(discriminator="type")]
 
 
 class FunctionCall(Body):
     name: str
     arguments: str
-    parsed_arguments: Any = None  # of OpenAI's client, which sends its own objects back
 
 
 class ToolCall(Body):
@@ -77,17 +75,15 @@ class ToolCall(Body):
 class ChatMessage(Body):
     """One entry of a chat. "developer" is OpenAI's newer name of "system"."""
 
+    refused = {  # noqa: RUF012
+        "audio": Refusal("is not supported: an answer of an earlier talk is needed as text"),
+        "function_call": Refusal("is not supported: tool_calls are"),
+    }
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
-    name: str | None = None
+    refusal: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
-    # What answers have, and come back with them.
-    refusal: str | None = None
-    parsed: Any = None
-    annotations: list[Any] | None = None
-    audio: None = None
-    function_call: None = None
 
     @model_validator(mode="after")
     def _tools_where_they_belong(self) -> ChatMessage:
@@ -101,30 +97,50 @@ class ChatMessage(Body):
     def text(self) -> str:
         """Its words; parts of text are joined by line ends."""
         if isinstance(self.content, list):
-            return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
-        return self.content or ""
+            return "\n".join(part.text for part in self.content if isinstance(part, TextPart | RefusalPart))
+        return self.content or self.refusal or ""
+
+
+_NOT_HERE = "is not supported by this model"
+_REFUSED: Mapping[str, Refusal] = {
+    **dict.fromkeys(
+        ("allowed_token_ids", "logprob_token_ids", "bad_words", "prompt_logprobs", "truncate_prompt_tokens"),
+        Refusal(_NOT_HERE, ([],)),
+    ),
+    **dict.fromkeys(
+        ("use_beam_search", "include_stop_str_in_output", "return_token_ids", "return_tokens_as_token_ids"),
+        Refusal(_NOT_HERE, (False,)),
+    ),
+    **dict.fromkeys(
+        ("structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+        Refusal("is not supported: response_format is, at /v1/chat/completions"),
+    ),
+    "skip_special_tokens": Refusal(_NOT_HERE, (True,)),
+    "repetition_detection": Refusal(_NOT_HERE),
+    "thinking_token_budget": Refusal(_NOT_HERE, (-1,)),
+}
+"""What vLLM's server takes and would change the answer."""
 
 
 class Generation(Body):
     """What chat and text completions share. Unset: as the model's configuration says."""
 
+    refused = _REFUSED
     model: ModelName
     stream: bool = False
     stream_options: StreamOptions | None = None
-    n: int = Field(default=1, ge=1, le=MAX_CHOICES)
-    max_tokens: int | None = Field(default=None, ge=1)
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    top_k: int | None = Field(default=None, ge=0)
-    seed: int | None = None
+    n: Whole = Field(default=1, ge=1, le=MAX_CHOICES)
+    max_tokens: Whole | None = Field(default=None, ge=1)
+    temperature: Number | None = Field(default=None, ge=0, le=2)
+    top_p: Number | None = Field(default=None, gt=0, le=1)
+    top_k: Whole | None = Field(default=None, ge=-1)
+    seed: Whole | None = None
     stop: str | list[str] | None = None
-    min_p: float | None = Field(default=None, ge=0, lt=1)
-    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
-    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
-    repetition_penalty: float | None = Field(default=None, gt=0, le=10)
-    logit_bias: dict[str, float] | None = None
-    # They change nothing here.
-    user: str | None = None
+    min_p: Number | None = Field(default=None, ge=0, lt=1)
+    presence_penalty: Number | None = Field(default=None, ge=-2, le=2)
+    frequency_penalty: Number | None = Field(default=None, ge=-2, le=2)
+    repetition_penalty: Number | None = Field(default=None, gt=0, le=10)
+    logit_bias: dict[str, Number] | None = None
 
     @model_validator(mode="after")
     def _usage_only_in_streams(self) -> Generation:
@@ -149,7 +165,7 @@ class Generation(Body):
             max_tokens=self.max_tokens,
             temperature=self.temperature,
             top_p=self.top_p,
-            top_k=self.top_k,
+            top_k=None if self.top_k is None else max(0, self.top_k),  # -1 is vLLM's 0
             min_p=self.min_p,
             presence_penalty=self.presence_penalty,
             frequency_penalty=self.frequency_penalty,
@@ -254,21 +270,26 @@ def check_strict(schema: Any) -> None:
 class ChatRequest(Generation):
     """POST /v1/chat/completions."""
 
+    refused = {  # noqa: RUF012
+        **_REFUSED,
+        "modalities": Refusal("other than ['text'] are not supported by this model", (["text"], [])),
+        "functions": Refusal("are not supported: tools are", ([],)),
+        "function_call": Refusal("is not supported: tool_choice is", ("none", "auto")),
+        "web_search_options": Refusal("is not supported: this server searches nothing"),
+        "documents": Refusal(f"{_NOT_HERE}: put them into the messages", ([],)),
+        "chat_template": Refusal("is not supported: the model's own is used"),
+        "add_special_tokens": Refusal("is not supported: the chat template writes them", (False,)),
+        "echo": Refusal("is not supported in chats", (False,)),
+    }
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
-    max_completion_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: Whole | None = Field(default=None, ge=1)
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
-    tools: list[Tool] | None = Field(default=None, min_length=1, max_length=MAX_TOOLS)
+    top_logprobs: Whole | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
+    tools: list[Tool] | None = Field(default=None, max_length=MAX_TOOLS)
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
-    modalities: list[str] | None = None
     truncation: Literal["auto", "disabled"] | None = None  # as /v1/responses has it
-    metadata: dict[str, str] | None = None
-    store: bool | None = None
-    service_tier: str | None = None
-    prompt_cache_key: str | None = None
-    safety_identifier: str | None = None
 
     @property
     def calls_tools(self) -> bool:
@@ -277,16 +298,10 @@ class ChatRequest(Generation):
 
     def refuse_unsupported(self) -> None:
         super().refuse_unsupported()
-        if not self.tools:
-            for field in ("tool_choice", "parallel_tool_calls"):
-                if getattr(self, field) not in (None, "none"):
-                    raise invalid(f"{field} is only allowed when tools are given")
-        if self.top_logprobs is not None and not self.logprobs:
+        if not self.tools and self.tool_choice not in (None, "none", "auto"):
+            raise invalid("tool_choice is only allowed when tools are given")
+        if self.top_logprobs and not self.logprobs:
             raise invalid("top_logprobs is only allowed when logprobs is true")
-        if self.modalities and self.modalities != ["text"]:
-            raise unsupported("modalities", "other than ['text'] are not supported by this model")
-        if self.store:
-            raise unsupported("store", "is not supported: this server keeps no conversations")
 
     def options(self, choice: int) -> Options:
         options = super().options(choice)
@@ -305,11 +320,17 @@ class ChatRequest(Generation):
 class CompletionRequest(Generation):
     """POST /v1/completions: prompts are continued as they stand; those of token ids are not taken."""
 
+    refused = {  # noqa: RUF012
+        **_REFUSED,
+        "response_format": Refusal("is not supported in completions: /v1/chat/completions has it"),
+        "prompt_embeds": Refusal(_NOT_HERE),
+        "add_special_tokens": Refusal("is not supported: the tokenizer adds them as it wants", (True,)),
+    }
     prompt: str | list[str]
     echo: bool = False
-    best_of: int | None = None
+    best_of: Whole | None = None
     suffix: str | None = None
-    logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
+    logprobs: Whole | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
 
     @property
     def prompts(self) -> list[str]:

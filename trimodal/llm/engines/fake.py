@@ -65,8 +65,9 @@ class FakeEngine:
     def info(self) -> EngineInfo:
         s = self._settings
         return EngineInfo(
-            "fake", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20, unstructured="it has no model",
+            "fake", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20, 
             max_top_logprobs=MAX_TOP_LOGPROBS, max_num_batched_tokens=s.max_num_batched_tokens,
+            unsupported=dict.fromkeys(("grammar", "logit_bias"), "it has no model"),
         )  # fmt: skip
 
     def add(self, request: EngineRequest) -> None:
@@ -121,11 +122,14 @@ class FakeEngine:
         offset = sum(request.prompt_ids) + len(sequence.made)
         token = self._script[offset % len(self._script)]
         sequence.made.append(token)
-        finish = "length" if len(sequence.made) >= request.sampling.max_tokens else None
+        sampling = request.sampling
+        finish = "length" if len(sequence.made) >= sampling.max_tokens else None
+        if token in sampling.stop_token_ids and len(sequence.made) > sampling.min_tokens:
+            finish = "stop"
         if finish:
             del self._running[request.id]
             self._prefix.finish(request.id, sequence.made)
-        top = request.sampling.top_logprobs
+        top = sampling.logprobs
         logprobs = () if top is None else (invented_logprobs(token, len(sequence.made), top),)
         return Output(request.id, [token], finish, sequence.cached, logprobs=logprobs)
 

@@ -38,8 +38,10 @@ class CacheLookup:
         request, sampling, terms = state.request, state.request.sampling, state.request.terms
         if sampling.temperature > 0 and "store" not in terms.cache_control:
             return None  # samples are wanted because they differ
-        if sampling.top_logprobs is not None:
+        if sampling.logprobs is not None:
             return None  # stored answers have none, and other listeners want none
+        if sampling.min_tokens or sampling.ignore_eos or sampling.stop_token_ids or sampling.logit_bias:
+            return None  # what an evaluation or a bench asks for, which wants to see the model
         made = question(
             self._fingerprint,
             tenant=terms.tenant,

@@ -84,7 +84,7 @@ class Dispatcher:
         sampling, tokenizer = state.request.sampling, self._tokenizer
         whole = bool(sampling.grammar)
         text = TextStream(tokenizer, state.request.stops, whole=whole)
-        logprobs = None if sampling.top_logprobs is None else TextLogprobs(tokenizer, whole=whole)
+        logprobs = None if sampling.logprobs is None else TextLogprobs(tokenizer, whole=whole)
         ticket = state.ticket(next(self._ids))
         self._scheduler.admit(ticket)
         if state.trace:

@@ -203,8 +203,6 @@ class InputProcessor:
         if tokens > limit < most:
             raise InvalidArgument(f"the prompt has {tokens} tokens: tier '{name}' allows at most {limit}")
         admission.check_size(tokens, request.sampling.max_tokens)
-        admission.check_form(request.sampling.grammar)
-        admission.check_logprobs(request.sampling.top_logprobs)
         admission.check_sampling(request.sampling)
         return RequestState(
             request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed

@@ -104,13 +104,17 @@ class Generation:
     def push(self, output: Output) -> bool:
         """Turns a step's tokens into text for all listeners; True when the answer is complete."""
         token_ids = output.token_ids
-        text, stopped = self._text.push(token_ids, last=output.finish_reason is not None)
+        told = token_ids
+        if output.finish_reason == "stop" and token_ids and token_ids[-1] in self.sampling.stop_token_ids:
+            told = token_ids[:-1]  # it has text, perhaps, which is no more of the answer than a stop string
+        text, stopped = self._text.push(told, last=output.finish_reason is not None)
         self.finish_reason = "stop" if stopped else output.finish_reason or ""
         if self._texts is not None:
             self._texts.append(text)
         logprobs: Sequence[TokenLogprob] = ()
         if self._logprobs:
-            logprobs = self._logprobs.push(token_ids, output.logprobs, text, last=bool(self.finish_reason))
+            some = output.logprobs[: len(told)]
+            logprobs = self._logprobs.push(told, some, text, last=bool(self.finish_reason))
         for state in self.listeners:
             state.push(text, len(token_ids), self.finish_reason, output.cached_tokens, logprobs)
         return bool(self.finish_reason)
@@ -301,7 +305,7 @@ class RequestState:
             self.cached_tokens,
             self.completion_tokens,
             self._note() if self._finish else None,
-            None if self.request.sampling.top_logprobs is None else self._pending_logprobs,
+            None if self.request.sampling.logprobs is None else self._pending_logprobs,
         )
         self._drop_unsent()
         return delta

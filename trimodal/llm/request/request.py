@@ -134,7 +134,7 @@ def read_request(
         frequency_penalty=number(inputs, "frequency_penalty", 0.0, -2.0, 2.0),
         repetition_penalty=number(inputs, "repetition_penalty", 1.0, 0.0, 10.0, above=True),
         grammar=constraint(text(inputs, "response_format", MAX_BYTES), tools, settings.max_grammar_bytes),
-        top_logprobs=integer(inputs, "top_logprobs", None, 0, MAX_TOP_LOGPROBS),
+        logprobs=integer(inputs, "top_logprobs", None, 0, MAX_TOP_LOGPROBS),
     )
     if stops and sampling.grammar:
         # It would cut an answer in the middle, which then is not what was asked for.

@@ -13,6 +13,9 @@ from trimodal.llm.engines.protocol import EngineInfo, Sampling
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.settings import LlmSettings
 
+_SAID = {"grammar": "response_format and tools"}
+"""Field of Sampling → what a client sends, where that has another name."""
+
 
 class Admission:
     """Counts what is taken of one engine's capacity, in all and by tier. Not thread-safe: its owner locks.
@@ -60,34 +63,23 @@ class Admission:
             pool = info.num_kv_blocks * info.block_tokens - info.lookahead
             raise InvalidArgument(f"{both}: the KV pool holds {pool}")
 
-    def check_form(self, grammar: str) -> None:
-        """Raises InvalidArgument: this engine cannot hold answers to a grammar."""
-        if grammar and self.info.unstructured:
-            engine, why = self.info.name, self.info.unstructured
-            raise InvalidArgument(
-                f"response_format and tools are not supported by engine '{engine}' as it runs here: {why}"
-            )
-
-    def check_logprobs(self, top: int | None) -> None:
-        """Raises InvalidArgument: this engine does not tell log probabilities, or of fewer tokens."""
-        if top is None:
-            return
-        info = self.info
-        if info.without_logprobs:
-            why = f"is not supported by engine '{info.name}' as it runs here: {info.without_logprobs}"
-            raise InvalidArgument(f"logprobs {why}")
-        if top > info.max_top_logprobs:
-            most = info.max_top_logprobs
-            raise InvalidArgument(f"top_logprobs is {top}: engine '{info.name}' tells {most} at most")
-
     def check_sampling(self, sampling: Sampling) -> None:
-        """Raises InvalidArgument: this engine does not honour a field of it that is set."""
-        plain = Sampling(sampling.max_tokens)
-        for name in self.info.without_sampling:
+        """Raises InvalidArgument: this engine does not honour a field of it that is set, or not so far."""
+        info, plain = self.info, Sampling(sampling.max_tokens)
+        for name, why in info.unsupported.items():
             if getattr(sampling, name) != getattr(plain, name):
-                raise InvalidArgument(
-                    f"{name} is not supported by engine '{self.info.name}' as it runs here: it speculates"
-                )
+                said = _SAID.get(name, name)
+                raise InvalidArgument(f"engine '{info.name}' as it runs here does not support {said}: {why}")
+        if (sampling.logprobs or 0) > info.max_top_logprobs:
+            most = info.max_top_logprobs
+            raise InvalidArgument(
+                f"top_logprobs is {sampling.logprobs}: engine '{info.name}' tells {most} at most"
+            )
+        for name in ("stop_token_ids", "logit_bias"):
+            for id in getattr(sampling, name):
+                if info.vocab_size and id >= info.vocab_size:
+                    most = info.vocab_size - 1
+                    raise InvalidArgument(f"{name} has token {id}: those of this model are 0 to {most}")
 
     def fits(self, ticket: Ticket) -> bool:
         """Whether a batch slot and KV blocks for a whole request are free now, within its tier's share."""

@@ -27,7 +27,7 @@ class Driver:
         self.outputs: list[Output] = []
         self._id = 0
 
-    def add(self, prompt: list[int], max_tokens: int = 48, **sampling: float | int | None) -> int:
+    def add(self, prompt: list[int], max_tokens: int = 48, **sampling: object) -> int:
         self._id += 1
         self.engine.add(EngineRequest(self._id, prompt, Sampling(max_tokens, **sampling)))  # type: ignore[arg-type]
         return self._id
@@ -49,7 +49,7 @@ class Driver:
     def last(self, id: int) -> Output:
         return [output for output in self.outputs if output.id == id][-1]
 
-    def run(self, prompts: Sequence[list[int]], **sampling: float | int | None) -> list[list[int]]:
+    def run(self, prompts: Sequence[list[int]], **sampling: object) -> list[list[int]]:
         ids = [self.add(prompt, **sampling) for prompt in prompts]
         self.finish()
         return [self.tokens(id) for id in ids]
@@ -283,21 +283,49 @@ def test_an_empty_prompt_is_refused_and_the_next_one_runs(opened, prompts, solo)
     assert driver.run([prompts[0]]) == [solo[0]]
 
 
+def ending(tiny: Path, place: Path, token: int) -> Path:
+    """The tiny model with another end-of-sequence token."""
+    shutil.copytree(tiny, place)
+    manifest = json.loads((place / "manifest.json").read_text())
+    manifest["extra"]["eos_token_ids"] = [token]
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    return place
+
+
 def test_finish_reasons(opened, prompts, solo, tiny, tmp_path):
     """A model that ends with a token of its own answer: the first one that is new in it."""
     made = solo[0]
     at = next(index for index in range(6, len(made)) if made[index] not in made[:index])
-    ends = tmp_path / "ends"
-    shutil.copytree(tiny, ends)
-    manifest = json.loads((ends / "manifest.json").read_text())
-    manifest["extra"]["eos_token_ids"] = [made[at]]
-    (ends / "manifest.json").write_text(json.dumps(manifest))
-    driver = opened(artefact=str(ends))
+    driver = opened(artefact=str(ending(tiny, tmp_path / "ends", made[at])))
     stopped, cut = driver.add(prompts[0], max_tokens=200), driver.add(prompts[0], max_tokens=5)
     driver.finish()
     assert (driver.last(stopped).finish_reason, driver.last(cut).finish_reason) == ("stop", "length")
     assert driver.tokens(cut) == made[:5]
     assert driver.tokens(stopped) in (made[:at], made[: at + 1])
+
+
+def test_stop_tokens_the_fewest_tokens_and_an_end_that_is_ignored(opened, prompts, solo, tiny, tmp_path):
+    made = solo[0]
+    end = next(token for token in made[6:] if token not in made[:6])
+    at = made.index(end)
+
+    def tell(driver: Driver, **sampling: object) -> tuple[list[int], str | None]:
+        id = driver.add(prompts[0], **sampling)
+        driver.finish()
+        return driver.tokens(id), driver.last(id).finish_reason
+
+    plain = opened()
+    assert tell(plain, stop_token_ids=(end,)) == (made[: at + 1], "stop")
+    longer, _ = tell(plain, stop_token_ids=(end,), min_tokens=at + 4)
+    assert longer[:at] == made[:at]
+    assert end not in longer[: at + 4], "it may not come, rather than come and be passed over"
+    assert len(longer) > at + 4
+    ends = opened(artefact=str(ending(tiny, tmp_path / "ends", end)))
+    assert tell(ends) == (made[: at + 1], "stop")
+    assert tell(ends, ignore_eos=True) == (made, "length")
+    other = next(token for token in made[at + 1 :] if token not in made[: at + 1])
+    first = made.index(other)
+    assert tell(ends, ignore_eos=True, stop_token_ids=(other,)) == (made[: first + 1], "stop")
 
 
 def own_logprobs(tiny: Path, prompt: list[int], made: list[int]) -> list[float]:
@@ -322,7 +350,8 @@ def own_logprobs(tiny: Path, prompt: list[int], made: list[int]) -> list[float]:
 def test_log_probabilities_are_the_models_own_whatever_is_done_to_them_then(opened, tiny, speculation):
     """Temperature, filters, penalties and grammars choose; the probabilities are told as they were before."""
     driver = opened(speculation=speculation)
-    assert (driver.engine.info.without_logprobs, driver.engine.info.max_top_logprobs) == ("", 0)
+    assert set(driver.engine.info.unsupported) == {"logit_bias"}
+    assert driver.engine.info.max_top_logprobs == 0
     prompt = [1, 4, 70, 300, 12]
     for sampling in (
         {},
@@ -331,7 +360,7 @@ def test_log_probabilities_are_the_models_own_whatever_is_done_to_them_then(open
         {"temperature": 1.5, "seed": 7, "presence_penalty": 1.0, "repetition_penalty": 1.3},
         {"temperature": 1.0, "seed": 1, "grammar": 'root ::= "{" [a-z ]* "}"'},
     ):
-        id = driver.add(prompt, max_tokens=30, top_logprobs=0, **sampling)
+        id = driver.add(prompt, max_tokens=30, logprobs=0, **sampling)
         driver.finish()
         told = [one.chosen for output in driver.outputs if output.id == id for one in output.logprobs]
         own = own_logprobs(tiny, prompt, driver.tokens(id))
@@ -343,7 +372,7 @@ def test_log_probabilities_are_the_models_own_whatever_is_done_to_them_then(open
 def test_who_asks_for_log_probabilities_gets_the_same_tokens_and_others_get_none(opened, prompts):
     driver = opened()
     sampling = {"temperature": 2.0, "seed": 3}
-    plain, told = (driver.add(prompts[0], top_logprobs=top, **sampling) for top in (None, 0))
+    plain, told = (driver.add(prompts[0], logprobs=top, **sampling) for top in (None, 0))
     driver.finish()
     assert driver.tokens(plain) == driver.tokens(told)
     assert all(output.logprobs == () for output in driver.outputs if output.id == plain)

@@ -79,6 +79,8 @@ class OpenVinoEngine:
             max_num_seqs=settings.max_num_seqs,
             max_num_batched_tokens=settings.max_num_batched_tokens,
             max_model_len=int(self._manifest.shapes["max_position_embeddings"]),
+            vocab_size=int(self._manifest.shapes["vocab_size"]),
+            unsupported={"logit_bias": "OpenVINO GenAI has none"},
             lookahead=settings.num_assistant_tokens + 1 if settings.speculation != "none" else 0,
         )
 
@@ -154,7 +156,7 @@ class OpenVinoEngine:
         sequence = self._sequences[id]
         tokens: list[int] = []
         logprobs: tuple[Logprobs, ...] = ()
-        with_logprobs = sequence.request.sampling.top_logprobs is not None
+        with_logprobs = sequence.request.sampling.logprobs is not None
         stop, length = GenerationFinishReason.STOP, GenerationFinishReason.LENGTH
         reason = GenerationFinishReason.NONE
         while sequence.handle.can_read():  # read() without it never returns
