@@ -51,6 +51,13 @@ class GatewayCommand:
     keys: Keys = None
     without_keys: WithoutKeys = False
     cors_origins: CorsOrigins = None
+    responses: Annotated[
+        str,
+        access(
+            envvar="TRIMODAL_RESPONSES",
+            help="where /v1/responses keeps talks: memory, a file that ends with .sqlite, or redis://…",
+        ),
+    ] = "memory"
     max_body_bytes: Annotated[int, limits(help="of a request; larger ones are refused")] = 32 << 20
     body_timeout_s: Annotated[float, limits("--body-timeout", help="until a body must be there")] = 60.0
     header_timeout_s: Annotated[float, limits("--header-timeout", help="until headers must be there")] = 10.0

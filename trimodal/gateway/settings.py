@@ -21,6 +21,7 @@ class GatewaySettings(Settings):
     keys: Path | None = None
     without_keys: bool = False
     cors_origins: tuple[str, ...] = ()
+    responses: str = "memory"
     max_body_bytes: int = Field(default=32 << 20, ge=1024)
     max_header_bytes: int = Field(default=64 << 10, ge=1024)
     header_timeout_s: float = Field(default=10.0, gt=0)
