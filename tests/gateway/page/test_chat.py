@@ -123,8 +123,7 @@ def test_a_talk_beyond_all_bounds_is_sent_without_its_oldest_turns(serve: Serve,
     turns = [
         {"question": {"text": f"q{n}"}, "answer": {"text": "é" * 400, "state": "done"}} for n in range(600)
     ]
-    page.evaluate("turns => sessionStorage.setItem('trimodal.turns', turns)", json.dumps(turns))
-    page.evaluate("addEventListener('pagehide', event => event.stopImmediatePropagation(), true)")
+    page.add_init_script(f"sessionStorage.setItem('trimodal.turns', {json.dumps(json.dumps(turns))})")
     page.reload()
     ask(page, "and now?")
     finished(page)

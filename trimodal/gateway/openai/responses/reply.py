@@ -139,10 +139,7 @@ class Reply:
 
     def _body(self, status: str) -> dict[str, Any]:
         request = self._request
-        asked = request.model_dump(
-            by_alias=True, exclude_none=True, include={"text", "tools", "tool_choice"}
-        )  # fmt: skip
-        asked["text"].setdefault("format", {"type": "text"})
+        asked = request.model_dump(by_alias=True, exclude_none=True, include={"text", "tools", "tool_choice"})
         return {
             "id": self._id,
             "object": "response",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, StringConstraints, Tag, model_validator
 
 from trimodal.client.options import Options
 from trimodal.gateway.errors import invalid
@@ -22,10 +22,13 @@ from trimodal.gateway.openai.schemas import (
     ImagePart,
     JsonSchema,
     ModelName,
+    Name,
     RefusalPart,
     ResponseFormat,
+    Schema,
     TextPart,
     Url,
+    check_strict,
 )
 
 LOGPROBS = "message.output_text.logprobs"
@@ -116,20 +119,46 @@ Item = Annotated[
 ]
 
 
-class PlainFormat(Body):
-    type: Literal["text", "json_object"]
+class TextFormat(Body):
+    """As chat's `response_format`, without its inner object."""
 
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    name: Name | None = None
+    schema_: Schema | None = Field(default=None, alias="schema")
+    description: str | None = None
+    strict: bool | None = None
 
-class SchemaFormat(JsonSchema):
-    type: Literal["json_schema"]
+    @model_validator(mode="after")
+    def _schema_where_it_belongs(self) -> TextFormat:
+        if (self.type == "json_schema") != (self.schema_ is not None):
+            raise ValueError("schema is needed with type json_schema, and only there")
+        if self.strict:
+            check_strict(self.schema_)
+        return self
+
+    def for_model(self) -> dict[str, Any] | None:
+        """As the model takes it; None: any text."""
+        schema = JsonSchema.model_construct(name=self.name, schema_=self.schema_, strict=self.strict)
+        wanted = schema if self.schema_ is not None else None
+        return ResponseFormat.model_construct(type=self.type, json_schema=wanted).for_model()
 
 
 class TextOptions(Body):
-    format: Annotated[PlainFormat | SchemaFormat, Field(discriminator="type")] | None = None
+    format: TextFormat = TextFormat()
 
 
 class FunctionTool(Function):
     type: Literal["function"]
+
+
+def _a_function(tool: Any) -> Any:
+    kind = tool.get("type") if isinstance(tool, Mapping) else None
+    if kind not in (None, "function"):
+        raise ValueError(f"type is {kind!r:.64}: this server takes functions only")
+    return tool
+
+
+Tool = Annotated[FunctionTool, BeforeValidator(_a_function)]
 
 
 class NamedFunction(Body):
@@ -170,7 +199,7 @@ class ResponseRequest(Body):
     temperature: Number | None = Field(default=None, ge=0, le=2)
     top_p: Number | None = Field(default=None, gt=0, le=1)
     text: TextOptions = TextOptions()
-    tools: list[FunctionTool] = Field(default=[], max_length=MAX_TOOLS)
+    tools: list[Tool] = Field(default=[], max_length=MAX_TOOLS)
     tool_choice: Literal["none", "auto", "required"] | Choice = "auto"
     parallel_tool_calls: bool = True
     previous_response_id: str | None = None
@@ -246,10 +275,7 @@ class ResponseRequest(Body):
             options["top_k"] = max(0, self.top_k)
         if self.wants_logprobs:
             options["top_logprobs"] = self.top_logprobs or 0
-        if form := self.text.format:
-            schema = form if isinstance(form, SchemaFormat) else None
-            wanted = ResponseFormat.model_construct(type=form.type, json_schema=schema)
-            options["response_format"] = wanted.for_model()
+        options["response_format"] = self.text.format.for_model()
         tools, choice = self.tools, self.tool_choice
         if isinstance(choice, AllowedTools):
             allowed = {one.name for one in choice.tools}
