@@ -22,6 +22,11 @@ from trimodal.gateway.openai.responses import store
 WORDS = len(ANSWER.split())
 
 
+def strict(served: Running) -> openai.OpenAI:
+    """A client that holds every answer to the package's own types."""
+    return served.openai(_strict_response_validation=True)
+
+
 def said(request: Request) -> list[tuple[str, str]]:
     """Roles and texts of the chat that Triton was sent."""
     messages = json.loads(request.inputs["messages"].ravel()[0])
@@ -30,7 +35,7 @@ def said(request: Request) -> list[tuple[str, str]]:
 
 def test_a_whole_response(serve: Serve) -> None:
     served = serve()
-    client = served.openai()
+    client = strict(served)
     raw = client.responses.with_raw_response.create(
         model="llm", input="what is it?", instructions="Be short.", max_output_tokens=50, metadata={"a": "b"}
     )
@@ -46,7 +51,7 @@ def test_a_whole_response(serve: Serve) -> None:
 
 
 def test_the_events_of_a_stream(serve: Serve) -> None:
-    events = list(serve().openai().responses.create(model="llm", input="hi", stream=True))
+    events = list(strict(serve()).responses.create(model="llm", input="hi", stream=True))
     kinds = [event.type for event in events]
     assert kinds[:4] == [
         "response.created",
@@ -78,7 +83,7 @@ async def test_openais_own_way_to_read_a_stream(serve: Serve) -> None:
 
 def test_a_talk_goes_on_with_what_was_answered(serve: Serve) -> None:
     served = serve()
-    client = served.openai()
+    client = strict(served)
     talk: list[object] = [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]
     talk += client.responses.create(model="llm", input=talk).output  # type: ignore[arg-type]
     talk.append({"role": "user", "content": "and then?"})
@@ -137,7 +142,7 @@ def sent_to(served: Running, model: str = "llm") -> Request:
 
 def test_a_loop_of_tools(serve: Serve) -> None:
     served = serve(fake_triton(llm=scripted(f"Wait.\n{CALL}\n{CALL}")))
-    create = served.openai().responses.create
+    create = strict(served).responses.create
     asked: dict[str, Any] = {"model": "llm", "tools": [TOOL], "parallel_tool_calls": True}
     talk: list[Any] = [{"role": "user", "content": "hi"}]
     answer = create(input=talk, **asked)
@@ -163,7 +168,7 @@ def test_a_loop_of_tools(serve: Serve) -> None:
 
 def test_the_events_of_calls(serve: Serve) -> None:
     served = serve(fake_triton(llm=scripted(f"Wait.\n{CALL}")))
-    with served.openai().responses.stream(model="llm", input="hi", tools=[TOOL]) as stream:  # type: ignore[list-item]
+    with strict(served).responses.stream(model="llm", input="hi", tools=[TOOL]) as stream:  # type: ignore[list-item]
         kinds = [event.type for event in stream]
         answer = stream.get_final_response()
     once = [kind for kind, before in zip(kinds, [None, *kinds], strict=False) if kind != before]
@@ -188,8 +193,8 @@ def test_the_events_of_calls(serve: Serve) -> None:
 )
 def test_a_choice_of_tools(serve: Serve, choice: object, sent: object) -> None:
     served = serve(fake_triton(llm=scripted(CALL)))
-    other = {**TOOL, "name": "g"}
-    served.openai().responses.create(model="llm", input="hi", tools=[TOOL, other], tool_choice=choice)  # type: ignore[call-overload]
+    other = {"type": "function", "name": "g"}
+    strict(served).responses.create(model="llm", input="hi", tools=[TOOL, other], tool_choice=choice)  # type: ignore[call-overload]
     inputs = sent_to(served).inputs
     told = inputs["tool_choice"][0].decode()
     assert (json.loads(told) if isinstance(sent, dict) else told) == sent
@@ -199,7 +204,7 @@ def test_a_choice_of_tools(serve: Serve, choice: object, sent: object) -> None:
 
 def test_a_form_is_parsed(serve: Serve) -> None:
     served = serve(fake_triton(llm=scripted('{"size": 3}')))
-    answer = served.openai().responses.parse(model="llm", input="hi", text_format=Thing)
+    answer = strict(served).responses.parse(model="llm", input="hi", text_format=Thing)
     assert answer.output_parsed == Thing(size=3)
     sent = json.loads(sent_to(served).inputs["response_format"][0])
     assert sent["type"] == "json_schema"
@@ -219,7 +224,7 @@ def test_pictures_and_recordings(serve: Serve) -> None:
         {"type": "input_image", "image_url": PICTURE, "detail": "auto"},
         {"type": "input_audio", "input_audio": {"data": recording, "format": "wav"}},
     ]
-    create = served.openai().responses.create
+    create = strict(served).responses.create
     first = create(model="llm", input=[{"role": "user", "content": content}])  # type: ignore[list-item,misc]
     assert first.output_text == "A seven."
     assert {"text_input", "image", "audio"} < set(sent_to(served, "assistant").inputs)
@@ -236,7 +241,7 @@ def test_pictures_and_recordings(serve: Serve) -> None:
 
 def test_a_talk_goes_on_from_what_is_kept(serve: Serve) -> None:
     served = serve()
-    client = served.openai()
+    client = strict(served)
     first = client.responses.create(model="llm", input="hi", instructions="Be short.")
     stream = client.responses.create(model="llm", input="and?", previous_response_id=first.id, stream=True)
     *_, ended = stream
@@ -260,7 +265,7 @@ def test_a_talk_goes_on_from_what_is_kept(serve: Serve) -> None:
 
 def test_a_loop_of_tools_goes_on_from_what_is_kept(serve: Serve) -> None:
     served = serve(fake_triton(llm=scripted(CALL)))
-    create = served.openai().responses.create
+    create = strict(served).responses.create
     called = create(model="llm", input="hi", tools=[TOOL])  # type: ignore[list-item]
     (call,) = called.output
     result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "12"}  # type: ignore[union-attr]
@@ -274,7 +279,7 @@ def test_a_call_that_was_cut_is_not_kept(serve: Serve) -> None:
     """Its arguments are no JSON: the model would refuse the talk from then on."""
     cut = CALL[: CALL.index("c")]
     served = serve(fake_triton(llm=scripted(cut, finish_reason="length")))
-    create = served.openai().responses.create
+    create = strict(served).responses.create
     first = create(model="llm", input="hi", tools=[TOOL])  # type: ignore[list-item]
     assert (first.status, first.output[0].status) == ("incomplete", "incomplete")  # type: ignore[union-attr]
     create(model="llm", input="and?", previous_response_id=first.id)
@@ -282,7 +287,7 @@ def test_a_call_that_was_cut_is_not_kept(serve: Serve) -> None:
 
 
 def test_what_is_not_to_be_kept_is_not(serve: Serve) -> None:
-    client = serve().openai()
+    client = strict(serve())
     answer = client.responses.create(model="llm", input="hi", store=False)
     assert answer.store is False
     with pytest.raises(openai.NotFoundError):
@@ -321,7 +326,7 @@ def test_a_file_outlives_the_gateway(serve: Serve, tmp_path: Path) -> None:
 )
 def test_truncation(serve: Serve, given: Any, previous: bool, sent: str) -> None:
     served = serve()
-    create = served.openai().responses.create
+    create = strict(served).responses.create
     more: dict[str, Any] = {"truncation": given}
     if previous:
         more["previous_response_id"] = create(model="llm", input="hi").id
@@ -332,7 +337,7 @@ def test_truncation(serve: Serve, given: Any, previous: bool, sent: str) -> None
 def test_what_a_talk_has_lost_here_is_told(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "MAX_MESSAGES", 5)
     served = serve()
-    create = served.openai().responses.create
+    create = strict(served).responses.create
     last = create(model="llm", input="0")
     for n in range(1, 5):
         last = create(model="llm", input=str(n), previous_response_id=last.id)
@@ -348,12 +353,12 @@ def test_log_probabilities(serve: Serve, stream: bool) -> None:
     served = serve()
     asked: dict[str, Any] = {"model": "llm", "input": "hi", "include": ["message.output_text.logprobs"]}
     if stream:
-        with served.openai().responses.stream(**asked, top_logprobs=2) as events:
+        with strict(served).responses.stream(**asked, top_logprobs=2) as events:
             deltas = [event for event in events if event.type == "response.output_text.delta"]
             answer = events.get_final_response()
         assert all(len(delta.logprobs) == 1 for delta in deltas)
     else:
-        answer = served.openai().responses.create(**asked, top_logprobs=2)
+        answer = strict(served).responses.create(**asked, top_logprobs=2)
     told = answer.output[0].content[0].logprobs
     assert "".join(bytes(one.bytes).decode() for one in told) == ANSWER
     assert len(told[0].top_logprobs) == 2
@@ -362,14 +367,14 @@ def test_log_probabilities(serve: Serve, stream: bool) -> None:
 def test_vllms_sampling_is_handed_on(serve: Serve) -> None:
     served = serve()
     more = {"top_k": -1, "seed": 7, "stop": ["x"], "repetition_penalty": 1.1}
-    served.openai().responses.create(model="llm", input="hi", extra_body=more)
+    strict(served).responses.create(model="llm", input="hi", extra_body=more)
     inputs = sent_to(served).inputs
     assert (inputs["top_k"].tolist(), inputs["seed"].tolist(), inputs["stop"].tolist()) == ([0], [7], [b"x"])
 
 
 def test_what_other_servers_put_into_a_talk_is_ignored_and_named(serve: Serve) -> None:
     served = serve()
-    raw = served.openai().responses.with_raw_response.create(
+    raw = strict(served).responses.with_raw_response.create(
         model="llm",
         input=[  # type: ignore[list-item]
             {"type": "reasoning", "id": "rs_1", "summary": []},

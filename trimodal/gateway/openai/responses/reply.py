@@ -139,7 +139,7 @@ class Reply:
 
     def _body(self, status: str) -> dict[str, Any]:
         request = self._request
-        asked = request.model_dump(by_alias=True, exclude_none=True, include={"text", "tools", "tool_choice"})
+        asked = request.model_dump(by_alias=True, exclude_none=True, include={"text", "tool_choice"})
         return {
             "id": self._id,
             "object": "response",
@@ -157,6 +157,7 @@ class Reply:
             "previous_response_id": request.previous_response_id,
             "store": request.store,
             "temperature": request.temperature,
+            "tools": [tool.model_dump() for tool in request.tools],
             "top_p": request.top_p,
             "truncation": request.trims,
             "usage": None,
