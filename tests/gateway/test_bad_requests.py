@@ -210,17 +210,28 @@ def others() -> Iterator[Bad]:
     yield Bad("a picture to continue", "chat", 400, "continue_final_message", tiny)
 
 
+TOOL_OF_RESPONSES = {"type": "function", "name": "f", "parameters": {}}
+
+
 def responses() -> Iterator[Bad]:
     pictured = [{"role": "user", "content": [{"type": "input_image", "image_url": "a"}]}]
     changes: list[tuple[dict[str, object], str]] = [
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
-        ({"store": True}, "store"),
         ({"background": True}, "background"),
         ({"conversation": "conv_1"}, "conversation"),
-        ({"tools": [{"type": "web_search"}]}, "tools"),
-        ({"text": {"format": {"type": "json_object"}}}, "text.format.type"),
+        ({"prompt": {"id": "pmpt_1"}}, "prompt"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [TOOL_OF_RESPONSES], "tool_choice": {"type": "mcp"}}, "tool_choice"),
+        ({"tools": [{**TOOL_OF_RESPONSES, "name": "a b"}]}, "tools[0].name"),
+        ({"text": {"format": {"type": "json_schema", "name": "a"}}}, "text.format"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
+        ({"metadata": {"a": "b" * 513}}, "metadata.a"),
         ({"input": []}, "input"),
-        ({"input": pictured}, "input[0].content[0].type"),
+        ({"input": [{"type": "reasoning"}]}, "input"),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
+        ({"input": [{"type": "function_call_output", "output": "12"}]}, "input[0].call_id"),
+        ({"input": pictured}, "input[0].content[0].image_url.url"),
+        ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0]"),
         ({"input": [{"role": "robot", "content": "hi"}]}, "input[0].role"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"temperature": "hot"}, "temperature"),

@@ -13,7 +13,7 @@ from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.responses import response_create_params
 
 from trimodal.gateway.openai.fields import Body
-from trimodal.gateway.openai.responses import ResponseRequest
+from trimodal.gateway.openai.responses.request import ResponseRequest
 from trimodal.gateway.openai.rows import EmbeddingRequest
 from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest
 

@@ -30,7 +30,7 @@ _SCALARS: dict[str, type[np.generic]] = {
     "deadline_ms": np.int32,
 }
 _TEXTS = ("tenant", "tier", "cache_control", "cache_namespace", "cancel_key")
-_JSON = ("response_format", "tools", "tool_choice", "logit_bias", "chat_template_kwargs")
+_JSON = ("response_format", "tools", "tool_choice", "logit_bias", "chat_template_kwargs", "truncation")
 _CHOICES = (
     *("parallel_tool_calls", "apply_chat_template", "ignore_eos"),
     *("add_generation_prompt", "continue_final_message"),
@@ -61,6 +61,9 @@ class Options(TypedDict, total=False):
             `Unavailable.retry_after_s`. deadline_ms: until the end; what came until then is kept.
         cache_control: of "no-cache", "no-store" and "store", commas between.
         cache_namespace: how long its answer may be kept, by name.
+        truncation: of a chat that is too long, as OpenAI has it: "auto" (it loses its oldest turns),
+            "disabled" (it is refused), or {"type": "retention_ratio", "retention_ratio": 0.8} (down to so
+            much of its room).
         cancel_key: 16 to 128 random characters; `Client.cancel(key)` then ends it, from anywhere.
     """
 
@@ -94,6 +97,7 @@ class Options(TypedDict, total=False):
     deadline_ms: int | None
     cache_control: str | None
     cache_namespace: str | None
+    truncation: str | Mapping[str, Any] | None
     cancel_key: str | None
 
 

@@ -82,7 +82,7 @@ class Note:
     Attributes:
         cache: exact, semantic, coalesced (shared with another request that asked the same), or empty.
         similarity: cosine of the question and the stored one; 1 for an exact hit, 0 without a hit.
-        trimmed: what the chat lost to its tier's budget, as {"messages": 4, "tokens": 812}.
+        trimmed: what the chat lost because it was too long, as {"messages": 4, "tokens": 812}.
         queue_ms: arrival to the engine.
         predicted_ttft_ms: the server's forecast when it let the request in; nan when it made none.
     """

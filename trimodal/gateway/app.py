@@ -23,7 +23,7 @@ from trimodal.client.client import Client
 from trimodal.client.transports.base import Timeouts
 from trimodal.gateway.access import Access, Caller, check_model, check_operator, request_id
 from trimodal.gateway.answering import EventAnswer, Make, WholeAnswer
-from trimodal.gateway.errors import ApiError, as_api_error, invalid_body
+from trimodal.gateway.errors import ApiError, as_api_error, invalid_body, unsupported
 from trimodal.gateway.limits import BodyLimits
 from trimodal.gateway.metrics import GatewayMetrics, Measured
 from trimodal.gateway.openai.audio import Task, Transcription, TranscriptionRequest, read_form
@@ -31,7 +31,9 @@ from trimodal.gateway.openai.chat import Chat, Completion
 from trimodal.gateway.openai.conversation import FindingsCache
 from trimodal.gateway.openai.fields import IGNORED_HEADER, Body, ModelBody, take_ignored
 from trimodal.gateway.openai.models import ModelList
-from trimodal.gateway.openai.responses import Reply, ResponseRequest
+from trimodal.gateway.openai.responses.reply import Reply
+from trimodal.gateway.openai.responses.request import ResponseRequest
+from trimodal.gateway.openai.responses.store import ResponseStore
 from trimodal.gateway.openai.rows import (
     ClassificationRequest,
     EmbeddingRequest,
@@ -52,10 +54,13 @@ PendingAnswer = Chat | Completion | Reply | Transcription
 class Gateway:
     """What the handlers share: the servers and a client of them, who may what, and what is counted."""
 
-    def __init__(self, upstreams: Upstreams, timeouts: Timeouts, access: Access) -> None:
+    def __init__(
+        self, upstreams: Upstreams, timeouts: Timeouts, access: Access, responses: ResponseStore
+    ) -> None:
         self.upstreams = upstreams
         self.client = Client(transport=upstreams, timeouts=timeouts)
         self.access = access
+        self.responses = responses
         self.metrics = GatewayMetrics(upstreams)
         self.findings = FindingsCache()
         self.models = ModelList(self.client)
@@ -118,9 +123,10 @@ class Gateway:
 
 
 def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
-    """The application. Raises: SettingsError when the file of keys cannot be read."""
+    """The application. Raises: SettingsError: the file of keys or the store of responses cannot be used."""
     timeouts = Timeouts(silence=settings.silence_s)
-    gateway = Gateway(upstreams, timeouts, Access(settings.keys, settings.model_aliases))
+    access = Access(settings.keys, settings.model_aliases)
+    gateway = Gateway(upstreams, timeouts, access, ResponseStore(settings.responses))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -128,6 +134,7 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
             upstreams.start(timeouts)
             yield
             await app.state.sessions.aclose()
+        gateway.responses.close()
 
     # The pages of FastAPI's documentation load scripts from elsewhere.
     app = FastAPI(
@@ -143,8 +150,8 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
     add_realtime(app, app.state.sessions, gateway.access, settings)
     if settings.cors_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["GET", "POST"],
-            allow_headers=["*"],
+            CORSMiddleware, allow_origins=list(settings.cors_origins),
+            allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"],
             expose_headers=["x-request-id", "server-timing", "retry-after", IGNORED_HEADER],
         )  # fmt: skip
     app.add_middleware(BodyLimits, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
@@ -195,8 +202,22 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
     @app.post("/v1/responses")
     async def respond(request: Request, body: ResponseRequest) -> Response:
         caller = gateway.admit(request, body)
-        pending = Reply(body, gateway.client_for(caller), caller)
+        client = gateway.client_for(caller)
+        pending = Reply(body, client, caller, gateway.findings, gateway.responses)
         return gateway.answer(caller, pending, stream=body.stream, done=False)
+
+    @app.get("/v1/responses/{id}")
+    async def kept_response(request: Request, id: str) -> Any:
+        caller = gateway.access.identify(request)
+        if request.query_params.get("stream", "false") != "false":
+            raise unsupported("stream", "is not supported: a response that is kept comes whole")
+        return (await gateway.responses.get(caller.key.tenant, id)).body
+
+    @app.delete("/v1/responses/{id}")
+    async def delete_response(request: Request, id: str) -> Any:
+        caller = gateway.access.identify(request)
+        await gateway.responses.delete(caller.key.tenant, id)
+        return {"id": id, "object": "response", "deleted": True}
 
     @app.post("/v1/embeddings")
     async def embed(request: Request, body: EmbeddingRequest) -> Response:

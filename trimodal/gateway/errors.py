@@ -30,6 +30,7 @@ _MOST_MESSAGE, _MOST_PARAM = 1000, 200
 
 # A sentence of the server begins with the field's name: "max_tokens is 0: 1 to 512 are taken".
 _FIELD = re.compile(r"(?:parameter )?'?([a-z_]+(?:\[\d+\])?(?:\.[a-z_]+)*)'?(?: is | has | holds | must |: )")
+_TOO_LONG = re.compile(r"the prompt has \d|prompt \(\d")  # for the tier, the model or its memory
 _FIRST = re.compile(r":? ")  # what ends the name where the sentence is ours
 # The assistant puts its stage in front, the model speech the one that hears for it.
 _STAGE = re.compile(r"^((heard|saw|answer|speech_recognize): )+")
@@ -96,8 +97,10 @@ def as_api_error(error: BaseException, request_id: str = "") -> ApiError:
     if isinstance(error, ModelNotFound):
         return ApiError(404, str(error), param="model", code="model_not_found")
     if isinstance(error, InvalidArgument):
-        field = _FIELD.match(_STAGE.sub("", str(error)))
-        return ApiError(400, str(error), param=_FIELDS.get(field[1], field[1]) if field else None)
+        sentence = _STAGE.sub("", str(error))
+        field = _FIELD.match(sentence)
+        code = "context_length_exceeded" if _TOO_LONG.match(sentence) else None
+        return ApiError(400, str(error), param=_FIELDS.get(field[1], field[1]) if field else None, code=code)
     if isinstance(error, Unavailable):
         return ApiError(503, str(error), code="overloaded", retry_after_s=error.retry_after_s or 1.0)
     if isinstance(error, Cancelled):

@@ -23,6 +23,7 @@ class GatewaySettings(Settings):
     without_keys: bool = False
     cors_origins: tuple[str, ...] = ()
     model_aliases: tuple[ModelAlias, ...] = ()
+    responses: str = "memory"
     max_body_bytes: int = Field(default=32 << 20, ge=1024)
     max_header_bytes: int = Field(default=64 << 10, ge=1024)
     header_timeout_s: float = Field(default=10.0, gt=0)

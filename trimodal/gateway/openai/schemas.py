@@ -302,6 +302,7 @@ class ChatRequest(Generation):
     continue_final_message: bool | None = None
     chat_template_kwargs: Schema | None = None
     reasoning_effort: str | None = None
+    truncation: Literal["auto", "disabled"] | None = None  # as /v1/responses has it
 
     @property
     def calls_tools(self) -> bool:
@@ -326,6 +327,7 @@ class ChatRequest(Generation):
         if self.reasoning_effort is not None:  # a template without it takes no notice
             kwargs = {"reasoning_effort": self.reasoning_effort, **kwargs}
         options["chat_template_kwargs"] = kwargs or None
+        options["truncation"] = self.truncation
         if self.tools:
             which = self.tool_choice
             options["tools"] = [tool.model_dump(exclude_none=True) for tool in self.tools]
