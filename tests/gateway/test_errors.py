@@ -30,3 +30,15 @@ def test_names_that_a_client_chose_are_not_echoed_at_any_length() -> None:
 def test_the_field_is_named(message: str, param: str | None) -> None:
     error = as_api_error(InvalidArgument(message))
     assert (error.status, error.param, str(error)) == (400, param, message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "the prompt has 9 tokens: max_prompt_tokens is 8",
+        "answer: the prompt has 9 tokens: tier 'small' allows at most 8",
+        "prompt (9) and max_tokens (2) make 11 tokens: this model takes 10 together",
+    ],
+)
+def test_a_talk_that_is_too_long_has_openais_code(message: str) -> None:
+    assert as_api_error(InvalidArgument(message)).code == "context_length_exceeded"

@@ -28,6 +28,10 @@ CorsOrigins = Annotated[
     list[str] | None,
     access("--cors-origin", help="web pages from here may call it, as https://example.com; repeatable"),
 ]
+ModelAliases = Annotated[
+    list[str] | None,
+    access("--model-alias", help="another name of a model, as gpt-4o-mini=llm; repeatable"),
+]
 
 AllowedHosts = Annotated[
     list[str] | None,
@@ -60,6 +64,14 @@ class GatewayCommand:
     without_keys: WithoutKeys = False
     cors_origins: CorsOrigins = None
     allowed_hosts: AllowedHosts = None
+    model_aliases: ModelAliases = None
+    responses: Annotated[
+        str,
+        access(
+            envvar="TRIMODAL_RESPONSES",
+            help="where /v1/responses keeps talks: memory, a file that ends with .sqlite, or redis://…",
+        ),
+    ] = "memory"
     max_body_bytes: Annotated[int, limits(help="of a request; larger ones are refused")] = 32 << 20
     body_timeout_s: Annotated[float, limits("--body-timeout", help="until a body must be there")] = 60.0
     header_timeout_s: Annotated[float, limits("--header-timeout", help="until headers must be there")] = 10.0

@@ -17,6 +17,7 @@ from trimodal.cli.gateway import (
     AllowedHosts,
     CorsOrigins,
     Keys,
+    ModelAliases,
     WithoutKeys,
     access,
     server_of,
@@ -170,6 +171,7 @@ class ServeCommand(ListenSettings):
     without_keys: WithoutKeys = False
     cors_origins: CorsOrigins = None
     allowed_hosts: AllowedHosts = None
+    model_aliases: ModelAliases = None
 
 
 @with_settings(ServeCommand)
@@ -229,6 +231,7 @@ class BuiltInGateway:
             without_keys=settings.without_keys,
             cors_origins=settings.cors_origins,
             allowed_hosts=settings.allowed_hosts,
+            model_aliases=settings.model_aliases,
             drain_timeout_s=settings.drain_timeout,
         )
         from trimodal.gateway.keys import read_keys

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trimodal.audio.values import Word
 from trimodal.client.timing import Timing
 
@@ -79,7 +82,7 @@ class Note:
     Attributes:
         cache: exact, semantic, coalesced (shared with another request that asked the same), or empty.
         similarity: cosine of the question and the stored one; 1 for an exact hit, 0 without a hit.
-        trimmed: what the chat lost to its tier's budget, as {"messages": 4, "tokens": 812}.
+        trimmed: what the chat lost because it was too long, as {"messages": 4, "tokens": 812}.
         queue_ms: arrival to the engine.
         predicted_ttft_ms: the server's forecast when it let the request in; nan when it made none.
     """
@@ -101,6 +104,14 @@ class Answer:
     timing: Timing = field(default_factory=Timing)
     note: Note = field(default_factory=Note)
     logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Vectors of unit length, float32[N, d], and how many tokens of the texts were read in all."""
+
+    vectors: NDArray[np.float32]
+    tokens: int
 
 
 @dataclass(frozen=True)

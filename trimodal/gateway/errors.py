@@ -30,13 +30,14 @@ _MOST_MESSAGE, _MOST_PARAM = 1000, 200
 
 # A sentence of the server begins with the field's name: "max_tokens is 0: 1 to 512 are taken".
 _FIELD = re.compile(r"(?:parameter )?'?([a-z_]+(?:\[\d+\])?(?:\.[a-z_]+)*)'?(?: is | has | holds | must |: )")
+_TOO_LONG = re.compile(r"the prompt has \d|prompt \(\d")  # for the tier, the model or its memory
 _FIRST = re.compile(r":? ")  # what ends the name where the sentence is ours
 # The assistant puts its stage in front, the model speech the one that hears for it.
 _STAGE = re.compile(r"^((heard|saw|answer|speech_recognize): )+")
 # Names of tensors → what a client of OpenAI's API called them.
 _FIELDS = dict.fromkeys(("text_input", "image", "audio", "history"), "messages") | {
-    "ttft_deadline_ms": "x-slo-ttft-ms"
-}
+    "ttft_deadline_ms": "x-slo-ttft-ms", "prompt_token_ids": "prompt",
+}  # fmt: skip
 _TYPES = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
     404: "invalid_request_error", 405: "invalid_request_error", 408: "timeout_error",
@@ -96,8 +97,10 @@ def as_api_error(error: BaseException, request_id: str = "") -> ApiError:
     if isinstance(error, ModelNotFound):
         return ApiError(404, str(error), param="model", code="model_not_found")
     if isinstance(error, InvalidArgument):
-        field = _FIELD.match(_STAGE.sub("", str(error)))
-        return ApiError(400, str(error), param=_FIELDS.get(field[1], field[1]) if field else None)
+        sentence = _STAGE.sub("", str(error))
+        field = _FIELD.match(sentence)
+        code = "context_length_exceeded" if _TOO_LONG.match(sentence) else None
+        return ApiError(400, str(error), param=_FIELDS.get(field[1], field[1]) if field else None, code=code)
     if isinstance(error, Unavailable):
         return ApiError(503, str(error), code="overloaded", retry_after_s=error.retry_after_s or 1.0)
     if isinstance(error, Cancelled):
@@ -124,7 +127,7 @@ def invalid_body(error: RequestValidationError) -> ApiError:
     field = _field(problem["loc"][1:])  # without "body"
     if not field and problem["type"] == "missing":
         return ApiError(400, "the body is empty: a JSON object is needed")
-    if problem["type"] == "extra_forbidden":
+    if problem["type"] == "extra_forbidden":  # in an event of realtime
         return ApiError(400, f"{field}: unknown parameter", param=field, code="unknown_parameter")
     reason = problem["msg"].removeprefix("Value error, ")
     reason = reason[:1].lower() + reason[1:]

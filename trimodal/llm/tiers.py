@@ -40,7 +40,7 @@ class Tier(BaseModel):
     ttft_deadline_ms: int = Field(0, ge=0, le=3_600_000)  # to the first text; 0: none
     deadline_ms: int = Field(0, ge=0, le=86_400_000)  # to the end of the answer; 0: none
     itl_bound_ms: float = Field(0, ge=0)  # gap that prefill of others may make; 0: none
-    trim: Trim = "refuse"  # what a chat beyond max_prompt_tokens loses
+    trim: Trim = "refuse"  # what a chat that is too long loses; a request may say (`truncation`)
 
 
 class Tiers(BaseModel):

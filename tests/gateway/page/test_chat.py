@@ -15,7 +15,7 @@ from tests.gateway.page.conftest import Open, answers, ask
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
 from trimodal.client.transports.tensors import strings
-from trimodal.errors import Unavailable
+from trimodal.errors import InvalidArgument, Unavailable
 
 
 async def endless(request: Request) -> AsyncIterator[Tensors]:
@@ -27,6 +27,14 @@ async def endless(request: Request) -> AsyncIterator[Tensors]:
         await asyncio.sleep(0.01)
 
 
+def told_at_the_end(text: str, trimmed: bytes = b"", cache: bytes = b"") -> Tensors:
+    """The only response of an llm, with its note."""
+    note = {"cache": strings([cache]), "trimmed": strings([trimmed])}
+    figures = {"similarity": 0.97, "queue_ms": 0.0, "predicted_ttft_ms": float("nan")}
+    note |= {name: np.array([value], np.float32) for name, value in figures.items()}
+    return {**llm_outputs(text, "stop"), **note}
+
+
 def wait_for_cancelled(triton: FakeTransport) -> None:
     deadline = time.monotonic() + LIMIT_S
     while not triton.cancelled:
@@ -35,7 +43,9 @@ def wait_for_cancelled(triton: FakeTransport) -> None:
 
 
 def sent_messages(triton: FakeTransport) -> list[list[dict[str, str]]]:
-    return [json.loads(request.inputs["messages"][0]) for request in triton.requests]
+    """Of every question; what the page asks of the models itself is a probe."""
+    asked = [request for request in triton.requests if "probe" not in request.parameters]
+    return [json.loads(request.inputs["messages"][0]) for request in asked]
 
 
 def finished(page: Page, count: int = 1) -> None:
@@ -79,14 +89,53 @@ def test_the_parts_of_the_time_add_up(serve: Serve, open_page: Open) -> None:
 
 def test_a_mark_where_the_cache_answered(serve: Serve, open_page: Open) -> None:
     async def cached(request: Request) -> AsyncIterator[Tensors]:
-        note = {"cache": strings([b"semantic"]), "trimmed": strings([b"{}"])}
-        figures = {"similarity": 0.97, "queue_ms": 0.0, "predicted_ttft_ms": float("nan")}
-        note |= {name: np.array([value], np.float32) for name, value in figures.items()}
-        yield {**llm_outputs("A kept answer.", "stop"), **note}
+        yield told_at_the_end("A kept answer.", cache=b"semantic")
 
     page = open_page(serve(fake_triton(llm=cached)).url)
     ask(page, "one")
     expect(page.locator("details.timing summary .hit")).to_have_text("semantic cache hit")
+
+
+def test_a_talk_that_was_too_long_goes_on_and_says_so(serve: Serve, open_page: Open) -> None:
+    """Refused as talks once were, then asked again."""
+
+    async def llm(request: Request) -> AsyncIterator[Tensors]:
+        if request.inputs["truncation"].tolist() != [b"auto"]:
+            raise InvalidArgument("the prompt has 2421 tokens: max_prompt_tokens is 2048")
+        yield told_at_the_end("Once more.", b'{"messages": 4, "tokens": 812}')
+
+    async def refuses(request: Request) -> AsyncIterator[Tensors]:
+        raise InvalidArgument("the prompt has 2421 tokens: max_prompt_tokens is 2048")
+        yield {}
+
+    triton = fake_triton(llm=refuses)
+    page = open_page(serve(triton).url)
+    ask(page, "one")
+    expect(page.locator(".mark.failed")).to_contain_text("2421 tokens")
+    triton.functions["llm"] = llm
+    page.get_by_role("button", name="Try again").click()
+    finished(page)
+    assert answers(page) == ["Once more."]
+    expect(page.locator(".trimmed")).to_contain_text("its oldest 4 messages were left out")
+
+
+def test_a_talk_beyond_all_bounds_is_sent_without_its_oldest_turns(serve: Serve, open_page: Open) -> None:
+    served = serve()
+    page = open_page(served.url)
+    turns = [
+        {"question": {"text": f"q{n}"}, "answer": {"text": "é" * 400, "state": "done"}} for n in range(600)
+    ]
+    page.add_init_script(f"sessionStorage.setItem('trimodal.turns', {json.dumps(json.dumps(turns))})")
+    page.reload()
+    ask(page, "and now?")
+    finished(page)
+    (sent,) = sent_messages(served.triton)
+    left_out = 1201 - len(sent)
+    assert sent[-1]["content"] == "and now?"
+    assert len(json.dumps(sent, ensure_ascii=False).encode()) < 262_144
+    assert left_out % 32 == 0, "in steps of 16 turns"
+    assert sent[0]["content"] == f"q{left_out // 2}"
+    expect(page.locator(".trimmed")).to_contain_text(f"its oldest {left_out} messages were left out")
 
 
 def test_stop_cancels_the_generation(serve: Serve, open_page: Open) -> None:

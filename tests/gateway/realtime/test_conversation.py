@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 
+import numpy as np
 import pytest
 
 from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fails, fake_triton, wait_until
 from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer
 from trimodal.client.errors import ConnectionLost
-from trimodal.client.transports.fake import FakeTransport, scripted
+from trimodal.client.transports.base import Request, Tensors
+from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
+from trimodal.client.transports.tensors import strings
 from trimodal.errors import Unavailable
+from trimodal.gateway.realtime.openai import conversation
 
 LONG = "word " * 400
 
@@ -212,3 +217,54 @@ def test_nothing_to_answer(serve: Serve, dial: Dial) -> None:
     assert (
         "nothing to answer" in peer.until("response.done")["response"]["status_details"]["error"]["message"]
     )
+
+
+def test_truncation_is_the_sessions(serve: Serve, dial: Dial) -> None:
+    running = serve()
+    peer = dial(running, "model=llm")
+    peer.send("conversation.item.create", item=item("hi"))
+    ratio = {"type": "retention_ratio", "retention_ratio": 0.5}
+    for given, sent in ((None, b"auto"), ("disabled", b"disabled"), (ratio, json.dumps(ratio).encode())):
+        if given:
+            peer.send("session.update", session={"type": "realtime", "truncation": given})
+            assert peer.until("session.updated")["session"]["truncation"] == given
+        peer.send("response.create")
+        peer.until("response.done")
+        assert running.triton.requests[-1].inputs["truncation"].tolist() == [sent]
+    limits = {**ratio, "token_limits": {"post_instructions": 9}}
+    peer.send("session.update", session={"type": "realtime", "truncation": limits})
+    assert peer.receive()["error"]["param"] == "session.truncation.token_limits"
+
+
+def test_a_talk_that_was_trimmed_says_so(serve: Serve, dial: Dial) -> None:
+    async def trims(request: Request) -> AsyncIterator[Tensors]:
+        note = {"cache": strings([b""]), "trimmed": strings([b'{"messages": 4, "tokens": 812}'])}
+        figures = {"similarity": 0.0, "queue_ms": 0.0, "predicted_ttft_ms": float("nan")}
+        note |= {name: np.array([value], np.float32) for name, value in figures.items()}
+        yield {**llm_outputs("Yes.", "stop"), **note}
+
+    peer = dial(serve(fake_triton(llm=trims)), "model=llm")
+    peer.send("conversation.item.create", item=item("hi"))
+    peer.send("response.create")
+    response = peer.until("response.done")["response"]
+    assert response["trimodal"]["trimmed"] == {"messages": 4, "tokens": 812}
+
+
+def test_whole_turns_are_forgotten_and_told(
+    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In bytes: 70,000 characters of Japanese are more than a request to the models may hold."""
+    monkeypatch.setattr(conversation, "MAX_BYTES", 6_000)
+    running = serve()
+    peer = dial(running, "model=llm")
+    peer.send("conversation.item.create", item=item("be brief", role="system", id="s"))
+    for n in range(4):
+        peer.send("conversation.item.create", item=item(f"{n}" + "日" * 300, id=f"q{n}"))
+        peer.send("conversation.item.create", item=item("本" * 300, role="assistant", id=f"a{n}"))
+    peer.send("conversation.item.create", item=item("and now?", id="last"))
+    peer.send("response.create")
+    peer.until("response.done")
+    gone = [event["item_id"] for event in peer.events if event["type"] == "conversation.item.deleted"]
+    assert gone == ["q0", "a0"], "with the next one they were too many; then there is room for some"
+    kept = [one["content"][:2] for one in messages(running.triton)]
+    assert kept == ["be", "1日", "本本", "2日", "本本", "3日", "本本", "an"]

@@ -107,7 +107,7 @@ def test_openais_own_client(serve: Serve) -> None:
     assert last["stages_ms"] == {"total": 5.0}
     (request,) = requests(running)
     assert request.model == "assistant"
-    assert set(request.inputs) == {"text_input", "image"}, "the audio is not heard once more"
+    assert set(request.inputs) == {"text_input", "image", "truncation"}, "the audio is not heard once more"
     assert request.inputs["text_input"].tolist() == [WORDS.encode()]
     assert request.inputs["image"].tolist() == [FILE]
 
@@ -174,7 +174,7 @@ def test_a_session_of_the_assistant_asks_it_for_everything(serve: Serve, dial: D
     answered(dial(running, "model=assistant"), item("hi"))
     (request,) = requests(running)
     assert request.model == "assistant"
-    assert set(request.inputs) == {"text_input"}
+    assert set(request.inputs) == {"text_input", "truncation"}
 
 
 def test_without_its_picture_the_talk_is_the_llms_again(serve: Serve, dial: Dial) -> None:

@@ -17,6 +17,7 @@ from trimodal.llm.frontend.input_processor import InputProcessor, fit, priority_
 from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
+from trimodal.llm.sampling_defaults import read_defaults
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tiers import Tier
@@ -34,6 +35,11 @@ def size(content: str) -> int:
 def chat(*messages: tuple[str, str]) -> GenerationRequest:
     said: tuple[Message, ...] = tuple({"role": role, "content": content} for role, content in messages)
     return GenerationRequest(None, said, Sampling(10))
+
+
+def keeping(request: GenerationRequest, ratio: float) -> GenerationRequest:
+    """It may be trimmed to this share of its room; 0: not at all."""
+    return replace(request, terms=Terms(retention=ratio))
 
 
 LONG = chat(
@@ -59,7 +65,7 @@ def test_what_fits_is_left_alone() -> None:
 
 def test_the_oldest_turn_goes_first_and_whole() -> None:
     limit = len(tokens(LONG)) - 1
-    prompt = fit(LONG, Tier(trim="oldest_turns"), limit, tokens, size)
+    prompt = fit(keeping(LONG, 1), Tier(trim="oldest_turns"), limit, tokens, size)
     assert roles(prompt.request) == ["system", "user", "tool", "assistant", "user"]
     assert prompt.ids == tokens(prompt.request)
     assert json.loads(prompt.trimmed) == {"messages": 2, "tokens": len(tokens(LONG)) - len(prompt.ids)}
@@ -67,7 +73,7 @@ def test_the_oldest_turn_goes_first_and_whole() -> None:
 
 def test_passages_may_go_before_turns() -> None:
     limit = len(tokens(LONG)) - 1
-    prompt = fit(LONG, Tier(trim="passages_first"), limit, tokens, size)
+    prompt = fit(keeping(LONG, 1), Tier(trim="passages_first"), limit, tokens, size)
     assert roles(prompt.request) == ["system", "user", "assistant", "user", "assistant", "user"]
     assert json.loads(prompt.trimmed)["messages"] == 1
 
@@ -93,7 +99,7 @@ def test_nothing_more_than_needed_is_cut() -> None:
         ]
         request = chat(("system", "s"), *turns, ("user", "last"))
         limit = draw.randint(10, len(tokens(request)))
-        prompt = fit(request, Tier(trim="oldest_turns"), limit, tokens, size)
+        prompt = fit(keeping(request, 1), Tier(trim="oldest_turns"), limit, tokens, size)
         if not prompt.trimmed:
             continue
         assert len(prompt.ids) <= limit
@@ -145,9 +151,50 @@ def test_a_cut_that_the_chat_template_refuses_is_not_made() -> None:
 
     request = chat(*[(role, role * 9) for role in ("system", *("user", "assistant") * 3, "user")])
     limit = len(tokens(request)) - 1
-    assert len(roles(fit(request, Tier(trim="oldest_turns"), limit, picky, size).request)) == 6
+    assert len(roles(fit(keeping(request, 1), Tier(), limit, picky, size).request)) == 6
     whole = fit(chat(*[("system", "s" * 9), ("assistant", "a" * 9), ("user", "q")]), Tier(), 5, tokens, size)
     assert not whole.trimmed
+
+
+def test_a_request_says_whether_it_may_be_trimmed() -> None:
+    limit = len(tokens(LONG)) - 1
+    assert fit(keeping(LONG, 0.8), Tier(), limit, tokens, size).trimmed
+    assert not fit(keeping(LONG, 0), Tier(trim="oldest_turns"), limit, tokens, size).trimmed
+
+
+def starts(ratio: float) -> list[int]:
+    """The number of the first turn of each prompt of a talk that grows to 60 turns, with room for 13."""
+    turns = [pair for n in range(60) for pair in (("user", f"{n:02}" * 20), ("assistant", "a" * 40))]
+    found = []
+    for end in range(1, len(turns), 2):
+        talk = keeping(chat(("system", "s" * 50), *turns[:end]), ratio)
+        prompt = fit(talk, Tier(), 1500, tokens, size)
+        assert len(prompt.ids) <= 1500
+        assert prompt.request.messages
+        found.append(int(prompt.request.messages[1]["content"][:2]))
+    return found
+
+
+def test_a_talk_begins_at_the_same_turn_while_it_grows() -> None:
+    """Else the prefix cache would never find it again."""
+    large, small = starts(0.8), starts(1.0)
+    changes = sum(one != other for one, other in zip(large, large[1:], strict=False))
+    assert large[-1] > 40
+    assert changes <= (large[-1] + 2) / 3, "each trim drops a fifth of the room: three turns"
+    assert sum(one != other for one, other in zip(small, small[1:], strict=False)) == small[-1]
+
+
+def test_an_answer_of_default_length_gets_room_in_a_trimmed_talk(settings: LlmSettings) -> None:
+    settings = settings.model_copy(update={"max_prompt_tokens": 1023})
+    talk = replace(users(*[20] * 40), sampling=Sampling(128), default_length=True)
+    admission = Admission(settings, EngineInfo("fake", 32, 32, 4, 1024))
+    state = InputProcessor(settings).process(keeping(talk, 0.8), Collector(), admission)
+    assert (state.request.sampling.max_tokens, bool(state.trimmed)) == (128, True)
+    # What cannot be cut takes that room again.
+    question = replace(users(20, 900), sampling=Sampling(128), default_length=True)
+    state = InputProcessor(settings).process(keeping(question, 0.8), Collector(), admission)
+    assert len(state.prompt_ids) > 900
+    assert state.request.sampling.max_tokens == 1024 - len(state.prompt_ids)
 
 
 def test_a_tier_bounds_the_answer() -> None:
@@ -252,3 +299,27 @@ def test_the_deadline_is_the_tiers_or_the_requests(settings: LlmSettings) -> Non
     assert own.deadline - own.arrived == pytest.approx(70)
     assert read(settings, prompt(50), "").deadline == math.inf
     assert (tiers.tier_name, read(settings, prompt(50), "").tier_name) == ("large", "standard")
+
+
+def test_what_the_checkpoint_asks_for_and_the_engine_has_not_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "generation_config.json").write_text('{"repetition_penalty": 1.1, "min_p": 0.25}')
+    settings = LlmSettings(engine="fake", max_prompt_tokens=100)
+    settings.__dict__["sampling_defaults"] = read_defaults(tmp_path)  # the fake engine has no checkpoint
+    info = EngineInfo("fake", 64, 32, 4, 1 << 20, unsupported={"repetition_penalty": "it speculates"})
+    processor, admission = InputProcessor(settings), Admission(settings, info)
+
+    def sampled(**sampling: float) -> Sampling:
+        request = GenerationRequest("hi", None, Sampling(5, **sampling))  # type: ignore[arg-type]
+        return processor.process(request, Collector(), admission).request.sampling
+
+    assert sampled(repetition_penalty=1.1, min_p=0.25) == Sampling(5, min_p=0.25)
+    with pytest.raises(InvalidArgument, match="does not support repetition_penalty: it speculates"):
+        sampled(repetition_penalty=1.3)
+
+
+def test_token_ids_beyond_the_vocabulary_are_refused() -> None:
+    settings = LlmSettings(engine="fake", max_prompt_tokens=100)
+    admission = Admission(settings, EngineInfo("fake", 64, 32, 4, 1 << 20, vocab_size=256))
+    request = GenerationRequest(None, None, Sampling(5), prompt_token_ids=(7, 256))
+    with pytest.raises(InvalidArgument, match="prompt_token_ids has token 256: .* 0 to 255"):
+        InputProcessor(settings).process(request, Collector(), admission)

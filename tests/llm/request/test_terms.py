@@ -43,6 +43,17 @@ def test_every_field_is_read() -> None:
     assert read == Terms("acme", "premium", -3, 500, 9000, frozenset({"no-cache", "store"}), "faq", "k" * 16)
 
 
+RATIO = '{"type": "retention_ratio", "retention_ratio": 0.8}'
+
+
+@pytest.mark.parametrize(
+    ("truncation", "retention"), [("auto", 0.8), ("disabled", 0.0), (RATIO.replace("0.8", "0.5"), 0.5)]
+)
+def test_truncation_is_openais(truncation: str, retention: float) -> None:
+    assert terms({"truncation": truncation}).retention == retention
+    assert terms().retention is None
+
+
 def test_a_parameter_is_as_good_as_an_input() -> None:
     read = terms({"tier": "premium", "ttft_deadline_ms": 500, "tenant": "naïve 日本"})
     assert (read.tier, read.ttft_deadline_ms, read.tenant) == ("premium", 500, "naïve 日本")
@@ -87,6 +98,15 @@ def test_a_wrong_parameter_is_named(parameters: dict[str, Any], sentence: str) -
         (
             {"cache_control": text("store,no-store")},
             "cache_control has no-store and store: at most one of them is needed",
+        ),
+        ({"truncation": text("oldest")}, f"truncation is 'oldest': auto, disabled or {RATIO} is needed"),
+        (
+            {"truncation": text('{"type": "x"}')},
+            f'truncation is \'{{"type": "x"}}\': auto, disabled or {RATIO} is needed',
+        ),
+        (
+            {"truncation": text(RATIO.replace("0.8", "1.5"))},
+            "truncation.retention_ratio must be a number between 0 and 1",
         ),
         ({"cancel_key": text("short")}, "cancel_key has 5 bytes: 16 to 128 random ones are needed"),
         ({"cancel_key": text("k" * 129)}, "cancel_key has 129 bytes: 16 to 128 random ones are needed"),

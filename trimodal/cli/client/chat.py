@@ -97,6 +97,7 @@ def _converse(first: list[Message], options: Options, settings: ChatCommand) -> 
     client = common.connect(settings.url, silence=settings.timeout)
     loop = asyncio.new_event_loop()
     messages = list(first)
+    options = {**options, "truncation": "auto"}
     typer.echo(HELP, err=True)
     try:
         while True:
@@ -124,6 +125,8 @@ def _converse(first: list[Message], options: Options, settings: ChatCommand) -> 
                 with common.on_interrupt(loop, stream.cancel):
                     shown = streaming.show(stream, as_json=settings.as_json, stats=settings.stats)
                     loop.run_until_complete(shown)
+                if lost := stream.note.trimmed.get("messages"):
+                    typer.echo(f"The talk is too long: its oldest {lost} messages were left out.", err=True)
                 messages = [*talk, {"role": "assistant", "content": stream.text}]
             except TrimodalError as error:
                 typer.echo(f"trimodal: {common.sentence(error)}", err=True)

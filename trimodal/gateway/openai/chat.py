@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from trimodal.client.client import Client
-from trimodal.client.streams.ask import AskStream
-from trimodal.client.values import Message, TokenLogprob
-from trimodal.gateway.access import Caller, check_model
+from trimodal.client.values import TokenLogprob
+from trimodal.gateway.access import Caller
 from trimodal.gateway.answering import event
-from trimodal.gateway.errors import invalid, unsupported
+from trimodal.gateway.errors import unsupported
 from trimodal.gateway.openai.calls import CallReader, Part, read_calls, text_part
-from trimodal.gateway.openai.conversation import FindingsCache, plain, read_messages, read_samples
+from trimodal.gateway.openai.conversation import FindingsCache, read_messages
 from trimodal.gateway.openai.generation import (
     FINISH_REASONS,
     Stream,
@@ -27,9 +25,8 @@ from trimodal.gateway.openai.generation import (
 )
 from trimodal.gateway.openai.logprobs import CompletionLogprobs, chat_logprobs, completion_names
 from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest, Generation
+from trimodal.gateway.openai.talk import Talk
 from trimodal.gateway.quota import KeyUsage
-
-ASSISTANT = "assistant"
 
 
 class Chat:
@@ -38,23 +35,18 @@ class Chat:
     def __init__(self, request: ChatRequest, client: Client, caller: Caller, findings: FindingsCache) -> None:
         request.refuse_unsupported()
         self._request = request
-        self._client = client
-        self._caller = caller
-        self._findings = findings
-        self._chat = read_messages(request.messages)
-        self._plain = None if request.model == ASSISTANT else plain(self._chat)
-        if self._plain is None:
-            check_model(caller, ASSISTANT)
-            if request.tools or any(message.calls or message.answers for message in self._chat):
-                raise unsupported("tools", "are not supported beside pictures and recordings")
-            if self._chat[-1].role != "user":
-                raise invalid("messages: the last one must be the user's")
+        messages = read_messages(request.messages)
+        self._talk = Talk(messages, request.model, client, caller, findings, tools=bool(request.tools))
+        if self._talk.has_files and (
+            request.continue_final_message or request.add_generation_prompt is False
+        ):
+            raise unsupported("continue_final_message", "is not supported beside pictures and recordings")
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
         streams = await self._streams()
         answers = await whole(streams, usage)
-        self._remember(streams)
+        self._talk.remember(streams[0])
         calling = self._request.calls_tools
         choices = [
             {
@@ -95,36 +87,13 @@ class Chat:
                 chunks += event(_last(shared, index, empty, streams[index], called=reader.calls > 0))
             if chunks:
                 yield chunks
-        self._remember(streams)
+        self._talk.remember(streams[0])
         if self._request.wants_usage:
             yield event({**shared, "choices": [], "usage": _usage(self._request, streams)})
 
     async def _streams(self) -> Sequence[Stream]:
         """A stream for each choice; sent when they are read."""
-        if self._plain is not None:
-            return _llm_streams(self._request, self._client, self._caller, [(None, self._plain)])
-        *earlier, question = self._chat
-        history = [await self._findings.turn(message, self._client) for message in earlier]
-        samples = None
-        if question.audio is not None:
-            samples = await asyncio.to_thread(read_samples, question.audio, question.field)
-        return [
-            self._client.ask(
-                question.text or None,
-                image=question.image,
-                audio=samples,
-                history=history,
-                request_id=self._caller.request_id,
-                **self._caller.terms(self._request.options(choice)),
-            )
-            for choice in range(self._request.n)
-        ]
-
-    def _remember(self, streams: Sequence[Stream]) -> None:
-        """Keeps what was heard and seen: the next question of the talk brings the same files."""
-        first = streams[0]
-        if isinstance(first, AskStream):
-            self._findings.keep(self._chat[-1], first.heard, first.labels)
+        return await self._talk.streams([self._request.options(n) for n in range(self._request.n)])
 
 
 class Completion:
@@ -132,11 +101,17 @@ class Completion:
 
     def __init__(self, request: CompletionRequest, client: Client, caller: Caller) -> None:
         request.refuse_unsupported()
-        if not request.prompts:
-            raise invalid("prompt: at least one is needed")
         self._request = request
-        prompts = [(prompt, None) for prompt in request.prompts]
-        self._streams = _llm_streams(request, client, caller, prompts)
+        self._streams = [
+            client.stream(
+                prompt,
+                model=request.model,
+                request_id=caller.request_id,
+                **caller.terms(request.options(choice)),
+            )
+            for prompt in request.prompts
+            for choice in range(request.n)
+        ]
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
@@ -178,27 +153,8 @@ class Completion:
             yield event({**shared, "choices": [], "usage": _usage(self._request, self._streams)})
 
     def _echo(self, index: int) -> str:
-        return self._request.prompts[index // self._request.n] if self._request.echo else ""
-
-
-def _llm_streams(
-    request: Generation,
-    client: Client,
-    caller: Caller,
-    prompts: Sequence[tuple[str | None, Sequence[Message] | None]],
-) -> Sequence[Stream]:
-    """A stream for each choice of each prompt; sent when they are read."""
-    return [
-        client.stream(
-            prompt,
-            messages=messages,
-            model=request.model,
-            request_id=caller.request_id,
-            **caller.terms(request.options(choice)),
-        )
-        for prompt, messages in prompts
-        for choice in range(request.n)
-    ]
+        prompt = self._request.prompts[index // self._request.n]
+        return prompt if self._request.echo and isinstance(prompt, str) else ""
 
 
 def _body(

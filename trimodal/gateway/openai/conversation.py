@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,10 @@ _BLOCK_S = 30.0
 
 @dataclass(frozen=True)
 class DecodedMessage:
-    """One message: its words, and the files that came with it; its calls, or the id of the one it answers."""
+    """One message: its words, and the files that came with it; its calls, or the id of the one it answers.
+
+    `heard` and `labels`: what is known of files that do not come again.
+    """
 
     role: str
     text: str
@@ -38,6 +41,8 @@ class DecodedMessage:
     field: str = ""
     calls: Sequence[Mapping[str, Any]] = ()
     answers: str = ""
+    heard: str = ""
+    labels: Sequence[Prediction] = ()
 
     @property
     def for_llm(self) -> Message:
@@ -52,12 +57,12 @@ class DecodedMessage:
 
 def read_messages(messages: Sequence[ChatMessage]) -> list[DecodedMessage]:
     """Decodes the parts of all messages. Raises: ApiError 400 naming the part."""
-    return [_decode(f"messages[{index}]", message) for index, message in enumerate(messages)]
+    return [read_message(f"messages[{index}]", message) for index, message in enumerate(messages)]
 
 
 def plain(chat: Sequence[DecodedMessage]) -> list[Message] | None:
     """The chat for the llm; None where it holds pictures or recordings."""
-    if any(message.image or message.audio for message in chat):
+    if any(one.image or one.audio or one.heard or one.labels for one in chat):
         return None
     return [message.for_llm for message in chat]
 
@@ -77,23 +82,29 @@ class FindingsCache:
 
     async def turn(self, message: DecodedMessage, client: Client) -> Turn:
         """An earlier message as the assistant takes it; `client` asks what is not known."""
-        turn = Turn(role=message.role, content=message.text)
-        if message.audio is not None:
-            heard = self._get(message.audio)
-            if heard is None:
-                samples = await asyncio.to_thread(read_samples, message.audio, message.field)
-                heard = (await client.transcribe(samples)).text.strip()
-                self._put(message.audio, heard)
-            turn["heard"] = str(heard)
-        if message.image is not None:
-            labels = self._get(message.image)
-            if labels is None:
-                (row,) = await client.classify([message.image])
-                labels = tuple(row)
-                self._put(message.image, labels)
-            assert not isinstance(labels, str)
-            turn["labels"] = labels
+        found = await self.found(message, client)
+        turn = Turn(role=found.role, content=found.text)
+        if found.heard or message.audio is not None:
+            turn["heard"] = found.heard
+        if found.labels:
+            turn["labels"] = found.labels
         return turn
+
+    async def found(self, message: DecodedMessage, client: Client) -> DecodedMessage:
+        """The message with what was heard and seen in its files, in place of them."""
+        heard: object = message.heard
+        labels: object = message.labels
+        if message.audio is not None and (heard := self._get(message.audio)) is None:
+            samples = await asyncio.to_thread(read_samples, message.audio, message.field)
+            heard = (await client.transcribe(samples)).text.strip()
+            self._put(message.audio, heard)
+        if message.image is not None and (labels := self._get(message.image)) is None:
+            (row,) = await client.classify([message.image])
+            labels = tuple(row)
+            self._put(message.image, labels)
+        assert isinstance(heard, str)
+        assert isinstance(labels, tuple | list)
+        return replace(message, image=None, audio=None, heard=heard, labels=labels)
 
     def _get(self, file: bytes) -> str | tuple[Prediction, ...] | None:
         key = hashlib.sha256(file).digest()
@@ -117,13 +128,14 @@ def read_samples(contents: bytes, field: str) -> Samples:
     return np.concatenate(blocks)
 
 
-def _decode(field: str, message: ChatMessage) -> DecodedMessage:
+def read_message(field: str, message: ChatMessage) -> DecodedMessage:
+    """Decodes the parts of one message. Raises: ApiError 400 naming the part."""
     role = "system" if message.role == "developer" else message.role
     image: bytes | None = None
     audio: bytes | None = None
     for index, part in enumerate(message.content if isinstance(message.content, list) else ()):
         place = f"{field}.content[{index}]"
-        if part.type != "text" and role != "user":
+        if isinstance(part, ImagePart | AudioPart) and role != "user":
             raise invalid(f"{place}: only a user's message may hold one of these")
         if isinstance(part, ImagePart):
             if image is not None:
@@ -133,6 +145,5 @@ def _decode(field: str, message: ChatMessage) -> DecodedMessage:
             if audio is not None:
                 raise invalid(f"{place}: one recording a message is taken")
             audio = decode_base64(part.input_audio.data, f"{place}.input_audio.data")
-    unsent = {"function": {"parsed_arguments"}}
-    calls = [call.model_dump(exclude=unsent) for call in message.tool_calls or ()]
+    calls = [call.model_dump() for call in message.tool_calls or ()]
     return DecodedMessage(role, message.text, image, audio, field, calls, message.tool_call_id or "")

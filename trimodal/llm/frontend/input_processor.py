@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from trimodal.errors import InvalidArgument
+from trimodal.llm.engines.protocol import EngineInfo, Sampling
 from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.request.outputs import Sink
 from trimodal.llm.request.request import GenerationRequest
-from trimodal.llm.request.terms import Terms
+from trimodal.llm.request.terms import RETAINED, Terms
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tiers import Tier, Tiers, Trim, read_tiers
@@ -22,6 +24,7 @@ from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer, Message
 
 Count = Callable[[GenerationRequest], "list[int]"]
 Size = Callable[[str], int]
+_ANSWER_SHARE = 8  # of the model's length a trimmed talk leaves an eighth to an answer of default length
 
 
 @dataclass(frozen=True)
@@ -57,34 +60,64 @@ def priority_of(terms: Terms, tier: Tier, name: str) -> int:
     return wanted
 
 
-def fit(request: GenerationRequest, tier: Tier, limit: int, token_ids: Count, size: Size) -> Prompt:
-    """The request with a prompt of at most `limit` tokens, if its tier's `trim` can make it so.
+def retention_of(terms: Terms, tier: Tier) -> float:
+    """Share of its room that a talk keeps when it is trimmed; 0: it is refused."""
+    if terms.retention is None:
+        return 0.0 if tier.trim == "refuse" else RETAINED
+    return terms.retention
+
+
+def fit(
+    request: GenerationRequest, tier: Tier, limit: int, token_ids: Count, size: Size, answer: int = 0
+) -> Prompt:
+    """The request with a prompt of at most `limit` tokens, if it may be trimmed so far.
 
     One that cannot be made to fit is given back whole: its size is refused by admission.
 
     Args:
         token_ids: of a whole prompt. size: tokens of one message's content alone.
+        answer: tokens of the limit that an answer is to have, if what may be trimmed is enough for it.
     """
-    ids = token_ids(request)
-    if len(ids) <= limit or tier.trim == "refuse" or request.messages is None:
+    ids, messages = token_ids(request), request.messages
+    retention = retention_of(request.terms, tier)
+    if len(ids) <= limit - answer or not retention or messages is None:
         return Prompt(request, ids)
-    groups = _expendable(request.messages, tier.trim)
+    groups = _expendable(messages, tier.trim)
     if not groups:
         return Prompt(request, ids)
+    sizes = [size(message["content"]) for message in messages]
+    fixed = sum(one for one, message in zip(sizes, messages, strict=True) if message["role"] == "system")
+    cuts = _cuts(groups, sizes, (1 - retention) * (limit - answer - fixed))
     # Fewer messages are fewer tokens: the least cut that fits lies between one that does not and one that
     # does. A prompt of hundreds of kB takes long to tokenize, so the search begins where it is likely to end.
-    low, high, step, best = 0, len(groups) + 1, 1, Prompt(request, ids)
-    cut = _guess(request.messages, groups, len(ids), limit, size)
+    low, high, step, best = 0, len(cuts) + 1, 1, Prompt(request, ids)
+    at = 1 + bisect_left(cuts, _guess(sizes, groups, len(ids), limit - answer))
     while low + 1 < high:
-        prompt = _without(request, groups[:cut], ids, token_ids)
-        if prompt and len(prompt.ids) <= limit:
-            high, best = cut, prompt
+        prompt = _without(request, groups[: cuts[at - 1]], ids, token_ids)
+        if prompt and len(prompt.ids) <= (limit if at == len(cuts) else limit - answer):
+            high, best = at, prompt
         else:
-            low = cut
-        known = low > 0 and high <= len(groups)
-        cut = (low + high) // 2 if known else (high - step if high == cut else low + step)
-        cut, step = max(low + 1, min(cut, high - 1)), step * 2
+            low = at
+        known = low > 0 and high <= len(cuts)
+        at = (low + high) // 2 if known else (high - step if high == at else low + step)
+        at, step = max(low + 1, min(at, high - 1)), step * 2
     return best
+
+
+def _cuts(groups: Sequence[Sequence[int]], sizes: Sequence[int], step: float) -> list[int]:
+    """How many groups may go: only so many as pass another multiple of `step` tokens, or all.
+
+    A talk comes whole with each question. Cut by its length alone it would begin elsewhere each time, and
+    its prefix would never be found again; so it keeps its beginning until another step does not fit.
+    """
+    cuts: list[int] = []
+    position, passed = 0, 0
+    for count, group in enumerate(groups, 1):
+        position += sum(sizes[message] for message in group)
+        if step < 1 or position // step > passed or count == len(groups):
+            passed = position // step if step >= 1 else 0
+            cuts.append(count)
+    return cuts
 
 
 def _without(
@@ -102,12 +135,9 @@ def _without(
     return Prompt(shorter, shorter_ids, json.dumps(cut))
 
 
-def _guess(
-    messages: Sequence[Message], groups: Sequence[Sequence[int]], tokens: int, limit: int, size: Size
-) -> int:
+def _guess(sizes: Sequence[int], groups: Sequence[Sequence[int]], tokens: int, limit: int) -> int:
     """How many groups have to go, as far as the messages' own sizes tell; 1 at least."""
-    sizes = [size(message["content"]) for message in messages]
-    frame = max(0, tokens - sum(sizes)) / len(messages)  # what the template puts around each
+    frame = max(0, tokens - sum(sizes)) / len(sizes)  # what the template puts around each
     for index, group in enumerate(groups):
         tokens -= sum(sizes[message] for message in group)
         if tokens - frame * sum(map(len, groups[: index + 1])) <= limit:
@@ -146,6 +176,7 @@ class InputProcessor:
         )
         tiers = settings.beside_config(settings.tiers)
         self._tiers = read_tiers(tiers) if tiers else Tiers()
+        self._defaults = asdict(settings.sampling_defaults)
 
     def process(
         self, request: GenerationRequest, sink: Sink, admission: Admission, request_id: str = ""
@@ -159,23 +190,36 @@ class InputProcessor:
         terms = request.terms
         tier, name = self._tiers.named(terms.tier), terms.tier or self._tiers.default
         priority = priority_of(terms, tier, name)
-        request = within_output(request, tier, name)
+        request = self._without_defaults(within_output(request, tier, name), admission.info)
         most = self._settings.max_prompt_tokens
         limit = min(most, tier.max_prompt_tokens or most)
         # A default length gives way to the prompt, one that the client named does not.
-        answer = 1 if request.default_length else request.sampling.max_tokens
-        prompt = fit(request, tier, min(limit, admission.room(answer)), self._tokens, self._size)
+        asked, whole = request.sampling.max_tokens, admission.room(0)
+        least = 1 if request.default_length else asked
+        wished = max(least, min(asked, whole // _ANSWER_SHARE))
+        room = min(limit, whole - least)
+        answer = max(0, room - (whole - wished))
+        prompt = fit(request, tier, room, self._tokens, self._size, answer)
         tokens = len(prompt.ids)
         request = prompt.request.within(admission.room(tokens))
         if tokens > limit < most:
             raise InvalidArgument(f"the prompt has {tokens} tokens: tier '{name}' allows at most {limit}")
+        admission.check_tokens("prompt_token_ids", request.prompt_token_ids)
         admission.check_size(tokens, request.sampling.max_tokens)
-        admission.check_form(request.sampling.grammar)
-        admission.check_logprobs(request.sampling.top_logprobs)
         admission.check_sampling(request.sampling)
         return RequestState(
             request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed
         )
+
+    def _without_defaults(self, request: GenerationRequest, info: EngineInfo) -> GenerationRequest:
+        """The request without what the checkpoint asks for and this engine does not honour."""
+        sampling, plain = request.sampling, Sampling(1)
+        lost = {
+            name: getattr(plain, name)
+            for name, value in self._defaults.items()
+            if name in info.unsupported and getattr(sampling, name) == value
+        }
+        return replace(request, sampling=replace(sampling, **lost)) if lost else request
 
     def _tokens(self, request: GenerationRequest) -> list[int]:
         return request.token_ids(self.tokenizer, self._settings.apply_chat_template)

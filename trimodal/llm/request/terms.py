@@ -10,9 +10,10 @@ import numpy as np
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.settings import LlmSettings
+from trimodal.llm.structured.reading import read_json
 from trimodal.triton.fields import Inputs, decode, integer, scalar, shown, text
 
-TEXT_PARAMETERS = ("tenant", "tier", "cache_control", "cache_namespace")
+TEXT_PARAMETERS = ("tenant", "tier", "cache_control", "cache_namespace", "truncation")
 NUMBER_PARAMETERS = ("priority", "ttft_deadline_ms", "deadline_ms")
 PARAMETERS = TEXT_PARAMETERS + NUMBER_PARAMETERS
 """Inputs that may come as a request parameter instead of a tensor. Over gRPC `priority` may not: Triton takes
@@ -21,6 +22,9 @@ CACHE_CONTROLS = ("no-cache", "no-store", "store")
 MAX_TTFT_DEADLINE_MS = 3_600_000
 MAX_DEADLINE_MS = 86_400_000
 _MAX_NAME_BYTES = 256
+RETAINED = 0.8
+"""Share of its room that a talk keeps when it is trimmed. More would compute its prompt anew more often: what
+follows the gap is not in the prefix cache."""
 _CANCEL_KEY_BYTES = (16, 128)
 
 
@@ -38,6 +42,8 @@ class Terms:
     cache_control: frozenset[str] = frozenset()
     cache_namespace: str = ""  # one of the model's `cache_ttl_s`; "" is the first of them
     cancel_key: str = ""  # a request with it as `cancel` ends this one; "" is none
+    # A chat that is too long loses its oldest turns, down to this share of its room; 0: it is refused.
+    retention: float | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,23 @@ def read_terms(inputs: Inputs, settings: LlmSettings) -> Terms:
         cache_control=_controls(text(inputs, "cache_control", _MAX_NAME_BYTES)),
         cache_namespace=namespace,
         cancel_key=_cancel_key(inputs, "cancel_key") if "cancel_key" in inputs else "",
+        retention=_retention(text(inputs, "truncation", _MAX_NAME_BYTES)),
     )
+
+
+def _retention(value: str | None) -> float | None:
+    """What OpenAI's `truncation` asks for: auto, disabled, or an object with a ratio."""
+    if value is None or value in ("auto", "disabled"):
+        return None if value is None else RETAINED if value == "auto" else 0.0
+    given = read_json("truncation", value) if value.startswith("{") else None
+    if not isinstance(given, dict) or given.keys() != {"type", "retention_ratio"}:
+        form = '{"type": "retention_ratio", "retention_ratio": 0.8}'
+        raise InvalidArgument(f"truncation is {shown(value)}: auto, disabled or {form} is needed")
+    ratio = given["retention_ratio"]
+    number = isinstance(ratio, int | float) and not isinstance(ratio, bool)
+    if given["type"] != "retention_ratio" or not number or not 0 <= ratio <= 1:
+        raise InvalidArgument("truncation.retention_ratio must be a number between 0 and 1")
+    return max(ratio, 1e-6)  # of 0, too, the last turn stays
 
 
 def _controls(value: str | None) -> frozenset[str]:

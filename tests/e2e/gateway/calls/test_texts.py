@@ -1,4 +1,4 @@
-"""Text completions, responses and embeddings."""
+"""Text completions and embeddings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import numpy as np
 import openai
 import pytest
 
+from tests.e2e.conftest import MODEL_REPOSITORY
 from tests.e2e.gateway.calls.starter import FRANCE as CHAT
-from tests.e2e.gateway.calls.starter import JAPAN, Starter
+from tests.e2e.gateway.calls.starter import Starter
+from trimodal.llm.tokenizer import CheckpointTokenizer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
@@ -27,12 +29,29 @@ def test_a_completion(starter: Starter) -> None:
 
 def test_several_prompts_of_two_choices(starter: Starter) -> None:
     asked = [BEGUN, "The capital of Japan is"]
-    answer = starter.client.completions.create(model="llm", prompt=asked, n=2, max_tokens=8)
+    answer = starter.client.completions.create(model="llm", prompt=asked, n=2, max_tokens=8, temperature=0)
     assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
     one, again, two, again_two = (choice.text for choice in answer.choices)
     assert (one, two) == (again, again_two)
     assert "Paris" in one
     assert "Tokyo" in two
+
+
+def test_prompts_of_token_ids(starter: Starter) -> None:
+    tokenizer = CheckpointTokenizer(MODEL_REPOSITORY / "llm" / "1" / "openvino-int8")
+    asked = [tokenizer.encode_prompt(BEGUN), tokenizer.encode_prompt("The capital of Japan is")]
+    answer = starter.client.completions.create(model="llm", prompt=asked, max_tokens=8)
+    one, two = (choice.text for choice in answer.choices)
+    assert one == starter.client.completions.create(model="llm", prompt=BEGUN, max_tokens=8).choices[0].text
+    assert "Tokyo" in two
+
+
+def test_a_text_beyond_the_models_length(starter: Starter) -> None:
+    create, long = starter.lenient.embeddings.create, "word " * 300
+    with pytest.raises(openai.BadRequestError, match="input has 300 tokens: this model reads 254"):
+        create(model="embedding", input=long)
+    answer = create(model="embedding", input=long, extra_body={"truncate": True})
+    assert answer.usage.prompt_tokens == 256
 
 
 def test_a_completion_with_its_prompt(starter: Starter) -> None:
@@ -48,48 +67,6 @@ def test_a_completion_streamed(starter: Starter) -> None:
     assert "Paris" in "".join(chunk.choices[0].text for chunk in chunks)
     assert chunks[-1].choices[0].finish_reason == "length"
     assert last.usage.completion_tokens == 8
-
-
-def test_a_response(starter: Starter) -> None:
-    answer = starter.client.responses.create(model="llm", input=FRANCE)
-    assert answer.status == "completed"
-    assert "Paris" in answer.output_text
-    assert answer.usage.total_tokens == answer.usage.input_tokens + answer.usage.output_tokens > 0
-
-
-def test_a_response_streamed(starter: Starter) -> None:
-    events = list(starter.client.responses.create(model="llm", input=FRANCE, stream=True))
-    kinds = [event.type.removeprefix("response.") for event in events]
-    assert list(dict.fromkeys(kinds)) == [
-        "created", "in_progress", "output_item.added", "content_part.added", "output_text.delta",
-        "output_text.done", "content_part.done", "output_item.done", "completed",
-    ]  # fmt: skip
-    assert [event.sequence_number for event in events] == list(range(len(events)))
-    text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
-    assert text == events[-1].response.output_text
-    assert "Paris" in text
-
-
-def test_the_packages_own_stream_of_a_response(starter: Starter) -> None:
-    with starter.client.responses.stream(model="llm", input=FRANCE) as stream:
-        final = stream.get_final_response()
-    assert "Paris" in final.output_text
-
-
-def test_a_response_that_is_cut(starter: Starter) -> None:
-    answer = starter.client.responses.create(model="llm", input=FRANCE, max_output_tokens=5)
-    assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
-    assert answer.usage.output_tokens == 5
-    assert answer.output_text
-
-
-def test_a_talk_of_responses(starter: Starter) -> None:
-    create = starter.client.responses.create
-    talk = [{"role": "user", "content": FRANCE}]
-    talk += create(model="llm", input=talk).output
-    talk.append({"role": "user", "content": [{"type": "input_text", "text": JAPAN}]})
-    answer = create(model="llm", input=talk, instructions="You answer questions about cities.")
-    assert "Tokyo" in answer.output_text
 
 
 def test_base64_has_the_same_numbers(starter: Starter) -> None:

@@ -16,7 +16,7 @@ from trimodal.gateway.realtime.hearing.turn import SPEECH
 TENTATIVE = "item.input_audio_transcription.tentative"
 # Of OpenAI's API; taken where they ask for nothing.
 _UNSUPPORTED = {
-    *(f"session.{name}" for name in ("truncation", "audio.output")),
+    *(f"session.{name}" for name in ("truncation.token_limits", "audio.output")),
     *(f"session.audio.input.{name}" for name in ("noise_reduction", "turn_detection.idle_timeout_ms")),
     *(f"session.audio.input.transcription.{name}" for name in ("keywords", "languages", "delay")),
     *(f"response.{name}" for name in ("input", "audio")),
@@ -81,6 +81,13 @@ class TranscriptionSession(_Session):
     audio: Audio = Audio()
 
 
+class RetentionRatio(_Fields):
+    """Which share of the model's room a talk keeps when it is trimmed."""
+
+    type: Literal["retention_ratio"]
+    retention_ratio: float = Field(ge=0, le=1)
+
+
 class ConversationSession(_Session):
     """What was heard, or written, is answered."""
 
@@ -89,6 +96,7 @@ class ConversationSession(_Session):
     output_modalities: tuple[Literal["text"]] = ("text",)
     instructions: str = ""
     max_output_tokens: int | Literal["inf"] = "inf"
+    truncation: Literal["auto", "disabled"] | RetentionRatio = "auto"
     audio: Audio = Audio()
 
 

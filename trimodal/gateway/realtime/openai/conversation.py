@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from trimodal.gateway.answering import encoded
 from trimodal.gateway.errors import invalid
 from trimodal.gateway.realtime.openai.items import Item, Picture, message_item, new_id
 from trimodal.gateway.realtime.outbox import Outbox
 
-# The oldest are forgotten, as OpenAI's truncation "auto" does; the model server trims to its own budget.
-MAX_ITEMS, MAX_CHARACTERS = 500, 1 << 18
+# What a talk keeps here, within the bounds of one request to the models (1,024 messages, 256 KiB of JSON);
+# the model server trims what is too long for its model. Beyond it the oldest turns go, down to KEPT at once,
+# so that what is left begins the same for a while.
+MAX_ITEMS, MAX_BYTES, KEPT = 500, 200_000, 0.8
 MAX_PICTURE_BYTES = 8 << 20
 
 
@@ -138,9 +141,18 @@ class Conversation:
     def _insert(self, at: int, item: Item) -> None:
         previous = self._items[at - 1]["id"] if at else None
         self._items.insert(at, item)
-        while len(self._items) > 1 and (len(self._items) > MAX_ITEMS or self._size() > MAX_CHARACTERS):
-            self._drop(0)
         self._outbox.put("conversation.item.added", previous_item_id=previous, item=item)
+        if self._beyond(1):
+            self._forget(item)
+
+    def _forget(self, newest: Item) -> None:
+        """Drops the oldest turns, whole, and tells of it; what is the system's stays while there is other."""
+        while old := [one for one in self._items if one is not newest]:
+            turns = [one for one in old if one["role"] != "system"] or old
+            if not self._beyond(KEPT) and turns[0]["role"] == "user":
+                return
+            gone = self._drop(self._items.index(turns[0]))
+            self._outbox.put("conversation.item.deleted", item_id=gone["id"])
 
     def _drop(self, at: int) -> Item:
         item = self._items.pop(at)
@@ -155,12 +167,10 @@ class Conversation:
             if size > MAX_PICTURE_BYTES:
                 picture.forget()
 
-    def _size(self) -> int:
-        return sum(
-            len(part.get("text") or part.get("transcript") or "")
-            for item in self._items
-            for part in item["content"]
-        )
+    def _beyond(self, share: float) -> bool:
+        parts = [part for item in self._items for part in item["content"]]
+        texts = [part.get("text") or part.get("transcript") for part in parts]
+        return len(self._items) > share * MAX_ITEMS or len(encoded(texts)) > share * MAX_BYTES
 
     def _tell_done(self, item: Item) -> None:
         at = next((index for index, one in enumerate(self._items) if one is item), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trimodal.client.client import Client
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError, invalid, unsupported
-from trimodal.gateway.openai.chat import ASSISTANT
+from trimodal.gateway.openai.talk import ASSISTANT
 from trimodal.gateway.quota import Quota
 from trimodal.gateway.realtime.events import Event, put_error, unknown_event
 from trimodal.gateway.realtime.hearing.decoder import audio_bytes

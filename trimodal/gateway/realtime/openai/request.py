@@ -11,8 +11,8 @@ from trimodal.client.values import Delta, ImageFindings, Message, Turn
 from trimodal.errors import InvalidArgument
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError
-from trimodal.gateway.openai.chat import ASSISTANT
 from trimodal.gateway.openai.generation import Stream, findings_body, note_body
+from trimodal.gateway.openai.talk import ASSISTANT
 from trimodal.gateway.realtime.openai.conversation import ConversationMessage
 from trimodal.gateway.realtime.openai.items import Picture
 

@@ -32,6 +32,7 @@ class Response:
         self.max_tokens = None if limit == "inf" else limit
         self.instructions = config.instructions if params.instructions is None else params.instructions
         self.model = config.model
+        self.truncation = config.model_dump(include={"truncation"})["truncation"]
         self.prepared: PreparedRequest | None = None
         self.done = False
         self._conversation = conversation
@@ -146,7 +147,9 @@ class Responses:
                 await asyncio.wait((before,))
             with self._quota.use(self._caller.key, held=True) as usage:
                 await self._conversation.settled()
-                options = self._caller.terms(Options(max_tokens=response.max_tokens))
+                options = self._caller.terms(
+                    Options(max_tokens=response.max_tokens, truncation=response.truncation)
+                )
                 messages = self._conversation.messages()
                 prepared = response.prepared = await prepare(
                     self._client, self._caller, response.model, response.instructions, messages, options

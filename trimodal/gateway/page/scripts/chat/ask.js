@@ -10,9 +10,11 @@ const MODEL = "llm"; // with pictures or recordings the gateway takes the assist
 export async function ask(turn, signal, changed) {
   const answer = (turn.answer = { text: "", state: "waiting" });
   const times = { sent: performance.now(), first: null, end: 0, tokens: 0, note: {} };
+  const { messages: said, leftOut } = messages(turn);
   const body = {
     model: MODEL,
-    messages: messages(turn),
+    messages: said,
+    truncation: "auto", // a talk that is too long for the model loses its oldest turns
     stream: true,
     stream_options: { include_usage: true },
   };
@@ -36,6 +38,7 @@ export async function ask(turn, signal, changed) {
   }
   if (answer.state === "done") {
     times.end ||= performance.now();
+    answer.leftOut = leftOut + (answer.note?.trimmed?.messages ?? 0);
     answer.timing = measure(times);
   }
 }

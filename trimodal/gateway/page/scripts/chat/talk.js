@@ -87,17 +87,32 @@ function load() {
 export const readDraft = () => sessionStorage.getItem(DRAFT) ?? "";
 export const keepDraft = (text) => sessionStorage.setItem(DRAFT, text);
 
-// The messages of the API up to this turn. A question that was never answered is left out: models are
-// trained on turns that alternate.
+// What one request may hold. Of what it holds the model leaves out more where that is too long for it.
+const MOST = { turns: 500, text: 200_000, files: 16_000_000 };
+// A longer talk goes without its oldest turns, so many at once: its beginning is in the model's prefix cache.
+const STEP = 16;
+
+// The messages of the API up to this turn, and how many older ones are left out. A question that was never
+// answered is no part of it: models are trained on turns that alternate.
 export function messages(turn) {
-  const upTo = turns.slice(0, turns.indexOf(turn));
-  const answered = upTo.filter(({ answer }) => answer.text);
-  const said = answered.flatMap(({ question, answer }) => [
+  const answered = turns.slice(0, turns.indexOf(turn)).filter(({ answer }) => answer.text);
+  const sizes = answered.map(size);
+  let from = 0;
+  while (Object.keys(MOST).some((name) => sum(sizes.slice(from), name) > MOST[name])) from += STEP;
+  const said = answered.slice(from).flatMap(({ question, answer }) => [
     { role: "user", content: content(question) },
     { role: "assistant", content: answer.text },
   ]);
-  return [...said, { role: "user", content: content(turn.question) }];
+  const leftOut = 2 * Math.min(from, answered.length);
+  return { messages: [...said, { role: "user", content: content(turn.question) }], leftOut };
 }
+
+function size({ question, answer }) {
+  const text = new Blob([JSON.stringify([question.text, answer.text])]).size;
+  return { turns: 1, text, files: (question.picture?.url ?? "").length + (question.recording?.data ?? "").length };
+}
+
+const sum = (sizes, name) => sizes.reduce((total, one) => total + one[name], 0);
 
 function content({ text, picture, recording }) {
   if (!picture && !recording) return text;

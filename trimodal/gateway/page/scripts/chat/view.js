@@ -102,6 +102,10 @@ function endParts(answer, again) {
     parts.push(line);
   }
   if (answer.finish === "length") parts.push(make("p", "mark", "The limit of tokens was reached."));
+  if (answer.leftOut) {
+    const lost = `The talk is too long for the model: its oldest ${answer.leftOut} messages were left out.`;
+    parts.push(make("p", "hint trimmed", lost));
+  }
   if (answer.timing) parts.push(figures(answer));
   return parts;
 }

@@ -1,0 +1,1 @@
+"""Serves /v1/responses: answers with their tools and events, and the store that talks go on from."""

@@ -1,0 +1,289 @@
+"""Declares POST /v1/responses with its limits, and reads its items as the messages of a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, StringConstraints, Tag, model_validator
+
+from trimodal.client.options import Options
+from trimodal.gateway.errors import invalid
+from trimodal.gateway.openai.conversation import DecodedMessage, read_message
+from trimodal.gateway.openai.fields import Body, ModelBody, Number, Refusal, Whole
+from trimodal.gateway.openai.schemas import (
+    MAX_MESSAGES,
+    MAX_TOOLS,
+    MAX_TOP_LOGPROBS,
+    AudioData,
+    AudioPart,
+    ChatMessage,
+    Function,
+    ImagePart,
+    JsonSchema,
+    Name,
+    RefusalPart,
+    ResponseFormat,
+    Schema,
+    TextPart,
+    Url,
+    check_strict,
+)
+
+LOGPROBS = "message.output_text.logprobs"
+_NO_FILES = Refusal("is not supported: this server keeps no files; image_url takes a data URL")
+
+
+class InputText(Body):
+    type: Literal["input_text", "output_text", "text"]
+    text: str
+
+    @property
+    def part(self) -> TextPart:
+        return TextPart(type="text", text=self.text)
+
+
+class InputImage(Body):
+    refused = {"file_id": _NO_FILES}  # noqa: RUF012
+    type: Literal["input_image"]
+    image_url: str
+
+    @property
+    def part(self) -> ImagePart:
+        return ImagePart(type="image_url", image_url=Url(url=self.image_url))
+
+
+class InputAudio(Body):
+    type: Literal["input_audio"]
+    input_audio: AudioData
+
+    @property
+    def part(self) -> AudioPart:
+        return AudioPart(type="input_audio", input_audio=self.input_audio)
+
+
+class SaidRefusal(RefusalPart):
+    @property
+    def part(self) -> RefusalPart:
+        return self
+
+
+Part = Annotated[InputText | InputImage | InputAudio | SaidRefusal, Field(discriminator="type")]
+
+
+class InputMessage(Body):
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[Part]
+
+
+class FunctionCallItem(Body):
+    """A call of an earlier answer."""
+
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    arguments: str
+
+
+class FunctionOutput(Body):
+    """What a called function returned."""
+
+    type: Literal["function_call_output"]
+    call_id: str
+    output: str | list[InputText]
+
+
+class Reasoning(Body):
+    """Of another server's answer; nothing is made of it."""
+
+    type: Literal["reasoning"]
+
+
+def _kind(item: Any) -> str:
+    given = item.get("type") if isinstance(item, Mapping) else getattr(item, "type", None)
+    return str(given or "message")
+
+
+Item = Annotated[
+    Annotated[InputMessage, Tag("message")]
+    | Annotated[FunctionCallItem, Tag("function_call")]
+    | Annotated[FunctionOutput, Tag("function_call_output")]
+    | Annotated[Reasoning, Tag("reasoning")],
+    Discriminator(
+        _kind,
+        custom_error_type="item_type",
+        custom_error_message="type must be message, function_call, function_call_output or reasoning",
+    ),
+]
+
+
+class TextFormat(Body):
+    """As chat's `response_format`, without its inner object."""
+
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    name: Name | None = None
+    schema_: Schema | None = Field(default=None, alias="schema")
+    description: str | None = None
+    strict: bool | None = None
+
+    @model_validator(mode="after")
+    def _schema_where_it_belongs(self) -> TextFormat:
+        if (self.type == "json_schema") != (self.schema_ is not None):
+            raise ValueError("schema is needed with type json_schema, and only there")
+        if self.strict:
+            check_strict(self.schema_)
+        return self
+
+    def for_model(self) -> dict[str, Any] | None:
+        """As the model takes it; None: any text."""
+        schema = JsonSchema.model_construct(name=self.name, schema_=self.schema_, strict=self.strict)
+        wanted = schema if self.schema_ is not None else None
+        return ResponseFormat.model_construct(type=self.type, json_schema=wanted).for_model()
+
+
+class TextOptions(Body):
+    format: TextFormat = TextFormat()
+
+
+class FunctionTool(Function):
+    type: Literal["function"]
+
+
+def _a_function(tool: Any) -> Any:
+    kind = tool.get("type") if isinstance(tool, Mapping) else None
+    if kind not in (None, "function"):
+        raise ValueError(f"type is {kind!r:.64}: this server takes functions only")
+    return tool
+
+
+Tool = Annotated[FunctionTool, BeforeValidator(_a_function)]
+
+
+class NamedFunction(Body):
+    type: Literal["function"]
+    name: str
+
+
+class AllowedTools(Body):
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: list[NamedFunction]
+
+
+Choice = Annotated[NamedFunction | AllowedTools, Field(discriminator="type")]
+_SAMPLING = (
+    *("temperature", "top_p", "top_k", "min_p", "seed", "stop"),
+    *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+)
+_Key = Annotated[str, StringConstraints(max_length=64)]
+_Value = Annotated[str, StringConstraints(max_length=512)]
+
+
+class ResponseRequest(ModelBody):
+    """POST /v1/responses. Unset: as the model's configuration says."""
+
+    refused = {  # noqa: RUF012
+        "background": Refusal("is not supported: an answer comes with its request", (False,)),
+        "conversation": Refusal("is not supported: previous_response_id is"),
+        "prompt": Refusal("is not supported: this server keeps no prompts"),
+        "context_management": Refusal("is not supported: truncation is", ([],)),
+        "moderation": Refusal("is not supported by this server"),
+    }
+    input: str | Annotated[list[Item], Field(min_length=1, max_length=MAX_MESSAGES)]
+    instructions: str | None = None
+    stream: bool = False
+    max_output_tokens: Whole | None = Field(default=None, ge=1)
+    temperature: Number | None = Field(default=None, ge=0, le=2)
+    top_p: Number | None = Field(default=None, gt=0, le=1)
+    text: TextOptions = TextOptions()
+    tools: list[Tool] = Field(default=[], max_length=MAX_TOOLS)
+    tool_choice: Literal["none", "auto", "required"] | Choice = "auto"
+    parallel_tool_calls: bool = True
+    previous_response_id: str | None = None
+    store: bool = True
+    truncation: Literal["auto", "disabled"] | None = None
+    top_logprobs: Whole | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
+    include: list[str] = []
+    metadata: dict[_Key, _Value] = Field(default={}, max_length=16)
+    # Of vLLM's server.
+    top_k: Whole | None = Field(default=None, ge=-1)
+    min_p: Number | None = Field(default=None, ge=0, lt=1)
+    seed: Whole | None = None
+    stop: str | list[str] | None = None
+    presence_penalty: Number | None = Field(default=None, ge=-2, le=2)
+    frequency_penalty: Number | None = Field(default=None, ge=-2, le=2)
+    repetition_penalty: Number | None = Field(default=None, gt=0, le=10)
+
+    @model_validator(mode="after")
+    def _tools_to_choose(self) -> ResponseRequest:
+        if not self.tools and self.tool_choice not in ("none", "auto"):
+            raise ValueError("tool_choice is only allowed when tools are given")
+        return self
+
+    @property
+    def calls_tools(self) -> bool:
+        """Whether the answer may be calls of functions."""
+        return bool(self.tools) and self.tool_choice != "none"
+
+    @property
+    def wants_logprobs(self) -> bool:
+        return LOGPROBS in self.include or bool(self.top_logprobs)
+
+    @property
+    def trims(self) -> Literal["auto", "disabled"]:
+        """OpenAI's `truncation`; unasked, a talk that is kept here is trimmed: no client can shorten it."""
+        return self.truncation or ("auto" if self.previous_response_id else "disabled")
+
+    def messages(self) -> list[DecodedMessage]:
+        """The items as messages: calls of functions are an assistant's. Raises: ApiError naming the part."""
+        if isinstance(self.input, str):
+            return [DecodedMessage("user", self.input)]
+        found: list[DecodedMessage] = []
+        calls: list[Mapping[str, Any]] = []  # of the last message found, if it may have more
+        for index, item in enumerate(self.input):
+            if isinstance(item, FunctionCallItem):
+                if not found or found[-1].role != "assistant":
+                    found.append(DecodedMessage("assistant", ""))
+                    calls = []
+                function = {"name": item.name, "arguments": item.arguments}
+                calls.append({"id": item.call_id, "type": "function", "function": function})
+                last = found[-1]
+                found[-1] = DecodedMessage(last.role, last.text, calls=calls)
+            elif isinstance(item, FunctionOutput):
+                output = item.output
+                text = output if isinstance(output, str) else "\n".join(part.text for part in output)
+                found.append(DecodedMessage("tool", text, answers=item.call_id))
+            elif isinstance(item, InputMessage):
+                content = item.content
+                parts = content if isinstance(content, str) else [part.part for part in content]
+                message = ChatMessage.model_construct(role=item.role, content=parts)
+                found.append(read_message(f"input[{index}]", message))
+                calls = []
+        if not found:
+            raise invalid("input: there is nothing to answer in it")
+        return found
+
+    def options(self) -> Options:
+        """The client's options."""
+        options = Options(max_tokens=self.max_output_tokens, truncation=self.trims)
+        for name in _SAMPLING:
+            options[name] = getattr(self, name)  # type: ignore[literal-required]
+        if self.top_k is not None:
+            options["top_k"] = max(0, self.top_k)
+        if self.wants_logprobs:
+            options["top_logprobs"] = self.top_logprobs or 0
+        options["response_format"] = self.text.format.for_model()
+        tools, choice = self.tools, self.tool_choice
+        if isinstance(choice, AllowedTools):
+            allowed = {one.name for one in choice.tools}
+            tools, choice = [tool for tool in tools if tool.name in allowed], choice.mode
+        if tools:
+            functions = [tool.model_dump(exclude={"type"}, exclude_none=True) for tool in tools]
+            options["tools"] = [{"type": "function", "function": function} for function in functions]
+            named = isinstance(choice, NamedFunction)
+            options["tool_choice"] = (
+                {"type": "function", "function": {"name": choice.name}} if named else choice  # type: ignore[union-attr]
+            )
+            options["parallel_tool_calls"] = self.parallel_tool_calls
+        return options

@@ -1,0 +1,169 @@
+"""Keeps responses, and the talk up to each, so that a later request may go on from there.
+
+In memory, or where the cache of answers has its stores: a file, or a Redis that several gateways share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from trimodal.cache.stores.base import Limits, StoreError, open_store
+from trimodal.cache.values import CacheScope, Entry, Vector
+from trimodal.client.values import Prediction
+from trimodal.errors import OperatorError, SettingsError
+from trimodal.gateway.answering import encoded
+from trimodal.gateway.errors import ApiError
+from trimodal.gateway.openai.conversation import DecodedMessage
+
+logger = logging.getLogger(__name__)
+
+MAX_RESPONSES, MAX_BYTES, KEPT_S = 10_000, 64 << 20, 30 * 86_400.0
+MAX_RESPONSE_BYTES = 1 << 20
+# Of a talk, within the bounds of one request to the models; beyond it the oldest turns go, down to KEPT.
+MAX_MESSAGES, MAX_TALK_BYTES, KEPT = 1_000, 200_000, 0.8
+_TIMEOUT_S = 2.0
+_ID = re.compile(r"resp_[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class KeptResponse:
+    """A response's body, the messages up to its end without their files, and how many older ones are gone."""
+
+    body: dict[str, Any]
+    messages: list[DecodedMessage]
+    left_out: int = 0
+
+
+class Answers(Protocol):
+    """What is needed of a store of the cache."""
+
+    def get(self, scope: CacheScope, key: str) -> Entry | None: ...
+    def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None: ...
+    def close(self) -> None: ...
+
+
+class MemoryAnswers:
+    """Keeps entries in memory; those that were not asked for the longest go first."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._entries: OrderedDict[tuple[str, str], Entry] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, scope: CacheScope, key: str) -> Entry | None:
+        entry = self._entries.get((scope.tenant, key))
+        if entry is None or entry.expires_at <= self._clock():
+            return None
+        self._entries.move_to_end((scope.tenant, key))
+        return entry
+
+    def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None:
+        self._drop((scope.tenant, key))
+        if entry.expires_at <= self._clock():
+            return
+        self._entries[scope.tenant, key] = entry
+        self._bytes += len(entry.answer.encode())
+        while len(self._entries) > MAX_RESPONSES or self._bytes > MAX_BYTES:
+            self._drop(next(iter(self._entries)))
+
+    def close(self) -> None:
+        self._entries.clear()
+
+    def _drop(self, name: tuple[str, str]) -> None:
+        if gone := self._entries.pop(name, None):
+            self._bytes -= len(gone.answer.encode())
+
+
+class ResponseStore:
+    """Responses by id, each only for its tenant. `place`: "memory", a file's path, or redis://….
+
+    Raises: SettingsError: there can be no store at this place.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._in_memory = place == "memory"
+        try:
+            limits = Limits(MAX_RESPONSES, _TIMEOUT_S)
+            self._answers: Answers = MemoryAnswers() if self._in_memory else open_store(place, limits)
+        except OperatorError as error:
+            raise SettingsError(str(error).replace("cache_store", "responses")) from None
+
+    async def get(self, tenant: str, id: str, field: str = "response_id") -> KeptResponse:
+        """Raises: ApiError 404: there is none of this tenant; 503: the store does not answer."""
+        entry = await self._call(self._answers.get, tenant, id) if _ID.fullmatch(id) else None
+        if entry is None:
+            code = "previous_response_not_found" if field == "previous_response_id" else "response_not_found"
+            why = f"{field}: there is no response {id!r:.80}, or it is not kept any more"
+            raise ApiError(404, why, param=field, code=code)
+        kept = json.loads(entry.answer)
+        messages = [
+            DecodedMessage(**{**one, "labels": tuple(Prediction(**label) for label in one["labels"])})
+            for one in kept["messages"]
+        ]
+        return KeptResponse(kept["body"], messages, kept["left_out"])
+
+    async def put(self, tenant: str, kept: KeptResponse) -> bool:
+        """Keeps a response; False: it is too large, or the store does not answer."""
+        messages, left_out = newest_turns([_bare(one) for one in kept.messages])
+        told = {"body": kept.body, "messages": messages, "left_out": kept.left_out + left_out}
+        text = encoded(told)
+        if len(text) > MAX_RESPONSE_BYTES:
+            return False
+        try:
+            await self._call(self._answers.put, tenant, kept.body["id"], _entry(text.decode(), KEPT_S), None)
+        except ApiError:
+            return False
+        return True
+
+    async def delete(self, tenant: str, id: str) -> None:
+        """Raises: ApiError as `get` does."""
+        await self.get(tenant, id)
+        await self._call(self._answers.put, tenant, id, _entry("", 0.0), None)
+
+    def close(self) -> None:
+        self._answers.close()
+
+    async def _call(self, call: Callable[..., Any], tenant: str, id: str, *more: object) -> Any:
+        scope = CacheScope("responses", tenant, "responses", "")
+        try:
+            if self._in_memory:
+                return call(scope, id, *more)
+            return await asyncio.to_thread(call, scope, id, *more)
+        except StoreError as error:
+            logger.warning("the store of responses does not answer: %s", error)
+            told = "the store of responses does not answer"
+            raise ApiError(503, told, code="store_unavailable", retry_after_s=1.0) from None
+
+
+def newest_turns(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    """Without the oldest turns where there are too many, and how many messages they had; system's stay."""
+    kept = list(messages)
+    sizes = [len(encoded(one)) for one in kept]
+    if len(kept) <= MAX_MESSAGES and sum(sizes) <= MAX_TALK_BYTES:
+        return kept, 0
+    while True:
+        old = [at for at, one in enumerate(kept[:-1]) if one["role"] != "system"]
+        within = len(kept) <= KEPT * MAX_MESSAGES and sum(sizes) <= KEPT * MAX_TALK_BYTES
+        if not old or (within and kept[old[0]]["role"] == "user"):
+            return kept, len(messages) - len(kept)
+        del kept[old[0]], sizes[old[0]]
+
+
+def _bare(message: DecodedMessage) -> dict[str, Any]:
+    """As JSON, without its files and their place in a request."""
+    fields = ("role", "text", "calls", "answers", "heard")
+    labels = [asdict(one) for one in message.labels]
+    return {**{name: getattr(message, name) for name in fields}, "labels": labels}
+
+
+def _entry(text: str, kept_s: float) -> Entry:
+    now = time.time()
+    return Entry("", text, "stop", 0, 0, now, now + kept_s)

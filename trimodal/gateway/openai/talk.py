@@ -1,0 +1,91 @@
+"""Asks for the answer to a talk: of the llm, or with pictures or recordings in it of the assistant."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from trimodal.client.client import Client
+from trimodal.client.options import Options
+from trimodal.client.streams.ask import AskStream
+from trimodal.gateway.access import Caller, check_model
+from trimodal.gateway.errors import invalid, unsupported
+from trimodal.gateway.openai.conversation import DecodedMessage, FindingsCache, plain, read_samples
+from trimodal.gateway.openai.generation import Stream
+
+ASSISTANT = "assistant"
+
+
+class Talk:
+    """The messages of one request, the last of which is to be answered.
+
+    Raises: ApiError where the caller may not ask the assistant, or it cannot answer such a talk.
+    """
+
+    def __init__(
+        self,
+        messages: Sequence[DecodedMessage],
+        model: str,
+        client: Client,
+        caller: Caller,
+        findings: FindingsCache,
+        *,
+        tools: bool,
+    ) -> None:
+        self._messages = messages
+        self._model = model
+        self._client = client
+        self._caller = caller
+        self._findings = findings
+        self._plain = None if model == ASSISTANT else plain(messages)
+        if self._plain is None:
+            check_model(caller, ASSISTANT)
+            if tools or any(message.calls or message.answers for message in messages):
+                raise unsupported("tools", "are not supported beside pictures and recordings")
+            if messages[-1].role != "user":
+                raise invalid("messages: the last one must be the user's")
+
+    @property
+    def has_files(self) -> bool:
+        """Whether it is the assistant's."""
+        return self._plain is None
+
+    async def streams(self, choices: Sequence[Options]) -> Sequence[Stream]:
+        """A stream for each choice; sent when they are read."""
+        if self._plain is not None:
+            return [
+                self._client.stream(
+                    messages=self._plain,
+                    model=self._model,
+                    request_id=self._caller.request_id,
+                    **self._caller.terms(options),
+                )
+                for options in choices
+            ]
+        *earlier, question = self._messages
+        history = [await self._findings.turn(message, self._client) for message in earlier]
+        samples = None
+        if question.audio is not None:
+            samples = await asyncio.to_thread(read_samples, question.audio, question.field)
+        for options in choices:  # the assistant always answers a question
+            options["add_generation_prompt"] = options["continue_final_message"] = None
+        return [
+            self._client.ask(
+                question.text or None,
+                image=question.image,
+                audio=samples,
+                history=history,
+                request_id=self._caller.request_id,
+                **self._caller.terms(options),
+            )
+            for options in choices
+        ]
+
+    def remember(self, stream: Stream) -> None:
+        """Keeps what was heard and seen: the next question of the talk brings the same files."""
+        if isinstance(stream, AskStream):
+            self._findings.keep(self._messages[-1], stream.heard, stream.labels)
+
+    async def without_files(self) -> list[DecodedMessage]:
+        """The messages with what was heard and seen in their files, in place of the files."""
+        return [await self._findings.found(message, self._client) for message in self._messages]
