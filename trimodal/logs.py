@@ -4,7 +4,8 @@ A module that has something to say calls `logging.getLogger(__name__)`. A record
 
     logger.warning("refused a sequence", extra={"request_id": request_id})
 
-and the trace that it belongs to, by `trace_id.set(…)` where the request's task begins.
+and the trace that it belongs to, by `trace_id.set(…)` where the request's task begins. `extra={"fields": …}`
+adds names and values: at the end of a text, as keys of an object.
 
 Inside Triton, stderr of the Python models is part of Triton's log (its file: `trimodal serve --log`, or
 TRIMODAL_LOG).
@@ -25,6 +26,14 @@ LEVEL_VARIABLE = "TRIMODAL_LOG_LEVEL"
 LEVELS = ("debug", "info", "warning", "error")
 trace_id: ContextVar[str] = ContextVar("trace_id", default="")
 """Of the request that the present task works for; in every record."""
+request_fields: ContextVar[dict[str, object] | None] = ContextVar("request_fields", default=None)
+"""What the log's line of that request will say."""
+
+
+def note(**fields: object) -> None:
+    """Adds to the line of the request that the present task works for; nothing where there is none."""
+    if (noted := request_fields.get()) is not None:
+        noted.update(fields)
 
 
 def configure(model: str = "") -> None:
@@ -74,10 +83,12 @@ class RecordFormatter(logging.Formatter):
         request_id, message = getattr(record, "request_id", ""), record.getMessage()
         trace = trace_id.get()
         exception = self.formatException(record.exc_info) if record.exc_info else ""
+        more: dict[str, object] = getattr(record, "fields", {})
         if not self._as_json:
             request = f" [request {request_id}]" if request_id else ""
             traced = f" [trace {trace}]" if trace else ""
             line = f"{moment} {record.levelname} {self._model or 'trimodal'}{request}{traced} {message}"
+            line += "".join(f" {name}={value}" for name, value in more.items())
             return f"{line}\n{exception}" if exception else line
         fields: dict[str, Any] = {
             "time": moment,
@@ -89,4 +100,4 @@ class RecordFormatter(logging.Formatter):
             "message": message,
             "exception": exception,
         }
-        return json.dumps({name: value for name, value in fields.items() if value}, ensure_ascii=False)
+        return json.dumps({name: value for name, value in fields.items() if value} | more, ensure_ascii=False)

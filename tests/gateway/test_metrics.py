@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.gateway.conftest import CHAT, LIMIT_S, Running, Serve, fails, fake_triton
+from tests.gateway.conftest import CHAT, LIMIT_S, Running, Serve, fails, fake_triton, wait_until
 from trimodal.client.transports.fake import scripted
 from trimodal.errors import Unavailable
 from trimodal.gateway.keys import Key, add_key
@@ -102,3 +103,53 @@ def test_with_keys_an_operators_is_needed(serve: Serve, file: Path) -> None:
     refused = httpx.get(f"{served.url}/metrics", headers={"authorization": f"Bearer {user}"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "not_an_operator")
     assert read(served.url, operator)["tokens_total", "team"] > 0
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What the log has of requests."""
+    return [record for record in caplog.records if hasattr(record, "fields")]
+
+
+def test_every_request_has_a_line_in_the_log(
+    serve: Serve, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "trimodal")
+    key = add_key(file, Key(name="app", tenant="team"))
+    served = serve(fake_triton(llm=scripted("a few words of text")), keys=file)
+    assert served.chat(key, stream=True).response.is_success
+    served.chat(key)
+    httpx.post(
+        f"{served.url}/v1/nothing%0A%1B", headers={"authorization": f"Bearer {key}", "x-request-id": "1"}
+    )
+    httpx.get(f"{served.url}/v1/models")
+    for probe in ("health", "ready"):
+        assert httpx.get(f"{served.url}/{probe}").is_success
+    wait_until(lambda: len(lines(caplog)) == 4, "the lines")
+    streamed, whole, unknown, keyless = lines(caplog)
+    assert streamed.getMessage() == whole.getMessage() == "POST /v1/chat/completions"
+    for record in (streamed, whole):
+        told = record.fields
+        assert (told["status"], told["model"], told["tenant"]) == (200, "llm", "team")
+        assert told["completion_tokens"] > 1
+        assert "upstream" in told
+        assert told["total_ms"] > 0
+        assert record.request_id.startswith("req_")
+    assert streamed.fields["ttft_ms"] <= streamed.fields["total_ms"]
+    assert unknown.getMessage() == r"POST /v1/nothing\n\x1b"
+    assert (unknown.request_id, unknown.fields["status"]) == ("1", 404)
+    assert keyless.fields["error"] == "no_api_key"
+    assert not any("hi" in str(record.fields.values()) for record in lines(caplog)), (
+        "nothing of what was said"
+    )
+
+
+def test_fewer_lines_on_request(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "trimodal")
+    for share, expected in ((0.0, 0), (1e-9, 1)):
+        caplog.clear()
+        served = serve(log_requests=share)
+        for _ in range(5):
+            httpx.get(f"{served.url}/v1/models")
+        assert httpx.get(f"{served.url}/v1/nothing").status_code == 404
+        wait_until(lambda expected=expected: len(lines(caplog)) >= expected, "the failure")
+        assert len(lines(caplog)) == expected

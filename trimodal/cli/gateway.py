@@ -40,6 +40,13 @@ AllowedHosts = Annotated[
         help="name that it has, as api.example.com, where there are no keys; * for any; repeatable",
     ),
 ]
+LogRequests = Annotated[
+    float,
+    access(
+        envvar="TRIMODAL_LOG_REQUESTS", min=0, max=1,
+        help="share of the requests that get a line in the log; failures always do, unless it is 0",
+    ),
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,7 @@ class GatewayCommand:
     without_keys: WithoutKeys = False
     cors_origins: CorsOrigins = None
     allowed_hosts: AllowedHosts = None
+    log_requests: LogRequests = 1.0
     model_aliases: ModelAliases = None
     responses: Annotated[
         str,

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from trimodal import logs
 from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, one_sentence, read_key, with_settings
 from trimodal.cli.gateway import (
     AllowedHosts,
     CorsOrigins,
     Keys,
+    LogRequests,
     ModelAliases,
     WithoutKeys,
     access,
@@ -171,6 +173,7 @@ class ServeCommand(ListenSettings):
     without_keys: WithoutKeys = False
     cors_origins: CorsOrigins = None
     allowed_hosts: AllowedHosts = None
+    log_requests: LogRequests = 1.0
     model_aliases: ModelAliases = None
 
 
@@ -186,6 +189,7 @@ def serve(settings: ServeCommand) -> None:
     signals = Signals()
     # Every process of the server inherits these.
     os.environ.update({FORMAT_VARIABLE: settings.log_format, LEVEL_VARIABLE: settings.log_level})
+    logs.configure()
     with one_sentence("trimodal serve"), ExitStack() as stack:
         warn_of_open_ports(settings.host)
         stack.callback(signals.ignore)
@@ -231,6 +235,7 @@ class BuiltInGateway:
             without_keys=settings.without_keys,
             cors_origins=settings.cors_origins,
             allowed_hosts=settings.allowed_hosts,
+            log_requests=settings.log_requests,
             model_aliases=settings.model_aliases,
             drain_timeout_s=settings.drain_timeout,
         )

@@ -167,7 +167,7 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
             expose_headers=["x-request-id", "server-timing", "retry-after", IGNORED_HEADER],
         )  # fmt: skip
     app.add_middleware(OriginCheck, settings=settings)
-    app.add_middleware(Measured, metrics=gateway.metrics)
+    app.add_middleware(Measured, metrics=gateway.metrics, log_requests=settings.log_requests)
     return app
 
 

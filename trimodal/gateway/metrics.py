@@ -1,8 +1,10 @@
-"""Counts requests for Prometheus: what came, how it ended, how long it took."""
+"""Counts requests for Prometheus and logs them: what came, how it ended, how long it took."""
 
 from __future__ import annotations
 
 import json
+import logging
+import random
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,13 +14,17 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from trimodal import logs
 from trimodal.gateway.answering import DONE
 from trimodal.gateway.openai.fields import IGNORED_HEADER, ignored_header
 from trimodal.gateway.upstreams.pool import Upstreams
+from trimodal.settings import shorten
 
+logger = logging.getLogger(__name__)
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 _GAPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _ERROR = b'data: {"error":'
+_PROBES = {"/health", "/ready", "/metrics"}
 _LEFT = 499  # what nginx logs of a client that closed its connection before the answer was complete
 
 
@@ -116,7 +122,7 @@ class Measure:
     def __init__(self) -> None:
         self.began = self.first = self.last = time.perf_counter()
         self.status = _LEFT
-        self.cause = ""
+        self.cause = self.request_id = ""
         self.events = 0
         self.streamed = False
         self._head = 0
@@ -125,8 +131,9 @@ class Measure:
         """Takes in a message to the client: one of these for each delta."""
         if message["type"] == "http.response.start":
             self._head = message["status"]
-            kinds = [value for name, value in message["headers"] if name.lower() == b"content-type"]
-            self.streamed = bool(kinds) and kinds[0].startswith(b"text/event-stream")
+            headers = {name.lower(): value for name, value in message["headers"]}
+            self.streamed = headers.get(b"content-type", b"").startswith(b"text/event-stream")
+            self.request_id = headers.get(b"x-request-id", b"").decode("latin-1")
             return
         body = message.get("body", b"")
         if body and self.streamed and body != DONE and not body.startswith(b":"):  # a comment
@@ -152,21 +159,24 @@ def _cause(body: bytes) -> str:
 
 
 class Measured:
-    """ASGI middleware: measures every HTTP request, whatever answers it.
+    """ASGI middleware: measures every HTTP request, whatever answers it, and writes its line into the log.
 
     A handler puts "model", "tenant" and "ignored" into the request's state as soon as it knows them; ignored
     fields are named in a header of the answer.
     """
 
-    def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: GatewayMetrics, log_requests: float) -> None:
         self._app = app
         self._metrics = metrics
+        self._log_requests = log_requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         measure = Measure()
+        fields: dict[str, object] = {}
+        logs.request_fields.set(fields)
 
         async def noted(message: Message) -> None:
             measure.note(message)
@@ -184,4 +194,34 @@ class Measured:
         finally:
             self._metrics.in_flight.dec()
             endpoint = getattr(scope.get("route"), "path", "other")
-            self._metrics.ended(endpoint, scope.get("state", {}), measure)
+            state = scope.get("state", {})
+            self._metrics.ended(endpoint, state, measure)
+            if self._is_logged(endpoint, measure):
+                self._log(scope, state, measure, fields)
+
+    def _is_logged(self, endpoint: str, measure: Measure) -> bool:
+        """A share of those that were answered, and all that failed; no probe that found all well."""
+        if not self._log_requests or (measure.status < 400 and endpoint in _PROBES):
+            return False
+        return measure.status >= 400 or random.random() < self._log_requests
+
+    @staticmethod
+    def _log(scope: Scope, state: Mapping[str, Any], measure: Measure, fields: Mapping[str, object]) -> None:
+        """Writes who asked for what, how it ended and how long it took; nothing of what was said."""
+        told = {
+            "status": measure.status,
+            "model": state.get("model"),
+            "tenant": state.get("tenant"),
+            **fields,
+            "ttft_ms": round((measure.first - measure.began) * 1000, 1) if measure.events else None,
+            "total_ms": round((time.perf_counter() - measure.began) * 1000, 1),
+            "error": measure.cause,
+        }
+        path = scope["path"].encode("unicode_escape").decode()
+        logger.info(
+            "%s %s", scope["method"], shorten(path, 200),
+            extra={
+                "request_id": measure.request_id,
+                "fields": {name: value for name, value in told.items() if value not in (None, "")},
+            },
+        )  # fmt: skip

@@ -23,6 +23,7 @@ class GatewaySettings(Settings):
     without_keys: bool = False
     cors_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
+    log_requests: float = Field(default=1.0, ge=0, le=1)  # share of those that did not fail; 0: none at all
     model_aliases: tuple[ModelAlias, ...] = ()
     responses: str = "memory"
     max_body_bytes: int = Field(default=32 << 20, ge=1024)

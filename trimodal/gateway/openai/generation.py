@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
+from trimodal import logs
 from trimodal.client.streams.answer import AnswerStream
 from trimodal.client.streams.ask import AskStream
 from trimodal.client.values import Answer, Delta, Usage
@@ -89,7 +90,11 @@ async def charging(streams: Sequence[Stream], usage: KeyUsage) -> AsyncIterator[
         try:
             yield
         finally:
-            usage.tokens = sum(stream.usage.prompt + stream.usage.completion for stream in streams)
+            used = [stream.usage for stream in streams]
+            prompt, completion = (sum(one.prompt for one in used), sum(one.completion for one in used))
+            usage.tokens = prompt + completion
+            cached = sum(one.cached for one in used)
+            logs.note(prompt_tokens=prompt, cached_tokens=cached, completion_tokens=completion)
 
 
 async def whole(streams: Sequence[Stream], usage: KeyUsage) -> list[Answer]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from trimodal import logs
 from trimodal.client.errors import ConnectError, ConnectionLost, ModelNotFound
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts
 from trimodal.client.transports.probes import is_dead
@@ -41,6 +42,7 @@ class Failover:
             self._shorten()
             self._last.moved += 1
         self._last = server
+        logs.note(upstream=server.address)
         return server
 
     def failed(self, server: Upstream, error: TrimodalError) -> None:
