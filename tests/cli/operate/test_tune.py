@@ -38,7 +38,6 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
         (("vision", "--slo", "nonsense<=3"), "'nonsense' is no metric"),
         (("vision", "--maximize", "speed"), "--maximize speed: known are"),
         (("vision", "--minimize", "cost"), "known are statistics"),
-        (("vision", "--url", "here:1", "--set", "vision.a=1"), "leave it or --url out"),
         (("vision", "--list-knobs", "--knob", "nothing=1"), "which 'nothing' is meant"),
         (("nothing", "--list-knobs"), "no model 'nothing'"),
     ],

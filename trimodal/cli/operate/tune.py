@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, one_sentence, read_key, with_settings
+from trimodal.cli.common import one_sentence, with_settings
 from trimodal.cli.serve import RepositorySettings
 from trimodal.paths import data_directory
 
@@ -60,10 +60,6 @@ class TuneCommand(RepositorySettings):
         Path, _load(show_default="samples/speech", help="speech: recordings, with samples.json.")
     ] = data_directory() / "samples" / "speech"
     pace: Annotated[float, _load(min=0, max=64, help="speech: 1 as spoken, 0 as fast as it goes.")] = 1.0
-    url: Annotated[
-        str, typer.Option(help="host:port (gRPC) of a server that runs; default: one is started.")
-    ] = ""
-    operator_key_file: OperatorKeyFile = None
     json: Annotated[Path | None, _result(help="File for all figures.")] = None
     write: Annotated[bool, _result("--write", help="Write what was found into the config files.")] = False
 
@@ -94,8 +90,6 @@ class TuneCommand(RepositorySettings):
             knobs=tuple(self.knob or ()),
             only=self.only,
             seconds=self.seconds,
-            url=self.url,
-            operator_key=read_key(self.operator_key_file, OPERATOR_KEY),
         )
 
 
@@ -106,8 +100,8 @@ def tune(
 ) -> None:
     """Search a model's knobs on a live server: the best objective that keeps the SLO.
 
-    Settings are loaded through the server's repository API; no file is touched without --write, and the
-    server is put back as it was, also after Ctrl-C. Exit code 0: done, with or without a better setting.
+    Each setting gets a server of its own; no file is touched without --write. Exit code 0: done, with or
+    without a better setting.
     """
     from importlib.util import find_spec
 
@@ -138,8 +132,6 @@ class _Progress:
     def __init__(self, settings: TuneSettings, console: Console) -> None:
         self._settings, self._console = settings, console
         self.pipeline: Pipeline | None = None
-        if not settings.url:
-            console.print(f"starting a server with {settings.model}")
 
     def began(self, pipeline: Pipeline, knobs: Sequence[Knob]) -> None:
         self.pipeline = pipeline
@@ -191,19 +183,14 @@ def _finish(settings: TuneSettings, tuned: Tuned, pipeline: Pipeline, command: T
 
 
 def _list(settings: TuneSettings) -> None:
-    """Prints the knobs of the repository's files, or of the server."""
-    from trimodal.repository import select_models
-    from trimodal.tune.knobs import Pipeline
-    from trimodal.tune.live import LiveServer
-    from trimodal.tune.session import chosen_knobs, live_pipeline
+    """Prints the knobs of the repository's files."""
+    from tempfile import TemporaryDirectory
 
-    options = settings.options
-    if settings.url:
-        server = LiveServer(settings.url, settings.operator_key)
-        pipeline = live_pipeline(server, settings.model, options.repository, options.profile)
-    else:
-        pipeline = Pipeline(
-            settings.model, select_models(options.repository, [settings.model], options.profile)
-        )
-    for knob in chosen_knobs(pipeline, settings.knobs, only=settings.only):
-        typer.echo(f"{knob}  (now {pipeline.present(knob.model, knob.name)})")
+    from trimodal.server.overlay import served_repository
+    from trimodal.tune.session import chosen_knobs, read_pipeline
+
+    with TemporaryDirectory(prefix="trimodal-tune-") as folder:
+        repository = served_repository(settings.options, Path(folder))
+        pipeline = read_pipeline(settings.model, settings.options, repository)
+        for knob in chosen_knobs(pipeline, settings.knobs, only=settings.only):
+            typer.echo(f"{knob}  (now {pipeline.present(knob.model, knob.name)})")
