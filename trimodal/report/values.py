@@ -1,4 +1,4 @@
-"""Defines what a report consists of: sections with text, tables and figures."""
+"""Defines a table: rows of text under a title."""
 
 from __future__ import annotations
 
@@ -20,33 +20,3 @@ class Table:
     rows: Sequence[Sequence[str]]
     note: str = ""
     names: int = 1
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A picture as an `<svg>` element. `caption`: what to see in it."""
-
-    title: str
-    svg: str
-    caption: str = ""
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of a report. `text`: paragraphs, an empty line between two; `warnings`: what stands out."""
-
-    title: str
-    text: str = ""
-    tables: Sequence[Table] = ()
-    figures: Sequence[Figure] = ()
-    warnings: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Report:
-    """A whole report. `facts`: what was measured, where and when, as name and value."""
-
-    title: str
-    summary: str
-    sections: Sequence[Section]
-    facts: Sequence[tuple[str, str]] = ()

@@ -24,7 +24,7 @@ def overload(
     set_: list[str] = typer.Option(
         [], "--set", help="parameter=value of llm's config; repeatable.", rich_help_panel=SERVER
     ),
-    html: Path | None = typer.Option(None, help="Report with plots, in one file.", rich_help_panel=REPORT),
+    html: Path | None = typer.Option(None, help="All tables, in one file.", rich_help_panel=REPORT),
     json: Path | None = typer.Option(None, help="All figures.", rich_help_panel=REPORT),
 ) -> None:
     """Goodput under open-loop load beyond capacity: by deadlines against first in, first out.
