@@ -53,7 +53,7 @@ _MOST_REQUESTS = 500_000  # of all levels
 
 @dataclass(frozen=True)
 class OverloadScenario:
-    """What `trimodal bench overload` is told; times in seconds.
+    """What `python -m benchmarks.overload` is told; times in seconds.
 
     Attributes:
         loads: offered, times the capacity.
