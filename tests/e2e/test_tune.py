@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("optuna")
-
 from tests.e2e.conftest import BOUND, TEST_REPOSITORY, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("optuna")
-
 from tests.tune.doubles import parsed
 from trimodal.errors import SettingsError
 from trimodal.repository import Model, select_models

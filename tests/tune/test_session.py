@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("optuna")
-
 from tests.tune.doubles import FakeTriton
 from trimodal.bench.load.slo import NO_SLO
 from trimodal.errors import OperatorError, SettingsError

@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("optuna")
-
 from typer.testing import CliRunner
 
 from tests.tune.test_report import RESULT, TUNED

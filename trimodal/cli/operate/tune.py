@@ -103,15 +103,9 @@ def tune(
     Each setting gets a server of its own; no file is touched without --write. Exit code 0: done, with or
     without a better setting.
     """
-    from importlib.util import find_spec
-
     from rich.console import Console
 
-    from trimodal.errors import SettingsError
-
     with one_sentence("trimodal tune"):
-        if find_spec("optuna") is None:
-            raise SettingsError("it needs optuna: pip install 'trimodal[bench]'")
         from trimodal.tune.session import tune
 
         chosen = settings.settings(model)
