@@ -18,9 +18,9 @@ def explain(
         help="Whose request.", show_default=False
     ),
     text: str | None = typer.Argument(None, help="Prompt, question, or text to embed; default: a short one."),
-    image: Path | None = typer.Option(None, help="For vision and the assistant; default: a made-up one."),
+    image: Path | None = typer.Option(None, help="For vision and the assistant; vision: or a sample."),
     audio: Path | None = typer.Option(
-        None, help="For speech and the assistant: at most 30 s of it; default: made-up sound."
+        None, help="For speech and the assistant: at most 30 s of it; speech: or a sample."
     ),
     max_tokens: int = typer.Option(32, min=1, help="Of the answer."),
     url: str | None = typer.Option(
