@@ -45,7 +45,7 @@ def explain(
     from rich.console import Console
 
     from trimodal.explain.requests import Question
-    from trimodal.explain.run import OwnServer, Server, explain, started
+    from trimodal.explain.run import Server, explain, started
     from trimodal.explain.show import as_json, show
     from trimodal.server.options import parse_profile
     from trimodal.server.overlay import parse_changes
@@ -61,7 +61,7 @@ def explain(
             return await explain(
                 question, Server(url, read_key(operator_key_file, OPERATOR_KEY), timeout), warm_up=warm_up
             )
-        async with started(OwnServer(parse_profile(profile), parse_changes(set_)), question) as server:
+        async with started(question, parse_profile(profile), parse_changes(set_)) as server:
             return await explain(question, replace(server, timeout=timeout), warm_up=warm_up)
 
     with one_sentence("explain"):
