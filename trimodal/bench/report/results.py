@@ -20,8 +20,7 @@ from trimodal.bench.report.tables import (
     slo_table,
 )
 from trimodal.errors import SettingsError
-from trimodal.report.console import print_table
-from trimodal.report.values import Table
+from trimodal.report.console import Table, print_table
 
 _SATURATED = 0.85
 _LATE_MS = 10.0

@@ -12,7 +12,7 @@ from trimodal.bench.load.records import METRICS, OK
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import Slo
 from trimodal.bench.load.statistics import Summary, summarise
-from trimodal.report.values import Table
+from trimodal.report.console import Table
 
 NAMES: Mapping[str, str] = {
     "latency": "latency",
