@@ -35,6 +35,7 @@ class FakeTriton:
         if why := FakeTriton.refuse(self.config("m")):
             raise ServerError(f"model m: {why}\nlog: {self.log_path}")
         assert not FakeTriton.running, "two servers at once"
+        assert set(self.options.ports.values()) == {0}, "a port that another server may have"
         self.alive = True
         FakeTriton.running.append(self)
 

@@ -22,7 +22,7 @@ from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import OperatorError, SettingsError, TrimodalError
 from trimodal.repository import select_models
-from trimodal.server.options import ServerOptions
+from trimodal.server.options import FREE_PORTS, ServerOptions
 from trimodal.server.overlay import overlay, served_repository
 from trimodal.server.process import Interrupted, TritonServer
 from trimodal.tune.fields import file_for, put_text
@@ -30,8 +30,9 @@ from trimodal.tune.knobs import Knob, Pipeline
 from trimodal.tune.objective import Objective, bounds_to_compute, judge
 from trimodal.tune.search import Budget, OnTrial, Result, Round, Search, Trial, TrialError
 from trimodal.tune.space import Setting, Space
-from trimodal.tune.workload import Workload, kind_of, targets
+from trimodal.tune.workload import TIMEOUT_S, Workload, kind_of, targets
 
+WARM_UP_S = 0.5  # of a round; twice as long after a start
 _GRACE_S = 60.0  # of a round, for answers that are under way at its end
 
 
@@ -43,7 +44,7 @@ class TuneSettings:
         options: of the servers that are started.
         knobs: as `model.knob=a,b,c`; the others keep their choices.
         only: the others are not searched.
-        seconds, warmup: of one round; after a start the warm-up is twice as long.
+        seconds: of one round.
     """
 
     model: str
@@ -55,7 +56,6 @@ class TuneSettings:
     knobs: tuple[str, ...] = ()
     only: bool = False
     seconds: float = 3.0
-    warmup: float = 0.5
 
     def __post_init__(self) -> None:
         if self.only and not self.knobs:
@@ -117,18 +117,19 @@ class TunedServer:
         overlay(self._repository, target, dict.fromkeys(configs, {}), options.profile)
         for name, config in configs.items():
             file_for(target / name, options.profile).write_text(text_format.MessageToString(config))
-        server = TritonServer(replace(options, repository=target, engines=None, changes={}, log=self._log))
+        options = replace(options, repository=target, engines=None, changes={}, log=self._log, **FREE_PORTS)
+        server = TritonServer(options)
         with suppress(Interrupted):
             server.start(stop=lambda: self._closing)
             self._server, self._served, self._log, self._fresh = server, configs, server.log_path, True
 
     async def measure(self) -> Round:
         settings, self._rounds = self._settings, self._rounds + 1
-        warmup = settings.warmup * (2 if self._fresh else 1)
+        warmup = WARM_UP_S * (2 if self._fresh else 1)
         self._fresh = False
         try:
             return await asyncio.wait_for(
-                self._round(warmup), warmup + settings.seconds + settings.workload.timeout + _GRACE_S
+                self._round(warmup), warmup + settings.seconds + TIMEOUT_S + _GRACE_S
             )
         except asyncio.TimeoutError:
             raise self._failed("the round did not end") from None
@@ -164,7 +165,7 @@ class TunedServer:
             settings.workload.arrivals(self._rounds),
             seconds=settings.seconds,
             warmup=warmup,
-            drain_s=settings.workload.timeout,
+            drain_s=TIMEOUT_S,
         )
 
     def _failed(self, why: str) -> TrialError:

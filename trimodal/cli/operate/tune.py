@@ -12,7 +12,6 @@ import typer
 
 from trimodal.cli.common import one_sentence, with_settings
 from trimodal.cli.serve import RepositorySettings
-from trimodal.paths import data_directory
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,9 +55,6 @@ class TuneCommand(RepositorySettings):
     batch: Annotated[int, _load(min=1, max=1024, help="Images or rows in a request.")] = 1
     prompt_tokens: Annotated[str, _load(help="llm: 64, uniform:32-256, lognormal:400,0.6.")] = "64"
     max_tokens: Annotated[str, _load(help="llm: length of answers, in the same forms.")] = "32"
-    samples: Annotated[
-        Path, _load(show_default="samples/speech", help="speech: recordings, with samples.json.")
-    ] = data_directory() / "samples" / "speech"
     pace: Annotated[float, _load(min=0, max=64, help="speech: 1 as spoken, 0 as fast as it goes.")] = 1.0
     json: Annotated[Path | None, _result(help="File for all figures.")] = None
     write: Annotated[bool, _result("--write", help="Write what was found into the config files.")] = False
@@ -75,17 +71,9 @@ class TuneCommand(RepositorySettings):
         return TuneSettings(
             model=model,
             objective=parse_objective(self.maximize, self.minimize, bounds),
-            options=self.options(models=(model,), http_port=0, grpc_port=0, metrics_port=0),
+            options=self.options(models=(model,)),
             slo=bounds,
-            workload=Workload(
-                self.concurrency,
-                self.rate,
-                self.batch,
-                self.prompt_tokens,
-                self.max_tokens,
-                self.samples,
-                self.pace,
-            ),
+            workload=Workload(**{name: getattr(self, name) for name in Workload.__dataclass_fields__}),
             budget=Budget(self.trials, 60 * self.minutes, self.rounds, self.final_rounds, seed=self.seed),
             knobs=tuple(self.knob or ()),
             only=self.only,
