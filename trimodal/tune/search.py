@@ -217,7 +217,7 @@ class Search:
 
     def _anywhere(self) -> Setting | None:
         """A new setting at random; None: only known ones were drawn."""
-        drawn = (self._space.random(self._rng) for _ in range(_SEEN))
+        drawn = (self._space.draw(self._rng) for _ in range(_SEEN))
         return next(filter(self._is_new, drawn), None)
 
     def _unseen(self) -> Setting | None:

@@ -26,7 +26,7 @@ class Space:
         for values in itertools.product(*(knob.choices for knob in self.knobs)):
             yield dict(zip((knob.label for knob in self.knobs), values, strict=True))
 
-    def random(self, rng: random.Random) -> Setting:
+    def draw(self, rng: random.Random) -> Setting:
         """Any setting."""
         return {knob.label: rng.choice(knob.choices) for knob in self.knobs}
 
