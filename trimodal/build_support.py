@@ -18,8 +18,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from trimodal.errors import ArtefactError, OperatorError
 from trimodal.paths import HUB_ID, STARTER
-from trimodal.report.console import print_table
-from trimodal.report.values import Table
+from trimodal.report.console import Table, print_table
 from trimodal.starter import fetch_starter
 
 console = Console()

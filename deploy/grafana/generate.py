@@ -164,8 +164,8 @@ LLM = (
         "Cache: what the audit estimates",
         "percentunit",
         {
-            "false hits {{bound}} {{tenant}} {{namespace}}": gauge("trimodal_cache_audit_false_hit_ratio"),
-            "missed {{bound}} {{tenant}} {{namespace}}": gauge("trimodal_cache_audit_missed_hit_ratio"),
+            "false hits {{bound}}": gauge("trimodal_cache_audit_false_hit_ratio", "instance, bound"),
+            "missed {{bound}}": gauge("trimodal_cache_audit_missed_hit_ratio", "instance, bound"),
         },
         text="Wrong ones among semantic hits, and near misses whose answers agreed.",
     ),

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from tritonclient.grpc import InferenceServerClient
+from tritonclient.utils import InferenceServerException
 
 from tests.soak import processes
 from tests.soak.load import STREAM_S, STREAMS, Kind
@@ -21,10 +23,11 @@ from trimodal.bench.load.arrivals import Closed, poisson
 from trimodal.bench.load.records import METRICS, Record
 from trimodal.bench.load.statistics import nearest_rank
 from trimodal.errors import TrimodalError
+from trimodal.server.launch import GRPC_OPERATOR_HEADER
 from trimodal.top.page import Page, fetch
-from trimodal.tune.live import LiveServer
 
 LOOK_S = 5.0
+LOAD_S = 600.0
 WINDOWS = 20  # of the run: a reload in each, and percentiles of each
 BEFORE_S, AFTER_S = 0.5, 3.0  # what a reload may disturb besides its own time
 BURST, BURST_AT = 16, 0.28  # of each kind at once, after each model's reload and before the warm-up's end
@@ -209,20 +212,29 @@ async def _reload(soaked: Soak, server: Server) -> None:
 
     So all but one process live from the warm-up to the end.
     """
-    live = LiveServer(server.grpc, server.key)
     for window in range(WINDOWS):
         model = RELOADED[min(window, len(RELOADED) - 1)]
         await asyncio.sleep(max(0.0, soaked.seconds * (window + 0.5) / WINDOWS - soaked.now))
         began, error = soaked.now, ""
         try:
-            config = await asyncio.to_thread(live.config, model)
-            await asyncio.to_thread(live.unload, model)
-            error = await asyncio.to_thread(live.load, model, config)
-        except TrimodalError as failure:
+            await asyncio.to_thread(_load_again, server, model)
+        except InferenceServerException as failure:
             error = str(failure)
         finally:  # also of one in which the run ended: it excuses what met it
             soaked.reloads.append(Reload(model, began, soaked.now, error))
-    live.close()
+
+
+def _load_again(server: Server, model: str) -> None:
+    """Unloads first: a model with metrics of its own that is loaded over itself ends Triton (2.51)."""
+    headers = {GRPC_OPERATOR_HEADER: server.key}
+    with InferenceServerClient(server.grpc) as client:
+        client.unload_model(model, headers=headers, client_timeout=LOAD_S)
+        states = {model: "UNLOADING"}
+        while states.get(model) == "UNLOADING":
+            time.sleep(0.05)
+            index = client.get_model_repository_index(headers=headers, client_timeout=LOAD_S)
+            states = {one.name: one.state for one in index.models}
+        client.load_model(model, headers=headers, client_timeout=LOAD_S)
 
 
 async def _burst(soaked: Soak, kinds: Sequence[Kind]) -> None:

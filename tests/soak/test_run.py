@@ -42,17 +42,11 @@ def test_a_reload_excuses_unavailable_and_nothing_else() -> None:
 async def test_a_reload_in_which_the_run_ends_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go = threading.Event(), threading.Event()
 
-    class Slow:
-        def __init__(self, *_: object) -> None: ...
+    def slow(server: Server, model: str) -> None:
+        begun.set()
+        go.wait(20)
 
-        def config(self, model: str) -> str:
-            begun.set()
-            go.wait(20)
-            return ""
-
-        def unload(self, model: str) -> None: ...
-
-    monkeypatch.setattr(run, "LiveServer", Slow)
+    monkeypatch.setattr(run, "_load_again", slow)
     soaked = Soak(0.01)
     reloading = asyncio.create_task(run._reload(soaked, Server(0, "", "", "")))
     assert await asyncio.to_thread(begun.wait, 20)
@@ -93,7 +87,7 @@ async def test_a_server_that_is_gone_loses_no_figures() -> None:
     assert findings.plain()["requests"]["text"] == {"unreachable": len(soaked.records["text"])}
     assert len(soaked.reloads) > 10
     told = "\n".join(findings.faults)
-    for fault in ("text: unreachable: no server", "reload of llm: no server", "metrics page"):
+    for fault in ("text: unreachable: no server", "reload of llm: [StatusCode.UNAVAILABLE]", "metrics page"):
         assert fault in told
 
 

@@ -1,4 +1,4 @@
-"""A server in memory, and a system whose figures are made up."""
+"""A server that is none, and a system whose figures are made up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from trimodal.errors import ServerError
-from trimodal.tune.live import LiveServer
+from trimodal.repository import read_model
+from trimodal.server.options import ServerOptions
 from trimodal.tune.search import Round, TrialError
 
 
@@ -18,42 +19,32 @@ def parsed(text: str) -> Any:
     return text_format.Parse(text, model_config_pb2.ModelConfig())
 
 
-class FakeServer(LiveServer):
-    """Models by name; `refuse` says why a configuration does not load, or nothing."""
+class FakeTriton:
+    """tritonserver's double: what its repository says counts; `refuse` says why that does not load."""
 
-    def __init__(self, configs: Mapping[str, str], refuse: Callable[[Any], str] = lambda config: "") -> None:
-        self.live: dict[str, Any] = {name: parsed(text) for name, text in configs.items()}
-        self.refuse = refuse
-        self.calls: list[str] = []
-        self.url, self.operator_key = "here:1", ""
-        self.down = False
+    running: list[FakeTriton] = []
+    starts = 0
+    refuse: Callable[[Any], str] = staticmethod(lambda config: "")
 
-    def config(self, model: str) -> Any:
-        if self.down or model not in self.live:
-            raise ServerError(f"model {model} is not loaded")
-        copy = model_config_pb2.ModelConfig()
-        copy.CopyFrom(self.live[model])
-        return copy
+    def __init__(self, options: ServerOptions) -> None:
+        self.options, self.alive = options, False
+        self.grpc_url, self.log_path = "here:1", options.repository / "log"
 
-    def load(self, model: str, config: Any) -> str:
-        self.calls.append(f"load {model}")
-        if self.down:
-            raise ServerError("no server")
-        why = self.refuse(config)
-        if not why:
-            self.live[model] = model_config_pb2.ModelConfig()
-            self.live[model].CopyFrom(config)
-        return why
+    def start(self, *, stop: Callable[[], bool]) -> None:
+        FakeTriton.starts += 1
+        if why := FakeTriton.refuse(self.config("m")):
+            raise ServerError(f"model m: {why}\nlog: {self.log_path}")
+        assert not FakeTriton.running, "two servers at once"
+        assert set(self.options.ports.values()) == {0}, "a port that another server may have"
+        self.alive = True
+        FakeTriton.running.append(self)
 
-    def unload(self, model: str) -> None:
-        self.calls.append(f"unload {model}")
-        self.live.pop(model, None)
+    def config(self, name: str) -> Any:
+        return read_model(self.options.repository, name, self.options.profile).config
 
-    def close(self) -> None:
-        pass
-
-    def ready(self, model: str) -> bool:
-        return not self.down and model in self.live
+    def kill(self) -> None:
+        self.alive = False
+        FakeTriton.running.remove(self)
 
 
 class MadeUpSystem:

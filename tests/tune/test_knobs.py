@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("optuna")
-
 from tests.tune.doubles import parsed
 from trimodal.errors import SettingsError
 from trimodal.repository import Model, select_models
@@ -129,6 +127,3 @@ def test_preferred_sizes_never_exceed_the_batch(tmp_path: Path) -> None:
     one = foreign("name: 'm' max_batch_size: 8 dynamic_batching { preferred_batch_size: [ 4, 8 ] }", tmp_path)
     sizes = one.configs({"m.max_batch_size": "4"})["m"].dynamic_batching.preferred_batch_size
     assert list(sizes) == [4]
-    # What the server filled in goes, or it would refuse the smaller batch.
-    filled = foreign("name: 'm' max_batch_size: 8 dynamic_batching { preferred_batch_size: 8 }", tmp_path)
-    assert not filled.configs({"m.max_batch_size": "4"})["m"].dynamic_batching.preferred_batch_size

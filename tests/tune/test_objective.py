@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("optuna")
-
 from trimodal.bench.load.generator import LoadRun
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.slo import parse_slo

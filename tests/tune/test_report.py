@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("optuna")
-
 from trimodal.bench.load.slo import parse_slo
 from trimodal.server.options import ServerOptions
 from trimodal.tune import report

@@ -1,65 +1,57 @@
-"""What a session does around a search: it finds the pipeline, restores, and writes."""
+"""What a session does around a search: it finds the pipeline, serves each setting, and writes."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-pytest.importorskip("optuna")
-
-from tests.tune.doubles import FakeServer
+from tests.tune.doubles import FakeTriton
 from trimodal.bench.load.slo import NO_SLO
-from trimodal.errors import SettingsError
+from trimodal.errors import OperatorError, SettingsError
 from trimodal.server.options import ServerOptions
+from trimodal.server.process import Interrupted
 from trimodal.tune import session
 from trimodal.tune.objective import parse_objective
 from trimodal.tune.search import Budget, Round, TrialError
-from trimodal.tune.session import TuneSettings, chosen_knobs, live_pipeline, new_texts, tune, write_texts
+from trimodal.tune.session import TuneSettings, chosen_knobs, new_texts, read_pipeline, tune, write_texts
 
 TEXT = "name: 'm'\nmax_batch_size: 8  # rows\ndynamic_batching { }  # at once\n"
-CONFIGS = {
-    "m": "name: 'm' max_batch_size: 8 dynamic_batching { } input { name: 'x' data_type: TYPE_FP32 dims: 1 }",
-    "pipe": "name: 'pipe' platform: 'ensemble' ensemble_scheduling { step { model_name: 'm' } }",
-}
-
-
-class Guarded:
-    """The guard's double: says whether it was released."""
-
-    released = 0
-
-    def __init__(self, server: object, snapshot: object) -> None:
-        Guarded.released = 0
-
-    def release(self) -> None:
-        Guarded.released += 1
+MORE = "backend: 'python'\ninput { name: 'x' data_type: TYPE_FP32 dims: 1 }\n"
+ENSEMBLE = "name: 'pipe' platform: 'ensemble' ensemble_scheduling { step { model_name: 'm' } }"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
-    fake = FakeServer(CONFIGS)
-    monkeypatch.setattr(session, "LiveServer", lambda url, key: fake)
-    monkeypatch.setattr(session, "Guard", Guarded)
-    return fake
+def triton(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeTriton]]:
+    monkeypatch.setattr(session, "TritonServer", FakeTriton)
+    monkeypatch.setattr(FakeTriton, "starts", 0)
+    monkeypatch.setattr(FakeTriton, "refuse", staticmethod(lambda config: ""))
+    yield FakeTriton
+    assert FakeTriton.running == []
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    for name, text in {"m": TEXT + MORE, "pipe": ENSEMBLE}.items():
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "config.pbtxt").write_text(text)
+    return tmp_path
 
 
 KNOB = ("m.max_queue_delay_microseconds=0,100,200",)
 
 
-def settings(tmp_path: Path, **more: Any) -> TuneSettings:
+def settings(repository: Path, **more: Any) -> TuneSettings:
     return TuneSettings(
         **{
             "model": "m",
             "objective": parse_objective(None, None, NO_SLO),
-            "options": ServerOptions(repository=tmp_path),
+            "options": options(repository),
             "budget": Budget(trials=3, rounds=1, final_rounds=1),
-            "url": "here:1",
             "only": True,
             "knobs": KNOB,
         }
@@ -67,122 +59,146 @@ def settings(tmp_path: Path, **more: Any) -> TuneSettings:
     )
 
 
+def options(repository: Path) -> ServerOptions:
+    return ServerOptions(repository=repository, engines=None, models=("m",))
+
+
 def measuring(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def measure(system: session.LiveSystem) -> Round:
-        found = value(system)
+    """`value` of the queue delay that is served now: the figure, or what is raised."""
+
+    async def measure(system: session.TunedServer) -> Round:
+        (server,) = FakeTriton.running
+        found = value(int(server.config("m").dynamic_batching.max_queue_delay_microseconds))
         if isinstance(found, BaseException):
             raise found
         return Round(found)
 
-    monkeypatch.setattr(session.LiveSystem, "measure", measure)
+    monkeypatch.setattr(session.TunedServer, "measure", measure)
 
 
-def delay(fake: FakeServer) -> int:
-    return int(fake.live["m"].dynamic_batching.max_queue_delay_microseconds)
-
-
-def test_tunes_and_puts_back(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measuring(lambda system: 1.0 + delay(server), monkeypatch)
-    before = server.config("m")
-    tuned = tune(settings(tmp_path))
+@pytest.mark.usefixtures("triton")
+def test_tunes_on_servers_of_its_own_and_leaves_the_files(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measuring(lambda delay: 1.0 + delay, monkeypatch)
+    tuned = tune(settings(repository))
     assert tuned.result
     assert tuned.result.chosen.setting == {"m.max_queue_delay_microseconds": "200"}
-    assert server.config("m") == before
-    assert "unload m" in server.calls
-    assert Guarded.released == 1
+    assert (repository / "m" / "config.pbtxt").read_text() == TEXT + MORE
 
 
-def test_ctrl_c_keeps_the_trials_and_puts_back(
-    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    measuring(lambda system: KeyboardInterrupt() if delay(server) else 1.0, monkeypatch)
-    before = server.config("m")
-    tuned = tune(settings(tmp_path))
+@pytest.mark.usefixtures("triton")
+def test_ctrl_c_keeps_the_trials(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measuring(lambda delay: KeyboardInterrupt() if delay else 1.0, monkeypatch)
+    tuned = tune(settings(repository))
     assert tuned.result is None
     assert len(tuned.trials) == 1
-    assert server.config("m") == before
-    assert Guarded.released == 1
 
 
+@pytest.mark.usefixtures("triton")
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), MemoryError(), SettingsError("no such figure")])
-def test_a_failure_puts_back(
-    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+def test_a_failure_ends_the_server(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    measuring(lambda system: error if delay(server) else 1.0, monkeypatch)
-    before = server.config("m")
+    measuring(lambda delay: error if delay else 1.0, monkeypatch)
     with pytest.raises(type(error)):
-        tune(settings(tmp_path))
-    assert server.config("m") == before
-    assert Guarded.released == 1
+        tune(settings(repository))
 
 
-def test_trials_that_are_refused_or_die_are_told_and_put_back(
-    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_trials_that_are_refused_or_die_are_told(
+    triton: type[FakeTriton], repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.refuse = lambda config: "no" if config.dynamic_batching.max_queue_delay_microseconds == 100 else ""
-    measuring(lambda system: TrialError("dead", "failed") if delay(server) == 200 else 1.0, monkeypatch)
-    before = server.config("m")
-    tuned = tune(settings(tmp_path))
-    assert {one.state for one in tuned.trials} == {"measured", "refused", "failed"}
-    assert server.config("m") == before
+    def refuse(config: Any) -> str:
+        return "no" if config.dynamic_batching.max_queue_delay_microseconds == 100 else ""
+
+    monkeypatch.setattr(triton, "refuse", staticmethod(refuse))
+    measuring(lambda delay: TrialError("dead", "failed") if delay == 200 else 1.0, monkeypatch)
+    tuned = tune(settings(repository))
+    states = {one.state: one.reason for one in tuned.trials}
+    assert states.keys() == {"measured", "refused", "failed"}
+    assert states["refused"].startswith("model m: no log: ")
 
 
-def test_what_is_not_put_back_is_an_error_and_the_guard_stays(
-    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def served(repository: Path, folder: Path) -> session.TunedServer:
+    folder.mkdir()
+    pipeline = read_pipeline("m", options(repository), repository)
+    return session.TunedServer(settings(repository), pipeline, repository, folder)
+
+
+def test_a_server_is_started_for_another_setting_and_in_place_of_a_dead_one(
+    triton: type[FakeTriton], repository: Path
 ) -> None:
-    measuring(lambda system: 1.0, monkeypatch)
-    restore = session.Snapshot.restore
-    monkeypatch.setattr(session.Snapshot, "restore", lambda self: restore(self, patience=0.0))
-    server.refuse = lambda config: "" if config.dynamic_batching.max_queue_delay_microseconds else "no"
-    with pytest.raises(session.ServerError, match=r"m \(no\)"):
-        tune(settings(tmp_path))
-    assert Guarded.released == 0
-
-
-def test_restoring_waits_for_the_load_under_way(server: FakeServer, tmp_path: Path) -> None:
-    pipeline = live_pipeline(server, "m", tmp_path, "cpu")
-    loading, done = threading.Lock(), []
-    loading.acquire()
-    stack = ExitStack()
-    session.keep(server, pipeline, loading, stack)
-    closing = threading.Thread(target=lambda: (stack.close(), done.append(1)))
-    closing.start()
-    server.live["m"].max_batch_size = 99
-    assert not done
-    loading.release()
-    closing.join(5.0)
-    assert server.live["m"].max_batch_size == 8
-
-
-def test_a_server_that_died_is_started_again(tmp_path: Path) -> None:
-    fake = FakeServer(CONFIGS)
-    revived: list[int] = []
-    server = SimpleNamespace(dead=True, live=fake, revive=lambda: revived.append(1))
-    system = session.LiveSystem(settings(tmp_path), live_pipeline(fake, "m", tmp_path, "cpu"), server)  # type: ignore[arg-type]
+    system = served(repository, repository / "served")
+    for batch, starts in (("8", 1), ("8", 1), ("16", 2)):
+        asyncio.run(system.apply({"m.max_batch_size": batch}))
+        assert triton.starts == starts
+    assert triton.running[0].config("m").max_batch_size == 16
+    triton.running[0].alive = False
     asyncio.run(system.apply({"m.max_batch_size": "16"}))
-    assert revived == [1]
-    assert fake.live["m"].max_batch_size == 16
+    assert triton.starts == 3
+    system._failed("it hangs")
+    asyncio.run(system.apply({"m.max_batch_size": "16"}))
+    assert triton.starts == 4
+    system.close()
 
 
-def test_the_pipeline_is_what_the_server_has(tmp_path: Path) -> None:
-    pipeline = live_pipeline(FakeServer(CONFIGS), "pipe", tmp_path, "cpu")
+def test_a_start_under_way_ends_with_its_search(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    class Slow(FakeTriton):
+        def start(self, *, stop: Any) -> None:
+            began.set()
+            while not stop():
+                pass
+            ended.set()
+            raise Interrupted
+
+    monkeypatch.setattr(session, "TritonServer", Slow)
+    system = served(repository, repository / "served")
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(system.apply({"m.max_batch_size": "16"}))
+        await asyncio.to_thread(began.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert ended.is_set()
+    system.close()
+
+
+def test_the_pipeline_is_what_the_repository_serves(repository: Path) -> None:
+    pipeline = read_pipeline("pipe", options(repository), repository)
     assert list(pipeline.models) == ["pipe", "m"]
     knobs = chosen_knobs(pipeline, ["m.instance_count=1,3"], only=False)
     assert {knob.label: knob.choices for knob in knobs}["m.instance_count"] == ("1", "3")
     assert len(chosen_knobs(pipeline, ["m.instance_count=1,3"], only=True)) == 1
 
 
-def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+def test_a_setting_is_written_to_the_repository_that_was_named(repository: Path, tmp_path: Path) -> None:
+    other = tmp_path / "copy" / "m"
+    (other / "1").mkdir(parents=True)
+    (other / "config.pbtxt").write_text(TEXT.replace("8", "4") + MORE)
+    pipeline = read_pipeline("m", options(repository), other.parent)
+    assert pipeline.present("m", "max_batch_size") == "4"
+    assert pipeline.models["m"].config_file == repository / "m" / "config.pbtxt"
+
+
+def test_only_without_a_knob_is_refused(repository: Path) -> None:
     with pytest.raises(SettingsError, match="--only needs a --knob"):
-        settings(tmp_path, knobs=())
-    with pytest.raises(SettingsError, match="leave it or --url out"):
-        settings(tmp_path, options=ServerOptions(repository=tmp_path, changes={"m": {"a": "1"}}))
+        settings(repository, knobs=())
+
+
+def test_a_model_that_is_not_there_is_named(repository: Path) -> None:
+    with pytest.raises(OperatorError, match="no model 'n'"):
+        tune(settings(repository, model="n"))
 
 
 def written(tmp_path: Path, chosen: str) -> dict[Path, tuple[str, str]]:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "config.pbtxt").write_text(TEXT)
-    pipeline = live_pipeline(FakeServer(CONFIGS), "m", tmp_path, "cpu")
+    pipeline = read_pipeline("m", options(tmp_path), tmp_path)
     start = {"m.max_queue_delay_microseconds": "0", "m.max_batch_size": "8"}
     return new_texts(pipeline, start, {**start, "m.max_queue_delay_microseconds": chosen})
 
@@ -222,7 +238,8 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert "100" in other.read_text()
 
 
-def test_a_model_without_a_file_here_names_it(tmp_path: Path) -> None:
-    pipeline = live_pipeline(FakeServer(CONFIGS), "m", tmp_path, "cpu")
+def test_a_file_that_is_gone_is_named(repository: Path) -> None:
+    pipeline = read_pipeline("m", options(repository), repository)
+    (repository / "m" / "config.pbtxt").unlink()
     with pytest.raises(SettingsError, match=r"config.pbtxt cannot be read, so m.max_batch_size=16"):
         new_texts(pipeline, {"m.max_batch_size": "8"}, {"m.max_batch_size": "16"})

@@ -24,7 +24,6 @@ MODEL = typer.Option("llm", help="Whose store it is when none is named.")
 def stats(
     store: str = STORE,
     model: str = MODEL,
-    tenant: str = typer.Option(None, help='Of the audit this tenant alone; "" is the one without a name.'),
     metrics: str = typer.Option(
         "localhost:8002", envvar="TRIMODAL_METRICS_URL", help="Metrics of the server, for its audit."
     ),
@@ -39,7 +38,7 @@ def stats(
         with _opened(store or str(path)) as (name, opened):
             held = opened.stats()
         typer.echo(f"{name}: {held.entries} answers of {held.tenants} tenants")
-    for line in _audited(metrics, model, tenant):
+    for line in _audited(metrics, model):
         typer.echo(line)
 
 
@@ -61,11 +60,9 @@ def clear(
     typer.echo(f"{name}: {count} answers cleared")
 
 
-def _audited(metrics: str, model: str, tenant: str | None) -> list[str]:
-    """What a running server's audit has found; none where no server runs: its estimates go with it."""
-    from trimodal.cache.audit.disagreements import digest
+def _audited(metrics: str, model: str) -> list[str]:
+    """What a running server's audit has found; nothing where no server runs: its estimates go with it."""
     from trimodal.errors import ServerError
-    from trimodal.top.audits import audited, line
     from trimodal.top.page import fetch
     from trimodal.top.watch import metrics_url
 
@@ -75,7 +72,16 @@ def _audited(metrics: str, model: str, tenant: str | None) -> list[str]:
         page = fetch(url, timeout=_METRICS_TIMEOUT_S)
     except ServerError:
         return []
-    return [line(one) for one in audited(page, model) if tenant is None or one.tenant == digest(tenant)]
+    found = []
+    for what, decision, ratio in (("hits", "hit", "false_hit"), ("near misses", "miss", "missed_hit")):
+        audited = page.total("trimodal_cache_audit_answers_total", model=model, decision=decision) or 0
+        shown = page.series(f"trimodal_cache_audit_{ratio}_ratio", {"model": model})
+        bounds = {labels["bound"]: value for labels, value in shown}
+        if bounds:
+            wrong = "false" if decision == "hit" else "missed"
+            estimate, lower, upper = (bounds[name] for name in ("estimate", "lower", "upper"))
+            found.append(f"{audited:.0f} {what} audited: {estimate:.1%} {wrong} ({lower:.1%} to {upper:.1%})")
+    return found
 
 
 @contextmanager

@@ -16,19 +16,21 @@ from trimodal.client.streams.ask import ask_inputs
 from trimodal.client.transports.base import Parameter, Request, Tensors
 from trimodal.client.transports.tensors import strings
 from trimodal.errors import InvalidArgument
+from trimodal.paths import data_directory
 
 Kind = Literal["llm", "vision", "speech", "embedding", "assistant"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 STREAMED: tuple[Kind, ...] = ("llm", "assistant")
 QUESTION = "What is the capital of France?"
 MOST_AUDIO_S = 30
+SAMPLES = data_directory() / "samples"
 _WARM_UP = "a first question, so that all is loaded"
 _SHOWN = 60
 
 
 @dataclass(frozen=True)
 class Question:
-    """What to ask. What is not given is made up: a short question, a picture, two seconds of sound."""
+    """What to ask. What is not given is a short question, or one of the samples."""
 
     kind: Kind
     text: str | None = None
@@ -138,40 +140,20 @@ def _quoted(text: str) -> str:
 
 
 def _image(request: Request, question: Question) -> DescribedRequest:
-    if question.image:
-        try:
-            data, words = question.image.read_bytes(), question.image.name
-        except OSError as error:
-            raise InvalidArgument(f"--image {question.image}: {(error.strerror or '').lower()}") from None
-    else:
-        data, words = _picture(), "a made-up JPEG of 256 × 256"
+    file = question.image or SAMPLES / "photos" / "koala.jpg"
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InvalidArgument(f"--image {file}: {(error.strerror or '').lower()}") from None
     inputs = {"image": strings([data]).reshape(1, 1)}
-    return DescribedRequest(replace(request, inputs=inputs), f"{words} ({len(data):,} bytes)")
-
-
-def _picture() -> bytes:
-    import io
-
-    from PIL import Image
-
-    file = io.BytesIO()
-    shades = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
-    Image.fromarray(shades).resize((256, 256)).save(file, "JPEG")
-    return file.getvalue()
+    return DescribedRequest(replace(request, inputs=inputs), f"{file.name} ({len(data):,} bytes)")
 
 
 def _recording(request: Request, question: Question) -> DescribedRequest:
-    if question.audio:
-        from trimodal.audio.files import read_blocks
+    from trimodal.audio.files import read_blocks
 
-        samples = next(iter(read_blocks(question.audio, MOST_AUDIO_S)))
-        words = question.audio.name
-    else:
-        at = np.arange(2 * SAMPLE_RATE) / SAMPLE_RATE
-        # Four bursts a second of a voice's pitch and overtones: most detectors take it for speech.
-        voice = sum(np.sin(2 * np.pi * 140 * n * at) / n for n in range(1, 12))
-        samples = (0.2 * voice * (np.sin(2 * np.pi * 4 * at) > 0)).astype(np.float32)
-        words = "made-up sound"
+    file = question.audio or SAMPLES / "speech" / "austen-1-leisure.wav"
+    samples = next(iter(read_blocks(file, MOST_AUDIO_S)))
     parameters: Mapping[str, Parameter] = {
         "sequence_id": secrets.randbelow((1 << 63) - 1) + 1,
         "sequence_start": True,
@@ -179,8 +161,5 @@ def _recording(request: Request, question: Question) -> DescribedRequest:
         "policy": "vad",
     }
     name = "audio_int16" if samples.dtype == np.int16 else "audio"
-    inputs = {name: samples.reshape(1, -1)}
-    seconds = f"{samples.size / SAMPLE_RATE:.1f} s"
-    return DescribedRequest(
-        replace(request, inputs=inputs, parameters=parameters), f"{words}, {seconds}, in one piece"
-    )
+    request = replace(request, inputs={name: samples.reshape(1, -1)}, parameters=parameters)
+    return DescribedRequest(request, f"{file.name}, {samples.size / SAMPLE_RATE:.1f} s, in one piece")

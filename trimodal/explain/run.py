@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from trimodal.client.errors import ConnectError, ConnectionLost, ModelNotFound
 from trimodal.client.transports.base import Timeouts
@@ -30,16 +30,10 @@ class Server:
     timeout: float = 60.0
 
 
-@dataclass(frozen=True)
-class OwnServer:
-    """A server to start. `changes`: model → parameter → text, as for `trimodal serve --set`."""
-
-    profile: Profile = "cpu"
-    changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-
 @asynccontextmanager
-async def started(own: OwnServer, question: Question) -> AsyncIterator[Server]:
+async def started(
+    question: Question, profile: Profile, changes: Mapping[str, Mapping[str, str]]
+) -> AsyncIterator[Server]:
     """Starts a server of the model and what it calls, on free ports.
 
     Raises:
@@ -48,10 +42,7 @@ async def started(own: OwnServer, question: Question) -> AsyncIterator[Server]:
     from trimodal.bench.common.serving import bench_options
     from trimodal.server.process import TritonServer
 
-    with (
-        bench_options((question.kind,), own.profile, own.changes) as options,
-        TritonServer(options) as server,
-    ):
+    with bench_options((question.kind,), profile, changes) as options, TritonServer(options) as server:
         yield Server(server.grpc_url, server.operator_key)
 
 

@@ -85,7 +85,7 @@ def open_answers(
             audits = Auditor(
                 settings.cache_audit,
                 AuditMetrics(metrics, llm.name),
-                folder=settings.beside_config(settings.cache_audit_file),
+                file=settings.beside_config(settings.cache_audit_file),
                 embed=embedder.embed,
                 same=judge.same,
             )

@@ -143,7 +143,7 @@ class LlmSettings(Settings):
     # semantic: share of hits and near misses whose answers are compared with fresh ones, and of the engine's
     # work that this may take; 0: none
     cache_audit: float = Field(0.02, ge=0, le=0.5)
-    cache_audit_file: str = ""  # folder for pairs that disagree, beside the config's; empty: not written
+    cache_audit_file: str = ""  # gets pairs that disagree; beside the config's; empty: not written
     embedder: str = "embedding"  # model of the repository that embeds questions
     judge: str = "judge"  # model of the repository that says whether two questions ask for the same
 

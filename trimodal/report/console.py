@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich import box
@@ -9,13 +11,27 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from trimodal.report.values import Table
-
 LEFT = {"side", "tier", "policy", "engine", "option", "class", "store"}
 NARROW: dict[str, Any] = {
     "box": box.SIMPLE_HEAD, "collapse_padding": True, "pad_edge": False, "show_edge": False,
 }  # fmt: skip
 """Fits many columns into 80."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text.
+
+    Attributes:
+        names: so many columns on the left are names, all others figures.
+        note: what to know to read it.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    names: int = 1
 
 
 def make_table(title: str, columns: str, **style: Any) -> RichTable:

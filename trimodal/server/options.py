@@ -15,6 +15,9 @@ from trimodal.paths import default_engines, default_repository
 Profile = Literal["cpu", "cuda", "tensorrt"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 
+FREE_PORTS: dict[str, Any] = dict.fromkeys(("http_port", "grpc_port", "metrics_port", "health_port"), 0)
+"""Options of a server whose ports are picked."""
+
 
 def parse_otlp(text: str) -> str:
     """The URL that traces are sent to; /v1/traces where the text names no path. Raises: ServerError."""
@@ -58,8 +61,7 @@ class ServerOptions:
     def on_free_ports(cls, *models: str, repository: Path | None = None, **others: Any) -> ServerOptions:
         """A server of these models on ports that are free; of the default repository, if none is given."""
         place = repository or default_repository()
-        ports = dict.fromkeys(("http_port", "grpc_port", "metrics_port", "health_port"), 0)
-        return cls(**{"repository": place, "models": models, **ports, **others})
+        return cls(**{"repository": place, "models": models, **FREE_PORTS, **others})
 
     @property
     def ports(self) -> dict[str, int]:

@@ -1,1 +1,1 @@
-"""Searches the knobs of a model or a pipeline on a live server: `trimodal tune`."""
+"""Searches the knobs of a model or a pipeline on servers of its own: `trimodal tune`."""

@@ -26,7 +26,7 @@ def read(config: Any, name: str) -> str | None:
     if name not in PATHS:
         return config.parameters[name].string_value if name in config.parameters else None
     if name == "instance_count":
-        return str(config.instance_group[0].count if config.instance_group else 1)
+        return str(max(1, config.instance_group[0].count) if config.instance_group else 1)
     holder = config.dynamic_batching if len(PATHS[name]) > 1 else config
     return str(getattr(holder, name))
 

@@ -142,11 +142,9 @@ class Pipeline:
             if value != self.present(model, name):
                 fields.put(changed[model], name, value)
         for config in changed.values():
-            # Larger ones would be refused; the server fills in max_batch_size where a file names none.
             sizes = config.dynamic_batching.preferred_batch_size
-            filled = list(sizes) == [self.models[config.name].config.max_batch_size]
-            if filled or any(size > config.max_batch_size for size in sizes):
-                sizes[:] = [] if filled else [size for size in sizes if size <= config.max_batch_size]
+            if any(size > config.max_batch_size for size in sizes):  # the server would refuse them
+                sizes[:] = [size for size in sizes if size <= config.max_batch_size]
         return changed
 
     def refusal(self, values: Values, *, alone: bool = False) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from trimodal.report.values import Table
+from trimodal.report.console import Table
 from trimodal.tune.objective import Objective, figure_of
 from trimodal.tune.search import Final, Result, Trial
 from trimodal.tune.session import Tuned, TuneSettings

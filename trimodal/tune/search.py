@@ -1,4 +1,4 @@
-"""Searches settings: proposes with Optuna, repeats what is good, stops what is bad, measures the best again.
+"""Searches settings: looks around, climbs, repeats what is good, stops what is bad, measures the best again.
 
 Nothing here knows a server: a `TunedSystem` applies a setting and measures a round of it.
 """
@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Literal, Protocol
-
-import optuna
 
 from trimodal.errors import OperatorError
 from trimodal.tune.space import Setting, Space
@@ -167,11 +165,6 @@ class Search:
         self._space, self._start, self._system, self._budget = space, start, system, budget
         self._tell, self._clock = tell, clock
         self._rng = random.Random(budget.seed)
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        sampler = optuna.samplers.TPESampler(
-            seed=budget.seed, n_startup_trials=max(3, min(8, budget.trials // 3)), n_ei_candidates=32
-        )
-        self._study = optuna.create_study(direction="maximize", sampler=sampler)
         self._trials: list[Trial] = []
         self._seen: set[frozenset[tuple[str, str]]] = set()
 
@@ -208,35 +201,24 @@ class Search:
         self._trials.append(trial)
         self._seen.add(frozenset(trial.setting.items()))
         self._tell(trial, best)
-        if parameters := self._space.parameters(trial.setting):
-            self._study.add_trial(
-                optuna.trial.create_trial(
-                    params=parameters, distributions=self._space.distributions, value=trial.score
-                )
-            )
 
     def _proposals(self) -> Iterator[Setting]:
         """New settings, for as long as there are any that could be.
 
-        After a third of the budget every other one is a step away from the best: with few trials that
-        finds the top which the sampler only comes near.
+        A third of the budget looks around, the others are a step away from the best. With as few trials
+        as a server has time for that is as good as a model of the whole space (Optuna's TPE; 100 seeds).
         """
         while True:
-            near = len(self._trials) > self._budget.trials // 3 and len(self._trials) % 2 == 0
-            setting = (None if near else self._sampled()) or self._unseen()
+            near = len(self._trials) > self._budget.trials // 3
+            setting = (None if near else self._anywhere()) or self._unseen()
             if setting is None:
                 return
             yield setting
 
-    def _sampled(self) -> Setting | None:
-        """A new setting of Optuna's; None: it proposes what is known already."""
-        for _ in range(_SEEN):
-            asked = self._study.ask(self._space.distributions)
-            setting = self._space.of_trial(asked)
-            self._study.tell(asked, state=optuna.trial.TrialState.FAIL)
-            if self._is_new(setting):
-                return setting
-        return None
+    def _anywhere(self) -> Setting | None:
+        """A new setting at random; None: only known ones were drawn."""
+        drawn = (self._space.draw(self._rng) for _ in range(_SEEN))
+        return next(filter(self._is_new, drawn), None)
 
     def _unseen(self) -> Setting | None:
         """The first new neighbour of the best trials, else any setting that is left; None: none is."""

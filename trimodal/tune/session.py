@@ -1,13 +1,16 @@
-"""Tunes one pipeline on one server, its own or somebody's, and leaves it as it was."""
+"""Tunes one pipeline: a server of its own for each setting that is measured, and the files for what won."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from trimodal.bench.load import generator
 from trimodal.bench.load.slo import NO_SLO, Slo
@@ -16,20 +19,20 @@ from trimodal.bench.targets.taking import Target
 from trimodal.client import Client
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
-from trimodal.errors import ServerError, SettingsError, TrimodalError
+from trimodal.errors import OperatorError, SettingsError, TrimodalError
 from trimodal.host import host_cpus
-from trimodal.repository import Model
-from trimodal.server.options import ServerOptions
+from trimodal.repository import select_models
+from trimodal.server.options import FREE_PORTS, ServerOptions
+from trimodal.server.overlay import overlay, served_repository
 from trimodal.server.process import Interrupted, TritonServer
 from trimodal.tune.fields import file_for, put_text
-from trimodal.tune.guard import Guard
 from trimodal.tune.knobs import Knob, Pipeline
-from trimodal.tune.live import LiveServer, Snapshot, apply
 from trimodal.tune.objective import Objective, bounds_to_compute, judge
 from trimodal.tune.search import Budget, OnTrial, Result, Round, Search, Trial, TrialError
 from trimodal.tune.space import Setting, Space
-from trimodal.tune.workload import Workload, kind_of, targets
+from trimodal.tune.workload import TIMEOUT_S, Workload, kind_of, targets
 
+WARM_UP_S = 0.5  # of a round; twice as long after a start
 _GRACE_S = 60.0  # of a round, for answers that are under way at its end
 
 
@@ -38,10 +41,10 @@ class TuneSettings:
     """What is tuned, and how it is measured. Raises: SettingsError: two of them contradict each other.
 
     Attributes:
+        options: of the servers that are started.
         knobs: as `model.knob=a,b,c`; the others keep their choices.
         only: the others are not searched.
-        seconds, warmup: of one round; after a load the warm-up is twice as long.
-        url: of a server that runs; empty: one is started with `options`.
+        seconds: of one round.
     """
 
     model: str
@@ -53,13 +56,8 @@ class TuneSettings:
     knobs: tuple[str, ...] = ()
     only: bool = False
     seconds: float = 3.0
-    warmup: float = 0.5
-    url: str = ""
-    operator_key: str = ""
 
     def __post_init__(self) -> None:
-        if self.url and self.options.changes:
-            raise SettingsError("--set changes a server that is started here: leave it or --url out")
         if self.only and not self.knobs:
             raise SettingsError("--only needs a --knob")
 
@@ -74,96 +72,77 @@ class Tuned:
 
 
 class TunedServer:
-    """Starts the server that is tuned, and starts it again when it dies; or connects to one that runs."""
+    """Starts a server with a setting, and sends it the load of a round.
 
-    def __init__(self, settings: TuneSettings) -> None:
-        self._settings = settings
-        self._own: TritonServer | None = None
-        self._closing = False
-        self.live = self._start()
+    Args:
+        repository: as it is served without a setting.
+        folder: for what is served with one.
+    """
 
-    @property
-    def is_own(self) -> bool:
-        return self._own is not None
-
-    @property
-    def dead(self) -> bool:
-        return self._own is not None and not self._own.alive
-
-    def revive(self) -> None:
-        """Starts the server again. Raises: ServerError."""
-        self.close()
-        self._closing = False
-        self.live = self._start()
-
-    def close(self) -> None:
-        """Ends the server, if it was started here."""
-        self._closing = True
-        self.live.close()
-        if self._own:
-            self._own.kill()
-
-    def _start(self) -> LiveServer:
-        if self._settings.url:
-            return LiveServer(self._settings.url, self._settings.operator_key)
-        self._own = TritonServer(self._settings.options)
-        try:
-            self._own.start(stop=lambda: self._closing)
-        except Interrupted:
-            raise ServerError("stopped while the server was starting") from None
-        return LiveServer(self._own.grpc_url, self._own.operator_key)
-
-
-class LiveSystem:
-    """Applies settings to the tuned server and sends it the load of a round."""
-
-    def __init__(self, settings: TuneSettings, pipeline: Pipeline, server: TunedServer) -> None:
-        self._settings, self._pipeline, self._server = settings, pipeline, server
-        self._rounds = 0
-        self._fresh = self._doubtful = False
-        # A load that was begun goes on when its task is cancelled: nobody else may load until it is over.
-        self.loading = threading.Lock()
+    def __init__(self, settings: TuneSettings, pipeline: Pipeline, repository: Path, folder: Path) -> None:
+        self._settings, self._pipeline = settings, pipeline
+        self._repository, self._folder = repository, folder
+        self._server: TritonServer | None = None
+        self._served: Mapping[str, Any] = {}
+        self._log: Path | None = None  # one for all of them
+        self._starts = self._rounds = 0
+        self._fresh = self._closing = False
 
     def refusal(self, setting: Setting) -> str:
         return self._pipeline.refusal(setting)
 
     async def apply(self, setting: Setting) -> None:
-        why = await asyncio.to_thread(self._load, setting)
-        if why:
-            raise TrialError(why)
-        self._fresh = True
+        try:
+            await asyncio.to_thread(self._serve, self._pipeline.configs(setting))
+        except OperatorError as error:
+            raise TrialError(" ".join(str(error).split())) from None
+        except asyncio.CancelledError:
+            self._closing = True  # the start that is under way on its thread ends
+            raise
 
-    def _load(self, setting: Setting) -> str:
-        models = self._pipeline.models
-        needed = {name: model.config for name, model in models.items()}
-        with self.loading:
-            if self._server.dead:
-                self._server.revive()
-            wanted = self._pipeline.configs(setting)
-            why = apply(self._server.live, wanted, needed=needed, anew=self._doubtful)
-            self._doubtful = bool(why)
-        return why
+    def close(self) -> None:
+        """Ends the server."""
+        if self._server:
+            self._server.kill()
+            self._server = None
+
+    def _serve(self, configs: Mapping[str, Any]) -> None:
+        """Starts a server with these configurations, unless it runs. Raises: OperatorError."""
+        if self._server and self._server.alive and configs == self._served:
+            return
+        self.close()
+        self._starts += 1
+        options = self._settings.options
+        target = self._folder / f"setting-{self._starts}"
+        overlay(self._repository, target, dict.fromkeys(configs, {}), options.profile)
+        for name, config in configs.items():
+            file_for(target / name, options.profile).write_text(text_format.MessageToString(config))
+        options = replace(options, repository=target, engines=None, changes={}, log=self._log, **FREE_PORTS)
+        server = TritonServer(options)
+        with suppress(Interrupted):
+            server.start(stop=lambda: self._closing)
+            self._server, self._served, self._log, self._fresh = server, configs, server.log_path, True
 
     async def measure(self) -> Round:
         settings, self._rounds = self._settings, self._rounds + 1
-        warmup = settings.warmup * (2 if self._fresh else 1)
+        warmup = WARM_UP_S * (2 if self._fresh else 1)
         self._fresh = False
         try:
-            found = await asyncio.wait_for(
-                self._round(warmup), warmup + settings.seconds + settings.workload.timeout + _GRACE_S
+            return await asyncio.wait_for(
+                self._round(warmup), warmup + settings.seconds + TIMEOUT_S + _GRACE_S
             )
         except asyncio.TimeoutError:
             raise self._failed("the round did not end") from None
         except TrimodalError as error:
             raise self._failed(str(error)) from None
-        return found
 
     async def _round(self, warmup: float) -> Round:
-        settings, live = self._settings, self._server.live
+        assert self._server
+        settings, url = self._settings, self._server.grpc_url
         config = self._pipeline.models[settings.model].config
-        # New connections: those to a server that was started again lead nowhere.
-        async with Client(live.url) as client:
-            transport = GrpcTransport(live.url, Timeouts())
+        # New connections: those to the server of another setting lead nowhere.
+        async with Client(url) as client:
+            transport = GrpcTransport(url, Timeouts())
             try:
                 target = targets(config, client, transport, settings.workload)(self._rounds)
                 run = await self._send(target, warmup)
@@ -186,33 +165,26 @@ class LiveSystem:
             settings.workload.arrivals(self._rounds),
             seconds=settings.seconds,
             warmup=warmup,
-            drain_s=settings.workload.timeout,
+            drain_s=TIMEOUT_S,
         )
 
     def _failed(self, why: str) -> TrialError:
-        self._doubtful = True
+        self._served = {}  # it may hang: the next setting gets another server
         return TrialError(why, "failed")
 
 
-def live_pipeline(server: LiveServer, main: str, directory: Path, profile: str) -> Pipeline:
-    """The model, the steps of ensembles and what they call, as the server has them.
+def read_pipeline(model: str, options: ServerOptions, repository: Path) -> Pipeline:
+    """The model, the steps of ensembles and what they call, as `repository` serves them.
 
-    Args:
-        directory: model repository; models that it lacks keep Triton's knobs alone.
+    Its files are those of the repository that `options` names: there a setting is written.
 
     Raises:
-        ServerError: the model is not loaded.
+        ServerError: there is no such model, or a configuration is not valid.
     """
-    models: dict[str, Model] = {}
-    pending = [main]
-    while pending:
-        name = pending.pop(0)
-        if name in models or (name != main and not server.ready(name)):
-            continue
-        model = Model(name, directory / name, file_for(directory / name, profile), server.config(name))
-        models[name] = model
-        pending += [*model.steps, *model.calls]
-    return Pipeline(main, models)
+    found = select_models(repository, [model], options.profile)
+    own = options.repository.expanduser().absolute()
+    files = {name: file_for(own / name, options.profile) for name in found}
+    return Pipeline(model, {name: replace(one, config_file=files[name]) for name, one in found.items()})
 
 
 def chosen_knobs(pipeline: Pipeline, given: Iterable[str], *, only: bool) -> list[Knob]:
@@ -231,49 +203,29 @@ def tune(
     tell: OnTrial = lambda trial, best: None,
     began: Callable[[Pipeline, list[Knob]], None] = lambda pipeline, knobs: None,
 ) -> Tuned:
-    """Searches. Ctrl-C ends it early, with what was measured; the server is as before in any case.
+    """Searches. Ctrl-C ends it early, with what was measured.
 
     Args:
         began: told what is searched, before the first trial.
 
     Raises:
-        OperatorError: the server cannot be started, reached, measured or put back.
+        OperatorError: the server cannot be started or measured.
     """
-    with ExitStack() as stack:
-        server = TunedServer(settings)
-        stack.callback(server.close)
-        pipeline = live_pipeline(
-            server.live, settings.model, settings.options.repository, settings.options.profile
-        )
+    with tempfile.TemporaryDirectory(prefix="trimodal-tune-") as folder:
+        repository = served_repository(settings.options, Path(folder))
+        pipeline = read_pipeline(settings.model, settings.options, repository)
         if not kind_of(pipeline.models[settings.model].config):
             raise SettingsError(
                 f"model {settings.model}: no load is known for it; tune the models that it calls"
             )
         knobs = chosen_knobs(pipeline, settings.knobs, only=settings.only)
         began(pipeline, knobs)
-        system = LiveSystem(settings, pipeline, server)
-        if not server.is_own:
-            keep(server.live, pipeline, system.loading, stack)
-        space = Space(knobs)
-        search = Search(space, pipeline.start(knobs), system, settings.budget, tell=tell)
-        result: Result | None = None
-        with suppress(KeyboardInterrupt):
-            result = asyncio.run(search.run())
-        return Tuned(tuple(knobs), search.trials, result)
-
-
-def keep(live: LiveServer, pipeline: Pipeline, loading: threading.Lock, stack: ExitStack) -> None:
-    """Puts the server back when the stack unwinds; where this process is killed, its guard does."""
-    snapshot = Snapshot(live, {name: model.config for name, model in pipeline.models.items()})
-    guard = Guard(live, snapshot)
-
-    def restore() -> None:
-        with loading:
-            snapshot.restore()
-        guard.release()
-
-    # A second Ctrl-C in the middle of this leaves it to the guard, which was not released then.
-    stack.callback(restore)
+        with closing(TunedServer(settings, pipeline, repository, Path(folder))) as server:
+            search = Search(Space(knobs), pipeline.start(knobs), server, settings.budget, tell=tell)
+            result: Result | None = None
+            with suppress(KeyboardInterrupt):
+                result = asyncio.run(search.run())
+            return Tuned(tuple(knobs), search.trials, result)
 
 
 def new_texts(pipeline: Pipeline, start: Setting, chosen: Setting) -> dict[Path, tuple[str, str]]:

@@ -1,14 +1,10 @@
-"""Gives Optuna the knobs as numbers, and reads settings back from its trials."""
+"""Says which settings the knobs allow, and which are near each other."""
 
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from collections.abc import Iterator, Sequence
-
-from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
-from optuna.trial import Trial
 
 from trimodal.tune.knobs import Knob
 
@@ -24,32 +20,15 @@ class Space:
 
     def __init__(self, knobs: Sequence[Knob]) -> None:
         self.knobs = tuple(knobs)
-        self.size = math.prod(len(knob.choices) for knob in knobs)
-        self.distributions: dict[str, BaseDistribution] = {
-            knob.label: IntDistribution(0, len(knob.choices) - 1)
-            if knob.is_numeric
-            else CategoricalDistribution(knob.choices)
-            for knob in knobs
-        }
 
     def all(self) -> Iterator[Setting]:
         """Every setting, in order."""
         for values in itertools.product(*(knob.choices for knob in self.knobs)):
             yield dict(zip((knob.label for knob in self.knobs), values, strict=True))
 
-    def of_trial(self, trial: Trial) -> Setting:
-        found = {knob: trial.params[knob.label] for knob in self.knobs}
-        return {knob.label: knob.choices[at] if knob.is_numeric else at for knob, at in found.items()}
-
-    def parameters(self, setting: Setting) -> dict[str, int | str] | None:
-        """A setting as Optuna's parameters; None: it has a value that is no choice, as the start may."""
-        if any(setting[knob.label] not in knob.choices for knob in self.knobs):
-            return None
-        values = {knob: setting[knob.label] for knob in self.knobs}
-        return {
-            knob.label: knob.choices.index(value) if knob.is_numeric else value
-            for knob, value in values.items()
-        }
+    def draw(self, rng: random.Random) -> Setting:
+        """Any setting."""
+        return {knob.label: rng.choice(knob.choices) for knob in self.knobs}
 
     def neighbours(self, setting: Setting, rng: random.Random) -> list[Setting]:
         """Settings with one knob one step away (a word: any other one), in random order."""

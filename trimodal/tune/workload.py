@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,8 @@ from trimodal.client.transports.base import Request, Timeouts, Transport
 from trimodal.errors import SettingsError
 from trimodal.paths import data_directory
 
+_RECORDINGS = data_directory() / "samples" / "speech"
+TIMEOUT_S = 20.0  # of a request
 _VARIABLE = 8  # length of a dimension that the configuration leaves open
 
 
@@ -33,9 +34,7 @@ class Workload:
         concurrency: clients that each send the next request when the last one is answered.
         rate: requests a second of an open loop instead; 0: a closed loop.
         batch: images or rows in a request.
-        samples: recordings, with samples.json.
         pace: of speech: 1 as it was spoken; 0 as fast as the server takes it, where words have no lag.
-        timeout: seconds for one request.
     """
 
     concurrency: int = 8
@@ -43,9 +42,7 @@ class Workload:
     batch: int = 1
     prompt_tokens: str = "64"
     max_tokens: str = "32"
-    samples: Path = data_directory() / "samples" / "speech"
     pace: float = 1.0
-    timeout: float = 20.0
 
     def arrivals(self, seed: int) -> Arrivals:
         return poisson(self.rate, seed) if self.rate else Closed(self.concurrency)
@@ -75,7 +72,7 @@ def targets(config: Any, client: Client, transport: Transport, workload: Workloa
 
     Raises: SettingsError: no load is known for such a model.
     """
-    kind, model, timeout = kind_of(config), str(config.name), workload.timeout
+    kind, model, timeout = kind_of(config), str(config.name), TIMEOUT_S
     if kind == "vision":
         from trimodal.bench.common.samples import jpegs
 
@@ -89,7 +86,7 @@ def targets(config: Any, client: Client, transport: Transport, workload: Workloa
     if kind == "speech":
         from trimodal.bench.common.samples import read_utterances
 
-        recordings = [one.samples for one in read_utterances(workload.samples)]
+        recordings = [one.samples for one in read_utterances(_RECORDINGS)]
         speech = Speech(client, recordings, pace=workload.pace, timeout=max(timeout, 60.0), model=model)
         return lambda number: speech
     if kind == "tensors":

@@ -13,7 +13,7 @@ from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import parse_slo
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.report.results import doubts, report
+from trimodal.bench.report.results import doubts, save_report
 from trimodal.bench.report.tables import (
     TOKENS,
     error_table,
@@ -21,8 +21,8 @@ from trimodal.bench.report.tables import (
     ratio_table,
     slo_table,
 )
+from trimodal.errors import SettingsError
 from trimodal.report.console import print_table
-from trimodal.report.html import page, write_html
 
 SLO = parse_slo("ttft_ms<=500,itl_ms<=60,p99_ms<=4000")
 
@@ -88,15 +88,17 @@ def test_doubts_name_a_late_client() -> None:
     assert doubts([Result(case, "served", [fine], summarise(fine))]) == []
 
 
-@pytest.mark.slow
-def test_the_whole_report_is_drawn(results: list[Result], tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    whole = report("Language model", TOKENS, results, SLO, [("server", "a virtual one")])
-    assert [section.title for section in whole.sections] == ["Results", "Latency"]
-    assert whole.summary == "poisson 2/s, poisson 6/s, poisson 9/s"
-    source = page(whole)
-    assert source.count("<svg") == 2 + 4
-    write_html(tmp_path / "report.html", whole)
+def test_the_report_holds_every_table_and_fetches_nothing(results: list[Result], tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    save_report(file, TOKENS, results, SLO, [("server", "a <virtual> one")])
+    source = file.read_text()
+    for part in ("By case", "Side by side", "Objectives", "Not answered", "TPOT, ms", "sent late"):
+        assert part in source
+    assert "a &lt;virtual&gt; one" in source
+    assert "src=" not in source
+    assert "href=" not in source
+    with pytest.raises(SettingsError, match=r"--html .*none"):
+        save_report(tmp_path / "none" / "report.html", TOKENS, results, SLO, [])
 
 
 def test_tables_fit_a_terminal(results: list[Result]) -> None:

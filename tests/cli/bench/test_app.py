@@ -19,7 +19,7 @@ from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 from trimodal.speech.engines.fake import speak
 
-COMMANDS = ["llm", "vision", "speech", "embedding", "assistant", "cache", "overload"]
+COMMANDS = ["llm", "vision", "speech", "embedding", "assistant", "cache"]
 FAKE_LLM = ("--set", "engine=fake", "--set", "fake_prefill_us=0")
 
 
@@ -69,14 +69,6 @@ def said(result: Result) -> str:
         ("speech --set engine=fake", "write it as model.parameter=value"),
         ("speech --samples /nowhere", "--samples /nowhere/samples.json: FileNotFoundError"),
         ("cache --layer all", "--layer all: known are exact, semantic"),
-        ("overload --load nan", "load"),
-        ("overload --mix premium", "--mix premium: tier=weight is needed"),
-        ("overload --mix premium=-1", "with a weight above 0"),
-        ("overload --mix premium=nan", "with a weight above 0"),
-        ("overload --mix gold=1", "'gold' is none of the tiers in tiers.toml: premium, standard, batch"),
-        ("overload --tiers /nowhere.toml", "nowhere.toml cannot be read"),
-        ("overload --html /nowhere/r.html", "--html /nowhere/r.html: no file can be written there"),
-        ("overload --set colour=red", "unknown parameter 'colour'"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_starts(command: str, sentence: str) -> None:
@@ -193,38 +185,3 @@ def test_live_streams_on_the_fake_recogniser(report: Any, tmp_path: Path) -> Non
     for case in found["cases"]:
         assert (case["ok"], case["word_error_rate"]) == (3, 0)
         assert case["metrics"]["lag_ms"]["least"] > 0, "no word is told before it ends"
-
-
-TIERS = """
-[tier.standard]
-ttft_deadline_ms = 300
-itl_bound_ms = 1000
-
-[tier.slow]
-priority = -1
-ttft_deadline_ms = 600
-"""
-
-
-@pytest.mark.e2e
-@pytest.mark.slow
-def test_two_small_levels_on_both_schedulers(report: Any, tmp_path: Path) -> None:
-    """At 4 times its capacity first in, first out can only be late; the figures of both sides balance."""
-    tiers, page = tmp_path / "tiers.toml", tmp_path / "report.html"
-    tiers.write_text(TIERS)
-    found = report(
-        *("overload", "--load", "0.5", "--load", "4", "--seconds", "1", "--capacity", "20"),
-        *("--tiers", tiers, "--mix", "slow=1,standard=3", "--html", page),
-        *("--set", "fake_step_ms=5", "--set", "max_num_seqs=2"),
-    )
-    assert "Goodput" in page.read_text()
-    assert found["facts"]["capacity"].startswith("20.00 requests/s; closed loop: deadline ")
-    cases = {(case["case"], case["side"], case["part"]): case for case in found["cases"]}
-    for load in ("0.5×", "4×"):
-        both = [cases[load, side, ""] for side in ("deadline", "fifo")]
-        assert both[0]["requests"] == both[1]["requests"] > 0, "the very same requests"
-        for side, one in zip(("deadline", "fifo"), both, strict=True):
-            of_tiers = [cases[at] for at in cases if at[:2] == (load, side) and at[2]]
-            assert sum(tier["requests"] for tier in of_tiers) == one["requests"]
-            assert "unsent" not in one["outcomes"]
-        assert "unavailable" not in both[1]["outcomes"]

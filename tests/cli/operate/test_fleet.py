@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.plan.fleet.test_from_bench import case, written
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.cli.app import app
 from trimodal.cli.operate.fleet import OUTPUT_TOKENS, PROMPT_TOKENS
+from trimodal.gateway.tables import read_tables
+from trimodal.plan.fleet.spec import ReplicaFigures
 
 REPLICA = """
 step_ms = [[1, 10.0], [32, 20.0]]
@@ -115,3 +118,17 @@ def test_default_lengths_are_as_published() -> None:
         drawn = [parse_lengths(text, "it").draw(rng) for _ in range(60_000)]
         assert fmean(drawn) == pytest.approx(mean, rel=0.05)
         assert median(drawn) == pytest.approx(middle, rel=0.03)
+
+
+def test_a_measured_replica_is_printed_as_a_file_that_can_be_simulated(tmp_path: Path) -> None:
+    files = [written(tmp_path, case(1, 200), case(8, 200)), written(tmp_path, case(1, 400), name="long.json")]
+    code, told, err = call("replica", *files, "--set", "num_kv_blocks=4096")
+    assert (code, err) == (0, "")
+    assert told.startswith("# Measured: bench.json, long.json\n")
+    file = tmp_path / "replica.toml"
+    file.write_text(told)
+    found = read_tables(file, ReplicaFigures, ReplicaFigures)
+    assert found.num_kv_blocks == 4096
+    assert dict(found.step_ms)[8] == pytest.approx(18, rel=0.1)
+    code, _, err = call("replica", *files, "--set", "num_kv_blocks")
+    assert (code, "FIELD=VALUE is needed" in err) == (1, True)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("optuna")
-
 from typer.testing import CliRunner
 
 from tests.tune.test_report import RESULT, TUNED
@@ -38,7 +35,6 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
         (("vision", "--slo", "nonsense<=3"), "'nonsense' is no metric"),
         (("vision", "--maximize", "speed"), "--maximize speed: known are"),
         (("vision", "--minimize", "cost"), "known are statistics"),
-        (("vision", "--url", "here:1", "--set", "vision.a=1"), "leave it or --url out"),
         (("vision", "--list-knobs", "--knob", "nothing=1"), "which 'nothing' is meant"),
         (("nothing", "--list-knobs"), "no model 'nothing'"),
     ],

@@ -97,8 +97,6 @@ def test_the_json_of_a_real_load_test(tmp_path: Path) -> None:
     write_json(file, {"facts": {}, "slo": "", "cases": cases})
     found = describe_replica(read_points(file), GIVEN, file)
     assert found.prefill_us == pytest.approx(1e6 * (0.1 - 0.01) / 64, rel=0.05)
-    bare = describe_replica(read_points(file, "bare"), GIVEN, file)
-    assert bare.step_ms[0][1] == pytest.approx(20.0, rel=0.02)
     assert dict(found.step_ms)[1] == pytest.approx(10.0, rel=0.02)
 
 

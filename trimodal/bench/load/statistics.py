@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,8 +95,10 @@ def summarise(runs: LoadRun | Sequence[LoadRun], slo: Slo = NO_SLO) -> Summary:
     judged = max(1, len(counted) - outcomes[CANCELLED])
     error_rate = (len(counted) - outcomes[OK] - outcomes[CANCELLED]) / judged
     good = sum(map(slo.good, counted)) if slo.of_requests else None
-    rates = Rates(rounds, slo)
     metrics = _metrics(answered, slo)
+    rates = _rates(rounds, slo)
+    if good is None:
+        rates["goodput"] = None
     return Summary(
         seconds=sum(run.seconds for run in rounds),
         requests=len(counted),
@@ -103,14 +106,8 @@ def summarise(runs: LoadRun | Sequence[LoadRun], slo: Slo = NO_SLO) -> Summary:
         outcomes=dict(outcomes),
         errors=_errors(counted),
         error_rate=error_rate,
-        in_flight=rates.in_flight,
-        requests_per_s=rates.requests_per_s,
-        items_per_s=rates.items_per_s,
-        input_tokens_per_s=rates.input_tokens_per_s,
-        output_tokens_per_s=rates.output_tokens_per_s,
-        audio_s_per_s=rates.audio_s_per_s,
+        **rates,
         cached_share=_cached_share(answered),
-        goodput=None if good is None else rates.good_per_s,
         good_share=None if good is None else good / judged,
         metrics=metrics,
         verdicts=tuple(_verdict(bound, metrics, error_rate, answered) for bound in slo.bounds),
@@ -148,37 +145,31 @@ def _send_lag_ms(counted: Sequence[Record]) -> float:
     return 1e3 * nearest_rank(lags, 99.0) if len(lags) else 0.0
 
 
-class Rates:
+def _rates(runs: Sequence[LoadRun], slo: Slo) -> dict[str, Any]:
     """What was answered a second of the windows: of each request the part of its time that lies inside."""
-
-    def __init__(self, runs: Sequence[LoadRun], slo: Slo = NO_SLO) -> None:
-        self.requests_per_s = self.items_per_s = self.input_tokens_per_s = self.output_tokens_per_s = 0.0
-        self.audio_s_per_s = self.in_flight = self.good_per_s = 0.0
-        for run in runs:
-            self._add(run, slo)
-        seconds = sum(run.seconds for run in runs)
-        for name in vars(self):
-            setattr(self, name, getattr(self, name) / seconds)
-
-    def _add(self, run: LoadRun, slo: Slo) -> None:
+    names = ("requests", "items", "input_tokens", "output_tokens", "audio_s")
+    sums = {f"{name}_per_s": 0.0 for name in names} | {"in_flight": 0.0, "goodput": 0.0}
+    for run in runs:
         begin, end = run.began, run.began + run.seconds
         for record in run.records:
             if record.outcome == UNSENT:
                 continue
             inside = max(0.0, min(record.ended, end) - max(record.sent, begin))
-            self.in_flight += inside
+            sums["in_flight"] += inside
             if record.outcome != OK:
                 continue
             took = record.ended - record.sent
             share = inside / took if took > 0 else float(begin <= record.sent <= end)
-            self.requests_per_s += share
-            self.good_per_s += share * slo.good(record)
-            self.items_per_s += share * record.items
-            self.input_tokens_per_s += share * record.input_tokens
-            self.audio_s_per_s += share * record.audio_s
+            sums["requests_per_s"] += share
+            sums["goodput"] += share * slo.good(record)
+            sums["items_per_s"] += share * record.items
+            sums["input_tokens_per_s"] += share * record.input_tokens
+            sums["audio_s_per_s"] += share * record.audio_s
             if record.pieces and record.output_tokens:
                 told = sum(begin <= at <= end for at in record.pieces)
-                self.output_tokens_per_s += record.output_tokens * told / len(record.pieces)
+                sums["output_tokens_per_s"] += record.output_tokens * told / len(record.pieces)
+    seconds = sum(run.seconds for run in runs)
+    return {name: value / seconds for name, value in sums.items()}
 
 
 def nearest_rank(ordered: NDArray[np.float64], percent: float) -> float:

@@ -1,1 +1,1 @@
-"""Shows what a load test measured: as tables and plots, and as files."""
+"""Shows what a load test measured: as tables, and as files."""

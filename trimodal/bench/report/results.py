@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
-from trimodal.bench.load.records import METRICS, OK, UNSENT
+from trimodal.bench.load.records import UNSENT
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import Slo
 from trimodal.bench.report.tables import (
-    NAMES,
     Unit,
     detail_tables,
     error_table,
     main_table,
     ratio_table,
     slo_table,
-    value_of,
 )
-from trimodal.report.console import print_table
-from trimodal.report.plots import cdf, lines
-from trimodal.report.values import Figure, Report, Section, Table
+from trimodal.errors import SettingsError
+from trimodal.report.console import Table, print_table
 
 _SATURATED = 0.85
 _LATE_MS = 10.0
+_WIDTH = 160  # characters of a report in a file
 
 
 def doubts(results: Sequence[Result]) -> list[str]:
@@ -65,78 +65,21 @@ def print_tables(title: str, unit: Unit, results: Sequence[Result], slo: Slo, co
         console.print(sentence, markup=False, style="yellow")
 
 
-def report(
-    title: str, unit: Unit, results: Sequence[Result], slo: Slo, facts: Sequence[tuple[str, str]]
-) -> Report:
-    """The whole report of a bench."""
-    tables, figures = _tables("By case", unit, results, slo), _overview(unit, results)
-    sections = [
-        Section("Results", "", tables, figures, doubts(results)),
-        Section(
-            "Latency",
-            "Percentiles are of answered requests. Times count from when a request was due, so a server or "
-            "a client that falls behind makes them longer.",
-            detail_tables(unit, results),
-            _distributions(unit, results),
-        ),
-    ]
-    return Report(title, ", ".join(dict.fromkeys(one.case.name for one in results)), sections, facts)
+def save_report(
+    path: Path, unit: Unit, results: Sequence[Result], slo: Slo, facts: Sequence[tuple[str, str]]
+) -> None:
+    """Writes all tables as one HTML file. Raises: SettingsError: it cannot be written."""
+    console = Console(record=True, file=io.StringIO(), width=_WIDTH, highlight=False)
+    print_table(Table("Run", ("", ""), list(facts), names=2), console)
+    print_tables("By case", unit, results, slo, console)
+    for table in detail_tables(unit, results):
+        print_table(table, console)
+    try:
+        console.save_html(str(path))
+    except OSError as error:
+        raise SettingsError(f"--html {path}: cannot be written: {error.strerror}") from None
 
 
 def _tables(title: str, unit: Unit, results: Sequence[Result], slo: Slo) -> list[Table]:
     more = ratio_table(unit, results), slo_table(results), error_table(results)
     return [main_table(title, unit, results, slo), *(table for table in more if table)]
-
-
-def _overview(unit: Unit, results: Sequence[Result]) -> list[Figure]:
-    """Latency against throughput, and goodput over the load, where there are several cases."""
-    metric = unit.metrics[0]
-    points: dict[str, list[tuple[float, float]]] = {}
-    labels: dict[str, list[str]] = {}
-    good: dict[str, list[tuple[float, float]]] = {}
-    for result in results:
-        one = result.summary
-        if one.goodput is not None:
-            good.setdefault(result.label, []).append((result.case.size, one.goodput))
-        for label in ("p50", "p99"):
-            value = value_of(one, metric, label)
-            if value is not None and not result.part:
-                name = f"{result.side} {label}"
-                points.setdefault(name, []).append((unit.of(one), value))
-                labels.setdefault(name, []).append(f"{result.case.size:.3g}" if label == "p50" else "")
-    if len({result.case.name for result in results}) < 2:
-        return []
-    figures = [
-        lines(
-            f"{NAMES[metric]} against throughput",
-            points,
-            x=unit.name,
-            y=f"{NAMES[metric]}, ms",
-            labels=labels,
-            caption="A point for each case; the number beside it is its clients or its rate.",
-        )
-    ]
-    if good:
-        caption = "Requests a second that keep every objective."
-        figures.append(
-            lines("Goodput", good, x="clients or requests/s", y="good requests/s", caption=caption)
-        )
-    return figures
-
-
-def _distributions(unit: Unit, results: Sequence[Result]) -> list[Figure]:
-    sides = len({result.label for result in results}) > 1
-    figures = []
-    for metric in unit.metrics:
-        series = {
-            f"{result.case.name}, {result.label}" if sides else result.case.name: _values(result, metric)
-            for result in results
-        }
-        if any(series.values()):
-            figures.append(cdf(NAMES[metric], series))
-    return figures
-
-
-def _values(result: Result, metric: str) -> list[float]:
-    records = (one for run in result.runs for one in run.counted if one.outcome == OK)
-    return [1e3 * value for record in records for value in METRICS[metric](record)]

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any
 
 from trimodal.bench.load.generator import LoadRun
 from trimodal.bench.load.records import METRICS, OK
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import Slo
-from trimodal.bench.load.statistics import Rates, Summary
-from trimodal.report.values import Table
+from trimodal.bench.load.statistics import Summary, summarise
+from trimodal.report.console import Table
 
 NAMES: Mapping[str, str] = {
     "latency": "latency",
@@ -32,8 +31,8 @@ class Unit:
     name: str
     metrics: Sequence[str] = ("latency",)
 
-    def of(self, rates: Any) -> float:
-        return float(getattr(rates, self.rate))
+    def of(self, summary: Summary) -> float:
+        return float(getattr(summary, self.rate))
 
 
 TOKENS = Unit("output_tokens_per_s", "tokens/s", ("ttft", "itl", "tpot", "latency"))
@@ -171,7 +170,7 @@ def ratio_table(unit: Unit, results: Sequence[Result]) -> Table | None:
             first = result
             continue
         pairs = list(zip(first.runs, result.runs, strict=False))
-        cells = [_ratio(pairs, lambda run: unit.of(Rates([run])))]
+        cells = [_ratio(pairs, lambda run: unit.of(summarise(run)))]
         cells += [_ratio(pairs, partial(_median, metric)) for metric in metrics]
         rows.append([result.case.name, f"{first.side} / {result.side}", str(len(pairs)), *cells])
     columns = ["case", "sides", "rounds", unit.name, *(f"{NAMES[metric]} p50" for metric in metrics)]

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trimodal.cache.audit.compare import Embed, Same, compare
-from trimodal.cache.audit.disagreements import Disagreements
+from trimodal.cache.audit.disagreements import write_pair
 from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.bounded_calls import DaemonThreads
 from trimodal.cache.decision import Decision
@@ -35,7 +35,7 @@ class Auditor:
 
     Args:
         share: of the hits and near misses that are audited, above 0.
-        folder: for pairs that disagree; None: they are not written.
+        file: for pairs that disagree; None: they are not written.
         embed, same: models that compare answers; None: there is none.
         draw: numbers from 0 to 1.
         submit: runs a job elsewhere, False: not now; a thread of its own as long as it is None.
@@ -47,7 +47,7 @@ class Auditor:
         share: float,
         metrics: AuditMetrics,
         *,
-        folder: Path | None = None,
+        file: Path | None = None,
         embed: Embed | None = None,
         same: Same | None = None,
         draw: Callable[[], float] = random.random,
@@ -57,7 +57,7 @@ class Auditor:
         self.share = share
         self._metrics, self._embed, self._same = metrics, embed, same
         self._draw, self._clock = draw, clock
-        self._file = Disagreements(folder) if folder else None
+        self._file = file
         self._thread = DaemonThreads(1, "cache-audit", _JOBS)
         self._submit = submit or self._thread.submit
         self._lock = threading.Lock()  # guards what follows
@@ -113,7 +113,7 @@ class Auditor:
             logger.exception("an audit failed")
             self.dropped("failed")
             return
-        self._metrics.audited(decision.scope, decision.hit, agreement, self._clock())
+        self._metrics.audited(decision.hit, agreement, self._clock())
         if agreement == "disagreed" and decision.hit:
             self._write(decision, answer)
 
@@ -121,7 +121,7 @@ class Auditor:
         if not self._file:
             return
         try:
-            if self._file.write(decision, answer):
+            if write_pair(self._file, decision, answer):
                 return
         except OSError as error:
             logger.warning("a pair that disagrees could not be written: %s", error.strerror)

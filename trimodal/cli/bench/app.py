@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast, get_args
 import typer
 
 from trimodal.cli.bench.options import SIDES, LoadOptions, shared_prefix, size
-from trimodal.cli.bench.overload import overload
 from trimodal.cli.common import API_KEY, ApiKeyFile, one_sentence, read_key, with_settings
 from trimodal.paths import data_directory
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from trimodal.audio.values import PolicyName
 
 bench = typer.Typer(help="Send load to the served models, and say what came of it.", no_args_is_help=True)
-bench.command()(overload)
 
 BARE = "Take turns with the engine without a server, and print the ratio."
 SAMPLES = typer.Option(

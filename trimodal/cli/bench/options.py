@@ -72,7 +72,7 @@ class LoadOptions:
         list[str], _option("--set", panel=SERVER, help="model.parameter=value of its config; repeatable.")
     ] = ()  # type: ignore[assignment]
     slo: Annotated[str, _option(panel=REPORT, help="As ttft_ms<=500,p99_ms<=2000,error_rate<=0.01.")] = ""
-    html: Annotated[Path | None, _option(panel=REPORT, help="Report with plots, in one file.")] = None
+    html: Annotated[Path | None, _option(panel=REPORT, help="All tables, in one file.")] = None
     json: Annotated[Path | None, _option(panel=REPORT, help="All figures.")] = None
     jsonl: Annotated[Path | None, _option(panel=REPORT, help="A line for each request.")] = None
 

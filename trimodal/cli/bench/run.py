@@ -35,15 +35,11 @@ def run_load(measure: Measure, slo: Slo, html: Path | None, json: Path | None, j
     from rich.console import Console
 
     from trimodal.bench.report.files import write_json, write_jsonl
-    from trimodal.bench.report.results import print_tables, report
+    from trimodal.bench.report.results import print_tables, save_report
     from trimodal.bench.report.tables import names_of
-    from trimodal.report.html import write_html
-    from trimodal.report.plots import check_plots
 
     console = Console(highlight=False)
     with one_sentence("bench"):
-        if html:
-            check_plots("--html")
         found = _measured(measure, console)
         print_tables(found.title, found.unit, found.results, slo, console)
         if json:
@@ -53,7 +49,7 @@ def run_load(measure: Measure, slo: Slo, html: Path | None, json: Path | None, j
             whole = [one for one in found.results if not one.part]
             write_jsonl(jsonl, ((names_of(one), run.records) for one in whole for run in one.runs))
         if html:
-            write_html(html, report(found.title, found.unit, found.results, slo, found.facts))
+            save_report(html, found.unit, found.results, slo, found.facts)
         stopped = next((one.summary.stopped for one in found.results if one.summary.stopped), "")
     if stopped:
         typer.echo(f"bench: the run ended early: {stopped}", err=True)

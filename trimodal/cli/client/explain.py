@@ -18,9 +18,9 @@ def explain(
         help="Whose request.", show_default=False
     ),
     text: str | None = typer.Argument(None, help="Prompt, question, or text to embed; default: a short one."),
-    image: Path | None = typer.Option(None, help="For vision and the assistant; default: a made-up one."),
+    image: Path | None = typer.Option(None, help="For vision and the assistant; vision: or a sample."),
     audio: Path | None = typer.Option(
-        None, help="For speech and the assistant: at most 30 s of it; default: made-up sound."
+        None, help="For speech and the assistant: at most 30 s of it; speech: or a sample."
     ),
     max_tokens: int = typer.Option(32, min=1, help="Of the answer."),
     url: str | None = typer.Option(
@@ -45,7 +45,7 @@ def explain(
     from rich.console import Console
 
     from trimodal.explain.requests import Question
-    from trimodal.explain.run import OwnServer, Server, explain, started
+    from trimodal.explain.run import Server, explain, started
     from trimodal.explain.show import as_json, show
     from trimodal.server.options import parse_profile
     from trimodal.server.overlay import parse_changes
@@ -61,7 +61,7 @@ def explain(
             return await explain(
                 question, Server(url, read_key(operator_key_file, OPERATOR_KEY), timeout), warm_up=warm_up
             )
-        async with started(OwnServer(parse_profile(profile), parse_changes(set_)), question) as server:
+        async with started(question, parse_profile(profile), parse_changes(set_)) as server:
             return await explain(question, replace(server, timeout=timeout), warm_up=warm_up)
 
     with one_sentence("explain"):

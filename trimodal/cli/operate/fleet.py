@@ -117,18 +117,16 @@ def replica(
     bench: list[Path] = typer.Argument(
         ..., help="JSON of `trimodal bench llm --load closed`; several: one each length."
     ),
-    output: Path | None = typer.Option(None, "--output", "-o", help="TOML file; none: it is printed."),
     set_: list[str] = typer.Option(
         [], "--set", help="FIELD=VALUE that no bench measures, as num_kv_blocks=4096."
     ),
-    side: str = typer.Option("served", help="Of the bench: served or bare."),
 ) -> None:
-    """Write the description of one replica from what a bench measured of it."""
+    """Print the description of one replica, a TOML file, from what a bench measured of it."""
     with one_sentence("plan"):
         from trimodal.errors import SettingsError
         from trimodal.plan.fleet.from_bench import as_toml, describe_replica, read_points
 
-        points = [point for file in bench for point in read_points(file, side)]
+        points = [point for file in bench for point in read_points(file)]
         given: dict[str, Any] = {}
         for text in set_:
             name, equals, value = text.partition("=")
@@ -136,14 +134,7 @@ def replica(
                 raise SettingsError(f"--set {text}: FIELD=VALUE is needed")
             given[name.strip()] = value.strip()
         figures = describe_replica(points, given, bench[0])
-        text = as_toml(figures, f"Measured: {', '.join(file.name for file in bench)}, {side}")
-        if output is None:
-            typer.echo(text, nl=False)
-            return
-        try:
-            output.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise SettingsError(f"--output {output}: cannot be written: {error.strerror}") from None
+        typer.echo(as_toml(figures, f"Measured: {', '.join(file.name for file in bench)}"), nl=False)
 
 
 def _objective(text: str) -> Objective:

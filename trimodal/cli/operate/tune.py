@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, one_sentence, read_key, with_settings
+from trimodal.cli.common import one_sentence, with_settings
 from trimodal.cli.serve import RepositorySettings
-from trimodal.paths import data_directory
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,14 +55,7 @@ class TuneCommand(RepositorySettings):
     batch: Annotated[int, _load(min=1, max=1024, help="Images or rows in a request.")] = 1
     prompt_tokens: Annotated[str, _load(help="llm: 64, uniform:32-256, lognormal:400,0.6.")] = "64"
     max_tokens: Annotated[str, _load(help="llm: length of answers, in the same forms.")] = "32"
-    samples: Annotated[
-        Path, _load(show_default="samples/speech", help="speech: recordings, with samples.json.")
-    ] = data_directory() / "samples" / "speech"
     pace: Annotated[float, _load(min=0, max=64, help="speech: 1 as spoken, 0 as fast as it goes.")] = 1.0
-    url: Annotated[
-        str, typer.Option(help="host:port (gRPC) of a server that runs; default: one is started.")
-    ] = ""
-    operator_key_file: OperatorKeyFile = None
     json: Annotated[Path | None, _result(help="File for all figures.")] = None
     write: Annotated[bool, _result("--write", help="Write what was found into the config files.")] = False
 
@@ -79,23 +71,13 @@ class TuneCommand(RepositorySettings):
         return TuneSettings(
             model=model,
             objective=parse_objective(self.maximize, self.minimize, bounds),
-            options=self.options(models=(model,), http_port=0, grpc_port=0, metrics_port=0),
+            options=self.options(models=(model,)),
             slo=bounds,
-            workload=Workload(
-                self.concurrency,
-                self.rate,
-                self.batch,
-                self.prompt_tokens,
-                self.max_tokens,
-                self.samples,
-                self.pace,
-            ),
+            workload=Workload(**{name: getattr(self, name) for name in Workload.__dataclass_fields__}),
             budget=Budget(self.trials, 60 * self.minutes, self.rounds, self.final_rounds, seed=self.seed),
             knobs=tuple(self.knob or ()),
             only=self.only,
             seconds=self.seconds,
-            url=self.url,
-            operator_key=read_key(self.operator_key_file, OPERATOR_KEY),
         )
 
 
@@ -106,18 +88,12 @@ def tune(
 ) -> None:
     """Search a model's knobs on a live server: the best objective that keeps the SLO.
 
-    Settings are loaded through the server's repository API; no file is touched without --write, and the
-    server is put back as it was, also after Ctrl-C. Exit code 0: done, with or without a better setting.
+    Each setting gets a server of its own; no file is touched without --write. Exit code 0: done, with or
+    without a better setting.
     """
-    from importlib.util import find_spec
-
     from rich.console import Console
 
-    from trimodal.errors import SettingsError
-
     with one_sentence("trimodal tune"):
-        if find_spec("optuna") is None:
-            raise SettingsError("it needs optuna: pip install 'trimodal[bench]'")
         from trimodal.tune.session import tune
 
         chosen = settings.settings(model)
@@ -138,8 +114,6 @@ class _Progress:
     def __init__(self, settings: TuneSettings, console: Console) -> None:
         self._settings, self._console = settings, console
         self.pipeline: Pipeline | None = None
-        if not settings.url:
-            console.print(f"starting a server with {settings.model}")
 
     def began(self, pipeline: Pipeline, knobs: Sequence[Knob]) -> None:
         self.pipeline = pipeline
@@ -191,19 +165,14 @@ def _finish(settings: TuneSettings, tuned: Tuned, pipeline: Pipeline, command: T
 
 
 def _list(settings: TuneSettings) -> None:
-    """Prints the knobs of the repository's files, or of the server."""
-    from trimodal.repository import select_models
-    from trimodal.tune.knobs import Pipeline
-    from trimodal.tune.live import LiveServer
-    from trimodal.tune.session import chosen_knobs, live_pipeline
+    """Prints the knobs of the repository's files."""
+    from tempfile import TemporaryDirectory
 
-    options = settings.options
-    if settings.url:
-        server = LiveServer(settings.url, settings.operator_key)
-        pipeline = live_pipeline(server, settings.model, options.repository, options.profile)
-    else:
-        pipeline = Pipeline(
-            settings.model, select_models(options.repository, [settings.model], options.profile)
-        )
-    for knob in chosen_knobs(pipeline, settings.knobs, only=settings.only):
-        typer.echo(f"{knob}  (now {pipeline.present(knob.model, knob.name)})")
+    from trimodal.server.overlay import served_repository
+    from trimodal.tune.session import chosen_knobs, read_pipeline
+
+    with TemporaryDirectory(prefix="trimodal-tune-") as folder:
+        repository = served_repository(settings.options, Path(folder))
+        pipeline = read_pipeline(settings.model, settings.options, repository)
+        for knob in chosen_knobs(pipeline, settings.knobs, only=settings.only):
+            typer.echo(f"{knob}  (now {pipeline.present(knob.model, knob.name)})")

@@ -27,6 +27,7 @@ from trimodal.errors import SettingsError
 from trimodal.plan.fleet.spec import ReplicaFigures
 from trimodal.settings import describe
 
+SIDE = "served"  # of a bench that has a bare engine beside it
 _ALONE = 1.5  # a batch so small tells of prefill: nothing waits
 _APART = 1.25  # prompts that differ by less are taken as equally long
 
@@ -43,7 +44,7 @@ class Point:
     in_flight: float  # requests under way: a stream does not wait for its own prompt
 
 
-def read_points(file: Path, side: str = "served") -> list[Point]:
+def read_points(file: Path) -> list[Point]:
     """The cases of a bench's JSON that say enough. Raises: SettingsError naming the file and the field."""
     try:
         whole = json.loads(file.read_text(encoding="utf-8"))
@@ -55,10 +56,10 @@ def read_points(file: Path, side: str = "served") -> list[Point]:
     points = [
         _point(file, f"cases.{index}", case)
         for index, case in enumerate(cases)
-        if not isinstance(case, Mapping) or case.get("side", side) == side
+        if not isinstance(case, Mapping) or case.get("side", SIDE) == SIDE
     ]
     if not points:
-        raise SettingsError(f"{file}: cases: none of side '{side}'")
+        raise SettingsError(f"{file}: cases: none of side '{SIDE}'")
     return points
 
 

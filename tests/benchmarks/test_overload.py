@@ -1,19 +1,23 @@
-"""How a level is split by tier, on requests that are written down here."""
+"""How a level is split by tier, on requests that are written down here, and a small run."""
 
 from __future__ import annotations
 
+import json
 import random
 import statistics
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from benchmarks.overload.__main__ import app
+from benchmarks.overload.measure import STOP, by_tier, fake_answer
 from tests.bench.load.records import answer, record, run_of
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.statistics import summarise
 from trimodal.bench.report.tables import TOKENS, error_table, ratio_table
-from trimodal.bench.scenarios.overload import STOP, by_tier, fake_answer
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineRequest, Sampling
 from trimodal.llm.settings import LlmSettings
@@ -80,3 +84,62 @@ def test_answers_of_the_fake_engine_end_at_random_with_their_mean() -> None:
     assert statistics.stdev(lengths) == pytest.approx(24, rel=0.25)  # an exponential's, but for the cut
     assert 1 <= min(lengths) <= 2
     assert max(lengths) > 72
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--load nan", "load"),
+        ("--mix premium", "--mix premium: tier=weight is needed"),
+        ("--mix premium=-1", "with a weight above 0"),
+        ("--mix premium=nan", "with a weight above 0"),
+        ("--mix gold=1", "'gold' is none of the tiers in tiers.toml: premium, standard, batch"),
+        ("--tiers /nowhere.toml", "nowhere.toml cannot be read"),
+        ("--html /nowhere/r.html", "--html /nowhere/r.html: no file can be written there"),
+        ("--set colour=red", "unknown parameter 'colour'"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_starts(options: str, sentence: str) -> None:
+    result = CliRunner().invoke(app, options.split(), env={"COLUMNS": "300"})
+    assert result.exit_code in (1, 2), result.output
+    assert sentence in " ".join(result.output.split())
+
+
+FILE = """
+[tier.standard]
+ttft_deadline_ms = 300
+itl_bound_ms = 1000
+
+[tier.slow]
+priority = -1
+ttft_deadline_ms = 600
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+def test_two_small_levels_on_both_schedulers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 4 times its capacity first in, first out can only be late; the figures of both sides balance."""
+    monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "cache"))
+    tiers, figures = tmp_path / "tiers.toml", tmp_path / "out.json"
+    tiers.write_text(FILE)
+    result = CliRunner().invoke(
+        app,
+        [
+            *("--load", "0.5", "--load", "4", "--seconds", "1", "--capacity", "20"),
+            *("--tiers", str(tiers), "--mix", "slow=1,standard=3", "--json", str(figures)),
+            *("--set", "fake_step_ms=5", "--set", "max_num_seqs=2"),
+        ],
+    )
+    assert result.exit_code == 0, result.output
+    found = json.loads(figures.read_text())
+    assert found["facts"]["capacity"].startswith("20.00 requests/s; closed loop: deadline ")
+    cases = {(case["case"], case["side"], case["part"]): case for case in found["cases"]}
+    for load in ("0.5×", "4×"):
+        both = [cases[load, side, ""] for side in ("deadline", "fifo")]
+        assert both[0]["requests"] == both[1]["requests"] > 0, "the very same requests"
+        for side, one in zip(("deadline", "fifo"), both, strict=True):
+            of_tiers = [cases[at] for at in cases if at[:2] == (load, side) and at[2]]
+            assert sum(tier["requests"] for tier in of_tiers) == one["requests"]
+            assert "unsent" not in one["outcomes"]
+        assert "unavailable" not in both[1]["outcomes"]

@@ -1,4 +1,7 @@
-"""`trimodal bench overload`: its options, read and checked. See trimodal.bench.scenarios.overload."""
+"""Reads the options of `python -m benchmarks.overload`, and runs it.
+
+python -m benchmarks.overload --load 1 --load 5 --seconds 30 --json overload.json
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ from pathlib import Path
 
 import typer
 
+from benchmarks.overload.measure import TIERS, OverloadScenario, run_overload
+from trimodal.bench.load.slo import NO_SLO
 from trimodal.cli.bench.options import REPORT, SERVER
 from trimodal.cli.bench.run import check_files, run_load
 from trimodal.cli.common import one_sentence
+from trimodal.server.overlay import parse_changes
 
 
 def overload(
@@ -24,17 +30,10 @@ def overload(
     set_: list[str] = typer.Option(
         [], "--set", help="parameter=value of llm's config; repeatable.", rich_help_panel=SERVER
     ),
-    html: Path | None = typer.Option(None, help="Report with plots, in one file.", rich_help_panel=REPORT),
+    html: Path | None = typer.Option(None, help="All tables, in one file.", rich_help_panel=REPORT),
     json: Path | None = typer.Option(None, help="All figures.", rich_help_panel=REPORT),
 ) -> None:
-    """Goodput under open-loop load beyond capacity: by deadlines against first in, first out.
-
-    Typical: trimodal bench overload --load 1 --load 5 --seconds 30 --json overload.json
-    """
-    from trimodal.bench.load.slo import NO_SLO
-    from trimodal.bench.scenarios.overload import TIERS, OverloadScenario, run_overload
-    from trimodal.server.overlay import parse_changes
-
+    """Goodput under open-loop load beyond capacity: by deadlines against first in, first out."""
     check_files(html=html, json=json)
     with one_sentence("bench"):
         changes = parse_changes(f"llm.{text}" for text in set_).get("llm", {})
@@ -52,3 +51,10 @@ def _weights(text: str) -> dict[str, float]:
         if not (name and 0 < weights.get(name, 0.0) < float("inf")):
             raise typer.BadParameter(f"--mix {part}: tier=weight is needed, with a weight above 0")
     return weights
+
+
+app = typer.Typer(add_completion=False)
+app.command()(overload)
+
+if __name__ == "__main__":
+    app()

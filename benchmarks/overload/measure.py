@@ -30,7 +30,7 @@ from trimodal.bench.load.plan import Case, LoadPlan
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.rounds import Result, run_cases, sending, split
 from trimodal.bench.load.slo import Bound, Slo
-from trimodal.bench.load.statistics import Rates
+from trimodal.bench.load.statistics import summarise
 from trimodal.bench.report.tables import TOKENS
 from trimodal.bench.scenarios.server import LoadTest, Measurement, client_of, facts, server_under_test
 from trimodal.bench.targets.llm import GrpcLlm
@@ -53,7 +53,7 @@ _MOST_REQUESTS = 500_000  # of all levels
 
 @dataclass(frozen=True)
 class OverloadScenario:
-    """What `trimodal bench overload` is told; times in seconds.
+    """What `python -m benchmarks.overload` is told; times in seconds.
 
     Attributes:
         loads: offered, times the capacity.
@@ -136,7 +136,7 @@ async def _capacity(target: GrpcLlm, questions: Questions, settings: LlmSettings
     asking = target.asking(questions, ttft_deadline_ms=MAX_TTFT_DEADLINE_MS)
     seconds = min(15.0, max(1.0, seconds / 2))
     done = await run(asking.send, Closed(2 * batch), seconds=seconds, warmup=seconds / 4)
-    return Rates([done]).requests_per_s
+    return summarise(done).requests_per_s
 
 
 def by_tier(
