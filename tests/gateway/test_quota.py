@@ -1,3 +1,5 @@
+from contextlib import ExitStack
+
 import pytest
 
 from trimodal.gateway.errors import ApiError
@@ -48,6 +50,29 @@ def test_tokens_are_charged_afterwards_and_a_debt_is_waited_for() -> None:
     assert caught.value.retry_after_s == pytest.approx(41)
     clock.now += 41
     ask(quota, who)
+
+
+def test_a_budget_is_not_spent_many_times_at_once() -> None:
+    quota, who = Quota(Clock()), key(tokens_per_minute=50)
+    with quota.use(who) as usage:
+        for _ in range(30):
+            with pytest.raises(ApiError, match="50 tokens a minute"):
+                ask(quota, who)
+        usage.tokens = 4
+    assert ask(quota, who)["x-ratelimit-remaining-tokens"] == "46", "the reserve is given back"
+
+
+def test_as_many_at_once_as_the_budget_holds_of_what_they_use() -> None:
+    clock = Clock()
+    quota, who = Quota(clock), key(tokens_per_minute=1_000_000)
+    for _ in range(100):
+        ask(quota, who, tokens=20_000)
+        clock.now += 60
+    with ExitStack() as running:
+        for _ in range(51):
+            running.enter_context(quota.use(who)).tokens = 20_000
+        with pytest.raises(ApiError, match="1000000 tokens a minute"):
+            ask(quota, who)
 
 
 def test_streams_at_once_and_one_that_fails_gives_its_place_back() -> None:

@@ -11,6 +11,7 @@ from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key
 
 _MINUTE_S = 60.0
+_LATELY = 8  # requests
 
 
 @dataclass
@@ -38,6 +39,7 @@ class _Used:
     requests: Bucket
     tokens: Bucket
     streams: int = 0
+    average: float = 1000.0  # tokens that a request of the key used lately; before its first ones: many
 
 
 @dataclass
@@ -51,8 +53,9 @@ class KeyUsage:
 class Quota:
     """The use of all keys, by their hashes. Of one event loop: it has no lock.
 
-    Tokens are known only after the answer: a request is let in while its key has any left, and what it uses
-    beyond them is a debt that the next ones wait for.
+    Tokens are known only after the answer: a request is let in while its key has any left, of which it
+    reserves as many as the key's requests use on the average; what it uses beyond them is a debt that the
+    next ones wait for.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -60,12 +63,15 @@ class Quota:
         self._used: dict[str, _Used] = {}
 
     @contextmanager
-    def use(self, key: Key, *, held: bool = False, requests: int = 1) -> Iterator[KeyUsage]:
+    def use(
+        self, key: Key, *, held: bool = False, requests: int = 1, reserve: bool = True
+    ) -> Iterator[KeyUsage]:
         """Counts a request of this key while it runs. Raises: ApiError 429 when a limit is reached.
 
         Args:
             held: it is part of a stream that is counted already.
             requests: as how many it counts; those beyond the limit are a debt.
+            reserve: False: it uses no tokens itself, as a session that is counted while it is open.
         """
         used, now = self._of(key), self._clock()
         if not held and key.max_streams and used.streams >= key.max_streams:
@@ -79,12 +85,16 @@ class Quota:
         used.requests.left -= requests
         used.streams += not held
         usage = KeyUsage(self._headers(key, used))
+        reserved = min(used.average, float(key.tokens_per_minute)) if reserve else 0.0
+        used.tokens.left -= reserved
         try:
             yield usage
         finally:
             used.streams -= not held
             used.tokens.refill(max(now, self._clock()), key.tokens_per_minute)
-            used.tokens.left -= usage.tokens
+            used.tokens.left += reserved - usage.tokens
+            if reserve:
+                used.average += (usage.tokens - used.average) / _LATELY
 
     def _of(self, key: Key) -> _Used:
         now = self._clock()

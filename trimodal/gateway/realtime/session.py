@@ -169,7 +169,7 @@ class Sessions:
         """Begins a session. Raises: ApiError 429 (a limit of the key), 503 (the gateway goes down)."""
         self._refuse_while_draining()
         with ExitStack() as stack:
-            stack.enter_context(self._access.quota.use(caller.key))
+            stack.enter_context(self._access.quota.use(caller.key, reserve=False))
             client = self._client.with_metadata(caller.trace)
             session = Session(client, self._access, caller, config)
             self._sessions[session.id] = session
