@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_OLDEST = 4  # one part in so many of a step is the oldest prompt's
+OLDEST = 4
+"""One part in so many of a step is the oldest prompt's."""
 
 
 def share(remaining: Sequence[int], budget: int, block_tokens: int) -> list[int]:
@@ -18,7 +19,7 @@ def share(remaining: Sequence[int], budget: int, block_tokens: int) -> list[int]
         budget: tokens of the step. block_tokens: of a KV block, where a prompt can be cut.
     """
     given, budget = [0] * len(remaining), max(0, budget)
-    oldest = min(remaining[0], budget // _OLDEST // block_tokens * block_tokens) if remaining else 0
+    oldest = min(remaining[0], budget // OLDEST // block_tokens * block_tokens) if remaining else 0
     for at in sorted(range(len(remaining)), key=remaining.__getitem__):
         most = budget if at == 0 else budget - oldest
         tokens = remaining[at] if remaining[at] <= most else most // block_tokens * block_tokens
