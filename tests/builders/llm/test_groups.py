@@ -29,7 +29,7 @@ def test_weights_that_four_bits_made_lose_next_to_nothing() -> None:
     assert compress_groups(model) == 1
     got = openvino.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})([np.arange(256)])
     lost = np.abs(got[0].reshape(256, 4, GROUP) - table.reshape(256, 4, GROUP)) / steps
-    assert lost.mean() < 0.008, "of a step; 0.016 with the largest weight's scale"
+    assert lost.mean() < 0.008, "of a step; 0.015 with the largest weight's scale"
 
 
 def test_a_matrix_that_two_read_is_compressed_once_and_to_half_a_step_of_its_groups() -> None:
