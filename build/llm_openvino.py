@@ -28,6 +28,7 @@ from steps.llm.check import check, reference_samples
 from steps.llm.checkpoint import Checkpoint, check_causal, quiet, read_texts
 from steps.llm.export import SAMPLE_TOKENS, compress, export, group_size, import_converters
 from steps.llm.gguf import resolve_model
+from steps.llm.groups import GROUP
 
 from trimodal.build_support import operator_errors, progress
 from trimodal.errors import ArtefactError
@@ -57,6 +58,7 @@ def main(
     calibration: Path = typer.Option(None, help="int4: text file, one sample a line or paragraph"),
     awq: bool = typer.Option(False, help="int4: activation-aware scaling of the weights first"),
     ratio: float = typer.Option(1.0, min=0, max=1, help="int4: share of layers; the others get int8"),
+    int8_group: int = typer.Option(GROUP, min=0, help="int8: weights that share a scale; 0: a row"),
     check_file: Path = typer.Option(None, help="check on these texts, not on greedy answers"),
     min_agreement: float = typer.Option(
         None,
@@ -103,7 +105,7 @@ def main(
                 )
                 with atomic_directory(place) as work:
                     with progress(f"Writing {each}"):
-                        manifest.extra |= compress(Path(scratch), work, each, int4, data)
+                        manifest.extra |= compress(Path(scratch), work, each, int4, data, int8_group)
                         checkpoint.write_tokenizer(work)
                     if each == "int4" and calibration:
                         manifest.calibration = {"file": calibration.name, "samples": len(data)}

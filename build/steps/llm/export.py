@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from steps.llm.checkpoint import Checkpoint
+from steps.llm.groups import GROUP, compress_groups
 
 from trimodal.errors import ArtefactError
 
@@ -77,7 +78,12 @@ def group_size(checkpoint: Checkpoint) -> int:
 
 
 def compress(
-    exported: Path, directory: Path, precision: str, int4: Mapping[str, Any], samples: list[list[int]]
+    exported: Path,
+    directory: Path,
+    precision: str,
+    int4: Mapping[str, Any],
+    samples: list[list[int]],
+    int8_group: int = GROUP,
 ) -> dict[str, Any]:
     """Writes the IR of `exported` with its weights compressed, and what stands beside it.
 
@@ -85,6 +91,7 @@ def compress(
         precision: fp32, fp16, int8 or int4.
         int4: `group_size`, weights that share a scale (−1: a whole row); `ratio`, share of the layers (the
             others get int8); `awq`, activation-aware scaling of the weights first.
+        int8_group: weights of int8 that share a scale; 0: a row.
         samples: token ids of calibration texts; with any, scales of int4 are fitted to the activations.
 
     Returns:
@@ -97,7 +104,11 @@ def compress(
     done: dict[str, Any] = {}
     if precision == "int8":
         mode = nncf.CompressWeightsMode.INT8_ASYM
-        model, done = nncf.compress_weights(model, mode=mode), {"mode": mode.value}
+        done = {"mode": mode.value}
+        if int8_group:
+            found = compress_groups(model, int8_group)
+            done = {"mode": "int8_sym", "group_size": int8_group, "matrices": found}
+        model = nncf.compress_weights(model, mode=mode)  # all, or what is left
     elif precision == "int4":
         mode = nncf.CompressWeightsMode.INT4_SYM
         names = {name for port in model.inputs for name in port.get_names()}
