@@ -128,7 +128,10 @@ def chats() -> Iterator[Bad]:
         ("frequency", {"frequency_penalty": -3}, "frequency_penalty"),
         ("repetition", {"repetition_penalty": 0}, "repetition_penalty"),
         ("seed of text", {"seed": "a"}, "seed"),
-        ("biases", {"logit_bias": {"50": 1}}, "logit_bias"),
+        ("biases of text", {"logit_bias": {"50": "much"}}, "logit_bias.50"),
+        ("fewer than no tokens", {"min_tokens": -1}, "min_tokens"),
+        ("stops of text", {"stop_token_ids": ["a"]}, "stop_token_ids[0]"),
+        ("a deep template", {"chat_template_kwargs": nested(200)}, "chat_template_kwargs"),
         ("21 probabilities", {"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
         ("less than no probabilities", {"logprobs": True, "top_logprobs": -1}, "top_logprobs"),
         ("a number of probabilities", {"logprobs": 2}, "logprobs"),
@@ -174,7 +177,11 @@ def chats() -> Iterator[Bad]:
 def others() -> Iterator[Bad]:
     changes: list[tuple[str, str, dict[str, object], dict[str, object], str | None]] = [
         ("no prompt", "text", COMPLETION, {"prompt": []}, "prompt"),
-        ("prompt of ids", "text", COMPLETION, {"prompt": [1, 2]}, "prompt[0]"),
+        ("prompt of negative ids", "text", COMPLETION, {"prompt": [1, -2]}, "prompt[0]"),
+        ("prompt of no ids", "text", COMPLETION, {"prompt": [[1], []]}, "prompt[1]"),
+        ("echo of ids", "text", COMPLETION, {"prompt": [1], "echo": True}, "echo"),
+        ("many answers", "text", COMPLETION, {"prompt": ["a"] * 9, "n": 16}, "prompt"),
+        ("many prompts", "text", COMPLETION, {"prompt": ["a"] * 129}, "prompt"),
         ("prompt of nothing", "text", COMPLETION, {"prompt": None}, "prompt"),
         ("suffix", "text", COMPLETION, {"suffix": "a"}, "suffix"),
         ("best of", "text", COMPLETION, {"best_of": 3}, "best_of"),
@@ -199,6 +206,8 @@ def others() -> Iterator[Bad]:
     ]
     for name, where, good, change, param in changes:
         yield Bad(name, where, 400, param, {**good, **change}, asked=change == {"dimensions": 5})
+    tiny = {**CHAT, **user(image(PICTURE)), "continue_final_message": True}
+    yield Bad("a picture to continue", "chat", 400, "continue_final_message", tiny)
 
 
 TOOL_OF_RESPONSES = {"type": "function", "name": "f", "parameters": {}}

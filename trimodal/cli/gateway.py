@@ -28,6 +28,10 @@ CorsOrigins = Annotated[
     list[str] | None,
     access("--cors-origin", help="web pages from here may call it, as https://example.com; repeatable"),
 ]
+ModelAliases = Annotated[
+    list[str] | None,
+    access("--model-alias", help="another name of a model, as gpt-4o-mini=llm; repeatable"),
+]
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class GatewayCommand:
     keys: Keys = None
     without_keys: WithoutKeys = False
     cors_origins: CorsOrigins = None
+    model_aliases: ModelAliases = None
     responses: Annotated[
         str,
         access(

@@ -36,8 +36,8 @@ _FIRST = re.compile(r":? ")  # what ends the name where the sentence is ours
 _STAGE = re.compile(r"^((heard|saw|answer|speech_recognize): )+")
 # Names of tensors → what a client of OpenAI's API called them.
 _FIELDS = dict.fromkeys(("text_input", "image", "audio", "history"), "messages") | {
-    "ttft_deadline_ms": "x-slo-ttft-ms"
-}
+    "ttft_deadline_ms": "x-slo-ttft-ms", "prompt_token_ids": "prompt",
+}  # fmt: skip
 _TYPES = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
     404: "invalid_request_error", 405: "invalid_request_error", 408: "timeout_error",

@@ -56,6 +56,19 @@ BODIES: tuple[tuple[str, dict[str, object]], ...] = (
     ("/v1/chat/completions", {"model": "assistant", "messages": [{"role": "user", "content": _SPOKEN}]}),
     ("/v1/completions", {"model": "llm", "prompt": ["a", "b"], "max_tokens": 3, "echo": True, "best_of": 1}),
     ("/v1/completions", {"model": "llm", "prompt": "a", "logprobs": 1, "stream": True}),
+    ("/v1/completions", {"model": "llm", "prompt": [[1, 2], [3]], "n": 2, "stop_token_ids": [5]}),
+    (
+        "/v1/chat/completions",
+        {
+            "model": "llm",
+            "messages": [*CHAT["messages"], {"role": "assistant", "content": "a", "reasoning_content": "b"}],  # type: ignore[misc]
+            "logit_bias": {"5": -1},
+            "min_tokens": 1,
+            "ignore_eos": True,
+            "continue_final_message": True,
+            "chat_template_kwargs": {"a": 1},
+        },
+    ),
     (
         "/v1/responses",
         {

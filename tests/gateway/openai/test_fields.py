@@ -170,7 +170,7 @@ def test_a_refusal_of_the_assistant_is_part_of_the_talk(serve: Serve) -> None:
         ({"max_tokens": 5.0}, "max_tokens", 5),
         ({"max_tokens": "7"}, "max_tokens", 7),
         ({"seed": 3.0}, "seed", 3),
-        ({"top_k": -1}, "top_k", 0),
+        ({"top_k": -1}, "top_k", -1),
         ({"top_p": 1}, "top_p", 1.0),
     ],
     ids=str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from trimodal.errors import Cancelled, InternalError
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import Logprobs, Output, Sampling
 from trimodal.llm.frontend import request_state
+from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.logprobs import TextLogprobs
 from trimodal.llm.request.outputs import Delta, columns
@@ -21,6 +23,7 @@ from trimodal.llm.request.terms import Terms
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.tiers import Tier
 from trimodal.llm.tokenizer import ByteTokenizer
+from trimodal.metrics import MemoryMetrics
 from trimodal.trace import read
 
 
@@ -144,6 +147,25 @@ def test_what_piles_up_is_one_delta() -> None:
     state.push("c", 1, "")
     assert state.take() == Delta("abc", "", 3, 0, 3)
     assert state.take() is None
+
+
+def test_who_waits_long_hears_that_the_engine_goes_on() -> None:
+    state = state_of(arrived=10.0)
+    assert not state.waits(now=14.0, stepped=14.0), "not so soon"
+    assert not state.waits(now=16.0, stepped=9.0), "it stands still"
+    assert state.waits(now=16.0, stepped=15.0)
+    delta = last(state)
+    assert (delta.text, delta.finish_reason, delta.prompt_tokens, delta.note) == ("", "", 5, None)
+    metrics = MemoryMetrics()
+    state.sent(delta, LlmMetrics(metrics, "llm"))
+    assert state.take() is None
+    assert not metrics.get("trimodal_llm_ttft_seconds", {"model": "llm"}).observations, "it was no text"
+    now = time.perf_counter()
+    assert not state.waits(now + 4, stepped=now + 3)
+    assert state.waits(now + 6, stepped=now + 5)
+    state.push("x", 1, "length")
+    assert last(state).text == "x"
+    assert not state.waits(now + 60, stepped=now + 59), "it has ended"
 
 
 def test_the_end_comes_even_without_text_and_has_the_note() -> None:

@@ -9,7 +9,7 @@ from trimodal.client.client import Client
 from trimodal.client.values import TokenLogprob
 from trimodal.gateway.access import Caller
 from trimodal.gateway.answering import event
-from trimodal.gateway.errors import invalid
+from trimodal.gateway.errors import unsupported
 from trimodal.gateway.openai.calls import CallReader, Part, read_calls, text_part
 from trimodal.gateway.openai.conversation import FindingsCache, read_messages
 from trimodal.gateway.openai.generation import (
@@ -37,6 +37,10 @@ class Chat:
         self._request = request
         messages = read_messages(request.messages)
         self._talk = Talk(messages, request.model, client, caller, findings, tools=bool(request.tools))
+        if self._talk.has_files and (
+            request.continue_final_message or request.add_generation_prompt is False
+        ):
+            raise unsupported("continue_final_message", "is not supported beside pictures and recordings")
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
@@ -97,8 +101,6 @@ class Completion:
 
     def __init__(self, request: CompletionRequest, client: Client, caller: Caller) -> None:
         request.refuse_unsupported()
-        if not request.prompts:
-            raise invalid("prompt: at least one is needed")
         self._request = request
         self._streams = [
             client.stream(
@@ -151,7 +153,8 @@ class Completion:
             yield event({**shared, "choices": [], "usage": _usage(self._request, self._streams)})
 
     def _echo(self, index: int) -> str:
-        return self._request.prompts[index // self._request.n] if self._request.echo else ""
+        prompt = self._request.prompts[index // self._request.n]
+        return prompt if self._request.echo and isinstance(prompt, str) else ""
 
 
 def _body(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from trimodal.gateway.errors import unsupported
 
@@ -57,6 +57,12 @@ class Body(BaseModel):
         if not isinstance(values, dict):
             return values
         return {name: value for name, value in values.items() if value is not None}
+
+
+class ModelBody(Body):
+    """One that names a model."""
+
+    model: Annotated[str, Field(min_length=1, max_length=256)]
 
 
 def take_ignored(body: Body) -> tuple[str, ...]:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import secrets
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from trimodal.client.options import Options
 from trimodal.gateway.errors import invalid, unsupported
-from trimodal.gateway.openai.fields import Body, Number, Refusal, Whole
+from trimodal.gateway.openai.fields import Body, ModelBody, Number, Refusal, Whole
 from trimodal.llm.structured.reading import MAX_NESTING, nested_beyond
 
 MAX_CHOICES = 16
 MAX_MESSAGES = 1024
+MAX_ANSWERS = 128  # of all prompts of one request
 MAX_TOOLS = 64
 MAX_TOP_LOGPROBS = 20
-
-
-ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class StreamOptions(Body):
@@ -113,7 +112,7 @@ _REFUSED: Mapping[str, Refusal] = {
     ),
     **dict.fromkeys(
         ("structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"),
-        Refusal("is not supported: response_format is, at /v1/chat/completions"),
+        Refusal("is not supported: response_format is"),
     ),
     "skip_special_tokens": Refusal(_NOT_HERE, (True,)),
     "repetition_detection": Refusal(_NOT_HERE),
@@ -122,11 +121,10 @@ _REFUSED: Mapping[str, Refusal] = {
 """What vLLM's server takes and would change the answer."""
 
 
-class Generation(Body):
+class Generation(ModelBody):
     """What chat and text completions share. Unset: as the model's configuration says."""
 
     refused = _REFUSED
-    model: ModelName
     stream: bool = False
     stream_options: StreamOptions | None = None
     n: Whole = Field(default=1, ge=1, le=MAX_CHOICES)
@@ -141,6 +139,9 @@ class Generation(Body):
     frequency_penalty: Number | None = Field(default=None, ge=-2, le=2)
     repetition_penalty: Number | None = Field(default=None, gt=0, le=10)
     logit_bias: dict[str, Number] | None = None
+    min_tokens: Whole | None = Field(default=None, ge=0)
+    ignore_eos: bool | None = None
+    stop_token_ids: list[Whole] | None = None
 
     @model_validator(mode="after")
     def _usage_only_in_streams(self) -> Generation:
@@ -153,25 +154,33 @@ class Generation(Body):
         """Whether the stream's last chunk is to have the usage."""
         return self.stream_options is not None and self.stream_options.include_usage
 
-    def refuse_unsupported(self) -> None:
-        """Raises: ApiError naming the field."""
-        if self.logit_bias:
-            raise unsupported("logit_bias", "is not supported by this model")
+    @property
+    def answers(self) -> int:
+        """How many answers are asked for."""
+        return self.n
 
     def options(self, choice: int) -> Options:
-        """The client's options; each choice of a seeded request has a seed of its own."""
-        seed = None if self.seed is None else (self.seed + choice) % (1 << 64)
+        """The client's options; each of several choices has a seed of its own, so that no two are alike."""
+        seed = self.seed
+        if seed is None and self.n > 1:
+            seed = secrets.randbits(63)
+        elif seed is not None:
+            seed = (seed + choice) % (1 << 64)
         return Options(
             max_tokens=self.max_tokens,
             temperature=self.temperature,
             top_p=self.top_p,
-            top_k=None if self.top_k is None else max(0, self.top_k),  # -1 is vLLM's 0
+            top_k=self.top_k,
             min_p=self.min_p,
             presence_penalty=self.presence_penalty,
             frequency_penalty=self.frequency_penalty,
             repetition_penalty=self.repetition_penalty,
             seed=seed,
             stop=self.stop,
+            logit_bias=self.logit_bias or None,
+            min_tokens=self.min_tokens,
+            ignore_eos=self.ignore_eos,
+            stop_token_ids=self.stop_token_ids,
         )
 
 
@@ -289,6 +298,10 @@ class ChatRequest(Generation):
     tools: list[Tool] | None = Field(default=None, max_length=MAX_TOOLS)
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: Schema | None = None
+    reasoning_effort: str | None = None
     truncation: Literal["auto", "disabled"] | None = None  # as /v1/responses has it
 
     @property
@@ -297,7 +310,7 @@ class ChatRequest(Generation):
         return bool(self.tools) and self.tool_choice != "none"
 
     def refuse_unsupported(self) -> None:
-        super().refuse_unsupported()
+        """Raises: ApiError naming the field."""
         if not self.tools and self.tool_choice not in (None, "none", "auto"):
             raise invalid("tool_choice is only allowed when tools are given")
         if self.top_logprobs and not self.logprobs:
@@ -308,6 +321,12 @@ class ChatRequest(Generation):
         options["max_tokens"] = self.max_completion_tokens or self.max_tokens
         options["response_format"] = self.response_format.for_model() if self.response_format else None
         options["top_logprobs"] = (self.top_logprobs or 0) if self.logprobs else None
+        options["add_generation_prompt"] = self.add_generation_prompt
+        options["continue_final_message"] = self.continue_final_message
+        kwargs = self.chat_template_kwargs or {}
+        if self.reasoning_effort is not None:  # a template without it takes no notice
+            kwargs = {"reasoning_effort": self.reasoning_effort, **kwargs}
+        options["chat_template_kwargs"] = kwargs or None
         options["truncation"] = self.truncation
         if self.tools:
             which = self.tool_choice
@@ -318,32 +337,48 @@ class ChatRequest(Generation):
 
 
 class CompletionRequest(Generation):
-    """POST /v1/completions: prompts are continued as they stand; those of token ids are not taken."""
+    """POST /v1/completions: prompts, as texts or token ids, are continued as they stand."""
 
     refused = {  # noqa: RUF012
         **_REFUSED,
-        "response_format": Refusal("is not supported in completions: /v1/chat/completions has it"),
         "prompt_embeds": Refusal(_NOT_HERE),
         "add_special_tokens": Refusal("is not supported: the tokenizer adds them as it wants", (True,)),
+        "suffix": Refusal(
+            "is not supported: write the model's fill-in-the-middle tokens into the prompt", ("",)
+        ),
     }
-    prompt: str | list[str]
+    prompt: str | list[str] | list[int] | list[list[int]]
     echo: bool = False
     best_of: Whole | None = None
-    suffix: str | None = None
+    response_format: ResponseFormat | None = None
     logprobs: Whole | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
 
     @property
-    def prompts(self) -> list[str]:
-        return [self.prompt] if isinstance(self.prompt, str) else self.prompt
+    def prompts(self) -> Sequence[str | list[int]]:
+        given: Any = self.prompt
+        return [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
+
+    @property
+    def answers(self) -> int:
+        return len(self.prompts) * self.n
 
     def refuse_unsupported(self) -> None:
-        super().refuse_unsupported()
-        if self.suffix:
-            raise unsupported("suffix", "is not supported by this model")
+        """Raises: ApiError naming the field."""
+        if not 0 < self.answers <= MAX_ANSWERS:
+            raise invalid(
+                f"prompt: {self.answers} answers are asked for, n for each: 1 to {MAX_ANSWERS} are given"
+            )
+        for index, prompt in enumerate(self.prompts):
+            if isinstance(prompt, list) and not (prompt and all(0 <= id < 1 << 31 for id in prompt)):
+                raise invalid(f"prompt[{index}]: a list of token ids is needed, at least one")
         if self.echo and self.logprobs is not None:
             raise unsupported("echo", "is not supported beside logprobs: prompts have none here")
+        if self.echo and not all(isinstance(one, str) for one in self.prompts):
+            raise unsupported("echo", "is not supported beside prompts of token ids")
         if self.best_of is not None and self.best_of != self.n:
             raise unsupported("best_of", f"is {self.best_of} and n is {self.n}: this server takes equal ones")
 
     def options(self, choice: int) -> Options:
-        return Options(**super().options(choice), top_logprobs=self.logprobs, apply_chat_template=False)
+        options = super().options(choice)
+        options["response_format"] = self.response_format.for_model() if self.response_format else None
+        return Options(**options, top_logprobs=self.logprobs, apply_chat_template=False)

@@ -71,6 +71,11 @@ class Talk:
             if messages[-1].role != "user":
                 raise invalid(f"{messages[-1].field or 'input'}: the last message must be the user's")
 
+    @property
+    def has_files(self) -> bool:
+        """Whether it is the assistant's."""
+        return self._plain is None
+
     async def streams(self, choices: Sequence[Options]) -> Sequence[Stream]:
         """A stream for each choice; sent when they are read."""
         if self._plain is not None:
@@ -88,6 +93,8 @@ class Talk:
         samples = None
         if question.audio is not None:
             samples = await asyncio.to_thread(read_samples, question.audio, question.field)
+        for options in choices:  # the assistant always answers a question
+            options["add_generation_prompt"] = options["continue_final_message"] = None
         return [
             self._client.ask(
                 question.text or None,

@@ -25,6 +25,9 @@ from trimodal.trace import Span, span
 logger = logging.getLogger(__name__)
 
 _PREFIX_TOKENS = 64
+_QUIET_S = 5.0
+"""So long nothing is sent before a client is told that the engine works. Clients give up a silent server:
+ours after 60 s."""
 _MAX_LISTENERS = 1024
 """Upper bound on requests that share one generation. They bypass the queue limit, so without it a client
 that repeats one prompt could exhaust the memory."""
@@ -198,12 +201,14 @@ class RequestState:
     _pending_logprobs: list[TokenLogprob] = field(default_factory=list)
     _finish: str = ""
     _error: RequestError | None = None
-    _last_sent: float = 0.0
+    _told_waiting: bool = False  # a delta without text is due
+    _last_sent: float = 0.0  # text
 
     def __post_init__(self) -> None:
         terms, tier = self.request.terms, self.tier
         self.deadline = self._due(terms.deadline_ms, tier.deadline_ms)
         self.ttft_deadline = min(self.deadline, self._due(terms.ttft_deadline_ms, tier.ttft_deadline_ms))
+        self._heard = self.arrived  # when the client was last sent anything
         if self.request.trace:
             self.trace = RequestTrace(self.arrived)
 
@@ -271,6 +276,16 @@ class RequestState:
             self._finish = finish_reason
             self.ended = True
 
+    def waits(self, now: float, stepped: float) -> bool:
+        """Has a delta without text sent, if nothing was for a while; True: it has.
+
+        Only for an engine that `stepped` since: of one that stands still the client is to hear nothing.
+        """
+        if self.ended or self.sending or now - self._heard < _QUIET_S or stepped <= self._heard:
+            return False
+        self._told_waiting = True
+        return True
+
     def answer(self, hit: Hit) -> None:
         """Takes a whole answer from the cache, and ends the request."""
         if not self.ended:
@@ -295,7 +310,7 @@ class RequestState:
         if self._error:
             error, self._error = self._error, None
             return error
-        if not self._pending and not self._finish:
+        if not (self._pending or self._finish or self._told_waiting):
             self.sending = False
             return None
         delta = Delta(
@@ -312,7 +327,7 @@ class RequestState:
 
     def sent(self, item: Delta | RequestError, metrics: LlmMetrics) -> None:
         """Measures a response that was sent just now. Called by one sender at a time."""
-        now = time.perf_counter()
+        now = self._heard = time.perf_counter()
         if isinstance(item, RequestError):
             metrics.outcome(item.code.lower())
             return
@@ -333,7 +348,7 @@ class RequestState:
         return self.arrived + milliseconds / 1e3 if milliseconds else math.inf
 
     def _drop_unsent(self) -> None:
-        self._pending, self._finish, self._pending_logprobs = "", "", []
+        self._pending, self._finish, self._pending_logprobs, self._told_waiting = "", "", [], False
 
     def _note(self) -> Note:
         return Note(

@@ -1,18 +1,21 @@
 """Refuses requests that can never fit, and reserves batch slots and KV blocks.
 
-A sequence is handed to the engine only when blocks for its prompt and its whole
-answer are free, so the engine never has to evict one request for another.
+A sequence is handed to the engine only when blocks for its prompt and its answer are free, so the engine
+hardly ever has to evict one request for another. Of an answer that may become long only a part is reserved at
+first, as most end long before their max_tokens: the rest as it grows, and while all together hold more than
+there is nobody else is let in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import EngineInfo, Sampling
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.settings import LlmSettings
 
+_LEAST_ANSWER, _GROWTH = 256, 128  # tokens that are reserved at first, and then at a time
 _SAID = {"grammar": "response_format and tools"}
 """Field of Sampling → what a client sends, where that has another name."""
 
@@ -43,6 +46,12 @@ class Admission:
         """KV blocks of a whole request, and of what speculation may add."""
         tokens = prompt_tokens + max_tokens + self.info.lookahead
         return -(-tokens // self.info.block_tokens)
+
+    def first_blocks(self, ticket: Ticket) -> int:
+        """KV blocks that a ticket reserves at first: of its answer one slot's part of the pool at most."""
+        info = self.info
+        part = max(_LEAST_ANSWER, info.num_kv_blocks // info.max_num_seqs * info.block_tokens)
+        return self.blocks(ticket.prompt_tokens, min(ticket.max_tokens, part))
 
     def check_size(self, prompt_tokens: int, max_tokens: int) -> None:
         """Refuses a request that could never run on this engine.
@@ -76,16 +85,25 @@ class Admission:
                 f"top_logprobs is {sampling.logprobs}: engine '{info.name}' tells {most} at most"
             )
         for name in ("stop_token_ids", "logit_bias"):
-            for id in getattr(sampling, name):
-                if info.vocab_size and id >= info.vocab_size:
-                    most = info.vocab_size - 1
-                    raise InvalidArgument(f"{name} has token {id}: those of this model are 0 to {most}")
+            self.check_tokens(name, getattr(sampling, name))
+
+    def check_tokens(self, name: str, ids: Iterable[int]) -> None:
+        """Raises InvalidArgument: the model has no such token."""
+        most = self.info.vocab_size - 1
+        if most >= 0 and (highest := max(ids, default=0)) > most:
+            raise InvalidArgument(f"{name} has token {highest}: those of this model are 0 to {most}")
+
+    @property
+    def has_slot(self) -> bool:
+        """Whether there is a free place in the batch."""
+        return len(self.reserved) < self.info.max_num_seqs
 
     def fits(self, ticket: Ticket) -> bool:
         """Whether a batch slot and KV blocks for a whole request are free now, within its tier's share."""
-        if len(self.reserved) >= self.info.max_num_seqs:
+        if not self.has_slot:
             return False
-        return self.reserved_blocks + ticket.blocks <= self.info.num_kv_blocks and self.in_share(ticket)
+        free = self.info.num_kv_blocks - self.reserved_blocks
+        return ticket.blocks <= free and self.holds(ticket) and self.in_share(ticket)
 
     def in_share(self, ticket: Ticket, used: Mapping[str, int] | None = None) -> bool:
         """Whether its tier may hold its blocks on top of those in `used` (default: now).
@@ -109,6 +127,20 @@ class Admission:
         self.reserved.add(ticket.id)
         self._hold(ticket, ticket.blocks)
         return True
+
+    def holds(self, ticket: Ticket) -> bool:
+        """Whether the engine can hold it, alone and at its longest."""
+        return self.blocks(ticket.prompt_tokens, ticket.max_tokens) <= self.info.num_kv_blocks
+
+    def grow(self, ticket: Ticket) -> None:
+        """Reserves more for an answer that outgrows what it has."""
+        if self.blocks(ticket.prompt_tokens, ticket.completion_tokens + 1) <= ticket.blocks:
+            return
+        tokens = min(ticket.completion_tokens + _GROWTH, ticket.max_tokens)
+        more = self.blocks(ticket.prompt_tokens, tokens) - ticket.blocks
+        if more > 0:
+            ticket.blocks += more
+            self._hold(ticket, more)
 
     def release(self, ticket: Ticket) -> None:
         """Gives the slot and blocks back; one that has none is ignored."""

@@ -77,7 +77,7 @@ async def test_sixteen_at_once(starter: Starter) -> None:
 
 def test_three_choices(starter: Starter) -> None:
     create = starter.client.chat.completions.create
-    one, three = (create(model="llm", messages=FRANCE, n=n) for n in (1, 3))
+    one, three = (create(model="llm", messages=FRANCE, n=n, temperature=0) for n in (1, 3))
     assert [(choice.index, choice.message.content) for choice in three.choices] == [
         (index, said(one)) for index in range(3)
     ]
@@ -87,10 +87,33 @@ def test_three_choices(starter: Starter) -> None:
 
 def test_two_choices_streamed(starter: Starter) -> None:
     texts = {0: "", 1: ""}
-    for chunk in starter.client.chat.completions.create(model="llm", messages=FRANCE, n=2, stream=True):
+    create = starter.client.chat.completions.create
+    for chunk in create(model="llm", messages=FRANCE, n=2, temperature=0, stream=True):
         texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
     assert texts[0] == texts[1]
     assert "Paris" in texts[0]
+
+
+def test_choices_are_no_twins(starter: Starter) -> None:
+    create = starter.client.chat.completions.create
+    answer = create(model="llm", messages=FRANCE, n=3, seed=1, max_tokens=40)
+    assert len({choice.message.content for choice in answer.choices}) == 3
+
+
+def test_what_the_assistant_has_begun_goes_on(starter: Starter) -> None:
+    create = starter.client.chat.completions.create
+    begun = [*FRANCE, {"role": "assistant", "content": "The capital of"}]
+    assert said(create(model="llm", messages=begun)) == " France is Paris."
+    anew = create(model="llm", messages=begun, extra_body={"add_generation_prompt": True})
+    assert said(anew).startswith("The capital of France")
+
+
+@pytest.mark.parametrize("field", [{"min_tokens": 24}, {"ignore_eos": True}], ids=str)
+def test_an_answer_that_may_not_end(starter: Starter, field: dict[str, object]) -> None:
+    create = starter.client.chat.completions.create
+    answer = create(model="llm", messages=FRANCE, max_tokens=24, extra_body=field)
+    assert said(answer).startswith("The capital of France is Paris.")
+    assert (answer.choices[0].finish_reason, answer.usage.completion_tokens) == ("length", 24)
 
 
 def test_a_stop_ends_it(starter: Starter) -> None:

@@ -8,8 +8,10 @@ import numpy as np
 import openai
 import pytest
 
+from tests.e2e.conftest import MODEL_REPOSITORY
 from tests.e2e.gateway.calls.starter import FRANCE as CHAT
 from tests.e2e.gateway.calls.starter import Starter
+from trimodal.llm.tokenizer import CheckpointTokenizer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
@@ -27,12 +29,29 @@ def test_a_completion(starter: Starter) -> None:
 
 def test_several_prompts_of_two_choices(starter: Starter) -> None:
     asked = [BEGUN, "The capital of Japan is"]
-    answer = starter.client.completions.create(model="llm", prompt=asked, n=2, max_tokens=8)
+    answer = starter.client.completions.create(model="llm", prompt=asked, n=2, max_tokens=8, temperature=0)
     assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
     one, again, two, again_two = (choice.text for choice in answer.choices)
     assert (one, two) == (again, again_two)
     assert "Paris" in one
     assert "Tokyo" in two
+
+
+def test_prompts_of_token_ids(starter: Starter) -> None:
+    tokenizer = CheckpointTokenizer(MODEL_REPOSITORY / "llm" / "1" / "openvino-int8")
+    asked = [tokenizer.encode_prompt(BEGUN), tokenizer.encode_prompt("The capital of Japan is")]
+    answer = starter.client.completions.create(model="llm", prompt=asked, max_tokens=8)
+    one, two = (choice.text for choice in answer.choices)
+    assert one == starter.client.completions.create(model="llm", prompt=BEGUN, max_tokens=8).choices[0].text
+    assert "Tokyo" in two
+
+
+def test_a_text_beyond_the_models_length(starter: Starter) -> None:
+    create, long = starter.lenient.embeddings.create, "word " * 300
+    with pytest.raises(openai.BadRequestError, match="input has 300 tokens: this model reads 254"):
+        create(model="embedding", input=long)
+    answer = create(model="embedding", input=long, extra_body={"truncate": True})
+    assert answer.usage.prompt_tokens == 256
 
 
 def test_a_completion_with_its_prompt(starter: Starter) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -229,6 +230,59 @@ def test_a_prompt_cancelled_half_way_leaves_no_unfilled_block_for_others(opened,
     assert not driver.tokens(cancelled)
 
 
+def test_long_prompts_that_are_given_up_cost_the_next_request_one_step(opened, prompts):
+    driver = opened(max_num_batched_tokens=64, num_kv_blocks=512)
+    left = [driver.add(long(prompts * 9, 2000, first)) for first in (5, 6, 7, 8)]
+    driver.step(3)
+    for id in left:
+        driver.engine.cancel(id)
+    assert driver.engine.stats().running == 0
+    following = driver.add([9, 4])
+    driver.step()
+    assert driver.tokens(following)
+    driver.finish()
+    assert driver.engine.stats().kv_usage == 0
+    assert not any(driver.tokens(id) for id in left)
+
+
+def test_a_short_prompt_is_computed_between_the_pieces_of_long_ones(opened, prompts):
+    driver = opened(max_num_batched_tokens=64, num_kv_blocks=512)
+    prompt = long(prompts * 9, 1000, first=5)
+    first = driver.add(prompt)
+    driver.step(2)
+    short = driver.add(prompts[0][:40], max_tokens=2)
+    driver.step()
+    assert driver.tokens(short)
+    assert not driver.tokens(first)
+    driver.finish()
+    assert driver.tokens(first) == opened(num_kv_blocks=512, enable_prefix_caching=False).run([prompt])[0]
+
+
+@pytest.mark.parametrize("numerics", ["reproducible", pytest.param("fast", marks=pytest.mark.slow)])
+def test_answers_are_the_same_after_two_hundred_prompts_that_were_given_up(opened, prompts, numerics):
+    """Each shares a beginning with prompts that are answered, and most of them the blocks that they left."""
+    rng = random.Random(0)
+    driver = opened(max_num_batched_tokens=64, num_kv_blocks=160, numerics=numerics)
+    asked = [long(prompts * 2, 150 + 90 * at, first=5 + at % 2) for at in range(4)]
+
+    def answers() -> list[list[int]]:
+        return [driver.run([prompt], max_tokens=16)[0] for prompt in asked]
+
+    before = answers()
+    live: list[int] = []
+    for _ in range(200):
+        prompt = rng.choice(asked)
+        live.append(driver.add(prompt[: rng.randrange(40, len(prompt))] + [rng.randrange(300)] * 40))
+        driver.step(rng.randrange(3))
+        if len(live) > 6:
+            driver.engine.cancel(live.pop(rng.randrange(len(live))))
+    for id in live:
+        driver.engine.cancel(id)
+    driver.finish()
+    assert (driver.engine.stats().running, driver.engine.stats().kv_usage) == (0, 0)
+    assert answers() == before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", [40, pytest.param(256, marks=pytest.mark.slow)])
 @SPECULATION
@@ -263,6 +317,31 @@ def test_a_cancelled_sequence_frees_its_blocks_and_says_no_more(opened, prompts,
     driver.engine.cancel(leaving[0])  # unknown by now
     driver.engine.cancel(999)
     assert driver.run([prompts[0]]) == [solo[0]]
+
+
+def test_answers_that_outgrow_the_pool_are_whole_and_leave_no_unfilled_block(opened, prompts):
+    """The pipeline lets the newest wait and computes again what it took from them."""
+    alone = opened(num_kv_blocks=256)
+    asked = prompts[:4]
+    whole = [alone.run([prompt], max_tokens=300)[0] for prompt in asked]
+    driver = opened(num_kv_blocks=24)  # 768 tokens for 4 × 330
+    steps, ids = 0, [driver.add(prompt, max_tokens=300) for prompt in asked]
+    while driver.engine.has_work():
+        driver.step()
+        steps += 1
+    assert [driver.tokens(id) for id in ids] == whole
+    assert steps < 2 * 300, "less than two after two would take"
+    # Given up while they wait or are computed again.
+    ids = [driver.add(prompt, max_tokens=300) for prompt in asked]
+    driver.step(230)
+    for id in ids:
+        driver.engine.cancel(id)
+    driver.finish()
+    assert (driver.engine.stats().running, driver.engine.stats().kv_usage) == (0, 0)
+    following = [
+        driver.run([prompt + made[:200]], max_tokens=20)[0] for prompt, made in zip(asked, whole, strict=True)
+    ]
+    assert following == [made[200:220] for made in whole]
 
 
 def test_a_prompt_that_the_pool_cannot_hold_ends_alone(opened, prompts, solo):

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Field, StringConstraints, T
 from trimodal.client.options import Options
 from trimodal.gateway.errors import invalid
 from trimodal.gateway.openai.conversation import DecodedMessage, read_message
-from trimodal.gateway.openai.fields import Body, Number, Refusal, Whole
+from trimodal.gateway.openai.fields import Body, ModelBody, Number, Refusal, Whole
 from trimodal.gateway.openai.schemas import (
     MAX_MESSAGES,
     MAX_TOOLS,
@@ -21,7 +21,6 @@ from trimodal.gateway.openai.schemas import (
     Function,
     ImagePart,
     JsonSchema,
-    ModelName,
     Name,
     RefusalPart,
     ResponseFormat,
@@ -181,7 +180,7 @@ _Key = Annotated[str, StringConstraints(max_length=64)]
 _Value = Annotated[str, StringConstraints(max_length=512)]
 
 
-class ResponseRequest(Body):
+class ResponseRequest(ModelBody):
     """POST /v1/responses. Unset: as the model's configuration says."""
 
     refused = {  # noqa: RUF012
@@ -191,7 +190,6 @@ class ResponseRequest(Body):
         "context_management": Refusal("is not supported: truncation is", ([],)),
         "moderation": Refusal("is not supported by this server"),
     }
-    model: ModelName
     input: str | Annotated[list[Item], Field(min_length=1, max_length=MAX_MESSAGES)]
     instructions: str | None = None
     stream: bool = False
