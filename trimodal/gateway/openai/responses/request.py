@@ -19,6 +19,7 @@ from trimodal.gateway.openai.schemas import (
     AudioPart,
     ChatMessage,
     Function,
+    Generation,
     ImagePart,
     JsonSchema,
     Name,
@@ -175,6 +176,7 @@ Choice = Annotated[NamedFunction | AllowedTools, Field(discriminator="type")]
 _SAMPLING = (
     *("temperature", "top_p", "top_k", "min_p", "seed", "stop"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+    *("logit_bias", "min_tokens", "ignore_eos", "stop_token_ids"),
 )
 _Key = Annotated[str, StringConstraints(max_length=64)]
 _Value = Annotated[str, StringConstraints(max_length=512)]
@@ -184,6 +186,7 @@ class ResponseRequest(ModelBody):
     """POST /v1/responses. Unset: as the model's configuration says."""
 
     refused = {  # noqa: RUF012
+        **Generation.refused,
         "background": Refusal("is not supported: an answer comes with its request", (False,)),
         "conversation": Refusal("is not supported: previous_response_id is"),
         "prompt": Refusal("is not supported: this server keeps no prompts"),
@@ -214,6 +217,10 @@ class ResponseRequest(ModelBody):
     presence_penalty: Number | None = Field(default=None, ge=-2, le=2)
     frequency_penalty: Number | None = Field(default=None, ge=-2, le=2)
     repetition_penalty: Number | None = Field(default=None, gt=0, le=10)
+    logit_bias: dict[str, Number] | None = None
+    min_tokens: Whole | None = Field(default=None, ge=0)
+    ignore_eos: bool | None = None
+    stop_token_ids: list[Whole] | None = None
 
     @model_validator(mode="after")
     def _tools_to_choose(self) -> ResponseRequest:
