@@ -14,7 +14,7 @@ from trimodal.errors import SettingsError
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.openai.conversation import DecodedMessage
 from trimodal.gateway.openai.responses import store
-from trimodal.gateway.openai.responses.store import KeptResponse, MemoryAnswers, ResponseStore, newest_turns
+from trimodal.gateway.openai.responses.store import KeptResponse, MemoryAnswers, ResponseStore
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
@@ -105,16 +105,3 @@ async def test_a_store_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp
 def test_a_place_where_nothing_can_be_kept_is_refused(place: str) -> None:
     with pytest.raises(SettingsError, match="^responses "):
         ResponseStore(place)
-
-
-def test_the_oldest_turns_of_a_long_talk_go_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "MAX_MESSAGES", 10)
-    turn = ("user", "assistant", "tool", "assistant")
-    talk = [{"role": role, "text": str(at)} for at, role in enumerate(("system", *turn * 2))]
-    assert newest_turns(talk) == (talk, 0)
-    talk += [{"role": "user", "text": "9"}, {"role": "assistant", "text": "10"}]
-    left, gone = newest_turns(talk)
-    assert ([one["text"] for one in left], gone) == (["0", "5", "6", "7", "8", "9", "10"], 4)
-    monkeypatch.setattr(store, "MAX_TALK_BYTES", 130)
-    left, gone = newest_turns(talk)
-    assert ([one["text"] for one in left], gone) == (["0", "9", "10"], 8)

@@ -11,7 +11,7 @@ import logging
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -22,13 +22,13 @@ from trimodal.errors import OperatorError, SettingsError
 from trimodal.gateway.answering import encoded
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.openai.conversation import DecodedMessage
+from trimodal.gateway.openai.talk import MAX_TALK_BYTES, newest_turns
 
 logger = logging.getLogger(__name__)
 
 MAX_RESPONSES, MAX_BYTES, KEPT_S = 10_000, 64 << 20, 30 * 86_400.0
 MAX_RESPONSE_BYTES = 1 << 20
-# Of a talk, within the bounds of one request to the models; beyond it the oldest turns go, down to KEPT.
-MAX_MESSAGES, MAX_TALK_BYTES, KEPT = 1_000, 200_000, 0.8
+MAX_MESSAGES = 1_000  # of a talk
 _TIMEOUT_S = 2.0
 _ID = re.compile(r"resp_[0-9a-f]{32}")
 
@@ -112,8 +112,11 @@ class ResponseStore:
 
     async def put(self, tenant: str, kept: KeptResponse) -> bool:
         """Keeps a response; False: it is too large, or the store does not answer."""
-        messages, left_out = newest_turns([_bare(one) for one in kept.messages])
-        told = {"body": kept.body, "messages": messages, "left_out": kept.left_out + left_out}
+        messages = [_bare(one) for one in kept.messages]
+        roles, sizes = [one.role for one in kept.messages], [len(encoded(one)) for one in messages]
+        newest = newest_turns(roles, sizes, MAX_MESSAGES, MAX_TALK_BYTES)
+        left_out = kept.left_out + len(messages) - len(newest)
+        told = {"body": kept.body, "messages": [messages[at] for at in newest], "left_out": left_out}
         text = encoded(told)
         if len(text) > MAX_RESPONSE_BYTES:
             return False
@@ -141,20 +144,6 @@ class ResponseStore:
             logger.warning("the store of responses does not answer: %s", error)
             told = "the store of responses does not answer"
             raise ApiError(503, told, code="store_unavailable", retry_after_s=1.0) from None
-
-
-def newest_turns(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
-    """Without the oldest turns where there are too many, and how many messages they had; system's stay."""
-    kept = list(messages)
-    sizes = [len(encoded(one)) for one in kept]
-    if len(kept) <= MAX_MESSAGES and sum(sizes) <= MAX_TALK_BYTES:
-        return kept, 0
-    while True:
-        old = [at for at, one in enumerate(kept[:-1]) if one["role"] != "system"]
-        within = len(kept) <= KEPT * MAX_MESSAGES and sum(sizes) <= KEPT * MAX_TALK_BYTES
-        if not old or (within and kept[old[0]]["role"] == "user"):
-            return kept, len(messages) - len(kept)
-        del kept[old[0]], sizes[old[0]]
 
 
 def _bare(message: DecodedMessage) -> dict[str, Any]:
