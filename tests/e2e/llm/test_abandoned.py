@@ -22,8 +22,8 @@ from trimodal.server.process import TritonServer
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
 KNOBS = {"numerics": "reproducible", "threads": "1", "num_kv_blocks": "96", "max_num_batched_tokens": "64"}
-# Prompts of up to 400 tokens, whose beginnings the abandoned ones share.
-PROMPTS = [f"{question} " * (1 + 4 * place) for place, question in enumerate(QUESTIONS[:8])]
+# Prompts of up to 300 tokens, whose beginnings the abandoned ones share.
+PROMPTS = [f"{question} " * (1 + 2 * place) for place, question in enumerate(QUESTIONS[:8])]
 ABANDONED, CLIENTS, CHATTING = 200, 8, 4
 
 

@@ -73,7 +73,7 @@ class FakeEngine:
         return EngineInfo(
             "fake", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20, vocab_size=256,
             max_top_logprobs=MAX_TOP_LOGPROBS, max_num_batched_tokens=s.max_num_batched_tokens,
-            unsupported=dict.fromkeys(("grammar", "logit_bias"), "it has no model"),
+            shortest_first=True, unsupported=dict.fromkeys(("grammar", "logit_bias"), "it has no model"),
         )  # fmt: skip
 
     def add(self, request: EngineRequest) -> None:

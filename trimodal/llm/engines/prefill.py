@@ -4,24 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_OLDEST = 4  # one part in so many of a step is the oldest prompt's
+OLDEST = 4
+"""One part in so many of a step is the oldest long prompt's."""
 
 
 def share(remaining: Sequence[int], budget: int, block_tokens: int) -> list[int]:
     """Tokens of each prompt that the next step computes: all that is left of it, or whole blocks.
 
-    The shortest goes first, so that nobody waits for a long one; the oldest always has its part, so that it
-    is not passed for ever.
+    The shortest go first, so that nobody waits for a long one, and a step that answers any computes no more
+    of the long ones than the oldest's part, so that it soon ends. That part it always has: it is not passed
+    for ever.
 
     Args:
         remaining: tokens that each prompt lacks, the oldest first.
         budget: tokens of the step. block_tokens: of a KV block, where a prompt can be cut.
     """
-    given, budget = [0] * len(remaining), max(0, budget)
-    oldest = min(remaining[0], budget // _OLDEST // block_tokens * block_tokens) if remaining else 0
-    for at in sorted(range(len(remaining)), key=remaining.__getitem__):
-        most = budget if at == 0 else budget - oldest
-        tokens = remaining[at] if remaining[at] <= most else most // block_tokens * block_tokens
-        given[at], budget = tokens, budget - tokens
-        oldest = 0 if at == 0 else oldest
+    given, left = [0] * len(remaining), max(0, budget)
+    part = left // OLDEST // block_tokens * block_tokens
+    order = sorted(range(len(remaining)), key=remaining.__getitem__)
+    while order and remaining[order[0]] <= left - (part if len(order) > 1 else 0):
+        at = order.pop(0)
+        given[at] = remaining[at]
+        left -= remaining[at]
+    if not order:
+        return given
+    oldest = min(order)
+    if len(order) == len(remaining) and order[0] != oldest:
+        given[order[0]] = (left - part) // block_tokens * block_tokens
+    elif len(order) == len(remaining):
+        part = left // block_tokens * block_tokens
+    given[oldest] = min(part, remaining[oldest])
     return given

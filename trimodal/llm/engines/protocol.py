@@ -129,6 +129,7 @@ class EngineInfo:
     max_top_logprobs: int = 0  # beside the chosen token's: of how many of the most likely it tells them
     max_num_batched_tokens: int = 0  # tokens in a step
     vocab_size: int = 0  # 0: not known
+    shortest_first: bool = False  # prompts share its steps as engines/prefill.py says; else they go in order
     unsupported: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -61,6 +61,7 @@ class Scheduler:
         self._unserved: Counter[str] = Counter()
         self._longest = 0
         self._latency = LatencyModel()
+        self._latency.shortest_first = info.shortest_first
         self._lengths = AnswerLengths()
         self._prefixes = PrefixHits()
         self._load = LoadShare(clock())
@@ -217,6 +218,7 @@ class Scheduler:
     def reopen(self, info: EngineInfo) -> None:
         """Takes a new engine for a lost one. Those that wait stay, and so does how fast it is."""
         self.admission = Admission(self._settings, info)
+        self._latency.shortest_first = info.shortest_first
         self._prefill_budget.batch_tokens = self._step_tokens(info)  # chosen anew, by its own speed
         self._running.clear()
         self._latency.emptied()

@@ -30,6 +30,20 @@ def test_gaps_and_what_prompts_add_to_them_are_told_apart() -> None:
     assert speed.prefill_s >= TOKEN * 0.8
 
 
+def test_of_an_engine_that_takes_the_shortest_first_a_long_prompt_holds_up_none_but_longer_ones() -> None:
+    speed = practised()
+    speed.shortest_first = True
+    token = speed.ttft_weights[1]
+    alone = {length: speed.ttft(length) for length in (20, 90, 5000)}
+    speed.started(ticket(1000, 4000))
+    assert speed.ttft(90) == pytest.approx(alone[90] + 30 * token), "the oldest has its quarter"
+    speed.started(ticket(1001, 60))
+    assert speed.ttft(90) == pytest.approx(alone[90] + (60 + 30) * token)
+    assert speed.ttft(5000) == pytest.approx(alone[5000] + 4060 * token)
+    assert speed.ttft(20) < alone[20] + 10 * token
+    assert speed.pending == 4060
+
+
 def test_prompts_in_hand_come_first() -> None:
     speed = practised()
     before = speed.ttft(100)

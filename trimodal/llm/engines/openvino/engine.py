@@ -114,6 +114,7 @@ class OpenVinoEngine:
             max_num_batched_tokens=settings.max_num_batched_tokens,
             max_model_len=int(self._manifest.shapes["max_position_embeddings"]),
             vocab_size=int(self._manifest.shapes["vocab_size"]),
+            shortest_first=settings.enable_prefix_caching,
             unsupported={"logit_bias": "OpenVINO GenAI has none"},
             lookahead=settings.num_assistant_tokens + 1 if settings.speculation != "none" else 0,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from trimodal.llm.engines.prefill import OLDEST
 from trimodal.llm.scheduler.estimators.least_squares import LeastSquares
 from trimodal.llm.scheduler.estimators.safety_margin import Residuals
 from trimodal.llm.scheduler.ticket import Ticket
@@ -23,7 +24,7 @@ _PATIENCE = 3  # multiple of the usual time without any token from which on the 
 class _Observed:
     """Measures a ticket in the engine: the load that it met, then the present window of its tokens."""
 
-    before: int
+    before: float
     uncached: int
     streams: int
     expected: float
@@ -31,12 +32,17 @@ class _Observed:
     since: float = 0.0
     met_streams: int = 0
     met_prefilled: int = 0
+    answered: bool = False
 
 
 class LatencyModel:
-    """Predicts the time to first token and between tokens, and counts what the engine has. In seconds."""
+    """Predicts the time to first token and between tokens, and counts what the engine has. In seconds.
+
+    `shortest_first`: how the engine shares its steps out among prompts (engines/prefill.py); else in order.
+    """
 
     def __init__(self) -> None:
+        self.shortest_first = False
         self._prefill = LeastSquares(3, 0.97)
         self._decode = LeastSquares(3, 0.97)
         self._observed: dict[int, _Observed] = {}
@@ -78,7 +84,16 @@ class LatencyModel:
         """Seconds to the first token of a prompt that is handed over now; nan before enough was seen."""
         if not self.ready:
             return math.nan
-        return self._prefill.predict((1.0, self.pending + uncached, self.streams))
+        return self._prefill.predict((1.0, self.before(uncached) + uncached, self.streams))
+
+    def before(self, uncached: int) -> float:
+        """Prompt tokens in the engine's hands that are computed before the end of so long a prompt."""
+        if not self.shortest_first:
+            return self.pending
+        others = [one.uncached for one in self._observed.values() if not one.answered]
+        shorter = sum(other for other in others if other <= uncached)
+        # Of each step a part is the oldest one's, however long.
+        return shorter + (uncached / (OLDEST - 1) if self.pending > shorter else 0.0)
 
     def alone(self, uncached: int) -> float:
         """Seconds to the first token of a prompt on an idle engine; nan before enough was seen."""
@@ -101,7 +116,8 @@ class LatencyModel:
         if not self._observed:
             self._moved = ticket.started
         expected = self.ttft(ticket.uncached)
-        self._observed[ticket.id] = _Observed(self.pending, ticket.uncached, self.streams, expected)
+        before = self.before(ticket.uncached)
+        self._observed[ticket.id] = _Observed(before, ticket.uncached, self.streams, expected)
         self.pending += ticket.uncached
 
     def first(self, ticket: Ticket, now: float) -> None:
@@ -112,6 +128,7 @@ class LatencyModel:
         self._prefill.learn((1.0, observed.before + uncached, observed.streams), took)
         if not math.isnan(observed.expected):
             self.errors.add(took - observed.expected, now)
+        observed.answered = True
         self.pending -= observed.uncached
         self._prefilled += uncached
         self.streams += 1
