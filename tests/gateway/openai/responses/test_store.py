@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,15 @@ def kept(number: int = 0, text: str = "hi") -> KeptResponse:
         DecodedMessage("tool", "naïve 日本 \ud800", answers="call_1"),
     ]
     return KeptResponse({"id": f"resp_{number:032x}", "output": []}, messages, 4)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"messages": [{"role": "user", "labels": [], "new": 1}]}'])
+async def test_what_another_version_kept_is_not_there(text: str) -> None:
+    responses = ResponseStore("memory")
+    id = kept().body["id"]
+    responses._answers.put(scope(), id, entry(text, math.inf), None)
+    with pytest.raises(ApiError, match="there is no response"):
+        await responses.get("", id)
 
 
 def scope(tenant: str = "") -> CacheScope:

@@ -99,16 +99,12 @@ class ResponseStore:
     async def get(self, tenant: str, id: str, field: str = "response_id") -> KeptResponse:
         """Raises: ApiError 404: there is none of this tenant; 503: the store does not answer."""
         entry = await self._call(self._answers.get, tenant, id) if _ID.fullmatch(id) else None
-        if entry is None:
+        kept = _read(entry.answer) if entry else None
+        if kept is None:
             code = "previous_response_not_found" if field == "previous_response_id" else "response_not_found"
             why = f"{field}: there is no response {id!r:.80}, or it is not kept any more"
             raise ApiError(404, why, param=field, code=code)
-        kept = json.loads(entry.answer)
-        messages = [
-            DecodedMessage(**{**one, "labels": tuple(Prediction(**label) for label in one["labels"])})
-            for one in kept["messages"]
-        ]
-        return KeptResponse(kept["body"], messages, kept["left_out"])
+        return kept
 
     async def put(self, tenant: str, kept: KeptResponse) -> bool:
         """Keeps a response; False: it is too large, or the store does not answer."""
@@ -144,6 +140,19 @@ class ResponseStore:
             logger.warning("the store of responses does not answer: %s", error)
             told = "the store of responses does not answer"
             raise ApiError(503, told, code="store_unavailable", retry_after_s=1.0) from None
+
+
+def _read(text: str) -> KeptResponse | None:
+    """A response that was kept; None: another version kept it, in another form."""
+    try:
+        kept = json.loads(text)
+        messages = [
+            DecodedMessage(**{**one, "labels": tuple(Prediction(**label) for label in one["labels"])})
+            for one in kept["messages"]
+        ]
+        return KeptResponse(kept["body"], messages, kept["left_out"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _bare(message: DecodedMessage) -> dict[str, Any]:
