@@ -138,8 +138,10 @@ class TextFormat(Body):
 
     def for_model(self) -> dict[str, Any] | None:
         """As the model takes it; None: any text."""
-        schema = JsonSchema.model_construct(name=self.name, schema_=self.schema_, strict=self.strict)
-        wanted = schema if self.schema_ is not None else None
+        wanted = None
+        if self.schema_ is not None:
+            name = self.name or "answer"
+            wanted = JsonSchema.model_construct(name=name, schema_=self.schema_, strict=self.strict)
         return ResponseFormat.model_construct(type=self.type, json_schema=wanted).for_model()
 
 
@@ -226,6 +228,10 @@ class ResponseRequest(ModelBody):
     def _tools_to_choose(self) -> ResponseRequest:
         if not self.tools and self.tool_choice not in ("none", "auto"):
             raise ValueError("tool_choice is only allowed when tools are given")
+        if isinstance(self.tool_choice, AllowedTools):
+            known = {tool.name for tool in self.tools}
+            if not known.intersection(one.name for one in self.tool_choice.tools):
+                raise ValueError("tool_choice: its tools are none of those that are given")
         return self
 
     @property
@@ -288,9 +294,9 @@ class ResponseRequest(ModelBody):
         if tools:
             functions = [tool.model_dump(exclude={"type"}, exclude_none=True) for tool in tools]
             options["tools"] = [{"type": "function", "function": function} for function in functions]
-            named = isinstance(choice, NamedFunction)
-            options["tool_choice"] = (
-                {"type": "function", "function": {"name": choice.name}} if named else choice  # type: ignore[union-attr]
-            )
+            if isinstance(choice, NamedFunction):
+                options["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+            else:
+                options["tool_choice"] = choice
             options["parallel_tool_calls"] = self.parallel_tool_calls
         return options
