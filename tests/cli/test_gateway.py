@@ -45,6 +45,12 @@ def test_an_operators_key_is_listed_as_one(tmp_path: Path) -> None:
     assert "(operator)" in command("keys", "list", "--file", file).output
 
 
+def test_a_place_where_no_responses_can_be_kept_is_one_sentence() -> None:
+    result = command("gateway", "--port", 0, "--responses", "notes.txt")
+    assert result.exit_code == 1
+    assert "responses 'notes.txt': a file whose name ends with .sqlite is needed" in result.output
+
+
 def test_a_server_is_drained_and_used_again(tmp_path: Path) -> None:
     file = tmp_path / "upstreams.toml"
     file.write_text('[[upstream]]\naddress = "gpu-1:8001"\n[[upstream]]\naddress = "gpu-2:8001"\n')

@@ -211,6 +211,8 @@ def others() -> Iterator[Bad]:
 
 
 TOOL_OF_RESPONSES = {"type": "function", "name": "f", "parameters": {}}
+NAMED_OF_RESPONSES = {"type": "function", "name": "g"}
+ALLOWED_OF_RESPONSES = {"type": "allowed_tools", "mode": "required", "tools": [NAMED_OF_RESPONSES]}
 
 
 def responses() -> Iterator[Bad]:
@@ -222,6 +224,7 @@ def responses() -> Iterator[Bad]:
         ({"tools": [{"type": "web_search"}]}, "tools[0]"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": [TOOL_OF_RESPONSES], "tool_choice": {"type": "mcp"}}, "tool_choice"),
+        ({"tools": [TOOL_OF_RESPONSES], "tool_choice": ALLOWED_OF_RESPONSES}, "tool_choice"),
         ({"tools": [{**TOOL_OF_RESPONSES, "name": "a b"}]}, "tools[0].name"),
         ({"text": {"format": {"type": "json_schema", "name": "a"}}}, "text.format"),
         ({"text": {"format": {"type": "xml"}}}, "text.format.type"),

@@ -83,7 +83,7 @@ _ENDPOINTS: dict[str, tuple[type[Body], type, list[str]]] = {
         completion_create_params.CompletionCreateParamsBase,
         [*_SAMPLING, "response_format", "prompt_embeds"],
     ),
-    "responses": (ResponseRequest, response_create_params.ResponseCreateParamsBase, []),
+    "responses": (ResponseRequest, response_create_params.ResponseCreateParamsBase, _SAMPLING),
     "embeddings": (EmbeddingRequest, embedding_create_params.EmbeddingCreateParams, _EMBEDDINGS),
 }  # fmt: skip
 

@@ -98,6 +98,32 @@ def test_a_field_beyond_the_models_limit_is_named(client: openai.OpenAI) -> None
         assert caught.value.param == "max_tokens"
 
 
+def test_a_talk_longer_than_the_models_room(client: openai.OpenAI) -> None:
+    """It has 2,048 tokens, bytes. A chat is refused unless it may be trimmed; what is kept here may."""
+    turns = [pair for n in range(6) for pair in (("user", f"{n}" * 300), ("assistant", "a" * 300))]
+    talk = [*({"role": role, "content": text} for role, text in turns), *CHAT]
+    asked = {"model": "llm", "messages": talk, "max_tokens": 9}
+    with pytest.raises(openai.BadRequestError, match="the prompt has 3[0-9]{3} tokens") as caught:
+        client.chat.completions.create(**asked)
+    assert caught.value.code == "context_length_exceeded"
+    answer = client.chat.completions.create(**asked, extra_body={"truncation": "auto"})
+    assert answer.trimodal["trimmed"]["messages"] % 2 == 0
+    assert answer.usage.prompt_tokens <= 2048
+    previous, trimmed, found = None, [], []
+    for n in range(12):
+        last = client.responses.create(
+            model="llm", input=f"{n:x}" * 300, previous_response_id=previous, max_output_tokens=9
+        )
+        previous = last.id
+        trimmed.append(last.trimodal.get("trimmed", {}).get("messages", 0))
+        found.append(last.usage.input_tokens_details.cached_tokens)
+    assert trimmed == sorted(trimmed)
+    assert trimmed[0] == 0 < trimmed[-1]
+    steps = sum(one != other for one, other in zip(trimmed, trimmed[1:], strict=False))
+    assert steps <= 4, "in steps: between them the prompt begins as it did"
+    assert sum(tokens > 1_000 for tokens in found) >= 12 - 5 - steps, "and is found in the prefix cache"
+
+
 def test_log_probabilities_of_tokens_that_are_bytes(client: openai.OpenAI) -> None:
     asked = {"model": "llm", "messages": CHAT, "max_tokens": 40, "logprobs": True, "top_logprobs": 3}
     (choice,) = client.chat.completions.create(**asked).choices

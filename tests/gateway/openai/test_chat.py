@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -209,7 +210,8 @@ def test_text_completions(serve: Serve) -> None:
 def test_prompts_of_token_ids(serve: Serve) -> None:
     served = serve()
     client = served.openai()
-    for prompt, sent in (([1, 2], [[1, 2]]), ([[1, 2], [3]], [[1, 2], [3]])):
+    asked: list[tuple[Any, list[list[int]]]] = [([1, 2], [[1, 2]]), ([[1, 2], [3]], [[1, 2], [3]])]
+    for prompt, sent in asked:
         served.triton.requests.clear()
         answer = client.completions.create(model="llm", prompt=prompt)
         assert [choice.text for choice in answer.choices] == [ANSWER] * len(sent)
@@ -232,7 +234,7 @@ def test_many_prompts_are_sent_a_few_at_a_time(serve: Serve, stream: bool) -> No
             running -= 1
 
     client = serve(fake_triton(llm=counted)).openai()
-    answer = client.completions.create(model="llm", prompt=["a"] * 64, n=2, stream=stream)
+    answer: Any = client.completions.create(model="llm", prompt=["a"] * 64, n=2, stream=stream)
     parts = [part for chunk in answer for part in chunk.choices] if stream else answer.choices
     assert {part.index for part in parts if part.text} == set(range(128))
     assert (most, running) == (8, 0)

@@ -95,7 +95,7 @@ def test_words_alone_go_to_the_model_that_is_named(serve: Serve) -> None:
 
 
 def test_the_last_word_must_be_the_users(serve: Serve) -> None:
-    with pytest.raises(openai.BadRequestError, match="the last one must be the user's"):
+    with pytest.raises(openai.BadRequestError, match="the last message must be the user's"):
         serve().openai().chat.completions.create(
             model="llm", messages=[user(IMAGE), {"role": "assistant", "content": "x"}]
         )

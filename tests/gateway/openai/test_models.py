@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -31,7 +32,7 @@ def test_what_can_be_asked_is_listed_with_its_length_and_age(serve: Serve) -> No
     inner = {name: labelled(("a", 1.0)) for name in ("judge", "speech_recognize", "vision_classify")}
     before = int(time.time())
     client = serve(fake_triton(llm=llm, **inner)).openai()
-    listed = {one.id: one for one in client.models.list()}
+    listed: dict[str, Any] = {one.id: one for one in client.models.list()}
     assert list(listed) == ["assistant", "embedding", "llm", "speech", "vision"]
     assert (listed["llm"].created, listed["llm"].max_model_len) == (TOLD["created"], TOLD["max_model_len"])
     assert before <= listed["vision"].created <= time.time()
@@ -57,9 +58,11 @@ def test_other_names_at_every_endpoint(serve: Serve) -> None:
     triton = fake_triton(llm=llm, assistant=assistant)
     served = serve(triton, model_aliases=[f"{alias}={model}" for alias, model in names.items()])
     client = served.openai()
-    listed = {one.id: one.root for one in client.models.list()}
+    models: list[Any] = list(client.models.list())
+    listed = {one.id: one.root for one in models}
     assert {alias: listed[alias] for alias in names} == names
-    assert client.models.retrieve("gpt-4o/audio").root == "assistant"
+    alias: Any = client.models.retrieve("gpt-4o/audio")
+    assert alias.root == "assistant"
     answer = client.chat.completions.create(model="gpt-4o-mini", messages=CHAT)  # type: ignore[arg-type]
     assert (answer.choices[0].message.content, answer.model) == (ANSWER, "llm")
     assert client.completions.create(model="gpt-4o-mini", prompt="a").choices[0].text == ANSWER

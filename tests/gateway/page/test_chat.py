@@ -43,9 +43,8 @@ def wait_for_cancelled(triton: FakeTransport) -> None:
 
 
 def sent_messages(triton: FakeTransport) -> list[list[dict[str, str]]]:
-    """Of every question; what the page asks of the models itself is a probe."""
-    asked = [request for request in triton.requests if "probe" not in request.parameters]
-    return [json.loads(request.inputs["messages"][0]) for request in asked]
+    asked = [request.inputs for request in triton.requests if "messages" in request.inputs]  # no probes
+    return [json.loads(inputs["messages"][0]) for inputs in asked]
 
 
 def finished(page: Page, count: int = 1) -> None:

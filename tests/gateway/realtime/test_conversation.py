@@ -254,7 +254,7 @@ def test_whole_turns_are_forgotten_and_told(
     serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In bytes: 70,000 characters of Japanese are more than a request to the models may hold."""
-    monkeypatch.setattr(conversation, "MAX_BYTES", 6_000)
+    monkeypatch.setattr(conversation, "MAX_TALK_BYTES", 6_000)
     running = serve()
     peer = dial(running, "model=llm")
     peer.send("conversation.item.create", item=item("be brief", role="system", id="s"))

@@ -18,10 +18,9 @@ QWEN = {"do_sample": True, "temperature": 0.7, "top_p": 0.8, "top_k": 20, "repet
 
 def read(directory: Path, config: dict[str, Any], *, use: str = "auto", **given: float) -> Sampling:
     (directory / "generation_config.json").write_text(json.dumps(config))
-    settings = LlmSettings(
-        version_directory=directory, artefact=".", generation_config=use, max_output_tokens=200
-    )
-    kinds = {"top_k": np.int32, "seed": np.uint64}
+    given_settings = {"version_directory": directory, "artefact": ".", "max_output_tokens": 200}
+    settings = LlmSettings.model_validate({**given_settings, "generation_config": use})
+    kinds: dict[str, Any] = {"top_k": np.int32, "seed": np.uint64}
     inputs = {name: np.array([value], kinds.get(name, np.float32)) for name, value in given.items()}
     return read_sampling(inputs, settings, "")
 

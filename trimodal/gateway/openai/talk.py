@@ -14,6 +14,32 @@ from trimodal.gateway.openai.conversation import DecodedMessage, FindingsCache, 
 from trimodal.gateway.openai.generation import Stream
 
 ASSISTANT = "assistant"
+# What the gateway keeps of a talk, within the bounds of one request to the models (1,024 messages, 256 KiB of
+# JSON); the model server trims what is too long for its model.
+MAX_TALK_BYTES = 200_000
+_KEPT = 0.8
+
+
+def newest_turns(roles: Sequence[str], sizes: Sequence[int], most: int, most_bytes: int) -> list[int]:
+    """Which messages of a talk to keep, by their indexes: all, unless there are more, or more bytes.
+
+    Then the oldest turns go, whole, down to 0.8 of that at once, so that what is left begins alike for a
+    while; what is the system's and the last turn stay, as long as they are not twice too many themselves.
+    """
+
+    def within(share: float) -> bool:
+        return len(kept) <= share * most and sum(sizes[at] for at in kept) <= share * most_bytes
+
+    kept = list(range(len(roles)))
+    if within(1):
+        return kept
+    for start in [at for at in kept if roles[at] == "user"] or kept[-1:]:
+        kept = [at for at, role in enumerate(roles) if at >= start or role == "system"]
+        if within(_KEPT):
+            break
+    while len(kept) > 1 and not within(2):
+        del kept[0]
+    return kept
 
 
 class Talk:
@@ -43,7 +69,7 @@ class Talk:
             if tools or any(message.calls or message.answers for message in messages):
                 raise unsupported("tools", "are not supported beside pictures and recordings")
             if messages[-1].role != "user":
-                raise invalid("messages: the last one must be the user's")
+                raise invalid(f"{messages[-1].field or 'input'}: the last message must be the user's")
 
     @property
     def has_files(self) -> bool:

@@ -87,7 +87,7 @@ def fit(
         return Prompt(request, ids)
     sizes = [size(message["content"]) for message in messages]
     fixed = sum(one for one, message in zip(sizes, messages, strict=True) if message["role"] == "system")
-    cuts = _cuts(groups, sizes, (1 - retention) * (limit - answer - fixed))
+    cuts = _cuts(groups, sizes, int((1 - retention) * (limit - answer - fixed)))
     # Fewer messages are fewer tokens: the least cut that fits lies between one that does not and one that
     # does. A prompt of hundreds of kB takes long to tokenize, so the search begins where it is likely to end.
     low, high, step, best = 0, len(cuts) + 1, 1, Prompt(request, ids)
@@ -104,18 +104,18 @@ def fit(
     return best
 
 
-def _cuts(groups: Sequence[Sequence[int]], sizes: Sequence[int], step: float) -> list[int]:
+def _cuts(groups: Sequence[Sequence[int]], sizes: Sequence[int], step: int) -> list[int]:
     """How many groups may go: only so many as pass another multiple of `step` tokens, or all.
 
     A talk comes whole with each question. Cut by its length alone it would begin elsewhere each time, and
     its prefix would never be found again; so it keeps its beginning until another step does not fit.
     """
     cuts: list[int] = []
-    position, passed = 0, 0
+    position, passed, step = 0, 0, max(1, step)
     for count, group in enumerate(groups, 1):
         position += sum(sizes[message] for message in group)
-        if step < 1 or position // step > passed or count == len(groups):
-            passed = position // step if step >= 1 else 0
+        if position // step > passed or count == len(groups):
+            passed = position // step
             cuts.append(count)
     return cuts
 

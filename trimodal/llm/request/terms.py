@@ -129,7 +129,7 @@ def _retention(value: str | None) -> float | None:
     number = isinstance(ratio, int | float) and not isinstance(ratio, bool)
     if given["type"] != "retention_ratio" or not number or not 0 <= ratio <= 1:
         raise InvalidArgument("truncation.retention_ratio must be a number between 0 and 1")
-    return max(ratio, 1e-6)  # of 0, too, the last turn stays
+    return max(float(ratio), 1e-6)  # of 0, too, the last turn stays
 
 
 def _controls(value: str | None) -> frozenset[str]:

@@ -366,9 +366,10 @@ def test_log_probabilities(serve: Serve, stream: bool) -> None:
 
 def test_vllms_sampling_is_handed_on(serve: Serve) -> None:
     served = serve()
-    more = {"top_k": -1, "seed": 7, "stop": ["x"], "repetition_penalty": 1.1}
+    more = {"top_k": -1, "seed": 7, "stop": ["x"], "repetition_penalty": 1.1, "min_tokens": 2}
     strict(served).responses.create(model="llm", input="hi", extra_body=more)
     inputs = sent_to(served).inputs
+    assert inputs["min_tokens"].tolist() == [2]
     assert (inputs["top_k"].tolist(), inputs["seed"].tolist(), inputs["stop"].tolist()) == ([0], [7], [b"x"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from trimodal.errors import SettingsError
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.openai.conversation import DecodedMessage
 from trimodal.gateway.openai.responses import store
-from trimodal.gateway.openai.responses.store import KeptResponse, MemoryAnswers, ResponseStore, newest_turns
+from trimodal.gateway.openai.responses.store import KeptResponse, MemoryAnswers, ResponseStore
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
@@ -26,6 +27,15 @@ def kept(number: int = 0, text: str = "hi") -> KeptResponse:
         DecodedMessage("tool", "naïve 日本 \ud800", answers="call_1"),
     ]
     return KeptResponse({"id": f"resp_{number:032x}", "output": []}, messages, 4)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"messages": [{"role": "user", "labels": [], "new": 1}]}'])
+async def test_what_another_version_kept_is_not_there(text: str) -> None:
+    responses = ResponseStore("memory")
+    id = kept().body["id"]
+    responses._answers.put(scope(), id, entry(text, math.inf), None)
+    with pytest.raises(ApiError, match="there is no response"):
+        await responses.get("", id)
 
 
 def scope(tenant: str = "") -> CacheScope:
@@ -105,16 +115,3 @@ async def test_a_store_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp
 def test_a_place_where_nothing_can_be_kept_is_refused(place: str) -> None:
     with pytest.raises(SettingsError, match="^responses "):
         ResponseStore(place)
-
-
-def test_the_oldest_turns_of_a_long_talk_go_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "MAX_MESSAGES", 10)
-    turn = ("user", "assistant", "tool", "assistant")
-    talk = [{"role": role, "text": str(at)} for at, role in enumerate(("system", *turn * 2))]
-    assert newest_turns(talk) == (talk, 0)
-    talk += [{"role": "user", "text": "9"}, {"role": "assistant", "text": "10"}]
-    left, gone = newest_turns(talk)
-    assert ([one["text"] for one in left], gone) == (["0", "5", "6", "7", "8", "9", "10"], 4)
-    monkeypatch.setattr(store, "MAX_TALK_BYTES", 130)
-    left, gone = newest_turns(talk)
-    assert ([one["text"] for one in left], gone) == (["0", "9", "10"], 8)

@@ -19,6 +19,7 @@ from trimodal.gateway.openai.schemas import (
     AudioPart,
     ChatMessage,
     Function,
+    Generation,
     ImagePart,
     JsonSchema,
     Name,
@@ -137,8 +138,10 @@ class TextFormat(Body):
 
     def for_model(self) -> dict[str, Any] | None:
         """As the model takes it; None: any text."""
-        schema = JsonSchema.model_construct(name=self.name, schema_=self.schema_, strict=self.strict)
-        wanted = schema if self.schema_ is not None else None
+        wanted = None
+        if self.schema_ is not None:
+            name = self.name or "answer"
+            wanted = JsonSchema.model_construct(name=name, schema_=self.schema_, strict=self.strict)
         return ResponseFormat.model_construct(type=self.type, json_schema=wanted).for_model()
 
 
@@ -175,6 +178,7 @@ Choice = Annotated[NamedFunction | AllowedTools, Field(discriminator="type")]
 _SAMPLING = (
     *("temperature", "top_p", "top_k", "min_p", "seed", "stop"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+    *("logit_bias", "min_tokens", "ignore_eos", "stop_token_ids"),
 )
 _Key = Annotated[str, StringConstraints(max_length=64)]
 _Value = Annotated[str, StringConstraints(max_length=512)]
@@ -184,6 +188,7 @@ class ResponseRequest(ModelBody):
     """POST /v1/responses. Unset: as the model's configuration says."""
 
     refused = {  # noqa: RUF012
+        **Generation.refused,
         "background": Refusal("is not supported: an answer comes with its request", (False,)),
         "conversation": Refusal("is not supported: previous_response_id is"),
         "prompt": Refusal("is not supported: this server keeps no prompts"),
@@ -214,11 +219,19 @@ class ResponseRequest(ModelBody):
     presence_penalty: Number | None = Field(default=None, ge=-2, le=2)
     frequency_penalty: Number | None = Field(default=None, ge=-2, le=2)
     repetition_penalty: Number | None = Field(default=None, gt=0, le=10)
+    logit_bias: dict[str, Number] | None = None
+    min_tokens: Whole | None = Field(default=None, ge=0)
+    ignore_eos: bool | None = None
+    stop_token_ids: list[Whole] | None = None
 
     @model_validator(mode="after")
     def _tools_to_choose(self) -> ResponseRequest:
         if not self.tools and self.tool_choice not in ("none", "auto"):
             raise ValueError("tool_choice is only allowed when tools are given")
+        if isinstance(self.tool_choice, AllowedTools):
+            known = {tool.name for tool in self.tools}
+            if not known.intersection(one.name for one in self.tool_choice.tools):
+                raise ValueError("tool_choice: its tools are none of those that are given")
         return self
 
     @property
@@ -281,9 +294,9 @@ class ResponseRequest(ModelBody):
         if tools:
             functions = [tool.model_dump(exclude={"type"}, exclude_none=True) for tool in tools]
             options["tools"] = [{"type": "function", "function": function} for function in functions]
-            named = isinstance(choice, NamedFunction)
-            options["tool_choice"] = (
-                {"type": "function", "function": {"name": choice.name}} if named else choice  # type: ignore[union-attr]
-            )
+            if isinstance(choice, NamedFunction):
+                options["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+            else:
+                options["tool_choice"] = choice
             options["parallel_tool_calls"] = self.parallel_tool_calls
         return options

@@ -11,7 +11,7 @@ import logging
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -22,13 +22,13 @@ from trimodal.errors import OperatorError, SettingsError
 from trimodal.gateway.answering import encoded
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.openai.conversation import DecodedMessage
+from trimodal.gateway.openai.talk import MAX_TALK_BYTES, newest_turns
 
 logger = logging.getLogger(__name__)
 
 MAX_RESPONSES, MAX_BYTES, KEPT_S = 10_000, 64 << 20, 30 * 86_400.0
 MAX_RESPONSE_BYTES = 1 << 20
-# Of a talk, within the bounds of one request to the models; beyond it the oldest turns go, down to KEPT.
-MAX_MESSAGES, MAX_TALK_BYTES, KEPT = 1_000, 200_000, 0.8
+MAX_MESSAGES = 1_000  # of a talk
 _TIMEOUT_S = 2.0
 _ID = re.compile(r"resp_[0-9a-f]{32}")
 
@@ -99,21 +99,20 @@ class ResponseStore:
     async def get(self, tenant: str, id: str, field: str = "response_id") -> KeptResponse:
         """Raises: ApiError 404: there is none of this tenant; 503: the store does not answer."""
         entry = await self._call(self._answers.get, tenant, id) if _ID.fullmatch(id) else None
-        if entry is None:
+        kept = _read(entry.answer) if entry else None
+        if kept is None:
             code = "previous_response_not_found" if field == "previous_response_id" else "response_not_found"
             why = f"{field}: there is no response {id!r:.80}, or it is not kept any more"
             raise ApiError(404, why, param=field, code=code)
-        kept = json.loads(entry.answer)
-        messages = [
-            DecodedMessage(**{**one, "labels": tuple(Prediction(**label) for label in one["labels"])})
-            for one in kept["messages"]
-        ]
-        return KeptResponse(kept["body"], messages, kept["left_out"])
+        return kept
 
     async def put(self, tenant: str, kept: KeptResponse) -> bool:
         """Keeps a response; False: it is too large, or the store does not answer."""
-        messages, left_out = newest_turns([_bare(one) for one in kept.messages])
-        told = {"body": kept.body, "messages": messages, "left_out": kept.left_out + left_out}
+        messages = [_bare(one) for one in kept.messages]
+        roles, sizes = [one.role for one in kept.messages], [len(encoded(one)) for one in messages]
+        newest = newest_turns(roles, sizes, MAX_MESSAGES, MAX_TALK_BYTES)
+        left_out = kept.left_out + len(messages) - len(newest)
+        told = {"body": kept.body, "messages": [messages[at] for at in newest], "left_out": left_out}
         text = encoded(told)
         if len(text) > MAX_RESPONSE_BYTES:
             return False
@@ -143,18 +142,17 @@ class ResponseStore:
             raise ApiError(503, told, code="store_unavailable", retry_after_s=1.0) from None
 
 
-def newest_turns(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
-    """Without the oldest turns where there are too many, and how many messages they had; system's stay."""
-    kept = list(messages)
-    sizes = [len(encoded(one)) for one in kept]
-    if len(kept) <= MAX_MESSAGES and sum(sizes) <= MAX_TALK_BYTES:
-        return kept, 0
-    while True:
-        old = [at for at, one in enumerate(kept[:-1]) if one["role"] != "system"]
-        within = len(kept) <= KEPT * MAX_MESSAGES and sum(sizes) <= KEPT * MAX_TALK_BYTES
-        if not old or (within and kept[old[0]]["role"] == "user"):
-            return kept, len(messages) - len(kept)
-        del kept[old[0]], sizes[old[0]]
+def _read(text: str) -> KeptResponse | None:
+    """A response that was kept; None: another version kept it, in another form."""
+    try:
+        kept = json.loads(text)
+        messages = [
+            DecodedMessage(**{**one, "labels": tuple(Prediction(**label) for label in one["labels"])})
+            for one in kept["messages"]
+        ]
+        return KeptResponse(kept["body"], messages, kept["left_out"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _bare(message: DecodedMessage) -> dict[str, Any]:

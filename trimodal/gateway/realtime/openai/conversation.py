@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 from trimodal.gateway.answering import encoded
 from trimodal.gateway.errors import invalid
+from trimodal.gateway.openai.talk import MAX_TALK_BYTES, newest_turns
 from trimodal.gateway.realtime.openai.items import Item, Picture, message_item, new_id
 from trimodal.gateway.realtime.outbox import Outbox
 
-# What a talk keeps here, within the bounds of one request to the models (1,024 messages, 256 KiB of JSON);
-# the model server trims what is too long for its model. Beyond it the oldest turns go, down to KEPT at once,
-# so that what is left begins the same for a while.
-MAX_ITEMS, MAX_BYTES, KEPT = 500, 200_000, 0.8
+MAX_ITEMS = 500
 MAX_PICTURE_BYTES = 8 << 20
 
 
@@ -142,17 +140,11 @@ class Conversation:
         previous = self._items[at - 1]["id"] if at else None
         self._items.insert(at, item)
         self._outbox.put("conversation.item.added", previous_item_id=previous, item=item)
-        if self._beyond(1):
-            self._forget(item)
-
-    def _forget(self, newest: Item) -> None:
-        """Drops the oldest turns, whole, and tells of it; what is the system's stays while there is other."""
-        while old := [one for one in self._items if one is not newest]:
-            turns = [one for one in old if one["role"] != "system"] or old
-            if not self._beyond(KEPT) and turns[0]["role"] == "user":
-                return
-            gone = self._drop(self._items.index(turns[0]))
-            self._outbox.put("conversation.item.deleted", item_id=gone["id"])
+        sizes = [_size(one) for one in self._items]
+        newest = newest_turns([one["role"] for one in self._items], sizes, MAX_ITEMS, MAX_TALK_BYTES)
+        for old in [one for at, one in enumerate(self._items) if at not in newest]:
+            self._drop(self._items.index(old))
+            self._outbox.put("conversation.item.deleted", item_id=old["id"])
 
     def _drop(self, at: int) -> Item:
         item = self._items.pop(at)
@@ -167,11 +159,6 @@ class Conversation:
             if size > MAX_PICTURE_BYTES:
                 picture.forget()
 
-    def _beyond(self, share: float) -> bool:
-        parts = [part for item in self._items for part in item["content"]]
-        texts = [part.get("text") or part.get("transcript") for part in parts]
-        return len(self._items) > share * MAX_ITEMS or len(encoded(texts)) > share * MAX_BYTES
-
     def _tell_done(self, item: Item) -> None:
         at = next((index for index, one in enumerate(self._items) if one is item), 0)
         previous = self._items[at - 1]["id"] if at else None
@@ -182,3 +169,8 @@ def _belong_together(one: ConversationMessage, after: ConversationMessage) -> bo
     """Whether two messages are the words and the picture of one."""
     texts, pictures = bool(one.text) + bool(after.text), bool(one.picture) + bool(after.picture)
     return one.role == after.role == "user" and texts < 2 and pictures < 2
+
+
+def _size(item: Item) -> int:
+    """Bytes of its texts."""
+    return len(encoded([part.get("text") or part.get("transcript") for part in item["content"]]))
