@@ -7,7 +7,7 @@ batch, and one that it cannot read ends the engine with all its requests.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from trimodal.errors import InvalidArgument
 
@@ -16,8 +16,30 @@ MOST_REPEATS = 4096
 """The longest that a bounded string or list is let grow to: a schema that allows more is still kept."""
 
 _ESCAPE = r'"\\" (["\\/bfnrt] | "u" ([0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))'
+# Where the bytes of UTF-8 begin another way. A range over one of these edges lets xgrammar (in OpenVINO GenAI
+# 2026.4) take bytes that are no character: C1 BA for a "z", ED before any byte.
+_EDGES = (0x80, 0x800, 0x1000, 0xD000, 0xE000, 0x10000, 0x40000, 0x100000)
+Range = tuple[int, int]
+"""The first and the last of some characters."""
+
+
+def characters(ranges: Iterable[Range]) -> str:
+    """A class of characters; all in it are written as they are."""
+    parts = []
+    for first, last in ranges:
+        starts = [first, *(edge for edge in _EDGES if first < edge <= last)]
+        ends = [*(start - 1 for start in starts[1:]), last]
+        parts += [f"{_code(start)}-{_code(end)}" for start, end in zip(starts, ends, strict=True)]
+    return f"[{''.join(parts)}]"
+
+
+def _code(code: int) -> str:
+    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+
+
 # All that stands unescaped in a JSON string; half a surrogate pair is no character.
-_PLAIN = r"[\x20-\x21\x23-\x5B\x5D-\uD7FF\uE000-\U0010FFFF]"
+PLAIN: tuple[Range, ...] = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, 0x10FFFF))
+_PLAIN = characters(PLAIN)
 _FREE = {
     "string": f'"\\"" {_PLAIN}* (escape {_PLAIN}*)* "\\""',
     "number": '"-"? ("0" | [1-9] [0-9]{0,14}) ("." [0-9]{1,10})?',
@@ -136,6 +158,5 @@ def one_of(expressions: Sequence[str]) -> str:
 
 def _escaped(character: str) -> str:
     if character in '"\\' or not character.isprintable() or ord(character) > 0x7E:
-        code = ord(character)
-        return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+        return _code(ord(character))
     return character

@@ -19,6 +19,7 @@ from tests.llm.engines.openvino.drawn_schemas import MOST_BYTES, answer, draw_sc
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.constraint import constraint
+from trimodal.llm.structured.grammar import characters
 from trimodal.llm.structured.keywords import FORMATS
 from trimodal.llm.structured.tools import read_tools
 from trimodal.llm.tokenizer import CheckpointTokenizer
@@ -112,9 +113,21 @@ def test_what_is_hard_to_keep(
             jsonschema.validate(json.loads(text), schema)
 
 
+def test_only_whole_characters_are_written(
+    opened: Callable[..., Engine], tokenizer: CheckpointTokenizer
+) -> None:
+    """Each range of UTF-8 by a model of random weights, which begins any byte."""
+    rules = "c ::= " + characters([(0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, 0x10FFFF)])
+    wide = "c ::= " + characters([(0x80, 0xD7FF), (0xE000, 0x10FFFF)])
+    for seed in range(16):
+        text = f"root ::= c{{40}}\n{(rules, wide)[seed % 2]}\n"
+        request = EngineRequest(1, [1, 4, 70 + seed], Sampling(200, 3.0, seed=seed, grammar=text))
+        answered, reason, _ = answer(opened(), tokenizer, request)
+        assert (len(answered), reason, "\ufffd" in answered) == (40, "stop", False)
+
+
 @pytest.mark.slow
 def test_a_text_has_the_length_that_was_asked_for(opened: Callable[..., Engine], smollm2: Path) -> None:
-    """Of a model that writes UTF-8: the tiny one also begins characters that there are not."""
     schema = {"type": "string", "minLength": 70, "maxLength": 130}
     tokenizer = CheckpointTokenizer(smollm2)
     request = EngineRequest(1, prompt_of(tokenizer), Sampling(140, grammar=grammar(schema)))
