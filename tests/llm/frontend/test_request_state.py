@@ -9,7 +9,6 @@ import pytest
 from tests.llm.doubles.sinks import Collector, FakeServer
 from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InternalError
-from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import Output, Sampling
 from trimodal.llm.frontend import request_state
 from trimodal.llm.frontend.request_state import Generation, RequestState
@@ -29,7 +28,7 @@ def state_of(arrived: float = 10.0, prompt: str = "hello", tier: Tier | None = N
 
 def generation_of(first: RequestState, predicted: float = math.nan, tier: Tier | None = None) -> Generation:
     ticket = Ticket(1, 5, 8, arrived=first.arrived, predicted_ttft=predicted, tier=tier or Tier())
-    return Generation(ticket, first, TextStream(ByteTokenizer(), ()))
+    return Generation(ticket, first, ByteTokenizer())
 
 
 def say(generation: Generation, text: str, finish: str | None = None, cached: int = 0) -> None:

@@ -94,7 +94,6 @@ BAD = [
     ({"text_input": text("a"), "repetition_penalty": np.array([0], np.float32)}, "repetition_penalty is 0"),
     ({"text_input": text("a"), "response_format": text("{}")}, "response_format: type is None"),
     ({"text_input": text("a"), "response_format": text("x" * 70_000)}, "response_format has 70000 bytes"),
-    ({"text_input": text("a"), "response_format": text(JSON), "stop": text("x")}, "stop is given beside"),
     ({"text_input": text("a"), "tools": text(TOOLS)}, "tools needs messages"),
     ({"text_input": text("a"), "tool_choice": text("required")}, "tool_choice is given without tools"),
     ({"messages": text(CHAT), "tools": text(TOOLS), "tool_choice": text("f")}, "tool_choice is 'f'"),

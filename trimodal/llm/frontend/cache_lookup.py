@@ -38,6 +38,8 @@ class CacheLookup:
         request, sampling, terms = state.request, state.request.sampling, state.request.terms
         if sampling.temperature > 0 and "store" not in terms.cache_control:
             return None  # samples are wanted because they differ
+        if request.form.is_checked:
+            return None  # its first answer may not be the one that it gets
         if sampling.top_logprobs is not None:
             return None  # stored answers have none, and other listeners want none
         made = question(

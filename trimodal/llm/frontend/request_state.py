@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trimodal.cache.answers import Lookup
 from trimodal.cache.values import Hit, Question
@@ -20,11 +20,13 @@ from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.scheduler.retry_after import bounded
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.tiers import Tier
+from trimodal.llm.tokenizer import Tokenizer
 from trimodal.trace import Span, span
 
 logger = logging.getLogger(__name__)
 
 _PREFIX_TOKENS = 64
+_MOST_ATTEMPTS = 3
 _MAX_LISTENERS = 1024
 """Upper bound on requests that share one generation. They bypass the queue limit, so without it a client
 that repeats one prompt could exhaust the memory."""
@@ -37,9 +39,7 @@ class Generation:
     shared) if it is `storable`: no listener has forbidden it.
     """
 
-    def __init__(
-        self, ticket: Ticket, first: RequestState, text: TextStream, logprobs: TextLogprobs | None = None
-    ) -> None:
+    def __init__(self, ticket: Ticket, first: RequestState, tokenizer: Tokenizer) -> None:
         self.ticket = ticket
         self.question = first.question
         self.storable = first.question is not None
@@ -47,8 +47,11 @@ class Generation:
         self.prompt_ids = first.prompt_ids
         self.sampling = first.request.sampling
         self.finish_reason = ""
-        self._text = text
-        self._logprobs = logprobs
+        self.problem = ""  # why the engine's last answer to it was not the one that was asked for
+        self._request = first.request
+        self._tokenizer = tokenizer
+        self._attempts = 0
+        self._begin()
         # The text so far is only needed by listeners that join later, and by the cache.
         self._texts: list[str] | None = [] if first.question else None
         self.join(first)
@@ -65,6 +68,25 @@ class Generation:
     def engine_request(self) -> EngineRequest:
         """The sequence as the engine takes it."""
         return EngineRequest(self.id, self.prompt_ids, self.sampling)
+
+    def _begin(self) -> None:
+        """Makes ready for an answer: the first, or another for one that was not in its form."""
+        request, sampling = self._request, self._request.sampling
+        whole = bool(sampling.grammar)
+        self._text = TextStream(self._tokenizer, request.stops, whole=whole)
+        wanted = sampling.top_logprobs is not None
+        self._logprobs = TextLogprobs(self._tokenizer, whole=whole) if wanted else None
+        # What could still turn out not to be in its form is held back.
+        self._held: list[str] | None = [] if request.form.is_checked else None
+        self._held_logprobs: list[TokenLogprob] = []
+        if self._attempts:
+            # The same choices again would make the same answer.
+            seed = None if sampling.seed is None else sampling.seed ^ self._attempts
+            self.sampling = replace(sampling, temperature=sampling.temperature or 1.0, seed=seed)
+            self.ticket.completion_tokens = 0
+            for state in self.listeners:
+                state.completion_tokens = 0
+        self._attempts += 1
 
     def accepts(self, state: RequestState) -> bool:
         """Whether a request may listen, and will not wait longer than for a generation of its own."""
@@ -90,6 +112,8 @@ class Generation:
         """Removes a listener; True when it was the last."""
         self.listeners.remove(state)
         state.generation = None
+        if self._held:  # its time is over; nothing where it has ended otherwise
+            state.push("".join(self._held), 0, "", self.ticket.cached_tokens, self._held_logprobs)
         if self.listeners and not state.shared and not self.finish_reason:
             # The listener that it was generated for has gone: the next one takes its place in the figures.
             self.listeners[0].shared = False
@@ -102,7 +126,11 @@ class Generation:
             state.predicted_ttft = self._predicted_ttft(state)
 
     def push(self, output: Output) -> bool:
-        """Turns a step's tokens into text for all listeners; True when the answer is complete."""
+        """Turns a step's tokens into text for all listeners; True when the answer is complete.
+
+        An answer that the engine has ended is not if there is a `problem`: then it is to be generated again,
+        or, with a finish_reason, given up.
+        """
         token_ids = output.token_ids
         text, stopped = self._text.push(token_ids, last=output.finish_reason is not None)
         self.finish_reason = "stop" if stopped else output.finish_reason or ""
@@ -111,6 +139,20 @@ class Generation:
         logprobs: Sequence[TokenLogprob] = ()
         if self._logprobs:
             logprobs = self._logprobs.push(token_ids, output.logprobs, text, last=bool(self.finish_reason))
+        if self._held is not None:
+            self._held.append(text)
+            self._held_logprobs += logprobs
+            text, logprobs = "", ()
+            if self.finish_reason:
+                text, logprobs = "".join(self._held), self._held_logprobs
+                by_itself = self.finish_reason == "stop" and not stopped
+                self.problem = self._request.form.problem(text) if by_itself else ""
+                if self.problem:
+                    if self._attempts < _MOST_ATTEMPTS:
+                        self.finish_reason = ""
+                        self._begin()
+                    return False
+                self._held = None
         for state in self.listeners:
             state.push(text, len(token_ids), self.finish_reason, output.cached_tokens, logprobs)
         return bool(self.finish_reason)
@@ -191,6 +233,7 @@ class RequestState:
     _cache: str = ""
     _similarity: float = 0.0
     _pending: str = ""
+    _going_on: bool = False  # tokens came whose text is held back: the client is to hear of it
     _pending_logprobs: list[TokenLogprob] = field(default_factory=list)
     _finish: str = ""
     _error: RequestError | None = None
@@ -263,6 +306,7 @@ class RequestState:
             self.trace.text(self.completion_tokens)
         self._pending += text
         self._pending_logprobs += logprobs
+        self._going_on = self.request.form.is_checked
         if finish_reason:
             self._finish = finish_reason
             self.ended = True
@@ -291,7 +335,7 @@ class RequestState:
         if self._error:
             error, self._error = self._error, None
             return error
-        if not self._pending and not self._finish:
+        if not self._pending and not self._finish and not self._going_on:
             self.sending = False
             return None
         delta = Delta(
@@ -330,6 +374,7 @@ class RequestState:
 
     def _drop_unsent(self) -> None:
         self._pending, self._finish, self._pending_logprobs = "", "", []
+        self._going_on = False
 
     def _note(self) -> Note:
         return Note(

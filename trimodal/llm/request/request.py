@@ -23,7 +23,8 @@ from trimodal.llm.request.terms import (
     with_parameters,
 )
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.structured.constraint import constraint
+from trimodal.llm.structured.constraint import read_form
+from trimodal.llm.structured.form import Form
 from trimodal.llm.structured.reading import MAX_BYTES
 from trimodal.llm.structured.tools import Tools, read_tools
 from trimodal.llm.tokenizer import Message, Tokenizer
@@ -59,6 +60,7 @@ class GenerationRequest:
     default_length: bool = False
     terms: Terms = Terms()
     tools: Tools | None = None
+    form: Form = Form()
     trace: bool = False  # the client wants to be told what took how long
     apply_chat_template: bool | None = None  # to a bare prompt; None: as the model's parameter says
 
@@ -122,7 +124,7 @@ def read_request(
     )
     if tools and messages is None:
         raise InvalidArgument("tools needs messages: text_input is given")
-    stops = _stops(inputs, settings)
+    form = read_form(text(inputs, "response_format", MAX_BYTES), tools, settings.max_grammar_bytes)
     sampling = Sampling(
         max_tokens=integer(inputs, "max_tokens", settings.default_max_tokens, 1, settings.max_output_tokens),
         temperature=0.0 if temperature < _GREEDY_BELOW else temperature,
@@ -133,21 +135,18 @@ def read_request(
         presence_penalty=number(inputs, "presence_penalty", 0.0, -2.0, 2.0),
         frequency_penalty=number(inputs, "frequency_penalty", 0.0, -2.0, 2.0),
         repetition_penalty=number(inputs, "repetition_penalty", 1.0, 0.0, 10.0, above=True),
-        grammar=constraint(text(inputs, "response_format", MAX_BYTES), tools, settings.max_grammar_bytes),
+        grammar=form.grammar,
         top_logprobs=integer(inputs, "top_logprobs", None, 0, MAX_TOP_LOGPROBS),
     )
-    if stops and sampling.grammar:
-        # It would cut an answer in the middle, which then is not what was asked for.
-        other = "tools" if tools else "response_format"
-        raise InvalidArgument(f"stop is given beside {other}: one of them is taken")
     return GenerationRequest(
         prompt,
         messages,
         sampling,
-        stops,
+        _stops(inputs, settings),
         default_length="max_tokens" not in inputs,
         terms=read_terms(inputs, settings),
         tools=tools,
+        form=form,
         trace=traced,
         apply_chat_template=templated,
     )

@@ -49,7 +49,6 @@ _FREE = {
     "object": f'"{{" (pair ({SEPARATOR} pair)*)? "}}"',
     "array": f'"[" (value ({SEPARATOR} value)*)? "]"',
 }
-TYPES = tuple(_FREE)
 _SHARED = _FREE | {
     "escape": _ESCAPE,
     "character": f"{_PLAIN} | escape",
@@ -86,11 +85,17 @@ class Grammar:
 
     def rule(self, body: str) -> str:
         """The name of a rule with this body."""
+        if body in self._rules:
+            return body
         name = self._names.get(body)
         if name is None:
             name = self._names[body] = f"r{len(self._names) + 1}"
             self._rules[name] = body
         return name
+
+    def define(self, name: str, body: str) -> None:
+        """Adds a rule by a name that no other has: neither r and a number nor a shared one."""
+        self._rules[name] = body
 
     def recursive(self, make: Callable[[str], str]) -> str:
         """The name of a rule whose body, which `make` returns, may use that name."""

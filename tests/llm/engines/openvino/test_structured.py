@@ -18,9 +18,9 @@ from pydantic import TypeAdapter
 from tests.llm.engines.openvino.drawn_schemas import MOST_BYTES, answer, draw_schema, prompt_of, run, show
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.structured.constraint import constraint
+from trimodal.llm.structured.constraint import read_form
 from trimodal.llm.structured.grammar import characters
-from trimodal.llm.structured.keywords import FORMATS
+from trimodal.llm.structured.json_schema.strings import FORMATS
 from trimodal.llm.structured.tools import read_tools
 from trimodal.llm.tokenizer import CheckpointTokenizer
 
@@ -65,9 +65,8 @@ def opened(tiny: Path) -> Iterator[Callable[..., Engine]]:
 
 
 def grammar(schema: Any) -> str:
-    return constraint(
-        json.dumps({"type": "json_schema", "json_schema": {"schema": schema}}), None, MOST_BYTES
-    )
+    form = {"type": "json_schema", "json_schema": {"schema": schema, "strict": True}}
+    return read_form(json.dumps(form), None, MOST_BYTES).grammar
 
 
 @pytest.mark.slow
@@ -192,7 +191,7 @@ def test_calls_are_valid_and_text_beside_them_is_free(
     function = {"name": "f", "parameters": {"type": "object", "properties": {"n": {"enum": [1, 2]}}}}
     tools = read_tools(json.dumps([{"type": "function", "function": function}]), choice, False)
     prompt = tokenizer.encode(tokenizer.render([{"role": "user", "content": "what is a lambda?"}]))
-    request = EngineRequest(1, prompt, Sampling(80, grammar=constraint(None, tools, MOST_BYTES)))
+    request = EngineRequest(1, prompt, Sampling(80, grammar=read_form(None, tools, MOST_BYTES).grammar))
     text, reason, _ = answer(engine, tokenizer, request)
     free, _, _ = answer(engine, tokenizer, EngineRequest(2, prompt, Sampling(80)))
     if choice == "auto":

@@ -5,15 +5,15 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from itertools import groupby
 
-INTEGER_DIGITS = 15
-NUMBER_DIGITS = 9
-_FRACTION_DIGITS = 6  # with the 9 before the point a number is still exact as a float
+FRACTION_DIGITS = 6  # with the 9 before the point a number is still exact as a float
 _FEWEST_DECIMALS = 2  # so that there is something between 0 and 1
 
 
 def integers(low: int, high: int) -> list[str]:
-    """Expressions of the whole numbers from `low` to `high`, of at most 15 digits; [] when there is none."""
-    expressions = []
+    """Expressions of the whole numbers from `low` to `high`; [] when there is none."""
+    expressions: list[str] = []
+    if low > high:
+        return expressions
     if low < 0:
         expressions += [f'"-" {digits}' for digits in _naturals(max(1, -high), -low)]
     if low <= 0 <= high:
@@ -24,7 +24,7 @@ def integers(low: int, high: int) -> list[str]:
 
 
 def numbers(low: Decimal, high: Decimal, *, above: bool = False, below: bool = False) -> list[str]:
-    """Expressions of the decimal numbers from `low` to `high`, both of at most 9 digits and 6 decimals.
+    """Expressions of the decimal numbers from `low` to `high`, both of at most 6 decimals; []: there is none.
 
     `above` and `below`: without the bound itself.
     """
@@ -32,7 +32,9 @@ def numbers(low: Decimal, high: Decimal, *, above: bool = False, below: bool = F
     whole_high = int(high.to_integral_value(ROUND_FLOOR))
     whole_low += above and whole_low == low
     whole_high -= below and whole_high == high
-    expressions = integers(whole_low, whole_high) if whole_low <= whole_high else []
+    expressions = integers(whole_low, whole_high)
+    if low > high:
+        return expressions
     if low < 0:
         bottom = max(Decimal(0), -high)
         expressions += [f'"-" {one}' for one in _decimals(bottom, -low, below and bottom == -high, above)]
@@ -55,7 +57,7 @@ def _decimals(low: Decimal, high: Decimal, above: bool, below: bool) -> list[str
     scale = 10**places
     first, last = int(low * scale), int(high * scale)
     first += above
-    more = _FRACTION_DIGITS - places
+    more = FRACTION_DIGITS - places
     further = f" [0-9]{{0,{more}}}" if more else ""
     # What begins like `last` goes beyond it with any further digit but 0; the bound itself stands alone.
     expressions = [f"{text}{further}" for text in _padded(first, last - 1, places)]
@@ -78,8 +80,8 @@ def _naturals(low: int, high: int) -> list[str]:
     """`low` (1 or more) to `high` without leading zeros."""
     expressions = []
     for length in range(len(str(low)), len(str(high)) + 1):
-        if high == 10**INTEGER_DIGITS - 1 and length > len(str(low)):
-            expressions.append(f"[1-9] [0-9]{{{length - 1},{INTEGER_DIGITS - 1}}}")
+        if length > len(str(low)) and high == 10 ** (digits := len(str(high))) - 1:
+            expressions.append(f"[1-9] [0-9]{{{length - 1},{digits - 1}}}")
             break
         first, last = max(low, 10 ** (length - 1)), min(high, 10**length - 1)
         if first <= last:
