@@ -14,6 +14,7 @@ from trimodal.manifest import (
     MANIFEST,
     Manifest,
     atomic_directory,
+    built_at,
     checkpoint_sha256,
     read_manifest,
     sha256,
@@ -200,3 +201,15 @@ def test_the_old_artefact_comes_back_when_the_new_one_cannot_be_put_in_place(tmp
         (work / "model.onnx").write_text("new")
     assert (target / "model.onnx").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["onnx-int8"]
+
+
+def test_when_it_was_built(tmp_path: Path) -> None:
+    assert built_at(tmp_path) == 0
+    (tmp_path / MANIFEST).write_text("{}")
+    assert built_at(tmp_path) == 0
+    made = Manifest(
+        task="llm", runtime="openvino", runtime_version="1", precision="int8", source="a", source_sha256="0",
+        built_at="2026-11-26T05:30:34+00:00", command="build",
+    )  # fmt: skip
+    (tmp_path / MANIFEST).write_text(made.model_dump_json())
+    assert built_at(tmp_path) == 1795671034

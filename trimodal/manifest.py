@@ -68,6 +68,15 @@ class Manifest(BaseModel):
     files: dict[str, str] = Field(default_factory=dict, description="file name → SHA-256 of each built file")
 
 
+def built_at(directory: Path) -> int:
+    """When an artefact was built, seconds since 1970; 0 where it has no manifest that says so."""
+    try:
+        manifest = Manifest.model_validate_json((directory / MANIFEST).read_bytes())
+        return int(datetime.fromisoformat(manifest.built_at).timestamp())
+    except (OSError, ValueError):
+        return 0
+
+
 def read_manifest(directory: Path, *, task: str, runtime: str | None) -> Manifest:
     """The manifest of `directory`, made for this task and runtime (None: any).
 

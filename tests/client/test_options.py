@@ -34,6 +34,20 @@ def test_types_are_those_of_the_model():
     assert generation_inputs("x", None, {"stop": "one"})["stop"].tolist() == [b"one"]
 
 
+def test_token_ids_and_biases():
+    options = {"stop_token_ids": [1, 2], "logit_bias": {5: -1.5}, "ignore_eos": False, "min_tokens": 3}
+    inputs = generation_inputs([7, 8], None, options)
+    assert {name: (array.dtype, array.tolist()) for name, array in inputs.items()} == {
+        "prompt_token_ids": (np.int32, [7, 8]),
+        "min_tokens": (np.int32, [3]),
+        "logit_bias": (np.object_, [b'{"5": -1.5}']),
+        "ignore_eos": (np.bool_, [False]),
+        "stop_token_ids": (np.int32, [1, 2]),
+    }
+    with pytest.raises(InvalidArgument, match="prompt is x: a whole number"):
+        generation_inputs([1, "x"], None, {})
+
+
 @pytest.mark.parametrize("name", ["tenant", "tier", "cancel_key"])
 def test_a_lone_surrogate_is_named(name: str):
     with pytest.raises(InvalidArgument, match=f"{name} holds a lone surrogate"):
@@ -42,7 +56,7 @@ def test_a_lone_surrogate_is_named(name: str):
 
 def test_an_unknown_option_is_named():
     with pytest.raises(
-        InvalidArgument, match="unknown option 'max_token': apply_chat_template, .*max_tokens"
+        InvalidArgument, match="unknown option 'max_token': add_generation_prompt, .*max_tokens"
     ):
         generation_inputs("x", None, {"max_token": 5})  # type: ignore[typeddict-unknown-key]
 

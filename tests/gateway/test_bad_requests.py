@@ -102,7 +102,6 @@ def chats() -> Iterator[Bad]:
         ("unknown role", {"messages": [{"role": "pirate", "content": "hi"}]}, "messages[0].role"),
         ("content of a number", {"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
         ("no role", {"messages": [{"content": "hi"}]}, "messages[0].role"),
-        ("unknown key", {"max_token": 3}, "max_token"),
         ("empty model", {"model": ""}, "model"),
         ("long model", {"model": "m" * 257}, "model"),
         ("model of a number", {"model": 7}, "model"),
@@ -111,31 +110,36 @@ def chats() -> Iterator[Bad]:
         ("no choices", {"n": 0}, "n"),
         ("too many choices", {"n": 17}, "n"),
         ("half a choice", {"n": 1.5}, "n"),
+        ("a choice of yes", {"n": True}, "n"),
+        ("temperature of yes", {"temperature": True}, "temperature"),
+        ("tokens of half a text", {"max_tokens": "7.5"}, "max_tokens"),
+        ("temperature of no number", {"temperature": "nan"}, "temperature"),
         ("no tokens", {"max_tokens": 0}, "max_tokens"),
         ("negative tokens", {"max_completion_tokens": -1}, "max_completion_tokens"),
-        ("tokens of text", {"max_tokens": "7"}, "max_tokens"),
+        ("tokens of text", {"max_tokens": "many"}, "max_tokens"),
         ("too hot", {"temperature": 2.1}, "temperature"),
         ("below zero", {"temperature": -0.1}, "temperature"),
         ("temperature of text", {"temperature": "hot"}, "temperature"),
         ("top_p of zero", {"top_p": 0}, "top_p"),
         ("top_p above one", {"top_p": 1.1}, "top_p"),
-        ("negative top_k", {"top_k": -1}, "top_k"),
+        ("negative top_k", {"top_k": -2}, "top_k"),
         ("min_p of one", {"min_p": 1}, "min_p"),
         ("presence", {"presence_penalty": 3}, "presence_penalty"),
         ("frequency", {"frequency_penalty": -3}, "frequency_penalty"),
         ("repetition", {"repetition_penalty": 0}, "repetition_penalty"),
         ("seed of text", {"seed": "a"}, "seed"),
-        ("biases", {"logit_bias": {"50": 1}}, "logit_bias"),
+        ("biases of text", {"logit_bias": {"50": "much"}}, "logit_bias.50"),
+        ("fewer than no tokens", {"min_tokens": -1}, "min_tokens"),
+        ("stops of text", {"stop_token_ids": ["a"]}, "stop_token_ids[0]"),
+        ("a deep template", {"chat_template_kwargs": nested(200)}, "chat_template_kwargs"),
         ("21 probabilities", {"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
         ("less than no probabilities", {"logprobs": True, "top_logprobs": -1}, "top_logprobs"),
         ("a number of probabilities", {"logprobs": 2}, "logprobs"),
         ("probabilities of none", {"top_logprobs": 1}, "top_logprobs"),
         ("probabilities of no", {"top_logprobs": 2, "logprobs": False}, "top_logprobs"),
-        ("no tools", {"tools": []}, "tools"),
         ("unknown tools", {"tools": [{"type": "web"}]}, "tools[0].type"),
         ("a function of two words", tool(name="a b"), "tools[0].function.name"),
         ("a choice of no tools", {"tool_choice": "required"}, "tool_choice"),
-        ("no tools side by side", {"parallel_tool_calls": True}, "parallel_tool_calls"),
         ("unknown form", {"response_format": {"type": "xml"}}, "response_format.type"),
         ("no form", {"response_format": {"type": "json_schema"}}, "response_format"),
         ("no schema", form(name="a"), "response_format.json_schema.schema"),
@@ -146,10 +150,6 @@ def chats() -> Iterator[Bad]:
         ("a tool without its call", {"messages": [{"role": "tool", "content": "a"}]}, "messages[0]"),
         ("a user's call", {"messages": [{"role": "user", "content": "a", "tool_call_id": "b"}]},
          "messages[0]"),
-        ("a tenant", {"tenant": "1"}, "tenant"),
-        ("a tier", {"tier": "1"}, "tier"),
-        ("a priority", {"priority": "1"}, "priority"),
-        ("kept", {"store": True}, "store"),
         ("sound as an answer", {"modalities": ["audio"]}, "modalities"),
         ("unknown part", user({"type": "video"}), "messages[0].content[0]"),
         ("a picture elsewhere", user(image("http://10.0.0.1/a.png")), "messages[0].content[0].image_url.url"),
@@ -177,7 +177,11 @@ def chats() -> Iterator[Bad]:
 def others() -> Iterator[Bad]:
     changes: list[tuple[str, str, dict[str, object], dict[str, object], str | None]] = [
         ("no prompt", "text", COMPLETION, {"prompt": []}, "prompt"),
-        ("prompt of ids", "text", COMPLETION, {"prompt": [1, 2]}, "prompt[0]"),
+        ("prompt of negative ids", "text", COMPLETION, {"prompt": [1, -2]}, "prompt[0]"),
+        ("prompt of no ids", "text", COMPLETION, {"prompt": [[1], []]}, "prompt[1]"),
+        ("echo of ids", "text", COMPLETION, {"prompt": [1], "echo": True}, "echo"),
+        ("many answers", "text", COMPLETION, {"prompt": ["a"] * 9, "n": 16}, "prompt"),
+        ("many prompts", "text", COMPLETION, {"prompt": ["a"] * 129}, "prompt"),
         ("prompt of nothing", "text", COMPLETION, {"prompt": None}, "prompt"),
         ("suffix", "text", COMPLETION, {"suffix": "a"}, "suffix"),
         ("best of", "text", COMPLETION, {"best_of": 3}, "best_of"),
@@ -202,6 +206,8 @@ def others() -> Iterator[Bad]:
     ]
     for name, where, good, change, param in changes:
         yield Bad(name, where, 400, param, {**good, **change}, asked=change == {"dimensions": 5})
+    tiny = {**CHAT, **user(image(PICTURE)), "continue_final_message": True}
+    yield Bad("a picture to continue", "chat", 400, "continue_final_message", tiny)
 
 
 def responses() -> Iterator[Bad]:
@@ -218,7 +224,6 @@ def responses() -> Iterator[Bad]:
         ({"input": [{"role": "robot", "content": "hi"}]}, "input[0].role"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"temperature": "hot"}, "temperature"),
-        ({"nonsense": 1}, "nonsense"),
     ]
     for number, (change, param) in enumerate(changes):
         for stream in (False, True):

@@ -10,6 +10,7 @@ import tokenizers
 
 from trimodal.errors import ArtefactError, InvalidArgument
 from trimodal.llm.chat_template import ChatTemplate, special_tokens, template_source
+from trimodal.llm.rendering import Rendering
 
 TOKENS = {"bos_token": "<|begin|>", "eos_token": "<|end|>"}
 CHAT = [
@@ -166,6 +167,7 @@ TAGS = """
 {%- generation -%} {% set mark = 'inside' %}{{ mark }} {%- endgeneration -%}
 {{ mark is defined }}{{ documents is none }}
 """
+CONTINUED = Rendering(add_generation_prompt=False, continue_final_message=True)
 CASES = {
     "smollm2": (SMOLLM2, PLAIN, ()),
     "smollm2, its own system message": (SMOLLM2, PLAIN[1:], ()),
@@ -202,6 +204,29 @@ def test_a_chat_is_rendered_as_in_transformers(
     theirs = rendered_by(reference, template, chat, tools)
     assert ChatTemplate(template).render(chat, tools, TOKENS) == theirs
     assert chat[1]["content"] in theirs or chat[0]["content"] in theirs
+
+
+@pytest.mark.build
+@pytest.mark.parametrize("template", [SMOLLM2, LLAMA3, QWEN, MISTRAL])
+def test_a_message_is_continued_as_in_transformers(reference: Any, template: str) -> None:
+    begun = [{"role": "user", "content": "When?"}, {"role": "assistant", "content": "It is  about"}]
+    theirs = reference.apply_chat_template(
+        begun, chat_template=template, continue_final_message=True, tokenize=False
+    )
+    assert theirs.endswith("It is  about")
+    assert ChatTemplate(template).render(begun, (), TOKENS, CONTINUED) == theirs
+
+
+def test_a_template_that_leaves_the_last_message_out_continues_nothing() -> None:
+    with pytest.raises(InvalidArgument, match="^continue_final_message: the chat template leaves"):
+        ChatTemplate("{{ messages[0].content }}").render([*PLAIN, PLAIN[-1]], (), TOKENS, CONTINUED)
+
+
+def test_a_template_is_told_what_else_the_request_has() -> None:
+    template = "{{ 'thinks' if enable_thinking else 'talks' }} {{ add_generation_prompt }}"
+    told = Rendering(add_generation_prompt=False, kwargs={"enable_thinking": True})
+    assert ChatTemplate(template).render(PLAIN, (), TOKENS, told) == "thinks False"
+    assert ChatTemplate(template).render(PLAIN, (), TOKENS) == "talks True"
 
 
 @pytest.mark.build

@@ -21,14 +21,14 @@ from trimodal.assistant.values import ImageLabels
 from trimodal.audio.samples import one_channel, to_float
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import InvalidArgument, SettingsError
+from trimodal.llm.request import sampling
 from trimodal.llm.request.terms import MAX_DEADLINE_MS, MAX_TTFT_DEADLINE_MS, with_parameters
 from trimodal.triton.fields import Inputs, integer, scalar, text
 
-_SAMPLING = (
-    *("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stop"),
-    *("presence_penalty", "frequency_penalty", "repetition_penalty", "response_format", "top_logprobs"),
+HANDED_ON = (
+    *(*sampling.INPUTS, "stop", "response_format", "chat_template_kwargs"),
+    *("tenant", "tier", "cache_control", "cache_namespace"),
 )
-HANDED_ON = (*_SAMPLING, "tenant", "tier", "cache_control", "cache_namespace")
 _OWN = (
     *("text_input", "history", "image", "audio", "audio_int16"),
     *("priority", "ttft_deadline_ms", "deadline_ms"),

@@ -28,6 +28,10 @@ CorsOrigins = Annotated[
     list[str] | None,
     access("--cors-origin", help="web pages from here may call it, as https://example.com; repeatable"),
 ]
+ModelAliases = Annotated[
+    list[str] | None,
+    access("--model-alias", help="another name of a model, as gpt-4o-mini=llm; repeatable"),
+]
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class GatewayCommand:
     keys: Keys = None
     without_keys: WithoutKeys = False
     cors_origins: CorsOrigins = None
+    model_aliases: ModelAliases = None
     max_body_bytes: Annotated[int, limits(help="of a request; larger ones are refused")] = 32 << 20
     body_timeout_s: Annotated[float, limits("--body-timeout", help="until a body must be there")] = 60.0
     header_timeout_s: Annotated[float, limits("--header-timeout", help="until headers must be there")] = 10.0

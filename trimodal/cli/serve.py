@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, one_sentence, read_key, with_settings
-from trimodal.cli.gateway import CorsOrigins, Keys, WithoutKeys, access, server_of, settings_of, whom
+from trimodal.cli.gateway import (
+    CorsOrigins,
+    Keys,
+    ModelAliases,
+    WithoutKeys,
+    access,
+    server_of,
+    settings_of,
+    whom,
+)
 from trimodal.cli.gateway import Host as GatewayHost
 from trimodal.cli.gateway import Port as GatewayPort
 from trimodal.errors import OperatorError
@@ -152,6 +161,7 @@ class ServeCommand(ListenSettings):
     keys: Keys = None
     without_keys: WithoutKeys = False
     cors_origins: CorsOrigins = None
+    model_aliases: ModelAliases = None
 
 
 @with_settings(ServeCommand)
@@ -210,6 +220,7 @@ class BuiltInGateway:
             keys=settings.keys,
             without_keys=settings.without_keys,
             cors_origins=settings.cors_origins,
+            model_aliases=settings.model_aliases,
             drain_timeout_s=settings.drain_timeout,
         )
         from trimodal.gateway.keys import read_keys

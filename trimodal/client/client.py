@@ -22,9 +22,18 @@ from trimodal.client.streams.answer import AnswerStream
 from trimodal.client.streams.ask import AskStream, ask_inputs
 from trimodal.client.streams.chunks import blocks_of
 from trimodal.client.streams.live import Listening, LiveStream
-from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
+from trimodal.client.transports.base import Parameter, Request, Responses, Tensors, Timeouts, Transport
 from trimodal.client.transports.tensors import strings
-from trimodal.client.values import Answer, LiveUpdate, Message, Model, Prediction, Transcript, Turn
+from trimodal.client.values import (
+    Answer,
+    Embeddings,
+    LiveUpdate,
+    Message,
+    Model,
+    Prediction,
+    Transcript,
+    Turn,
+)
 from trimodal.errors import InvalidArgument, RequestError
 
 if TYPE_CHECKING:
@@ -113,7 +122,7 @@ class Client:
 
     def stream(
         self,
-        prompt: str | None = None,
+        prompt: str | Sequence[int] | None = None,
         *,
         messages: Sequence[Message] | None = None,
         timeout: float | None = None,
@@ -124,6 +133,7 @@ class Client:
         """Streams the answer to a prompt or a chat (one of the two). The request is sent when it is iterated.
 
         Args:
+            prompt: a text, or its token ids.
             timeout: seconds for the whole answer; None: as the client's timeouts say.
             options: max_tokens, temperature and the like, seed, stop; tenant, tier, deadlines, what the
                 cache may do, and a key to cancel it by: see `Options`. The model's defaults otherwise.
@@ -135,7 +145,7 @@ class Client:
 
     async def complete(
         self,
-        prompt: str | None = None,
+        prompt: str | Sequence[int] | None = None,
         *,
         messages: Sequence[Message] | None = None,
         timeout: float | None = None,
@@ -157,6 +167,11 @@ class Client:
         request = Request(model, {"cancel": strings([utf8("cancel_key", cancel_key)])})
         stream = AnswerStream(lambda: self._stream(request, None))
         return (await stream.answer()).finish_reason == "cancelled"
+
+    async def probe(self, request: Request) -> str:
+        """The text that a decoupled model answers a probe of `trimodal.client.transports.probes` with."""
+        timeout = self._timeouts.connect
+        return (await AnswerStream(lambda: self._stream(request, timeout)).answer()).text
 
     def ask(
         self,
@@ -241,16 +256,34 @@ class Client:
     async def embed(
         self, texts: Sequence[str], *, timeout: float | None = None, model: str = "embedding"
     ) -> NDArray[np.float32]:
-        """Vectors of unit length, float32[N, d]; in as many batches as the model needs."""
+        """Vectors of unit length, float32[N, d]; texts beyond the model's length are cut."""
+        return (await self.embeddings(texts, timeout=timeout, model=model)).vectors
+
+    async def embeddings(
+        self,
+        texts: Sequence[str],
+        *,
+        truncate: bool = True,
+        timeout: float | None = None,
+        model: str = "embedding",
+    ) -> Embeddings:
+        """Vectors and the tokens that were read, in as many batches as the model needs.
+
+        Args:
+            truncate: texts beyond the model's length are cut, not refused.
+            timeout: seconds for each batch.
+        """
         if not texts:
             raise InvalidArgument("texts is empty: at least one is needed")
 
-        async def ask(part: Sequence[str]) -> list[NDArray[np.float32]]:
+        async def ask(part: Sequence[str]) -> list[tuple[NDArray[np.float32], int]]:
             encoded = strings([utf8("texts", text) for text in part]).reshape(-1, 1)
-            return vectors(await self._infer(model, {"text_input": encoded}, timeout), len(part), model)
+            parameters: dict[str, Parameter] = {} if truncate else {"truncate": False}
+            outputs = await self._infer(model, {"text_input": encoded}, timeout, parameters)
+            return vectors(outputs, len(part), model)
 
         rows = await in_batches(texts, await self.max_batch_size(model), ask)
-        return np.stack(rows)
+        return Embeddings(np.stack([row for row, _ in rows]), sum(tokens for _, tokens in rows))
 
     def listen(
         self, *, timeout: float | None = None, model: str = "speech", **listening: Unpack[Listening]
@@ -296,8 +329,14 @@ class Client:
     def _within(self, timeout: float | None) -> Timeouts:
         return self._timeouts if timeout is None else replace(self._timeouts, total=timeout)
 
-    async def _infer(self, model: str, inputs: Tensors, timeout: float | None) -> Tensors:
-        request = Request(model, inputs, metadata=self._metadata)
+    async def _infer(
+        self,
+        model: str,
+        inputs: Tensors,
+        timeout: float | None,
+        parameters: Mapping[str, Parameter] | None = None,
+    ) -> Tensors:
+        request = Request(model, inputs, parameters=parameters or {}, metadata=self._metadata)
         return await self._transport.infer(request, self._within(timeout))
 
     async def _stream(self, request: Request, timeout: float | None) -> Responses:

@@ -52,10 +52,12 @@ def labels(names: Array, scores: Array) -> list[Prediction]:
     return [Prediction(name.decode(), float(score)) for name, score in zip(names, scores, strict=True)]
 
 
-def vectors(outputs: Tensors, count: int, model: str) -> list[NDArray[np.float32]]:
-    """Decodes the vectors of `count` texts, float32[d] each."""
+def vectors(outputs: Tensors, count: int, model: str) -> list[tuple[NDArray[np.float32], int]]:
+    """Decodes the vectors of `count` texts, float32[d] each, and the tokens that were read of each."""
     with readable(f"model '{model}'"):
-        return list(_rows(outputs, "embedding", count))
+        rows = _rows(outputs, "embedding", count)
+        tokens = _rows(outputs, "tokens", count)[:, 0] if "tokens" in outputs else [0] * count
+        return [(row, int(read)) for row, read in zip(rows, tokens, strict=True)]
 
 
 def _rows(outputs: Tensors, name: str, count: int) -> Array:

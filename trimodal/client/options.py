@@ -24,13 +24,17 @@ _SCALARS: dict[str, type[np.generic]] = {
     "repetition_penalty": np.float32,
     "seed": np.uint64,
     "top_logprobs": np.int32,
+    "min_tokens": np.int32,
     "priority": np.int32,
     "ttft_deadline_ms": np.int32,
     "deadline_ms": np.int32,
 }
 _TEXTS = ("tenant", "tier", "cache_control", "cache_namespace", "cancel_key")
-_JSON = ("response_format", "tools", "tool_choice")
-_CHOICES = ("parallel_tool_calls", "apply_chat_template")
+_JSON = ("response_format", "tools", "tool_choice", "logit_bias", "chat_template_kwargs")
+_CHOICES = (
+    *("parallel_tool_calls", "apply_chat_template", "ignore_eos"),
+    *("add_generation_prompt", "continue_final_message"),
+)
 
 
 class Options(TypedDict, total=False):
@@ -38,12 +42,17 @@ class Options(TypedDict, total=False):
 
     Attributes:
         response_format: how the answer must look, as OpenAI has it: {"type": "json_object"}, or
-            {"type": "json_schema", "json_schema": {"schema": …}}. With it goes no `stop`.
+            {"type": "json_schema", "json_schema": {"schema": …}}. A `stop` beside it may cut the form.
         tools: functions that may be called, as OpenAI has them; a call is text of the answer:
             <tool_call>, a line with {"name": …, "arguments": …}, </tool_call>.
         tool_choice: "none", "auto", "required", or {"type": "function", "function": {"name": …}}.
         parallel_tool_calls: whether there may be several calls in one answer.
         apply_chat_template: whether a bare prompt becomes a user message, or is continued as it stands.
+        add_generation_prompt, continue_final_message: whether the prompt of a chat ends where the assistant
+            begins to speak, or within its last message; an assistant's last message is continued unasked.
+        chat_template_kwargs: what the chat template is told besides.
+        min_tokens: so many come before the answer may end. ignore_eos: it ends at `max_tokens` only.
+        stop_token_ids: each ends the answer. logit_bias: token id → -100 to 100, added to its logit.
         top_logprobs: tells the log probability of each token, and of so many (0 to 20) of the most likely in
             its place, as far as the engine has them.
         tenant: whose stored answers may be used; nothing is shared between two.
@@ -65,11 +74,18 @@ class Options(TypedDict, total=False):
     repetition_penalty: float | None
     seed: int | None
     stop: str | Sequence[str] | None
+    min_tokens: int | None
+    ignore_eos: bool | None
+    stop_token_ids: Sequence[int] | None
+    logit_bias: str | Mapping[int, float] | None
     response_format: str | Mapping[str, Any] | None
     tools: str | Sequence[Mapping[str, Any]] | None
     tool_choice: str | Mapping[str, Any] | None
     parallel_tool_calls: bool | None
     apply_chat_template: bool | None
+    add_generation_prompt: bool | None
+    continue_final_message: bool | None
+    chat_template_kwargs: str | Mapping[str, Any] | None
     top_logprobs: int | None
     tenant: str | None
     tier: str | None
@@ -85,15 +101,17 @@ _KNOWN = frozenset(Options.__annotations__)
 
 
 def generation_inputs(
-    prompt: str | None, messages: Sequence[Message] | None, options: Options
+    prompt: str | Sequence[int] | None, messages: Sequence[Message] | None, options: Options
 ) -> dict[str, Array]:
     """Makes the llm model's tensors: text as UTF-8, numbers as [1]. Raises: InvalidArgument."""
     if unknown := sorted(set(options) - _KNOWN):
         # A typo that no type checker has seen must not be ignored.
         raise InvalidArgument(f"unknown option '{unknown[0]}': {', '.join(sorted(_KNOWN))} are known")
     inputs: dict[str, Array] = {}
-    if prompt is not None:
+    if isinstance(prompt, str):
         inputs["text_input"] = strings([utf8("prompt", prompt)])
+    elif prompt is not None:
+        inputs["prompt_token_ids"] = _numbers("prompt", prompt)
     if messages is not None:
         inputs["messages"] = strings([_json("messages", list(messages))])
     for name, kind in _SCALARS.items():
@@ -107,6 +125,8 @@ def generation_inputs(
     for name in _CHOICES:
         if (value := options.get(name)) is not None:
             inputs[name] = np.array([value], np.bool_)
+    if ids := options.get("stop_token_ids"):
+        inputs["stop_token_ids"] = _numbers("stop_token_ids", ids)
     stop = options.get("stop") or ()
     if stops := [stop] if isinstance(stop, str) else list(stop):
         inputs["stop"] = strings([utf8("stop", text) for text in stops])
@@ -127,6 +147,10 @@ def utf8(name: str, text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise InvalidArgument(f"{name} holds a lone surrogate: it is not valid Unicode") from None
+
+
+def _numbers(name: str, ids: Sequence[int]) -> Array:
+    return np.concatenate([_number(name, id, np.int32) for id in ids]) if ids else np.array([], np.int32)
 
 
 def _number(name: str, value: Any, kind: type[np.generic]) -> Array:

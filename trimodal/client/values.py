@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trimodal.audio.values import Word
 from trimodal.client.timing import Timing
 
@@ -101,6 +104,14 @@ class Answer:
     timing: Timing = field(default_factory=Timing)
     note: Note = field(default_factory=Note)
     logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Vectors of unit length, float32[N, d], and how many tokens of the texts were read in all."""
+
+    vectors: NDArray[np.float32]
+    tokens: int
 
 
 @dataclass(frozen=True)

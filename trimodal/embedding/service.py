@@ -6,10 +6,12 @@ A refused text never harms its neighbours.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from trimodal.embedding.engines.protocol import TextEmbedder, Vectors, open_engine
+from trimodal.embedding.engines.protocol import Embedded, TextEmbedder, open_engine
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import InternalError, InvalidArgument, RequestError
 from trimodal.metrics import Metrics, counters
@@ -17,6 +19,22 @@ from trimodal.triton.fields import decode
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The texts of one request, UTF-8. `truncate`: those beyond the model's length are cut, not refused."""
+
+    texts: Sequence[bytes]
+    truncate: bool = True
+
+
+def read_texts(texts: Sequence[bytes], parameters: Mapping[str, Any]) -> Texts:
+    """A request of its tensor and its parameters. Raises: InvalidArgument."""
+    truncate = parameters.get("truncate", True)
+    if not isinstance(truncate, bool):
+        raise InvalidArgument("truncate: true or false is needed")
+    return Texts(texts, truncate)
 
 
 class EmbeddingService:
@@ -43,16 +61,17 @@ class EmbeddingService:
         engine.embed(["warm", "warm up " * engine.max_tokens])
         return cls(engine, settings, metrics)
 
-    def embed(self, requests: Sequence[Sequence[bytes]]) -> list[Vectors | RequestError]:
-        """Vectors float32[B, d] for each request of B UTF-8 texts, or the error of its first bad text."""
+    def embed(self, requests: Sequence[Texts]) -> list[Embedded | RequestError]:
+        """For each request the vectors and tokens of its texts, or the error of the first bad one."""
         texts: list[str] = []
         parts: dict[int, slice] = {}
-        outcomes: list[Vectors | RequestError] = [InternalError("not embedded")] * len(requests)
+        outcomes: list[Embedded | RequestError] = [InternalError("not embedded")] * len(requests)
         for index, request in enumerate(requests):
             try:
-                good = [self._text(data, _name(item, len(request))) for item, data in enumerate(request)]
+                given = request.texts
+                good = [self._text(data, _name(item, len(given))) for item, data in enumerate(given)]
             except RequestError as error:
-                self._texts["refused"].increment(len(request))
+                self._texts["refused"].increment(len(request.texts))
                 outcomes[index] = error
                 continue
             parts[index] = slice(len(texts), len(texts) + len(good))
@@ -64,18 +83,24 @@ class EmbeddingService:
         self._seconds.observe(time.perf_counter() - started)
         self._batches.observe(len(texts))
         for index, part in parts.items():
-            outcomes[index] = self._checked(embedded.vectors[part], embedded.tokens[part])
+            own = Embedded(embedded.vectors[part], embedded.tokens[part])
+            outcomes[index] = self._checked(own, truncate=requests[index].truncate)
         return outcomes
 
-    def _checked(self, vectors: Vectors, tokens: Sequence[int]) -> Vectors | RequestError:
-        if min(tokens) < 1:
+    def _checked(self, embedded: Embedded, *, truncate: bool) -> Embedded | RequestError:
+        tokens, most = embedded.tokens, self._engine.max_tokens
+        fewest, longest = min(tokens), max(tokens)
+        if fewest < 1 or (longest > most and not truncate):
             self._texts["refused"].increment(len(tokens))
-            name = _name(tokens.index(min(tokens)), len(tokens))
-            return InvalidArgument(f"{name}: nothing in it that the model can read")
-        cut = sum(count > self._engine.max_tokens for count in tokens)
+            name = _name(tokens.index(fewest if fewest < 1 else longest), len(tokens))
+            if fewest < 1:
+                return InvalidArgument(f"{name}: nothing in it that the model can read")
+            return InvalidArgument(f"{name} has {longest} tokens: this model reads {most}; truncate cuts it")
+        cut = sum(count > most for count in tokens)
         self._texts["truncated"].increment(cut)
         self._texts["whole"].increment(len(tokens) - cut)
-        return vectors
+        read = tuple(min(count, most) + self._engine.specials for count in tokens)
+        return Embedded(embedded.vectors, read)
 
     def _text(self, data: bytes, name: str) -> str:
         if len(data) > self._settings.max_bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,6 +37,11 @@ class Caller:
     ttft_deadline_ms: int | None = None
     cache_control: str = ""
     trace: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self, model: str) -> str:
+        """The model that the caller means."""
+        return self.aliases.get(model, model)
 
     def terms(self, options: Options) -> Options:
         """These options with what only the gateway may set (tenant and tier) and what headers say."""
@@ -48,10 +53,11 @@ class Caller:
 
 
 class Access:
-    """Lets callers in. Without a file of keys everybody is ANYBODY."""
+    """Lets callers in. Without a file of keys everybody is ANYBODY. `aliases`: other names of models."""
 
-    def __init__(self, keys: Path | None) -> None:
+    def __init__(self, keys: Path | None, aliases: Sequence[str] = ()) -> None:
         self._ring = KeyRing(keys) if keys else None
+        self._aliases = aliases
         self.quota = Quota()
 
     def identify(self, connection: HTTPConnection) -> Caller:
@@ -59,14 +65,15 @@ class Access:
 
         The log names the request's trace from here on.
         """
-        trace = _trace(connection)
+        trace, key = _trace(connection), self._key(connection)
         trace_id.set(trace["traceparent"].split("-")[1] if trace else "")
         return Caller(
-            self._key(connection),
+            key,
             request_id(connection),
             _deadline(connection),
             _cache_control(connection),
             trace,
+            dict(alias.split("=") for alias in (*self._aliases, *key.model_aliases)),
         )
 
     def holds(self, key: Key) -> bool:

@@ -26,9 +26,11 @@ from trimodal.gateway.answering import EventAnswer, Make, WholeAnswer
 from trimodal.gateway.errors import ApiError, as_api_error, invalid_body
 from trimodal.gateway.limits import BodyLimits
 from trimodal.gateway.metrics import GatewayMetrics, Measured
-from trimodal.gateway.openai.audio import Task, Transcription, read_form
+from trimodal.gateway.openai.audio import Task, Transcription, TranscriptionRequest, read_form
 from trimodal.gateway.openai.chat import Chat, Completion
 from trimodal.gateway.openai.conversation import FindingsCache
+from trimodal.gateway.openai.fields import IGNORED_HEADER, Body, ModelBody, take_ignored
+from trimodal.gateway.openai.models import ModelList
 from trimodal.gateway.openai.responses import Reply, ResponseRequest
 from trimodal.gateway.openai.rows import (
     ClassificationRequest,
@@ -56,40 +58,59 @@ class Gateway:
         self.access = access
         self.metrics = GatewayMetrics(upstreams)
         self.findings = FindingsCache()
+        self.models = ModelList(self.client)
 
-    def admit(self, request: Request, model: str) -> Caller:
-        """Who asks for this model. Raises: ApiError 401 (who is it), 403 (not this model), 400 (a header)."""
+    def admit(self, request: Request, asked: ModelBody | TranscriptionRequest) -> Caller:
+        """Who asks for this model, whose own name `asked` gets; what is ignored is noted.
+
+        Raises: ApiError 401 (who is it), 403 (not this model), 400 (a header, or a field that is refused).
+        """
         caller = self.access.identify(request)
         request.state.tenant = caller.key.tenant
-        check_model(caller, model)
-        request.state.model = model
+        request.state.model = asked.model = caller.named(asked.model)
+        check_model(caller, asked.model)
+        if isinstance(asked, Body):
+            request.state.ignored = take_ignored(asked)
         return caller
 
     def client_for(self, caller: Caller) -> Client:
         """The client of the servers whose requests belong to the caller's trace."""
         return self.client.with_metadata(caller.trace)
 
-    def whole(self, caller: Caller, make: Make, content_type: str = "application/json") -> Response:
+    def whole(
+        self, caller: Caller, make: Make, content_type: str = "application/json", requests: int = 1
+    ) -> Response:
         """An answer in one piece, counted against the caller's limits while it is made."""
-        return WholeAnswer(make, caller.request_id, lambda: self._use(caller), content_type)
+        return WholeAnswer(make, caller.request_id, lambda: self._use(caller, requests), content_type)
 
     def answer(
-        self, caller: Caller, pending: PendingAnswer, *, stream: bool, done: bool = True, **whole: str
+        self,
+        caller: Caller,
+        pending: PendingAnswer,
+        *,
+        stream: bool,
+        done: bool = True,
+        requests: int = 1,
+        **whole: str,
     ) -> Response:
-        """An answer as a stream of events or in one piece; `done`: whether "[DONE]" ends the stream."""
+        """An answer as a stream of events or in one piece.
+
+        Args:
+            done: whether "[DONE]" ends the stream. requests: as how many it counts.
+        """
         if not stream:
-            return self.whole(caller, pending.whole, **whole)
+            return self.whole(caller, pending.whole, requests=requests, **whole)
         return EventAnswer(
             pending.events,
             caller.request_id,
-            lambda: self._use(caller),
+            lambda: self._use(caller, requests),
             allowed=lambda: self.access.holds(caller.key),
             done=done,
         )
 
     @contextmanager
-    def _use(self, caller: Caller) -> Iterator[KeyUsage]:
-        with self.access.quota.use(caller.key) as usage:
+    def _use(self, caller: Caller, requests: int) -> Iterator[KeyUsage]:
+        with self.access.quota.use(caller.key, requests=requests) as usage:
             try:
                 yield usage
             finally:
@@ -99,7 +120,7 @@ class Gateway:
 def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
     """The application. Raises: SettingsError when the file of keys cannot be read."""
     timeouts = Timeouts(silence=settings.silence_s)
-    gateway = Gateway(upstreams, timeouts, Access(settings.keys))
+    gateway = Gateway(upstreams, timeouts, Access(settings.keys, settings.model_aliases))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -109,7 +130,10 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
             await app.state.sessions.aclose()
 
     # The pages of FastAPI's documentation load scripts from elsewhere.
-    app = FastAPI(title="trimodal gateway", docs_url=None, redoc_url=None, lifespan=lifespan)
+    app = FastAPI(
+        title="trimodal gateway", docs_url=None, redoc_url=None, lifespan=lifespan,
+        strict_content_type=False,  # JSON without a content type is JSON, too
+    )  # fmt: skip
     add_error_answers(app)
     add_generation(app, gateway)
     add_media(app, gateway)
@@ -120,7 +144,8 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["GET", "POST"],
-            allow_headers=["*"], expose_headers=["x-request-id", "server-timing", "retry-after"],
+            allow_headers=["*"],
+            expose_headers=["x-request-id", "server-timing", "retry-after", IGNORED_HEADER],
         )  # fmt: skip
     app.add_middleware(BodyLimits, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
     app.add_middleware(Measured, metrics=gateway.metrics)
@@ -157,26 +182,26 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request, body: ChatRequest) -> Response:
-        caller = gateway.admit(request, body.model)
+        caller = gateway.admit(request, body)
         pending = Chat(body, gateway.client_for(caller), caller, gateway.findings)
-        return gateway.answer(caller, pending, stream=body.stream)
+        return gateway.answer(caller, pending, stream=body.stream, requests=body.answers)
 
     @app.post("/v1/completions")
     async def completions(request: Request, body: CompletionRequest) -> Response:
-        caller = gateway.admit(request, body.model)
+        caller = gateway.admit(request, body)
         pending = Completion(body, gateway.client_for(caller), caller)
-        return gateway.answer(caller, pending, stream=body.stream)
+        return gateway.answer(caller, pending, stream=body.stream, requests=body.answers)
 
     @app.post("/v1/responses")
     async def respond(request: Request, body: ResponseRequest) -> Response:
-        caller = gateway.admit(request, body.model)
+        caller = gateway.admit(request, body)
         pending = Reply(body, gateway.client_for(caller), caller)
         return gateway.answer(caller, pending, stream=body.stream, done=False)
 
     @app.post("/v1/embeddings")
     async def embed(request: Request, body: EmbeddingRequest) -> Response:
-        caller = gateway.admit(request, body.model)
-        return gateway.whole(caller, lambda usage: embeddings(body, gateway.client_for(caller)))
+        caller = gateway.admit(request, body)
+        return gateway.whole(caller, lambda usage: embeddings(body, gateway.client_for(caller), usage))
 
 
 def add_media(app: FastAPI, gateway: Gateway) -> None:
@@ -185,7 +210,7 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
     async def listen(request: Request, task: Task) -> Response:
         gateway.access.identify(request)  # before the form is read
         form = read_form(*await _form(request), task)
-        caller = gateway.admit(request, form.model)
+        caller = gateway.admit(request, form)
         transcription = Transcription(form, gateway.client_for(caller))
         return gateway.answer(caller, transcription, stream=form.stream, content_type=form.content_type)
 
@@ -199,7 +224,7 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
 
     @app.post("/v1/images/classifications")
     async def classify(request: Request, body: ClassificationRequest) -> Response:
-        caller = gateway.admit(request, body.model)
+        caller = gateway.admit(request, body)
         return gateway.whole(caller, lambda usage: classifications(body, gateway.client_for(caller)))
 
 
@@ -226,16 +251,12 @@ def add_operation(app: FastAPI, gateway: Gateway) -> None:
 
     @app.get("/v1/models")
     async def models(request: Request) -> Any:
-        caller = gateway.access.identify(request)
-        names = [model.name for model in await gateway.client.models()]
-        return {"object": "list", "data": [_model(name) for name in names if caller.key.may_use(name)]}
+        entries = await gateway.models.all(gateway.access.identify(request))
+        return {"object": "list", "data": entries}
 
-    @app.get("/v1/models/{name}")
+    @app.get("/v1/models/{name:path}")
     async def model(request: Request, name: str) -> Any:
-        caller = gateway.access.identify(request)
-        if not any(one.name == name and caller.key.may_use(name) for one in await gateway.client.models()):
-            raise ApiError(404, f"the server has no model '{name}'", param="model", code="model_not_found")
-        return _model(name)
+        return await gateway.models.one(gateway.access.identify(request), name)
 
     @app.get("/health")
     async def health() -> Any:
@@ -252,7 +273,3 @@ def add_operation(app: FastAPI, gateway: Gateway) -> None:
         models = gateway.upstreams.state
         all_ready = bool(models) and all(models.values())
         return JSONResponse({"ready": all_ready, "models": models}, 200 if all_ready else 503)
-
-
-def _model(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "trimodal"}

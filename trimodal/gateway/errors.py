@@ -35,8 +35,8 @@ _FIRST = re.compile(r":? ")  # what ends the name where the sentence is ours
 _STAGE = re.compile(r"^((heard|saw|answer|speech_recognize): )+")
 # Names of tensors → what a client of OpenAI's API called them.
 _FIELDS = dict.fromkeys(("text_input", "image", "audio", "history"), "messages") | {
-    "ttft_deadline_ms": "x-slo-ttft-ms"
-}
+    "ttft_deadline_ms": "x-slo-ttft-ms", "prompt_token_ids": "prompt",
+}  # fmt: skip
 _TYPES = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
     404: "invalid_request_error", 405: "invalid_request_error", 408: "timeout_error",
@@ -124,7 +124,7 @@ def invalid_body(error: RequestValidationError) -> ApiError:
     field = _field(problem["loc"][1:])  # without "body"
     if not field and problem["type"] == "missing":
         return ApiError(400, "the body is empty: a JSON object is needed")
-    if problem["type"] == "extra_forbidden":
+    if problem["type"] == "extra_forbidden":  # in an event of realtime
         return ApiError(400, f"{field}: unknown parameter", param=field, code="unknown_parameter")
     reason = problem["msg"].removeprefix("Value error, ")
     reason = reason[:1].lower() + reason[1:]

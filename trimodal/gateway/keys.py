@@ -6,6 +6,7 @@ hash = "sha256:9f86d081…"       # of the key; the key itself is shown once, wh
 tenant = "mobile"
 tier = "premium"
 models = ["llm", "vision"]      # empty: all
+model_aliases = ["gpt-4o-mini=llm"]   # other names of models, besides the gateway's own
 requests_per_minute = 600       # 0: no limit, as for the two below
 tokens_per_minute = 100000
 max_streams = 32
@@ -18,6 +19,7 @@ import hashlib
 import secrets
 import time
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -26,6 +28,10 @@ from trimodal.gateway.tables import WatchedFile, read_tables, write_tables
 
 PREFIX = "tm-"
 _LOOK_S = 0.5  # a revoked key ends its streams within a second
+
+
+ModelAlias = Annotated[str, Field(pattern=r"^[^=\s]{1,256}=[^=\s]{1,256}$")]
+"""alias=model"""
 
 
 class Key(BaseModel):
@@ -38,6 +44,7 @@ class Key(BaseModel):
     tenant: str = Field(default="", max_length=256)
     tier: str = Field(default="", max_length=256)
     models: tuple[str, ...] = ()
+    model_aliases: tuple[ModelAlias, ...] = ()
     requests_per_minute: int = Field(default=0, ge=0)
     tokens_per_minute: int = Field(default=0, ge=0)
     max_streams: int = Field(default=0, ge=0)

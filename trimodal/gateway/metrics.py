@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trimodal.gateway.answering import DONE
+from trimodal.gateway.openai.fields import IGNORED_HEADER, ignored_header
 from trimodal.gateway.upstreams.pool import Upstreams
 
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -43,6 +44,9 @@ class GatewayMetrics:
         self._refusals: Counter = family(
             Counter, "refusals", "Errors that clients were told, by code", "endpoint", "cause"
         )
+        self._ignored: Counter = family(
+            Counter, "ignored_fields", "Fields of requests that were ignored", "endpoint"
+        )
         self._tokens: Counter = family(Counter, "tokens", "Tokens of prompts and answers", "tenant")
         self._ttft: Histogram = family(
             Histogram, "ttft_seconds", "Arrival to first event of a stream", *where, buckets=_SECONDS
@@ -58,13 +62,15 @@ class GatewayMetrics:
         """Counts what a request has used."""
         self._tokens.labels(tenant).inc(count)
 
-    def ended(self, endpoint: str, state: Mapping[str, str], measure: Measure) -> None:
+    def ended(self, endpoint: str, state: Mapping[str, Any], measure: Measure) -> None:
         """Counts a request that is over; `state` has its model and tenant, if it came so far."""
         model = state.get("model", "")
         if model and model not in self._upstreams.state:
             model = "other"
         where = (endpoint, model)
         self._requests.labels(*where, state.get("tenant", ""), str(measure.status)).inc()
+        if ignored := state.get("ignored"):
+            self._ignored.labels(endpoint).inc(len(ignored))
         if measure.cause:
             self._refusals.labels(endpoint, measure.cause).inc()
         self._duration.labels(*where).observe(time.perf_counter() - measure.began)
@@ -148,7 +154,8 @@ def _cause(body: bytes) -> str:
 class Measured:
     """ASGI middleware: measures every HTTP request, whatever answers it.
 
-    A handler puts "model" and "tenant" into the request's state as soon as it knows them.
+    A handler puts "model", "tenant" and "ignored" into the request's state as soon as it knows them; ignored
+    fields are named in a header of the answer.
     """
 
     def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:
@@ -163,6 +170,9 @@ class Measured:
 
         async def noted(message: Message) -> None:
             measure.note(message)
+            if message["type"] == "http.response.start" and (names := scope.get("state", {}).get("ignored")):
+                header = (IGNORED_HEADER.encode(), ignored_header(names).encode())
+                message = {**message, "headers": [*message["headers"], header]}
             await send(message)
 
         self._metrics.in_flight.inc()

@@ -60,11 +60,12 @@ class Quota:
         self._used: dict[str, _Used] = {}
 
     @contextmanager
-    def use(self, key: Key, *, held: bool = False) -> Iterator[KeyUsage]:
+    def use(self, key: Key, *, held: bool = False, requests: int = 1) -> Iterator[KeyUsage]:
         """Counts a request of this key while it runs. Raises: ApiError 429 when a limit is reached.
 
         Args:
             held: it is part of a stream that is counted already.
+            requests: as how many it counts; those beyond the limit are a debt.
         """
         used, now = self._of(key), self._clock()
         if not held and key.max_streams and used.streams >= key.max_streams:
@@ -75,7 +76,7 @@ class Quota:
         if key.tokens_per_minute and used.tokens.left <= 0:
             limit = f"{key.tokens_per_minute} tokens a minute"
             raise _limited(f"this key may use {limit}", used.tokens.wait_s(1))
-        used.requests.left -= 1
+        used.requests.left -= requests
         used.streams += not held
         usage = KeyUsage(self._headers(key, used))
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import Field, model_validator
 
 from trimodal.errors import SettingsError
+from trimodal.gateway.keys import ModelAlias
 from trimodal.settings import Settings
 
 
@@ -21,6 +22,7 @@ class GatewaySettings(Settings):
     keys: Path | None = None
     without_keys: bool = False
     cors_origins: tuple[str, ...] = ()
+    model_aliases: tuple[ModelAlias, ...] = ()
     max_body_bytes: int = Field(default=32 << 20, ge=1024)
     max_header_bytes: int = Field(default=64 << 10, ge=1024)
     header_timeout_s: float = Field(default=10.0, gt=0)

@@ -15,9 +15,12 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from trimodal.errors import ArtefactError, InvalidArgument
+from trimodal.llm.rendering import ANSWERED, Rendering
 from trimodal.llm.structured.call_text import as_plain_chat
 
 CHAT_TEMPLATE = "chat_template.jinja"
+# Stands after a message that is to be continued: what the template writes behind it is cut off.
+_END = "<the message goes on here>"
 # A template is a program: it also adds text to a number, or asks for a key that a message has not.
 _FAILURES = (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -49,8 +52,9 @@ class ChatTemplate:
         messages: Sequence[Mapping[str, Any]],
         functions: Sequence[Mapping[str, Any]] = (),
         tokens: Mapping[str, Any] | None = None,
+        rendering: Rendering = ANSWERED,
     ) -> str:
-        """The prompt, up to where the assistant speaks; `tokens` as `special_tokens` has them.
+        """The prompt; `tokens` as `special_tokens` has them.
 
         Raises:
             InvalidArgument: the template does not take these messages.
@@ -58,13 +62,22 @@ class ChatTemplate:
         if not self.takes_tools:
             messages, functions = as_plain_chat(messages, functions), ()
         # transformers has both in any case: a template may ask whether they are none, not whether they are.
-        beside = {"tools": list(functions) or None, "documents": None}
+        beside = {"tools": list(functions) or None, "documents": None, **(tokens or {}), **rendering.kwargs}
+        if rendering.continue_final_message:
+            *before, last = messages
+            messages = [*before, {**last, "content": f"{last['content']}{_END}"}]
         try:
-            return self._template.render(
-                messages=messages, add_generation_prompt=True, **beside, **(tokens or {})
+            prompt = self._template.render(
+                messages=messages, add_generation_prompt=rendering.add_generation_prompt, **beside
             )
         except _FAILURES as error:
             raise InvalidArgument(f"messages: the chat template refuses them: {error}") from None
+        if not rendering.continue_final_message:
+            return prompt
+        end = prompt.rfind(_END)
+        if end < 0:
+            raise InvalidArgument("continue_final_message: the chat template leaves the last message out")
+        return prompt[:end]
 
 
 def template_source(directory: Path, config: Mapping[str, Any]) -> str | None:

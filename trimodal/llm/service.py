@@ -7,6 +7,7 @@ helpers do one step each and return what changed.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -30,6 +31,7 @@ from trimodal.llm.request.outputs import Delta, Note, Sink
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import CancelRequest, ProbeRequest
 from trimodal.llm.settings import LlmSettings
+from trimodal.manifest import built_at
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +63,7 @@ class LlmService:
     ) -> None:
         self._metrics = metrics
         self._input = InputProcessor(settings)
+        self._created = built_at(settings.artefact_directory)
         templated = settings.apply_chat_template if self._input.tokenizer.has_chat_template else None
         self._cache = CacheLookup(settings, answers, fingerprint, templated=templated) if answers else None
         self._lock = threading.Lock()
@@ -102,7 +105,9 @@ class LlmService:
             self._check_open()
             with self._lock:
                 self._dispatcher.check_engine()
-            sink.send(Delta("", "ready", note=Note()))
+                length = self._dispatcher.admission.room(0)
+            told = {"max_model_len": length, "created": self._created}
+            sink.send(Delta(json.dumps(told), "ready", note=Note()))
             return
         with self._metrics.refusals():
             self._check_open()
@@ -211,6 +216,8 @@ class LlmService:
                 elif now > state.deadline:  # it keeps the text so far
                     self._leave(state)
                     state.push("", 0, "deadline", state.cached_tokens)
+                    self._sender.notify(state)
+                elif state.waits(now, self._dispatcher.stepped):
                     self._sender.notify(state)
             if states:
                 self._schedule()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from trimodal.llm.sampling_defaults import SamplingDefaults, read_defaults
 from trimodal.settings import Settings
 
 GPU_ENGINES = ("tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
@@ -29,7 +31,12 @@ Vllm = ReadBy(("vllm",))
 Fake = ReadBy(("fake",))
 Drafting = ReadBy(("openvino", *FromCheckpoint.engines))
 
-FAKE_BUDGETS = {"num_kv_blocks": 512, "max_prompt_tokens": 2048, "max_output_tokens": 1024}
+FAKE_BUDGETS = {
+    "num_kv_blocks": 512,
+    "max_prompt_tokens": 2048,
+    "max_output_tokens": 1024,
+    "default_max_tokens": 128,
+}
 """It has no artefact that they could follow from."""
 # On a GPU batch and step follow from the card.
 _GPU_DEFAULTS: dict[str, Any] = {"max_num_seqs": 0, "max_num_batched_tokens": 0}
@@ -98,7 +105,10 @@ class LlmSettings(Settings):
     max_ngram_size: Annotated[int, Drafting] = Field(3, ge=1, le=16)  # prompt_lookup: longest match
 
     apply_chat_template: bool = True  # text_input becomes one user message
-    default_max_tokens: int = Field(128, ge=1)
+    # what requests leave out of sampling; auto: as the checkpoint's generation_config.json says; none: greedy
+    generation_config: Literal["auto", "none"] = "auto"
+    # of a request that names none; 0: what its prompt leaves of the model's length and the KV pool
+    default_max_tokens: int = Field(0, ge=0)
     # budgets, in tokens; 0: as long as the model takes
     max_prompt_tokens: int = Field(0, ge=0)
     max_output_tokens: int = Field(0, ge=0)  # for max_tokens
@@ -192,6 +202,12 @@ class LlmSettings(Settings):
         if kind != "none" and self.engine == "tensorrt_llm_pytorch" and self.pipeline_parallel_size > 1:
             return f"speculation '{kind}' of TensorRT-LLM needs pipeline_parallel_size 1"
         return ""
+
+    @cached_property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """What a request leaves out of its sampling. Raises: ArtefactError."""
+        read = self.generation_config == "auto" and self.engine != "fake"
+        return read_defaults(self.artefact_directory) if read else SamplingDefaults()
 
     @property
     def cache_ttls(self) -> dict[str, float]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trimodal.errors import ArtefactError, InvalidArgument
+from trimodal.llm.rendering import ANSWERED, Rendering
 from trimodal.llm.structured.call_text import as_plain_chat
 from trimodal.manifest import MANIFEST
 
@@ -63,8 +64,13 @@ class Tokenizer(Protocol):
     def token_bytes(self, token_id: int) -> bytes:
         """What one token adds to a text, as UTF-8, maybe part of a character; its name if it is special."""
 
-    def render(self, messages: Sequence[Message], functions: Sequence[Function] = ()) -> str:
-        """The prompt of a chat, up to where the assistant speaks; it may call the functions."""
+    def render(
+        self,
+        messages: Sequence[Message],
+        functions: Sequence[Function] = (),
+        rendering: Rendering = ANSWERED,
+    ) -> str:
+        """The prompt of a chat; the assistant may call the functions."""
 
 
 class CheckpointTokenizer:
@@ -114,10 +120,15 @@ class CheckpointTokenizer:
             return bytes.fromhex(byte[1])
         return piece.replace("\u2581", " ").encode()
 
-    def render(self, messages: Sequence[Message], functions: Sequence[Function] = ()) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        functions: Sequence[Function] = (),
+        rendering: Rendering = ANSWERED,
+    ) -> str:
         if self._template is None:
             raise InvalidArgument("messages: this model has no chat template; send text_input")
-        return self._template.render(messages, functions, self._special)
+        return self._template.render(messages, functions, self._special, rendering)
 
     def _read_template(self, directory: Path) -> ChatTemplate | None:
         # The engine's process imports this module, perhaps in an environment without jinja2.
@@ -162,6 +173,14 @@ class ByteTokenizer:
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id])
 
-    def render(self, messages: Sequence[Message], functions: Sequence[Function] = ()) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        functions: Sequence[Function] = (),
+        rendering: Rendering = ANSWERED,
+    ) -> str:
         chat = as_plain_chat(messages, functions)
-        return "".join(f"{message['role']}: {message['content']}\n" for message in chat) + "assistant: "
+        told = "".join(f"{message['role']}: {message['content']}\n" for message in chat)
+        if rendering.continue_final_message:
+            return told.removesuffix("\n")
+        return told + "assistant: " * rendering.add_generation_prompt

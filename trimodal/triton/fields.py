@@ -61,6 +61,20 @@ def integer(inputs: Inputs, name: str, default: Any, low: int, high: int) -> Any
     return value
 
 
+def integers(inputs: Inputs, name: str, low: int, high: int, most: int) -> tuple[int, ...]:
+    """Whole numbers from `low` to `high`, `most` at most; none: not given."""
+    array = inputs.get(name)
+    if array is None:
+        return ()
+    if array.size > most:
+        raise InvalidArgument(f"{name} holds {array.size} values: at most {most} are taken")
+    values = [int(one) for one in array.reshape(-1)]
+    for value in values:
+        if not low <= value <= high:
+            raise InvalidArgument(f"{name} has {value}: it must be between {low} and {high}")
+    return tuple(values)
+
+
 def number(
     inputs: Inputs, name: str, default: float, low: float, high: float, *, above: bool = False
 ) -> float:

@@ -20,6 +20,7 @@ from typing import Any
 from trimodal.errors import ArtefactError
 from trimodal.llm.chat_template import CHAT_TEMPLATE, ChatTemplate
 
+GENERATION_CONFIG = "generation_config.json"  # says how answers are sampled
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
@@ -203,7 +204,7 @@ class Checkpoint:
         ends = [getattr(each, "eos_token_id", None) for each in owners]
         # Many checkpoints have no generation config: the config's and the tokenizer's ids remain.
         with suppress(OSError, ValueError, AttributeError):
-            settings = json.loads((self.directory / "generation_config.json").read_text(encoding="utf-8"))
+            settings = json.loads((self.directory / GENERATION_CONFIG).read_text(encoding="utf-8"))
             ends.append(settings.get("eos_token_id"))
         return {
             "eos_token_ids": end_ids(ends),
@@ -219,7 +220,7 @@ class Checkpoint:
         }
 
     def write_tokenizer(self, directory: Path) -> None:
-        """Copies the tokenizer's files as they are; the chat template always gets a file of its own."""
-        copy_files(self.directory, self.tokenizer, TOKENIZER_FILES, directory)
+        """Copies the tokenizer's files, and how to sample, as they are; a template gets a file of its own."""
+        copy_files(self.directory, self.tokenizer, (*TOKENIZER_FILES, GENERATION_CONFIG), directory)
         if self.has_chat_template:
             (directory / CHAT_TEMPLATE).write_text(self.template, encoding="utf-8")

@@ -1,13 +1,15 @@
 """Glue of embedding: `text_input` in, `embedding` out. What is done lies in trimodal.embedding."""
 
+import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from trimodal import logs
-from trimodal.embedding.service import EmbeddingService
+from trimodal.embedding.service import EmbeddingService, read_texts
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.metrics import TritonMetrics
+from trimodal.triton.parameters import parameters
 
 
 class TritonPythonModel:
@@ -25,8 +27,10 @@ class TritonPythonModel:
 
 
 def read(request):
-    return pb_utils.get_input_tensor_by_name(request, "text_input").as_numpy().reshape(-1).tolist()
+    texts = pb_utils.get_input_tensor_by_name(request, "text_input").as_numpy().reshape(-1).tolist()
+    return read_texts(texts, parameters(request))
 
 
-def write(vectors):
-    return [pb_utils.Tensor("embedding", vectors)]
+def write(embedded):
+    tokens = np.array(embedded.tokens, np.int32).reshape(-1, 1)
+    return [pb_utils.Tensor("embedding", embedded.vectors), pb_utils.Tensor("tokens", tokens)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+from pathlib import Path
 
 import httpx
 import openai
@@ -12,6 +14,7 @@ import pytest
 from tests.gateway.conftest import ANSWER, CHAT, Serve, fails, fake_triton, wait_until
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.errors import InternalError, InvalidArgument, Unavailable
+from trimodal.gateway.keys import Key, add_key
 
 WORDS = len(ANSWER.split())
 
@@ -82,7 +85,9 @@ def test_several_choices_have_seeds_of_their_own(serve: Serve) -> None:
     assert [choice.index for choice in answer.choices] == [0, 1, 2]
     assert [int(request.inputs["seed"][0]) for request in served.triton.requests] == [7, 8, 9]
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (8, 3 * WORDS)
+    served.triton.requests.clear()
     chunks = list(served.chat(n=2, stream=True))
+    assert len({int(request.inputs["seed"][0]) for request in served.triton.requests}) == 2, "no twins"
     for index in (0, 1):
         mine = [one.choices[0] for one in chunks if one.choices[0].index == index]
         assert "".join(choice.delta.content or "" for choice in mine) == ANSWER
@@ -199,6 +204,66 @@ def test_text_completions(serve: Serve) -> None:
     chunks = list(client.completions.create(model="llm", prompt="a", stream=True))
     assert "".join(chunk.choices[0].text for chunk in chunks) == ANSWER
     assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+def test_prompts_of_token_ids(serve: Serve) -> None:
+    served = serve()
+    client = served.openai()
+    for prompt, sent in (([1, 2], [[1, 2]]), ([[1, 2], [3]], [[1, 2], [3]])):
+        served.triton.requests.clear()
+        answer = client.completions.create(model="llm", prompt=prompt)
+        assert [choice.text for choice in answer.choices] == [ANSWER] * len(sent)
+        told = [request.inputs["prompt_token_ids"].tolist() for request in served.triton.requests]
+        assert sorted(told) == sorted(sent)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_many_prompts_are_sent_a_few_at_a_time(serve: Serve, stream: bool) -> None:
+    running, most = 0, 0
+
+    async def counted(request):  # type: ignore[no-untyped-def]
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            await asyncio.sleep(0.005)
+            yield llm_outputs("a", "stop", completion_tokens=1)
+        finally:
+            running -= 1
+
+    client = serve(fake_triton(llm=counted)).openai()
+    answer = client.completions.create(model="llm", prompt=["a"] * 64, n=2, stream=stream)
+    parts = [part for chunk in answer for part in chunk.choices] if stream else answer.choices
+    assert {part.index for part in parts if part.text} == set(range(128))
+    assert (most, running) == (8, 0)
+
+
+def test_each_answer_counts_as_a_request(serve: Serve, file: Path) -> None:
+    key = add_key(file, Key(name="a", requests_per_minute=10))
+    client = serve(fake_triton(), keys=file).openai(key)
+    client.completions.create(model="llm", prompt=["a"] * 8, n=2)
+    with pytest.raises(openai.RateLimitError, match="10 requests a minute"):
+        client.completions.create(model="llm", prompt="a")
+
+
+def test_vllms_fields_reach_the_model(serve: Serve) -> None:
+    served = serve()
+    served.chat(
+        logit_bias={"5": -100},
+        extra_body={
+            "min_tokens": 2, "ignore_eos": True, "stop_token_ids": [7], "continue_final_message": False,
+            "add_generation_prompt": True, "chat_template_kwargs": {"enable_thinking": False},
+        },
+        reasoning_effort="low",
+    )  # fmt: skip
+    (request,) = served.triton.requests
+    inputs = {name: value.tolist() for name, value in request.inputs.items() if name != "messages"}
+    kwargs = inputs.pop("chat_template_kwargs")
+    assert json.loads(kwargs[0]) == {"enable_thinking": False, "reasoning_effort": "low"}
+    assert inputs == {
+        "logit_bias": [b'{"5": -100.0}'], "min_tokens": [2], "ignore_eos": [True], "stop_token_ids": [7],
+        "continue_final_message": [False], "add_generation_prompt": [True],
+    }  # fmt: skip
 
 
 def test_a_deadline_that_passed_is_told_beside_openais_reason(serve: Serve) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 
 import httpx
 import numpy as np
+import openai
+import pytest
 
-from tests.gateway.conftest import Serve, fake_triton
+from tests.gateway.conftest import Serve, fake_triton, vectors
 from trimodal.errors import InvalidArgument
+from trimodal.gateway.keys import Key, add_key
 
 URL = "data:image/png;base64," + base64.b64encode(b"a picture").decode()
 
@@ -16,17 +20,47 @@ URL = "data:image/png;base64," + base64.b64encode(b"a picture").decode()
 def test_vectors_of_texts(serve: Serve) -> None:
     client = serve().openai()
     answer = client.embeddings.create(model="embedding", input=["a", "abc"])
-    vectors = np.array([one.embedding for one in answer.data])
+    told = np.array([one.embedding for one in answer.data])
     assert [one.index for one in answer.data] == [0, 1]
-    assert vectors.shape == (2, 4)
-    np.testing.assert_allclose(vectors[1], np.array([3, 1, 2, 3]) / np.linalg.norm([3, 1, 2, 3]), rtol=1e-6)
+    assert told.shape == (2, 4)
+    np.testing.assert_allclose(told[1], np.array([3, 1, 2, 3]) / np.linalg.norm([3, 1, 2, 3]), rtol=1e-6)
     floats = client.embeddings.create(model="embedding", input="abc", encoding_format="float")
-    np.testing.assert_allclose(floats.data[0].embedding, vectors[1], rtol=1e-6)
+    np.testing.assert_allclose(floats.data[0].embedding, told[1], rtol=1e-6)
 
 
 def test_fewer_dimensions_are_of_unit_length_again(serve: Serve) -> None:
     answer = serve().openai().embeddings.create(model="embedding", input="abc", dimensions=2)
     np.testing.assert_allclose(answer.data[0].embedding, np.array([3, 1]) / np.linalg.norm([3, 1]), rtol=1e-6)
+
+
+async def counted(request):  # type: ignore[no-untyped-def]
+    """As the model: a token a character, and two around each text; it reads 8."""
+    lengths = [len(text) for (text,) in request.inputs["text_input"]]
+    if request.parameters.get("truncate") is False and max(lengths) > 8:
+        index = lengths.index(max(lengths))
+        raise InvalidArgument(f"text_input[{index}] has {max(lengths)} tokens: this model reads 8")
+    tokens = np.array([[min(length, 8) + 2] for length in lengths], np.int32)
+    return {**vectors(request), "tokens": tokens}
+
+
+def test_tokens_are_counted_and_charged(serve: Serve, file: Path) -> None:
+    key = add_key(file, Key(name="a", tokens_per_minute=10))
+    client = serve(fake_triton(embedding=counted), keys=file).openai(key)
+    answer = client.embeddings.create(model="embedding", input=["abc", "abcdef"])
+    assert (answer.usage.prompt_tokens, answer.usage.total_tokens) == (13, 13)
+    with pytest.raises(openai.RateLimitError, match="10 tokens a minute"):
+        client.embeddings.create(model="embedding", input="a")
+
+
+@pytest.mark.parametrize("cut", [{"truncate": True}, {"truncate_prompt_tokens": -1}], ids=str)
+def test_what_is_too_long_is_refused_unless_it_is_to_be_cut(serve: Serve, cut: dict[str, object]) -> None:
+    client = serve(fake_triton(embedding=counted)).openai()
+    texts = ["a"] * 40 + ["a" * 9]
+    with pytest.raises(openai.BadRequestError, match="input has 9 tokens: this model reads 8") as caught:
+        client.embeddings.create(model="embedding", input=texts)
+    assert caught.value.param == "input"
+    answer = client.embeddings.create(model="embedding", input=texts, extra_body=cut)
+    assert answer.usage.prompt_tokens == 40 * 3 + 10
 
 
 def classify(url: str, **body: object) -> httpx.Response:

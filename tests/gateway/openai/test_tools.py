@@ -30,6 +30,14 @@ def test_a_form_is_sent_to_the_model_and_parsed(serve: Serve) -> None:
     assert sent["json_schema"]["schema"]["properties"]["size"]["type"] == "integer"
 
 
+def test_a_text_is_continued_in_a_form(serve: Serve) -> None:
+    served = serve()
+    form = {"response_format": {"type": "json_object"}}
+    served.openai().completions.create(model="llm", prompt="a", extra_body=form)
+    (request,) = served.triton.requests
+    assert json.loads(request.inputs["response_format"][0]) == {"type": "json_object"}
+
+
 def test_text_asks_for_nothing(serve: Serve) -> None:
     served = serve()
     served.chat(response_format={"type": "text"})

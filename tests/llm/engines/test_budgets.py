@@ -35,8 +35,9 @@ def settings(
 
 def test_they_are_as_long_as_the_model_takes(tmp_path: Path) -> None:
     found = fitted(settings(tmp_path / "a", SMOLLM2))
-    assert (found.max_prompt_tokens, found.max_output_tokens, found.default_max_tokens) == (8191, 8191, 128)
+    assert (found.max_prompt_tokens, found.max_output_tokens, found.default_max_tokens) == (8191, 8191, 8191)
     assert found.num_kv_blocks == 2 * 8192 // 32
+    assert fitted(settings(tmp_path / "b", SMOLLM2, default_max_tokens=128)).default_max_tokens == 128
     assert fitted(found) == found
 
 

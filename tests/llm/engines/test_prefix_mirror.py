@@ -6,14 +6,16 @@ def test_a_prompt_is_shared_once_it_was_computed() -> None:
     prompt = list(range(10))
     assert mirror.add(1, prompt) == 0
     assert mirror.add(2, prompt) == 0
-    mirror.prefilled(1)
+    mirror.prefilled(1, 7)
+    assert mirror.cached(2) == 4
+    mirror.prefilled(1, 10)
     assert mirror.add(3, prompt) == 8
 
 
 def test_a_wholly_cached_prompt_still_computes_its_last_token() -> None:
     mirror = PrefixMirror(100, 4)
     mirror.add(1, list(range(8)))
-    mirror.prefilled(1)
+    mirror.prefilled(1, 8)
     assert mirror.add(2, list(range(8))) == 7
 
 
@@ -36,6 +38,6 @@ def test_the_least_recently_used_blocks_go_first() -> None:
     mirror = PrefixMirror(2, 2)
     for id, prompt in enumerate(([1, 1, 0], [2, 2, 0], [3, 3, 0])):
         mirror.add(id, prompt)
-        mirror.prefilled(id)
+        mirror.prefilled(id, 3)
     assert mirror.add(9, [1, 1, 0]) == 0
     assert mirror.add(10, [3, 3, 0]) == 2

@@ -109,8 +109,8 @@ def test_speculation_in_its_words(
     given: Any = vllm.opened()["speculative_config"]
     assert given == expected | ({"model": str(heads)} if "model" in expected else {})
     # It holds blocks for what it drafts, and refuses min_p itself, with an error of its own.
-    assert (engine.info.lookahead, engine.info.without_sampling) == (5, ("min_p",))
-    assert (engine.info.unstructured, engine.stats().speculating) == ("", True)
+    assert (engine.info.lookahead, engine.info.unsupported["min_p"]) == (5, "it speculates")
+    assert ("grammar" in engine.info.unsupported, engine.stats().speculating) == (False, True)
     engine.close()
 
 
@@ -187,6 +187,11 @@ def test_its_pool_and_length_are_read_from_it(vllm: PlayedVllm, tmp_path: Path) 
             {"presence_penalty": 0.5, "frequency_penalty": -1.0, "repetition_penalty": 1.5, "min_p": 0.25},
         ),
         ({"grammar": 'root ::= "a"'}, {}),
+        (
+            {"min_tokens": 4, "stop_token_ids": (9,), "logit_bias": {5: -100.0}},
+            {"min_tokens": 4, "stop_token_ids": [9, 2, 3], "logit_bias": {5: -100.0}},
+        ),
+        ({"ignore_eos": True}, {"stop_token_ids": []}),
     ],
 )
 def test_a_request_in_its_words(
@@ -199,9 +204,10 @@ def test_a_request_in_its_words(
     assert (request["prompt"], request["request_id"]) == ({"prompt_token_ids": [7] * 10}, "3")
     given = request["sampling_params"]
     assert {name: getattr(given, name) for name in expected} == expected
-    assert (given.stop_token_ids, given.detokenize, given.output_kind.name) == ([2, 3], False, "DELTA")
+    assert given.stop_token_ids == expected.get("stop_token_ids", [2, 3])
+    assert (given.detokenize, given.output_kind.name) == (False, "DELTA")
     held = given.structured_outputs
-    assert (held and held.grammar, engine.info.unstructured) == (sampling.get("grammar"), "")
+    assert (held and held.grammar, engine.info.unsupported) == (sampling.get("grammar"), {})
     engine.close()
     assert vllm.aborted == ["3"]
 
@@ -261,9 +267,9 @@ def test_log_probabilities_in_its_words_and_back(vllm: PlayedVllm, tmp_path: Pat
     from vllm.logprobs import Logprob
 
     loop = Loop(opened(vllm, tmp_path))
-    assert (loop.link.info.without_logprobs, loop.link.info.max_top_logprobs) == ("", 20)
+    assert (loop.link.info.unsupported, loop.link.info.max_top_logprobs) == ({}, 20)
     loop.link.add(ask(1))
-    loop.link.add(ask(2, top_logprobs=2))
+    loop.link.add(ask(2, logprobs=2))
     eventually(lambda: len(vllm.requests()) == 2)
     assert [request["sampling_params"].logprobs for request in vllm.requests()] == [None, 2]
     # The chosen one comes first, whatever its rank.

@@ -18,6 +18,7 @@ from trimodal.cache.answers import AnswerCache, CacheOptions, NoAnswers
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.values import Entry, Hit
 from trimodal.llm.frontend.cache_lookup import CacheLookup
+from trimodal.llm.rendering import Rendering
 from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import MemoryMetrics
 
@@ -171,3 +172,21 @@ def test_a_prompt_that_is_continued_is_another_question_than_one_that_is_answere
     assert made
     assert cleaned
     assert (made.key != cleaned.key) is verbatim
+
+
+def test_how_a_chat_is_rendered_is_part_of_the_question() -> None:
+    lookup = CacheLookup(LlmSettings(), NoAnswers(), "f")
+    renderings = (
+        Rendering(),
+        Rendering(add_generation_prompt=False),
+        Rendering(kwargs={"enable_thinking": True}),
+        Rendering(kwargs={"enable_thinking": False}),
+    )
+    keys = set()
+    for rendering in renderings:
+        state = state_of()
+        state.request = replace(state.request, rendering=rendering)
+        asked = lookup.question(state)
+        assert asked
+        keys.add(asked.key)
+    assert len(keys) == len(renderings)

@@ -17,6 +17,7 @@ from trimodal.llm.frontend.input_processor import InputProcessor, fit, priority_
 from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
+from trimodal.llm.sampling_defaults import read_defaults
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tiers import Tier
@@ -252,3 +253,27 @@ def test_the_deadline_is_the_tiers_or_the_requests(settings: LlmSettings) -> Non
     assert own.deadline - own.arrived == pytest.approx(70)
     assert read(settings, prompt(50), "").deadline == math.inf
     assert (tiers.tier_name, read(settings, prompt(50), "").tier_name) == ("large", "standard")
+
+
+def test_what_the_checkpoint_asks_for_and_the_engine_has_not_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "generation_config.json").write_text('{"repetition_penalty": 1.1, "min_p": 0.25}')
+    settings = LlmSettings(engine="fake", max_prompt_tokens=100)
+    settings.__dict__["sampling_defaults"] = read_defaults(tmp_path)  # the fake engine has no checkpoint
+    info = EngineInfo("fake", 64, 32, 4, 1 << 20, unsupported={"repetition_penalty": "it speculates"})
+    processor, admission = InputProcessor(settings), Admission(settings, info)
+
+    def sampled(**sampling: float) -> Sampling:
+        request = GenerationRequest("hi", None, Sampling(5, **sampling))  # type: ignore[arg-type]
+        return processor.process(request, Collector(), admission).request.sampling
+
+    assert sampled(repetition_penalty=1.1, min_p=0.25) == Sampling(5, min_p=0.25)
+    with pytest.raises(InvalidArgument, match="does not support repetition_penalty: it speculates"):
+        sampled(repetition_penalty=1.3)
+
+
+def test_token_ids_beyond_the_vocabulary_are_refused() -> None:
+    settings = LlmSettings(engine="fake", max_prompt_tokens=100)
+    admission = Admission(settings, EngineInfo("fake", 64, 32, 4, 1 << 20, vocab_size=256))
+    request = GenerationRequest(None, None, Sampling(5), prompt_token_ids=(7, 256))
+    with pytest.raises(InvalidArgument, match="prompt_token_ids has token 256: .* 0 to 255"):
+        InputProcessor(settings).process(request, Collector(), admission)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import time
+from typing import Any
 
 import pytest
 
 from tests.llm.doubles.sinks import Collector, FakeServer
 from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InternalError
-from trimodal.llm.engines.protocol import Output, Sampling
+from trimodal.llm.engines.protocol import Logprobs, Output, Sampling
 from trimodal.llm.frontend import request_state
+from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.request.outputs import Delta, columns
 from trimodal.llm.request.request import GenerationRequest
@@ -18,11 +21,14 @@ from trimodal.llm.request.terms import Terms
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.tiers import Tier
 from trimodal.llm.tokenizer import ByteTokenizer
+from trimodal.metrics import MemoryMetrics
 from trimodal.trace import read
 
 
-def state_of(arrived: float = 10.0, prompt: str = "hello", tier: Tier | None = None) -> RequestState:
-    request = GenerationRequest(prompt, None, Sampling(8))
+def state_of(
+    arrived: float = 10.0, prompt: str = "hello", tier: Tier | None = None, **sampling: Any
+) -> RequestState:
+    request = GenerationRequest(prompt, None, Sampling(8, **sampling))
     return RequestState(request, list(prompt.encode()), Collector(), arrived, tier=tier or Tier())
 
 
@@ -55,6 +61,17 @@ def test_who_joins_is_told_that_it_is_shared() -> None:
     generation.join(second)
     say(generation, "abc", "length")
     assert [cache_of(state) for state in (first, second)] == ["", "coalesced"]
+
+
+def test_a_stop_token_counts_and_its_text_is_no_more_said_than_a_stop_strings() -> None:
+    state = state_of(stop_token_ids=(ord("x"),), logprobs=0)
+    tokenizer = ByteTokenizer()
+    generation = Generation(Ticket(1, 5, 8), state, tokenizer)
+    logprobs = tuple(map(Logprobs, (-0.5, -0.25, -0.125)))
+    assert generation.push(Output(1, list(b"abx"), "stop", logprobs=logprobs))
+    delta = last(state)
+    assert (delta.text, delta.finish_reason, delta.completion_tokens) == ("ab", "stop", 3)
+    assert [one.token for one in delta.logprobs or ()] == [b"a", b"b"]
 
 
 def test_when_the_first_leaves_it_is_the_next_ones() -> None:
@@ -128,6 +145,25 @@ def test_what_piles_up_is_one_delta() -> None:
     state.push("c", 1, "")
     assert state.take() == Delta("abc", "", 3, 0, 3)
     assert state.take() is None
+
+
+def test_who_waits_long_hears_that_the_engine_goes_on() -> None:
+    state = state_of(arrived=10.0)
+    assert not state.waits(now=14.0, stepped=14.0), "not so soon"
+    assert not state.waits(now=16.0, stepped=9.0), "it stands still"
+    assert state.waits(now=16.0, stepped=15.0)
+    delta = last(state)
+    assert (delta.text, delta.finish_reason, delta.prompt_tokens, delta.note) == ("", "", 5, None)
+    metrics = MemoryMetrics()
+    state.sent(delta, LlmMetrics(metrics, "llm"))
+    assert state.take() is None
+    assert not metrics.get("trimodal_llm_ttft_seconds", {"model": "llm"}).observations, "it was no text"
+    now = time.perf_counter()
+    assert not state.waits(now + 4, stepped=now + 3)
+    assert state.waits(now + 6, stepped=now + 5)
+    state.push("x", 1, "length")
+    assert last(state).text == "x"
+    assert not state.waits(now + 60, stepped=now + 59), "it has ended"
 
 
 def test_the_end_comes_even_without_text_and_has_the_note() -> None:

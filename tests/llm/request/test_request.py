@@ -94,6 +94,24 @@ BAD = [
     ({"text_input": text("a"), "repetition_penalty": np.array([0], np.float32)}, "repetition_penalty is 0"),
     ({"text_input": text("a"), "response_format": text("{}")}, "response_format: type is None"),
     ({"text_input": text("a"), "response_format": text("x" * 70_000)}, "response_format has 70000 bytes"),
+    ({"text_input": text("a"), "prompt_token_ids": np.array([1], np.int32)}, "both are given"),
+    ({"prompt_token_ids": np.array([], np.int32)}, "prompt_token_ids is empty"),
+    ({"prompt_token_ids": np.array([3, -1], np.int32)}, "prompt_token_ids has -1"),
+    ({"prompt_token_ids": np.zeros(1001, np.int32)}, "prompt_token_ids holds 1001 values: at most 1000"),
+    ({"text_input": text("a"), "min_tokens": np.array([11], np.int32)}, "min_tokens is 11: max_tokens is 10"),
+    ({"text_input": text("a"), "stop_token_ids": np.array([-1], np.int32)}, "stop_token_ids has -1"),
+    ({"text_input": text("a"), "logit_bias": text("[1]")}, "logit_bias must be a JSON object"),
+    ({"text_input": text("a"), "logit_bias": text('{"a": 1}')}, "logit_bias has 'a': token ids"),
+    ({"text_input": text("a"), "logit_bias": text('{"1": 101}')}, "logit_bias of token 1 is 101"),
+    ({"text_input": text("a"), "logit_bias": text('{"1": true}')}, "logit_bias of token 1 is True"),
+    ({"text_input": text("a"), "continue_final_message": np.array([True])}, "continue_final_message needs"),
+    (
+        {"messages": text(CHAT), "continue_final_message": np.array([True]),
+         "add_generation_prompt": np.array([True])},
+        "continue_final_message is given beside",
+    ),
+    ({"messages": text(CHAT), "chat_template_kwargs": text("[]")}, "chat_template_kwargs must be"),
+    ({"messages": text(CHAT), "chat_template_kwargs": text('{"tools": 1}')}, "kwargs has 'tools'"),
     ({"text_input": text("a"), "tools": text(TOOLS)}, "tools needs messages"),
     ({"text_input": text("a"), "tool_choice": text("required")}, "tool_choice is given without tools"),
     ({"messages": text(CHAT), "tools": text(TOOLS), "tool_choice": text("f")}, "tool_choice is 'f'"),
@@ -102,7 +120,7 @@ BAD = [
     ({"text_input": text("a"), "top_logprobs": np.array([21], np.int32)}, "top_logprobs is 21: .* 0 and 20"),
     ({"text_input": text("a"), "top_logprobs": np.array([-1], np.int32)}, "top_logprobs is -1"),
     ({"text_input": text("a"), "stop": text(b"\xff")}, "stop is not valid UTF-8"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("inputs", "message"), BAD, ids=[message for _, message in BAD])
@@ -165,5 +183,47 @@ def test_a_chat_is_never_raw() -> None:
 
 def test_log_probabilities_are_asked_for_by_a_number_also_by_none() -> None:
     asked = [read(text_input=text("a"), top_logprobs=np.array([top], np.int32)) for top in (0, 20)]
-    assert [request.sampling.top_logprobs for request in asked] == [0, 20]
-    assert read(text_input=text("a")).sampling.top_logprobs is None
+    assert [request.sampling.logprobs for request in asked] == [0, 20]
+    assert read(text_input=text("a")).sampling.logprobs is None
+
+
+def test_a_prompt_of_token_ids() -> None:
+    request = read(prompt_token_ids=np.array([104, 105], np.int32))
+    assert request.token_ids(ByteTokenizer(), apply_chat_template=True) == [104, 105]
+
+
+def test_where_an_answer_ends_and_what_is_biased() -> None:
+    request = read(
+        messages=text(CHAT), min_tokens=np.array([2], np.int32), ignore_eos=np.array([True]),
+        stop_token_ids=np.array([7, 9], np.int32), logit_bias=text('{"5": -100, "6": 1.5}'),
+        response_format=text(JSON), stop=text("x"), top_k=np.array([-1], np.int32),
+    )  # fmt: skip
+    sampling = request.sampling
+    assert (sampling.min_tokens, sampling.ignore_eos, sampling.stop_token_ids) == (2, True, (7, 9))
+    assert sampling.logit_bias == {5: -100.0, 6: 1.5}
+    assert (request.stops, bool(sampling.grammar), sampling.top_k) == (("x",), True, 0)
+
+
+BEGUN = '[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]'
+CALLED = '[{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}]'
+
+
+@pytest.mark.parametrize(
+    ("chat", "given", "rendered"),
+    [
+        (CHAT, {}, "user: a\nassistant: "),
+        (CHAT, {"add_generation_prompt": False}, "user: a\n"),
+        (CHAT, {"continue_final_message": True}, "user: a"),
+        (BEGUN, {}, "user: a\nassistant: b"),
+        (BEGUN, {"add_generation_prompt": True}, "user: a\nassistant: b\nassistant: "),
+        (BEGUN, {"add_generation_prompt": False}, "user: a\nassistant: b\n"),
+        (BEGUN, {"continue_final_message": False}, "user: a\nassistant: b\nassistant: "),
+    ],
+)
+def test_where_the_prompt_of_a_chat_ends(chat: str, given: dict[str, bool], rendered: str) -> None:
+    request = read(messages=text(chat), **{name: np.array([value]) for name, value in given.items()})
+    assert bytes(request.token_ids(ByteTokenizer(), apply_chat_template=True)).decode() == rendered
+
+
+def test_an_assistant_that_has_called_is_not_continued() -> None:
+    assert not read(messages=text(CALLED)).rendering.continue_final_message

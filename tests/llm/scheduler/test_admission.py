@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -90,35 +91,37 @@ def test_drafted_tokens_need_room_too() -> None:
         make(lookahead=5).check_size(300, 20)
 
 
-def test_a_grammar_for_an_engine_that_keeps_none_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("sampling", "problem"),
+    [
+        ({"grammar": "root"}, "does not support response_format and tools: it has no model"),
+        ({"min_p": 0.1}, "does not support min_p: it speculates"),
+        ({"logit_bias": {5: -100.0}}, "does not support logit_bias: it has no model"),
+        ({"logprobs": 3}, "top_logprobs is 3: engine 'fake' tells 2 at most"),
+        ({"logprobs": 0}, None),
+        ({"stop_token_ids": (3, 256)}, "stop_token_ids has token 256: those of this model are 0 to 255"),
+        ({"stop_token_ids": (255,), "min_tokens": 2, "ignore_eos": True, "temperature": 0.5}, None),
+    ],
+)
+def test_sampling_that_an_engine_does_not_honour_is_refused_by_name(
+    sampling: dict[str, Any], problem: str | None
+) -> None:
     admission = make()
-    admission.check_form("root")
-    admission.info = replace(admission.info, unstructured="it has no model")
-    admission.check_form("")
-    with pytest.raises(
-        InvalidArgument, match="not supported by engine 'fake' as it runs here: it has no model"
-    ):
-        admission.check_form("root")
+    why = {"grammar": "it has no model", "logit_bias": "it has no model", "min_p": "it speculates"}
+    admission.info = replace(admission.info, unsupported=why, max_top_logprobs=2, vocab_size=256)
+    if problem is None:
+        admission.check_sampling(Sampling(9, **sampling))
+        return
+    with pytest.raises(InvalidArgument, match=problem):
+        admission.check_sampling(Sampling(9, **sampling))
+    if problem.startswith("does not"):
+        admission.info = replace(admission.info, unsupported={})
+        admission.check_sampling(Sampling(9, **sampling))
 
 
-def test_sampling_that_an_engine_does_not_honour_is_refused_by_name() -> None:
+def test_log_probabilities_that_an_engine_lacks_are_refused_even_without_others() -> None:
     admission = make()
-    admission.check_sampling(Sampling(9, min_p=0.1))
-    admission.info = replace(admission.info, without_sampling=("min_p", "repetition_penalty"))
-    admission.check_sampling(Sampling(9, temperature=0.5, top_p=0.9))
-    with pytest.raises(InvalidArgument, match="^min_p is not supported by engine 'fake' .*: it speculates"):
-        admission.check_sampling(Sampling(9, min_p=0.1))
-    with pytest.raises(InvalidArgument, match="^repetition_penalty is not supported"):
-        admission.check_sampling(Sampling(9, repetition_penalty=1.2))
-
-
-def test_log_probabilities_that_an_engine_lacks_are_refused_by_name() -> None:
-    admission = make()
-    admission.info = replace(admission.info, max_top_logprobs=2)
-    admission.check_logprobs(2)
-    with pytest.raises(InvalidArgument, match="top_logprobs is 3: engine 'fake' tells 2 at most"):
-        admission.check_logprobs(3)
-    admission.info = replace(admission.info, without_logprobs="it has none")
-    admission.check_logprobs(None)
-    with pytest.raises(InvalidArgument, match="logprobs is not supported by engine 'fake' .*: it has none"):
-        admission.check_logprobs(0)
+    admission.info = replace(admission.info, unsupported={"logprobs": "it has none"})
+    admission.check_sampling(Sampling(9))
+    with pytest.raises(InvalidArgument, match="engine 'fake' .* does not support logprobs: it has none"):
+        admission.check_sampling(Sampling(9, logprobs=0))

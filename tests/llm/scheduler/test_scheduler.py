@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -113,16 +114,59 @@ def test_first_in_first_out_keeps_the_order_of_coming_and_expires_nothing() -> N
     assert handed_over(scheduler) == [1, 2]
 
 
-def test_a_big_one_waits_for_its_room_and_no_small_one_passes() -> None:
-    scheduler, _ = make(seqs=16, blocks=20)
-    runs, big, small = ticket(1), ticket(2, prompt=500, tokens=100), ticket(3, prompt=10, tokens=10)
+def test_small_ones_pass_a_big_one_that_waits_for_its_room_but_not_for_ever() -> None:
+    scheduler, clock = make(seqs=16, blocks=20, ageing_s=5.0)
+    runs, big = ticket(1), ticket(2, prompt=500, tokens=100)
+    small = [ticket(id, prompt=10, tokens=10) for id in (3, 4, 5)]
     scheduler.admit(runs)
     assert handed_over(scheduler) == [1]
     scheduler.admit(big)  # 19 of 20 blocks
-    scheduler.admit(small)
+    scheduler.admit(small[0])
+    assert handed_over(scheduler) == [3]
+    clock.now += 4.9
+    scheduler.admit(small[1])
+    assert handed_over(scheduler) == [4]
+    clock.now += 0.2
+    scheduler.admit(small[2])
     assert handed_over(scheduler) == []
-    scheduler.finish(runs)
-    assert handed_over(scheduler) == [2, 3]
+    for each in (runs, *small[:2]):
+        scheduler.finish(each)
+    assert handed_over(scheduler) == [2, 5]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"big": {"due": 9.0}}, {"big": {"priority": 1}}, {"scheduler": "fifo"}],
+    ids=["a deadline", "a higher priority", "in the order of coming"],
+)
+def test_no_small_one_passes_one_with(values: dict[str, Any]) -> None:
+    scheduler, _ = make(seqs=16, blocks=20, **{k: v for k, v in values.items() if k != "big"})
+    scheduler.admit(ticket(1))
+    assert handed_over(scheduler) == [1]
+    scheduler.admit(ticket(2, prompt=500, tokens=100, **values.get("big", {})))
+    scheduler.admit(ticket(3, prompt=10, tokens=10))
+    assert handed_over(scheduler) == []
+
+
+def test_answers_that_may_be_long_share_the_pool_and_reserve_as_they_grow() -> None:
+    scheduler, _ = make(seqs=4, blocks=64)  # 2,048 tokens
+    long = [ticket(id, prompt=64, tokens=1900) for id in (1, 2, 3)]
+    for each in long:
+        scheduler.admit(each)
+    assert handed_over(scheduler) == [1, 2, 3], "though one alone may come to use it all"
+    assert scheduler.admission.reserved_blocks == 3 * (2 + 16)
+    scheduler.progress(long[0], 1, 0)
+    scheduler.progress(long[0], 600, 0)
+    assert scheduler.admission.reserved_blocks >= 2 * 18 + 2 + 19
+    scheduler.progress(long[1], 1, 0)
+    scheduler.progress(long[1], 900, 0)
+    assert scheduler.admission.reserved_blocks > 64
+    scheduler.admit(ticket(4, prompt=10, tokens=10))
+    assert handed_over(scheduler) == [], "nobody else comes in while they hold more than there is"
+    for each in long[:2]:
+        scheduler.finish(each)
+    assert scheduler.admission.reserved_blocks == 18
+    assert handed_over(scheduler) == [4]
 
 
 def test_a_tier_without_share_is_passed_over_until_it_has() -> None:
@@ -194,7 +238,7 @@ def test_those_that_wait_outlive_the_engine() -> None:
     scheduler.reopen(info(blocks=10, seqs=1))
     assert (scheduler.running, scheduler.waiting, scheduler.admission.reserved_blocks) == (0, 2, 0)
     scheduler.leave(runs)  # its owner may come late
-    assert handed_over(scheduler) == []
     assert scheduler.stranded() == [big]
+    assert scheduler.waiting == 1
     assert handed_over(scheduler) == [3]
     assert scheduler.stranded() == []

@@ -27,7 +27,6 @@ def test_priority_then_deadline_then_arrival() -> None:
     last = order.last()
     assert last
     assert last.id == 0
-    assert [head.id for head in order.heads()] == [3, 4]
 
 
 def test_first_in_first_out_knows_neither_priority_nor_deadline_nor_age() -> None:
@@ -36,7 +35,6 @@ def test_first_in_first_out_knows_neither_priority_nor_deadline_nor_age() -> Non
         order.add(ticket(number, priority=number, due=9.0 - number, tier=f"tier {number}"))
     order.age(1000.0)
     assert ids(order) == [0, 1, 2]
-    assert [head.id for head in order.heads()] == [0, 1, 2]
 
 
 def test_waiting_raises_the_priority() -> None:
@@ -111,4 +109,4 @@ def test_a_thousand_that_come_and_go_leave_nothing_behind() -> None:
     for entry in waiting.values():
         assert order.remove(entry)
         assert not order.remove(entry)
-    assert (len(order), order.heads(), order.last(), order.expiring(math.inf)) == (0, [], None, [])
+    assert (len(order), ids(order), order.last(), order.expiring(math.inf)) == (0, [], None, [])

@@ -66,9 +66,7 @@ def test_what_breaks_the_form_is_made_again_and_never_sent() -> None:
         assert (answer.text, answer.deltas[-1].finish_reason) == ("[1,2,3]", "stop")
         assert answer.deltas[-1].completion_tokens == len("[1,2,3]")
         assert [one.seed for one in writer.asked] == [6, 7, 4]
-        # Nothing of it comes before it is checked, but that it goes on is heard.
         assert all(not delta.text for delta in answer.deltas[:-1])
-        assert len(answer.deltas) > 1
 
 
 def test_a_greedy_answer_is_drawn_the_next_time() -> None:

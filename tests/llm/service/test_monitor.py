@@ -58,6 +58,24 @@ def test_who_has_less_time_leaves_when_the_patient_one_has_gone(engines: PlayedE
         assert counts(server.service)[:2] == (1, 0), "nobody waits for it: it is not generated"
 
 
+def test_who_waits_for_a_busy_engine_is_told_and_for_one_that_stands_still_is_not(
+    engines: PlayedEngines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trimodal.llm.frontend.request_state._QUIET_S", 0.02)
+    with FakeServer(max_num_seqs=1, start=engines.start, fake_step_ms=2.0) as server:
+        with engines.paused():
+            busy = ask(server, max_tokens=900)
+            waiting = ask(server, max_tokens=5)
+            eventually(lambda: counts(server.service)[:2] == (1, 1))
+        eventually(lambda: waiting.deltas != [])
+        assert {(delta.text, delta.finish_reason) for delta in waiting.deltas} == {("", "")}
+        with engines.paused():
+            told = []
+            eventually(lambda: told.append(len(waiting.deltas)) or len(told) > 60 and told[-1] == told[-30])  # type: ignore[func-returns-value]
+        busy.cancelled = True
+        assert waiting.wait().deltas[-1].finish_reason == "length"
+
+
 def test_a_fault_does_not_end_the_watch(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

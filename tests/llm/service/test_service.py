@@ -1,3 +1,4 @@
+import json
 import random
 import threading
 from pathlib import Path
@@ -11,6 +12,7 @@ from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.terms import ProbeRequest
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import MemoryMetrics
@@ -25,6 +27,13 @@ def test_an_answer_streams_and_ends_with_its_usage() -> None:
         assert last.prompt_tokens == len("user: hello\nassistant: ")
         assert len(answer.text.encode()) in range(27, 34)
         assert len(answer.deltas) > 5, "it must stream, not arrive whole"
+
+
+def test_a_probe_is_told_how_long_a_request_may_be() -> None:
+    with FakeServer(num_kv_blocks=64) as server:
+        probe = Collector()
+        server.service.submit(ProbeRequest(), probe)
+        assert json.loads(probe.wait().text) == {"max_model_len": 2048, "created": 0}
 
 
 def test_concurrent_answers_are_the_solo_answers() -> None:

@@ -18,6 +18,8 @@ from trimodal.embedding.settings import EmbeddingSettings
 class FakeEmbedder:
     """Vectors seeded by a hash of the text; a token is a word."""
 
+    specials = 0
+
     def __init__(self, dimension: int = 384, max_tokens: int = 254) -> None:
         self.dimension = dimension
         self.max_tokens = max_tokens

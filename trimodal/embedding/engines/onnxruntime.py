@@ -29,9 +29,9 @@ class OnnxRuntimeEmbedder:
     def __init__(self, runner: Runner, tokenizer: Any, *, dimension: int, max_length: int) -> None:
         self._runner = runner
         self._tokenizer = tokenizer
-        self._specials = tokenizer.num_special_tokens_to_add(False)
+        self.specials = tokenizer.num_special_tokens_to_add(False)
         self.dimension = dimension
-        self.max_tokens = max_length - self._specials
+        self.max_tokens = max_length - self.specials
 
     def embed(self, texts: Sequence[str]) -> Embedded:
         """Unit vectors float32[N, d] of `texts`; what is longer than `max_tokens` is cut."""
@@ -46,8 +46,8 @@ class OnnxRuntimeEmbedder:
                 mask[row, : lengths[index]] = 1
             inputs = {"input_ids": ids, "attention_mask": mask}
             vectors[group] = self._runner.run(inputs, "sentence_embedding")
-        cut = (sum(len(more.ids) - self._specials for more in e.overflowing) for e in encodings)
-        tokens = (length - self._specials + more for length, more in zip(lengths, cut, strict=True))
+        cut = (sum(len(more.ids) - self.specials for more in e.overflowing) for e in encodings)
+        tokens = (length - self.specials + more for length, more in zip(lengths, cut, strict=True))
         return Embedded(vectors, tuple(tokens))
 
 

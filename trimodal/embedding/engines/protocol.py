@@ -38,6 +38,10 @@ class TextEmbedder(Protocol):
     def max_tokens(self) -> int:
         """Tokens of a text that count (specials not counted); what follows them is cut off."""
 
+    @property
+    def specials(self) -> int:
+        """Tokens that are put around each text."""
+
     def embed(self, texts: Sequence[str]) -> Embedded:
         """Embeds `texts`, in order."""
 

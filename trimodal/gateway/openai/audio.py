@@ -31,7 +31,7 @@ CONTENT_TYPES = {
 _WRITERS = {"text": as_text, "srt": as_srt, "vtt": as_vtt}
 
 
-@dataclass(frozen=True)
+@dataclass
 class TranscriptionRequest:
     """The form of an endpoint; `file` is the contents of the upload."""
 

@@ -47,6 +47,8 @@ class Chat:
             check_model(caller, ASSISTANT)
             if request.tools or any(message.calls or message.answers for message in self._chat):
                 raise unsupported("tools", "are not supported beside pictures and recordings")
+            if request.continue_final_message or request.add_generation_prompt is False:
+                raise unsupported("continue_final_message", "is not supported beside pictures and recordings")
             if self._chat[-1].role != "user":
                 raise invalid("messages: the last one must be the user's")
 
@@ -108,6 +110,9 @@ class Chat:
         samples = None
         if question.audio is not None:
             samples = await asyncio.to_thread(read_samples, question.audio, question.field)
+        choices = [self._request.options(choice) for choice in range(self._request.n)]
+        for options in choices:  # the assistant always answers a question
+            options["add_generation_prompt"] = options["continue_final_message"] = None
         return [
             self._client.ask(
                 question.text or None,
@@ -115,9 +120,9 @@ class Chat:
                 audio=samples,
                 history=history,
                 request_id=self._caller.request_id,
-                **self._caller.terms(self._request.options(choice)),
+                **self._caller.terms(options),
             )
-            for choice in range(self._request.n)
+            for options in choices
         ]
 
     def _remember(self, streams: Sequence[Stream]) -> None:
@@ -132,8 +137,6 @@ class Completion:
 
     def __init__(self, request: CompletionRequest, client: Client, caller: Caller) -> None:
         request.refuse_unsupported()
-        if not request.prompts:
-            raise invalid("prompt: at least one is needed")
         self._request = request
         prompts = [(prompt, None) for prompt in request.prompts]
         self._streams = _llm_streams(request, client, caller, prompts)
@@ -178,14 +181,15 @@ class Completion:
             yield event({**shared, "choices": [], "usage": _usage(self._request, self._streams)})
 
     def _echo(self, index: int) -> str:
-        return self._request.prompts[index // self._request.n] if self._request.echo else ""
+        prompt = self._request.prompts[index // self._request.n]
+        return prompt if self._request.echo and isinstance(prompt, str) else ""
 
 
 def _llm_streams(
     request: Generation,
     client: Client,
     caller: Caller,
-    prompts: Sequence[tuple[str | None, Sequence[Message] | None]],
+    prompts: Sequence[tuple[str | Sequence[int] | None, Sequence[Message] | None]],
 ) -> Sequence[Stream]:
     """A stream for each choice of each prompt; sent when they are read."""
     return [

@@ -123,7 +123,7 @@ def _decode(field: str, message: ChatMessage) -> DecodedMessage:
     audio: bytes | None = None
     for index, part in enumerate(message.content if isinstance(message.content, list) else ()):
         place = f"{field}.content[{index}]"
-        if part.type != "text" and role != "user":
+        if isinstance(part, ImagePart | AudioPart) and role != "user":
             raise invalid(f"{place}: only a user's message may hold one of these")
         if isinstance(part, ImagePart):
             if image is not None:
@@ -133,6 +133,5 @@ def _decode(field: str, message: ChatMessage) -> DecodedMessage:
             if audio is not None:
                 raise invalid(f"{place}: one recording a message is taken")
             audio = decode_base64(part.input_audio.data, f"{place}.input_audio.data")
-    unsent = {"function": {"parsed_arguments"}}
-    calls = [call.model_dump(exclude=unsent) for call in message.tool_calls or ()]
+    calls = [call.model_dump() for call in message.tool_calls or ()]
     return DecodedMessage(role, message.text, image, audio, field, calls, message.tool_call_id or "")

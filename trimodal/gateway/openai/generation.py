@@ -16,6 +16,9 @@ from trimodal.client.values import Answer, Delta, Usage
 from trimodal.gateway.quota import KeyUsage
 
 Stream = AnswerStream | AskStream
+_AT_ONCE = (
+    8  # answers to one request that the model has at a time: the others of its batch are other callers'
+)
 # Our finish reasons as OpenAI's clients know them; the field "trimodal" of an answer has ours.
 FINISH_REASONS = {"stop": "stop", "length": "length", "deadline": "length", "cancelled": "stop"}
 
@@ -90,13 +93,19 @@ async def charging(streams: Sequence[Stream], usage: KeyUsage) -> AsyncIterator[
 
 
 async def whole(streams: Sequence[Stream], usage: KeyUsage) -> list[Answer]:
-    """Waits for all answers; the first failure ends the others."""
+    """Waits for all answers, a few at a time; the first failure ends the others."""
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def answer(stream: Stream) -> Answer:
+        async with turns:
+            return await stream.answer()
+
     async with charging(streams, usage):
-        return list(await asyncio.gather(*(stream.answer() for stream in streams)))
+        return list(await asyncio.gather(*map(answer, streams)))
 
 
 async def deltas(streams: Sequence[Stream], usage: KeyUsage) -> AsyncIterator[tuple[int, Delta]]:
-    """Every delta of every stream with the number of its choice, as they come."""
+    """Every delta of every stream with the number of its choice, as they come; a few streams at a time."""
     async with charging(streams, usage):
         if len(streams) == 1:
             async for delta in streams[0]:
@@ -109,13 +118,15 @@ async def deltas(streams: Sequence[Stream], usage: KeyUsage) -> AsyncIterator[tu
 
 
 async def _merged(streams: Sequence[Stream]) -> Any:
-    queue: asyncio.Queue[tuple[int, Delta | BaseException | None]] = asyncio.Queue(maxsize=2 * len(streams))
+    queue: asyncio.Queue[tuple[int, Delta | BaseException | None]] = asyncio.Queue(maxsize=2 * _AT_ONCE)
+    turns = asyncio.Semaphore(_AT_ONCE)
 
     async def copy(index: int, stream: Stream) -> None:
         try:
-            async for delta in stream:
-                if isinstance(delta, Delta):
-                    await queue.put((index, delta))
+            async with turns:
+                async for delta in stream:
+                    if isinstance(delta, Delta):
+                        await queue.put((index, delta))
             await queue.put((index, None))
         except Exception as error:
             await queue.put((index, error))

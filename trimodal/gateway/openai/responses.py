@@ -16,8 +16,9 @@ from trimodal.client.values import Message
 from trimodal.gateway.access import Caller
 from trimodal.gateway.answering import encoded
 from trimodal.gateway.errors import unsupported
+from trimodal.gateway.openai.fields import Body, ModelBody
 from trimodal.gateway.openai.generation import answer_headers, deltas, note_body, whole
-from trimodal.gateway.openai.schemas import MAX_MESSAGES, Body, ModelName, StreamOptions
+from trimodal.gateway.openai.schemas import MAX_MESSAGES, StreamOptions
 from trimodal.gateway.quota import KeyUsage
 
 
@@ -58,10 +59,9 @@ class TextOptions(Body):
     verbosity: str | None = None
 
 
-class ResponseRequest(Body):
+class ResponseRequest(ModelBody):
     """POST /v1/responses: text in, text out; nothing is kept for a later request."""
 
-    model: ModelName
     input: str | Annotated[list[InputMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
     instructions: str | None = None
     stream: bool = False

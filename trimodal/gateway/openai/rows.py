@@ -6,6 +6,7 @@ OpenAI has no endpoint for classifications; its shape is that of embeddings.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -13,43 +14,56 @@ import numpy as np
 from pydantic import Field
 
 from trimodal.client.client import Client
+from trimodal.errors import InvalidArgument
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.media import decode_data_url
-from trimodal.gateway.openai.schemas import Body, ModelName
+from trimodal.gateway.openai.fields import ModelBody, Refusal, Whole
+from trimodal.gateway.quota import KeyUsage
 
 MAX_TEXTS = 2048
 MAX_IMAGES = 64
+_TEXT = re.compile(r"^text_input(\[\d+\])?")
 Answer = tuple[dict[str, Any], Mapping[str, str]]
 """Body and headers."""
 
 
-class EmbeddingRequest(Body):
+class EmbeddingRequest(ModelBody):
     """POST /v1/embeddings."""
 
-    model: ModelName
+    refused = {"normalize": Refusal("is not supported: vectors have length 1", (True,))}  # noqa: RUF012
     input: (
         Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
     )
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = Field(default=None, ge=1)
-    user: str | None = None
+    dimensions: Whole | None = Field(default=None, ge=1)
+    truncate: bool = False
+    truncate_prompt_tokens: Literal[-1] | None = None
 
 
-class ClassificationRequest(Body):
+class ClassificationRequest(ModelBody):
     """POST /v1/images/classifications: data URLs of JPEG, PNG or WebP files."""
 
-    model: ModelName = "vision"
+    model: Annotated[str, Field(min_length=1, max_length=256)] = "vision"
     input: str | Annotated[list[str], Field(min_length=1, max_length=MAX_IMAGES)]
-    top_k: int | None = Field(default=None, ge=1)
+    top_k: Whole | None = Field(default=None, ge=1)
 
 
-async def embeddings(request: EmbeddingRequest, client: Client) -> Answer:
-    """Vectors of unit length. With `dimensions` their first numbers, scaled to unit length again."""
+async def embeddings(request: EmbeddingRequest, client: Client, usage: KeyUsage) -> Answer:
+    """Vectors of unit length. With `dimensions` their first numbers, scaled to unit length again.
+
+    A text beyond the model's length is refused, unless it is to be cut: `truncate` is TEI's word for it,
+    `truncate_prompt_tokens` -1 is vLLM's.
+    """
     texts = _listed(request.input)
     for index, text in enumerate(texts):
         if not text:
             raise ApiError(400, f"input[{index}] is empty: at least one character is needed", param="input")
-    vectors = await client.embed(texts, model=request.model)
+    truncate = request.truncate or request.truncate_prompt_tokens is not None
+    try:
+        made = await client.embeddings(texts, truncate=truncate, model=request.model)
+    except InvalidArgument as error:
+        raise InvalidArgument(_TEXT.sub("input", str(error))) from None  # of a batch: its number is not ours
+    vectors, usage.tokens = made.vectors, made.tokens
     if request.dimensions is not None:
         most = vectors.shape[1]
         if request.dimensions > most:
@@ -60,8 +74,8 @@ async def embeddings(request: EmbeddingRequest, client: Client) -> Answer:
     if request.encoding_format == "base64":
         rows = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in vectors]
     data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
-    usage = {"prompt_tokens": 0, "total_tokens": 0}  # the embedding model does not count its tokens
-    return {"object": "list", "data": data, "model": request.model, "usage": usage}, {}
+    tokens = {"prompt_tokens": made.tokens, "total_tokens": made.tokens}
+    return {"object": "list", "data": data, "model": request.model, "usage": tokens}, {}
 
 
 async def classifications(request: ClassificationRequest, client: Client) -> Answer:

@@ -1,42 +1,31 @@
-"""Declares the requests for chat and text completions, with their limits; the server checks its own.
-
-A field that is not declared is refused by name. Those of OpenAI's API that this server does not have are
-refused by `refuse_unsupported`, unless they ask for nothing.
-"""
+"""Declares the requests for chat and text completions, with their limits; the server checks its own."""
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from trimodal.client.options import Options
 from trimodal.gateway.errors import invalid, unsupported
+from trimodal.gateway.openai.fields import Body, ModelBody, Number, Refusal, Whole
 from trimodal.llm.structured.reading import MAX_NESTING, nested_beyond
 
 MAX_CHOICES = 16
 MAX_MESSAGES = 1024
+MAX_ANSWERS = 128  # of all prompts of one request
 MAX_TOOLS = 64
 MAX_TOP_LOGPROBS = 20
 
 
-ModelName = Annotated[str, Field(min_length=1, max_length=256)]
-
-
-class Body(BaseModel):
-    """A JSON object without unknown keys; numbers are not made of texts."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
 class StreamOptions(Body):
     include_usage: bool = False
-    include_obfuscation: bool = False
 
 
 class Url(Body):
     url: str
-    detail: Literal["auto", "low", "high"] | None = None
 
 
 class AudioData(Body):
@@ -49,6 +38,15 @@ class TextPart(Body):
     text: str
 
 
+class RefusalPart(Body):
+    type: Literal["refusal"]
+    refusal: str
+
+    @property
+    def text(self) -> str:
+        return self.refusal
+
+
 class ImagePart(Body):
     type: Literal["image_url"]
     image_url: Url
@@ -59,13 +57,12 @@ class AudioPart(Body):
     input_audio: AudioData
 
 
-Part = Annotated[TextPart | ImagePart | AudioPart, Field(discriminator="type")]
+Part = Annotated[TextPart | RefusalPart | ImagePart | AudioPart, Field(discriminator="type")]
 
 
 class FunctionCall(Body):
     name: str
     arguments: str
-    parsed_arguments: Any = None  # of OpenAI's client, which sends its own objects back
 
 
 class ToolCall(Body):
@@ -77,17 +74,15 @@ class ToolCall(Body):
 class ChatMessage(Body):
     """One entry of a chat. "developer" is OpenAI's newer name of "system"."""
 
+    refused = {  # noqa: RUF012
+        "audio": Refusal("is not supported: an answer of an earlier talk is needed as text"),
+        "function_call": Refusal("is not supported: tool_calls are"),
+    }
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
-    name: str | None = None
+    refusal: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
-    # What answers have, and come back with them.
-    refusal: str | None = None
-    parsed: Any = None
-    annotations: list[Any] | None = None
-    audio: None = None
-    function_call: None = None
 
     @model_validator(mode="after")
     def _tools_where_they_belong(self) -> ChatMessage:
@@ -101,30 +96,52 @@ class ChatMessage(Body):
     def text(self) -> str:
         """Its words; parts of text are joined by line ends."""
         if isinstance(self.content, list):
-            return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
-        return self.content or ""
+            return "\n".join(part.text for part in self.content if isinstance(part, TextPart | RefusalPart))
+        return self.content or self.refusal or ""
 
 
-class Generation(Body):
+_NOT_HERE = "is not supported by this model"
+_REFUSED: Mapping[str, Refusal] = {
+    **dict.fromkeys(
+        ("allowed_token_ids", "logprob_token_ids", "bad_words", "prompt_logprobs", "truncate_prompt_tokens"),
+        Refusal(_NOT_HERE, ([],)),
+    ),
+    **dict.fromkeys(
+        ("use_beam_search", "include_stop_str_in_output", "return_token_ids", "return_tokens_as_token_ids"),
+        Refusal(_NOT_HERE, (False,)),
+    ),
+    **dict.fromkeys(
+        ("structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+        Refusal("is not supported: response_format is"),
+    ),
+    "skip_special_tokens": Refusal(_NOT_HERE, (True,)),
+    "repetition_detection": Refusal(_NOT_HERE),
+    "thinking_token_budget": Refusal(_NOT_HERE, (-1,)),
+}
+"""What vLLM's server takes and would change the answer."""
+
+
+class Generation(ModelBody):
     """What chat and text completions share. Unset: as the model's configuration says."""
 
-    model: ModelName
+    refused = _REFUSED
     stream: bool = False
     stream_options: StreamOptions | None = None
-    n: int = Field(default=1, ge=1, le=MAX_CHOICES)
-    max_tokens: int | None = Field(default=None, ge=1)
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    top_k: int | None = Field(default=None, ge=0)
-    seed: int | None = None
+    n: Whole = Field(default=1, ge=1, le=MAX_CHOICES)
+    max_tokens: Whole | None = Field(default=None, ge=1)
+    temperature: Number | None = Field(default=None, ge=0, le=2)
+    top_p: Number | None = Field(default=None, gt=0, le=1)
+    top_k: Whole | None = Field(default=None, ge=-1)
+    seed: Whole | None = None
     stop: str | list[str] | None = None
-    min_p: float | None = Field(default=None, ge=0, lt=1)
-    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
-    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
-    repetition_penalty: float | None = Field(default=None, gt=0, le=10)
-    logit_bias: dict[str, float] | None = None
-    # They change nothing here.
-    user: str | None = None
+    min_p: Number | None = Field(default=None, ge=0, lt=1)
+    presence_penalty: Number | None = Field(default=None, ge=-2, le=2)
+    frequency_penalty: Number | None = Field(default=None, ge=-2, le=2)
+    repetition_penalty: Number | None = Field(default=None, gt=0, le=10)
+    logit_bias: dict[str, Number] | None = None
+    min_tokens: Whole | None = Field(default=None, ge=0)
+    ignore_eos: bool | None = None
+    stop_token_ids: list[Whole] | None = None
 
     @model_validator(mode="after")
     def _usage_only_in_streams(self) -> Generation:
@@ -137,14 +154,18 @@ class Generation(Body):
         """Whether the stream's last chunk is to have the usage."""
         return self.stream_options is not None and self.stream_options.include_usage
 
-    def refuse_unsupported(self) -> None:
-        """Raises: ApiError naming the field."""
-        if self.logit_bias:
-            raise unsupported("logit_bias", "is not supported by this model")
+    @property
+    def answers(self) -> int:
+        """How many answers are asked for."""
+        return self.n
 
     def options(self, choice: int) -> Options:
-        """The client's options; each choice of a seeded request has a seed of its own."""
-        seed = None if self.seed is None else (self.seed + choice) % (1 << 64)
+        """The client's options; each of several choices has a seed of its own, so that no two are alike."""
+        seed = self.seed
+        if seed is None and self.n > 1:
+            seed = secrets.randbits(63)
+        elif seed is not None:
+            seed = (seed + choice) % (1 << 64)
         return Options(
             max_tokens=self.max_tokens,
             temperature=self.temperature,
@@ -156,6 +177,10 @@ class Generation(Body):
             repetition_penalty=self.repetition_penalty,
             seed=seed,
             stop=self.stop,
+            logit_bias=self.logit_bias or None,
+            min_tokens=self.min_tokens,
+            ignore_eos=self.ignore_eos,
+            stop_token_ids=self.stop_token_ids,
         )
 
 
@@ -254,20 +279,29 @@ def check_strict(schema: Any) -> None:
 class ChatRequest(Generation):
     """POST /v1/chat/completions."""
 
+    refused = {  # noqa: RUF012
+        **_REFUSED,
+        "modalities": Refusal("other than ['text'] are not supported by this model", (["text"], [])),
+        "functions": Refusal("are not supported: tools are", ([],)),
+        "function_call": Refusal("is not supported: tool_choice is", ("none", "auto")),
+        "web_search_options": Refusal("is not supported: this server searches nothing"),
+        "documents": Refusal(f"{_NOT_HERE}: put them into the messages", ([],)),
+        "chat_template": Refusal("is not supported: the model's own is used"),
+        "add_special_tokens": Refusal("is not supported: the chat template writes them", (False,)),
+        "echo": Refusal("is not supported in chats", (False,)),
+    }
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
-    max_completion_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: Whole | None = Field(default=None, ge=1)
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
-    tools: list[Tool] | None = Field(default=None, min_length=1, max_length=MAX_TOOLS)
+    top_logprobs: Whole | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
+    tools: list[Tool] | None = Field(default=None, max_length=MAX_TOOLS)
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
-    modalities: list[str] | None = None
-    metadata: dict[str, str] | None = None
-    store: bool | None = None
-    service_tier: str | None = None
-    prompt_cache_key: str | None = None
-    safety_identifier: str | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: Schema | None = None
+    reasoning_effort: str | None = None
 
     @property
     def calls_tools(self) -> bool:
@@ -275,23 +309,23 @@ class ChatRequest(Generation):
         return bool(self.tools) and self.tool_choice != "none"
 
     def refuse_unsupported(self) -> None:
-        super().refuse_unsupported()
-        if not self.tools:
-            for field in ("tool_choice", "parallel_tool_calls"):
-                if getattr(self, field) not in (None, "none"):
-                    raise invalid(f"{field} is only allowed when tools are given")
-        if self.top_logprobs is not None and not self.logprobs:
+        """Raises: ApiError naming the field."""
+        if not self.tools and self.tool_choice not in (None, "none", "auto"):
+            raise invalid("tool_choice is only allowed when tools are given")
+        if self.top_logprobs and not self.logprobs:
             raise invalid("top_logprobs is only allowed when logprobs is true")
-        if self.modalities and self.modalities != ["text"]:
-            raise unsupported("modalities", "other than ['text'] are not supported by this model")
-        if self.store:
-            raise unsupported("store", "is not supported: this server keeps no conversations")
 
     def options(self, choice: int) -> Options:
         options = super().options(choice)
         options["max_tokens"] = self.max_completion_tokens or self.max_tokens
         options["response_format"] = self.response_format.for_model() if self.response_format else None
         options["top_logprobs"] = (self.top_logprobs or 0) if self.logprobs else None
+        options["add_generation_prompt"] = self.add_generation_prompt
+        options["continue_final_message"] = self.continue_final_message
+        kwargs = self.chat_template_kwargs or {}
+        if self.reasoning_effort is not None:  # a template without it takes no notice
+            kwargs = {"reasoning_effort": self.reasoning_effort, **kwargs}
+        options["chat_template_kwargs"] = kwargs or None
         if self.tools:
             which = self.tool_choice
             options["tools"] = [tool.model_dump(exclude_none=True) for tool in self.tools]
@@ -301,26 +335,48 @@ class ChatRequest(Generation):
 
 
 class CompletionRequest(Generation):
-    """POST /v1/completions: prompts are continued as they stand; those of token ids are not taken."""
+    """POST /v1/completions: prompts, as texts or token ids, are continued as they stand."""
 
-    prompt: str | list[str]
+    refused = {  # noqa: RUF012
+        **_REFUSED,
+        "prompt_embeds": Refusal(_NOT_HERE),
+        "add_special_tokens": Refusal("is not supported: the tokenizer adds them as it wants", (True,)),
+        "suffix": Refusal(
+            "is not supported: write the model's fill-in-the-middle tokens into the prompt", ("",)
+        ),
+    }
+    prompt: str | list[str] | list[int] | list[list[int]]
     echo: bool = False
-    best_of: int | None = None
-    suffix: str | None = None
-    logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
+    best_of: Whole | None = None
+    response_format: ResponseFormat | None = None
+    logprobs: Whole | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
 
     @property
-    def prompts(self) -> list[str]:
-        return [self.prompt] if isinstance(self.prompt, str) else self.prompt
+    def prompts(self) -> Sequence[str | list[int]]:
+        given: Any = self.prompt
+        return [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
+
+    @property
+    def answers(self) -> int:
+        return len(self.prompts) * self.n
 
     def refuse_unsupported(self) -> None:
-        super().refuse_unsupported()
-        if self.suffix:
-            raise unsupported("suffix", "is not supported by this model")
+        """Raises: ApiError naming the field."""
+        if not 0 < self.answers <= MAX_ANSWERS:
+            raise invalid(
+                f"prompt: {self.answers} answers are asked for, n for each: 1 to {MAX_ANSWERS} are given"
+            )
+        for index, prompt in enumerate(self.prompts):
+            if isinstance(prompt, list) and not (prompt and all(0 <= id < 1 << 31 for id in prompt)):
+                raise invalid(f"prompt[{index}]: a list of token ids is needed, at least one")
         if self.echo and self.logprobs is not None:
             raise unsupported("echo", "is not supported beside logprobs: prompts have none here")
+        if self.echo and not all(isinstance(one, str) for one in self.prompts):
+            raise unsupported("echo", "is not supported beside prompts of token ids")
         if self.best_of is not None and self.best_of != self.n:
             raise unsupported("best_of", f"is {self.best_of} and n is {self.n}: this server takes equal ones")
 
     def options(self, choice: int) -> Options:
-        return Options(**super().options(choice), top_logprobs=self.logprobs, apply_chat_template=False)
+        options = super().options(choice)
+        options["response_format"] = self.response_format.for_model() if self.response_format else None
+        return Options(**options, top_logprobs=self.logprobs, apply_chat_template=False)

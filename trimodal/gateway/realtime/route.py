@@ -35,7 +35,8 @@ def add_realtime(app: FastAPI, sessions: Sessions, access: Access, settings: Gat
                 session: Session = sessions.find(query["session"], caller, after)
             else:
                 after = 0
-                config = first_config(query.get("intent"), query.get("model"))
+                model = query.get("model")
+                config = first_config(query.get("intent"), model and caller.named(model))
                 if isinstance(config, ConversationSession):
                     check_model(caller, config.model)
                 session = sessions.open(caller, config)

@@ -28,6 +28,8 @@ def beginning(request: Request) -> bytes:
             return _first_turn(bytes(request.inputs[name][0]))
     if "text_input" in request.inputs:
         return _text(bytes(request.inputs["text_input"].reshape(-1)[0]).decode("utf-8", "replace"))
+    if "prompt_token_ids" in request.inputs:
+        return request.inputs["prompt_token_ids"][:_MOST_CHARS].tobytes()
     return b""
 
 

@@ -17,7 +17,8 @@ _SHARE = 4  # of the machine's memory a KV pool of its own choice takes at most 
 def fitted(settings: LlmSettings) -> LlmSettings:
     """The settings with numbers for all budgets that are 0.
 
-    A prompt and an answer may each take the model's whole length but for one token. The KV pool of a CPU
+    A prompt and an answer may each take the model's whole length but for one token, and so may an answer of
+    no asked length: a request's own prompt shortens it. The KV pool of a CPU
     engine then holds two sequences of that length, and 16,384 tokens at least, within a quarter of the
     memory.
 
@@ -46,7 +47,7 @@ def fitted(settings: LlmSettings) -> LlmSettings:
     values = {
         "max_prompt_tokens": settings.max_prompt_tokens or length - 1,
         "max_output_tokens": output,
-        "default_max_tokens": min(settings.default_max_tokens, output),
+        "default_max_tokens": min(settings.default_max_tokens or output, output),
     }
     if not settings.num_kv_blocks and settings.engine not in GPU_ENGINES:
         values["num_kv_blocks"] = _pool(length, manifest, settings) // KV_BLOCK_TOKENS

@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from trimodal.llm.engines.budgets import fitted
+from trimodal.llm.engines.prefill import share
 from trimodal.llm.engines.prefix_mirror import PrefixMirror
 from trimodal.llm.engines.protocol import (
     KV_BLOCK_TOKENS,
@@ -34,6 +35,11 @@ class _Sequence:
     cached: int
     prefilled: int
     made: list[int] = field(default_factory=list)
+
+    @property
+    def remaining(self) -> int:
+        """Prompt tokens that are to be computed."""
+        return len(self.request.prompt_ids) - self.prefilled
 
     @property
     def blocks(self) -> int:
@@ -65,8 +71,9 @@ class FakeEngine:
     def info(self) -> EngineInfo:
         s = self._settings
         return EngineInfo(
-            "fake", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20, unstructured="it has no model",
+            "fake", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20, vocab_size=256,
             max_top_logprobs=MAX_TOP_LOGPROBS, max_num_batched_tokens=s.max_num_batched_tokens,
+            unsupported=dict.fromkeys(("grammar", "logit_bias"), "it has no model"),
         )  # fmt: skip
 
     def add(self, request: EngineRequest) -> None:
@@ -88,22 +95,18 @@ class FakeEngine:
         while self._waiting and len(self._running) < settings.max_num_seqs:
             sequence = self._waiting.popleft()
             self._running[sequence.request.id] = sequence
-        budget = settings.max_num_batched_tokens
-        prefill, outputs, decoded = 0, [], 0
-        for sequence in list(self._running.values()):
-            if budget == 0:
-                break
-            missing = len(sequence.request.prompt_ids) - sequence.prefilled
-            if missing:
-                chunk = min(missing, budget)
-                sequence.prefilled += chunk
-                prefill, budget = prefill + chunk, budget - chunk
-                if chunk < missing:
-                    continue
-                self._prefix.prefilled(sequence.request.id)
-            else:
-                decoded, budget = decoded + 1, budget - 1
-            outputs.append(self._advance(sequence))
+        running = list(self._running.values())
+        decoding = [one for one in running if not one.remaining]
+        prompts = [one for one in running if one.remaining]
+        outputs = [self._advance(one) for one in decoding]
+        decoded = len(decoding)
+        given = share([one.remaining for one in prompts], settings.max_num_batched_tokens - decoded, 1)
+        prefill = sum(given)
+        for one, tokens in zip(prompts, given, strict=True):
+            one.prefilled += tokens
+            self._prefix.prefilled(one.request.id, one.prefilled)
+            if not one.remaining:
+                outputs.append(self._advance(one))
         takes = settings.fake_step_ms / 1e3 + prefill * settings.fake_prefill_us / 1e6
         time.sleep(max(0.0, takes - (time.monotonic() - began)))
         self._steps += 1
@@ -121,11 +124,14 @@ class FakeEngine:
         offset = sum(request.prompt_ids) + len(sequence.made)
         token = self._script[offset % len(self._script)]
         sequence.made.append(token)
-        finish = "length" if len(sequence.made) >= request.sampling.max_tokens else None
+        sampling = request.sampling
+        finish = "length" if len(sequence.made) >= sampling.max_tokens else None
+        if token in sampling.stop_token_ids and len(sequence.made) > sampling.min_tokens:
+            finish = "stop"
         if finish:
             del self._running[request.id]
             self._prefix.finish(request.id, sequence.made)
-        top = request.sampling.top_logprobs
+        top = sampling.logprobs
         logprobs = () if top is None else (invented_logprobs(token, len(sequence.made), top),)
         return Output(request.id, [token], finish, sequence.cached, logprobs=logprobs)
 

@@ -9,6 +9,14 @@ as well, and is not counted.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    ids: list[int]
+    keys: list[int]  # of its whole blocks
 
 
 class PrefixMirror:
@@ -18,39 +26,43 @@ class PrefixMirror:
         self._capacity = capacity
         self._block_tokens = block_tokens
         self._blocks: OrderedDict[int, None] = OrderedDict()
-        self._live: dict[int, list[int]] = {}
+        self._live: dict[int, _Prompt] = {}
 
     def add(self, id: int, prompt_ids: list[int]) -> int:
         """Cached tokens of a prompt that is added now; remembers the prompt under `id`."""
-        self._live[id] = prompt_ids
-        hits = 0
-        for key in self._keys(prompt_ids):
+        self._live[id] = _Prompt(prompt_ids, self._keys(prompt_ids))
+        return self.cached(id)
+
+    def cached(self, id: int) -> int:
+        """Tokens of the prompt of `id` that are cached now."""
+        prompt, hits = self._live[id], 0
+        for key in prompt.keys:
             if key not in self._blocks:
                 break
             self._blocks.move_to_end(key)
             hits += 1
         # The engine computes the last prompt token anew even when all of it is cached: it needs its logits.
-        return min(hits * self._block_tokens, len(prompt_ids) - 1)
+        return min(hits * self._block_tokens, len(prompt.ids) - 1)
 
-    def prefilled(self, id: int) -> None:
-        """The prompt of `id` has been computed: its blocks can be shared from now on."""
-        self._keep(self._live.get(id, []))
+    def prefilled(self, id: int, tokens: int) -> None:
+        """The first `tokens` of the prompt of `id` have been computed: their blocks can be shared."""
+        if prompt := self._live.get(id):
+            self._keep(prompt.keys[: tokens // self._block_tokens])
 
     def finish(self, id: int, generated: list[int]) -> None:
         """`id` ended: the blocks of its prompt and its answer stay for others.
 
         The last generated token was never fed back, so it has no KV.
         """
-        prompt = self._live.pop(id, None)
-        if prompt is not None:
-            self._keep(prompt + generated[:-1])
+        if prompt := self._live.pop(id, None):
+            self._keep(self._keys(prompt.ids + generated[:-1]))
 
     def drop(self, id: int) -> None:
-        """`id` was cancelled: what it had computed is unknown, so it counts for nothing."""
+        """`id` was cancelled: what its answer had computed is unknown, so it counts for nothing."""
         self._live.pop(id, None)
 
-    def _keep(self, tokens: list[int]) -> None:
-        for key in self._keys(tokens):
+    def _keep(self, keys: Sequence[int]) -> None:
+        for key in keys:
             self._blocks[key] = None
             self._blocks.move_to_end(key)
         while len(self._blocks) > self._capacity:

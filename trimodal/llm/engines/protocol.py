@@ -6,8 +6,8 @@ thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -28,8 +28,12 @@ class Sampling:
             each time; 0 is none.
         repetition_penalty: divides the logits of tokens that prompt or answer have; 1 is none.
         grammar: what the answer must follow, in xgrammar's EBNF; "": nothing.
-        top_logprobs: tells the log probability of each token, and of so many of the most likely in its place;
+        logprobs: tells the log probability of each token, and of so many of the most likely in its place;
             None: no log probabilities.
+        min_tokens: so many are made before the end-of-sequence token or one of `stop_token_ids` may come.
+        ignore_eos: the end-of-sequence token ends nothing.
+        stop_token_ids: each ends the answer as the end-of-sequence token does, and is its last token.
+        logit_bias: token id → what is added to its logit.
     """
 
     max_tokens: int
@@ -42,7 +46,11 @@ class Sampling:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     grammar: str = ""
-    top_logprobs: int | None = None
+    logprobs: int | None = None
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    stop_token_ids: tuple[int, ...] = ()
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def penalties(self) -> tuple[float, float, float]:
@@ -77,9 +85,9 @@ class Logprobs:
 class Output:
     """What one step made of one sequence: new tokens only; `finish_reason` is set on its last output.
 
-    `finish_reason` is "stop" (end-of-sequence token), "length", or "error" with a sentence in `error`.
-    `cached_tokens` is how many prompt tokens came out of the prefix cache. `logprobs` has one entry for each
-    token, if they were asked for.
+    `finish_reason` is "stop" (end-of-sequence token or one of `stop_token_ids`), "length", or "error" with a
+    sentence in `error`. `cached_tokens` is how many prompt tokens came out of the prefix cache. `logprobs`
+    has one entry for each token, if they were asked for.
     """
 
     id: int
@@ -109,8 +117,7 @@ class EngineStats:
 class EngineInfo:
     """What an opened engine is and can hold.
 
-    `max_num_batched_tokens` 0: as set. `without_sampling`: fields of a request that it does not honour, as
-    it speculates.
+    `max_num_batched_tokens` 0: as set. `unsupported`: fields of `Sampling` that it does not honour, and why.
     """
 
     name: str
@@ -119,11 +126,10 @@ class EngineInfo:
     max_num_seqs: int
     max_model_len: int  # longest sequence, prompt and answer together, in tokens
     lookahead: int = 0  # tokens beyond the answer for which a sequence may hold KV blocks (speculation)
-    unstructured: str = ""  # why it cannot hold answers to a grammar; "": it can
-    without_logprobs: str = ""  # why it tells no log probabilities; "": it does, of each chosen token
-    max_top_logprobs: int = 0  # of how many of the most likely tokens it tells them, too
+    max_top_logprobs: int = 0  # beside the chosen token's: of how many of the most likely it tells them
     max_num_batched_tokens: int = 0  # tokens in a step
-    without_sampling: tuple[str, ...] = ()
+    vocab_size: int = 0  # 0: not known
+    unsupported: Mapping[str, str] = field(default_factory=dict)
 
 
 class Engine(Protocol):

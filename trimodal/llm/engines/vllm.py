@@ -40,6 +40,8 @@ _OWN_SAMPLER = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
 # Bytes that stay free: the CUDA context of the engine's own process, which its share does not count, and
 # what the others still take when their largest batches come (estimated: nothing of this was measured).
 RESERVE = 3 << 29
+# What its core ignores beside drafts, of a request that it takes all the same.
+_UNSPECULATED = dict.fromkeys(("min_p", "min_tokens", "logit_bias"), "it speculates")
 LEAST_SHARE = 0.05  # below this not even the smallest checkpoints have room
 
 
@@ -75,7 +77,8 @@ def open_vllm(settings: LlmSettings) -> Engine:
         lookahead=settings.drafted_tokens,
         max_top_logprobs=MAX_TOP_LOGPROBS,
         max_num_batched_tokens=artefact.max_num_batched_tokens,
-        without_sampling=("min_p",) if settings.drafted_tokens else (),
+        vocab_size=int(artefact.manifest.shapes.get("vocab_size", 0)),
+        unsupported=_UNSPECULATED if settings.drafted_tokens else {},
     )
     return AsyncEngine(loop, runtime, info)
 
@@ -164,7 +167,7 @@ class VllmRuntime:
             async for update in updates:
                 completion = update.outputs[0]
                 reason, tokens = finish_reason(completion.finish_reason), list(completion.token_ids)
-                logprobs = ranked(tokens, completion.logprobs, request.sampling.top_logprobs)
+                logprobs = ranked(tokens, completion.logprobs, request.sampling.logprobs)
                 yield Output(request.id, tokens, reason, update.num_cached_tokens or 0, logprobs=logprobs)
 
     def alive(self) -> bool:
@@ -191,8 +194,11 @@ class VllmRuntime:
             repetition_penalty=sampling.repetition_penalty,
             seed=sampling.seed,  # None: its own generator runs on, and no answer repeats another
             structured_outputs=_structured(sampling.grammar),
-            logprobs=sampling.top_logprobs,
-            stop_token_ids=self._eos_ids,
+            logprobs=sampling.logprobs,
+            min_tokens=sampling.min_tokens,
+            # Without a tokenizer it knows no end-of-sequence token: to ignore it is not to name it.
+            stop_token_ids=[*sampling.stop_token_ids, *([] if sampling.ignore_eos else self._eos_ids)],
+            logit_bias=dict(sampling.logit_bias) or None,
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
         )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from trimodal.cache.answers import Answers, Lookup
 from trimodal.cache.decision import Decision
 from trimodal.cache.keys import question
 from trimodal.cache.values import Hit, Question
 from trimodal.llm.frontend.request_state import Generation, RequestState
+from trimodal.llm.rendering import ANSWERED
 from trimodal.llm.settings import LlmSettings
 
 logger = logging.getLogger(__name__)
@@ -40,8 +42,15 @@ class CacheLookup:
             return None  # samples are wanted because they differ
         if request.form.is_checked:
             return None  # its first answer may not be the one that it gets
-        if sampling.top_logprobs is not None:
+        if sampling.logprobs is not None:
             return None  # stored answers have none, and other listeners want none
+        if sampling.min_tokens or sampling.ignore_eos or sampling.stop_token_ids or sampling.logit_bias:
+            return None  # what an evaluation or a bench asks for, which wants to see the model
+        if request.prompt_token_ids:
+            return None  # likewise
+        told = request.tools.offered if request.tools else ""
+        if request.rendering != ANSWERED:
+            told = [told, asdict(request.rendering)]
         made = question(
             self._fingerprint,
             tenant=terms.tenant,
@@ -54,7 +63,7 @@ class CacheLookup:
             seed=sampling.seed,
             min_p=sampling.min_p,
             penalties=sampling.penalties,
-            form=(sampling.grammar, json.dumps(request.tools.offered) if request.tools else ""),
+            form=(sampling.grammar, json.dumps(told) if told else ""),
             stops=request.stops,
             max_tokens=sampling.max_tokens,
             verbatim=request.messages is None

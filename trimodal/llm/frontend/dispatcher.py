@@ -52,6 +52,7 @@ class Dispatcher:
         self._tokenizer = tokenizer
         self._ids = itertools.count(1)
         self.stats = EngineStats()
+        self.stepped = 0.0  # when the engine's last step came
         self._unavailable = ""  # message for clients while no engine is running
         self.audits = IdleAudits(audits, engine, tokenizer, self._ids) if audits else None
         self._scheduler = Scheduler(settings, engine.client.info)
@@ -137,7 +138,7 @@ class Dispatcher:
 
     def _step(self, stepped: Stepped) -> tuple[list[RequestState], list[Generation]]:
         """Turns a step into text."""
-        self.stats = stepped.stats
+        self.stats, self.stepped = stepped.stats, time.perf_counter()
         changed: list[RequestState] = []
         completed: list[Generation] = []
         for output in stepped.outputs:

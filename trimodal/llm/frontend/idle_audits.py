@@ -81,7 +81,7 @@ class IdleAudits:
             self._audits.dropped("queue")
             return
         request = state.request
-        sampling = replace(request.sampling, top_logprobs=None)
+        sampling = replace(request.sampling, logprobs=None)
         until = self._clock() + PATIENCE_S
         self._waiting.append(_Audit(decision, state.prompt_ids, sampling, request.stops, until))
 

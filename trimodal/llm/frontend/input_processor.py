@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from trimodal.errors import InvalidArgument
+from trimodal.llm.engines.protocol import EngineInfo, Sampling
 from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.request.outputs import Sink
 from trimodal.llm.request.request import GenerationRequest
@@ -146,6 +147,7 @@ class InputProcessor:
         )
         tiers = settings.beside_config(settings.tiers)
         self._tiers = read_tiers(tiers) if tiers else Tiers()
+        self._defaults = asdict(settings.sampling_defaults)
 
     def process(
         self, request: GenerationRequest, sink: Sink, admission: Admission, request_id: str = ""
@@ -159,7 +161,7 @@ class InputProcessor:
         terms = request.terms
         tier, name = self._tiers.named(terms.tier), terms.tier or self._tiers.default
         priority = priority_of(terms, tier, name)
-        request = within_output(request, tier, name)
+        request = self._without_defaults(within_output(request, tier, name), admission.info)
         most = self._settings.max_prompt_tokens
         limit = min(most, tier.max_prompt_tokens or most)
         # A default length gives way to the prompt, one that the client named does not.
@@ -169,13 +171,22 @@ class InputProcessor:
         request = prompt.request.within(admission.room(tokens))
         if tokens > limit < most:
             raise InvalidArgument(f"the prompt has {tokens} tokens: tier '{name}' allows at most {limit}")
+        admission.check_tokens("prompt_token_ids", request.prompt_token_ids)
         admission.check_size(tokens, request.sampling.max_tokens)
-        admission.check_form(request.sampling.grammar)
-        admission.check_logprobs(request.sampling.top_logprobs)
         admission.check_sampling(request.sampling)
         return RequestState(
             request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed
         )
+
+    def _without_defaults(self, request: GenerationRequest, info: EngineInfo) -> GenerationRequest:
+        """The request without what the checkpoint asks for and this engine does not honour."""
+        sampling, plain = request.sampling, Sampling(1)
+        lost = {
+            name: getattr(plain, name)
+            for name, value in self._defaults.items()
+            if name in info.unsupported and getattr(sampling, name) == value
+        }
+        return replace(request, sampling=replace(sampling, **lost)) if lost else request
 
     def _tokens(self, request: GenerationRequest) -> list[int]:
         return request.token_ids(self.tokenizer, self._settings.apply_chat_template)

@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 _PREFIX_TOKENS = 64
 _MOST_ATTEMPTS = 3
+_QUIET_S = 5.0
+"""So long nothing is sent before a client is told that the engine works. Clients give up a silent server:
+ours after 60 s."""
 _MAX_LISTENERS = 1024
 """Upper bound on requests that share one generation. They bypass the queue limit, so without it a client
 that repeats one prompt could exhaust the memory."""
@@ -74,7 +77,7 @@ class Generation:
         request, sampling = self._request, self._request.sampling
         whole = bool(sampling.grammar)
         self._text = TextStream(self._tokenizer, request.stops, whole=whole)
-        wanted = sampling.top_logprobs is not None
+        wanted = sampling.logprobs is not None
         self._logprobs = TextLogprobs(self._tokenizer, whole=whole) if wanted else None
         # What could still turn out not to be in its form is held back.
         self._held: list[str] | None = [] if request.form.is_checked else None
@@ -132,20 +135,24 @@ class Generation:
         or, with a finish_reason, given up.
         """
         token_ids = output.token_ids
-        text, stopped = self._text.push(token_ids, last=output.finish_reason is not None)
+        told = token_ids
+        if output.finish_reason == "stop" and token_ids and token_ids[-1] in self.sampling.stop_token_ids:
+            told = token_ids[:-1]  # it has text, perhaps, which is no more of the answer than a stop string
+        text, stopped = self._text.push(told, last=output.finish_reason is not None)
         self.finish_reason = "stop" if stopped else output.finish_reason or ""
         if self._texts is not None:
             self._texts.append(text)
         logprobs: Sequence[TokenLogprob] = ()
         if self._logprobs:
-            logprobs = self._logprobs.push(token_ids, output.logprobs, text, last=bool(self.finish_reason))
+            some = output.logprobs[: len(told)]
+            logprobs = self._logprobs.push(told, some, text, last=bool(self.finish_reason))
         if self._held is not None:
             self._held.append(text)
             self._held_logprobs += logprobs
             text, logprobs = "", ()
             if self.finish_reason:
                 text, logprobs = "".join(self._held), self._held_logprobs
-                by_itself = self.finish_reason == "stop" and not stopped
+                by_itself = self.finish_reason == "stop" and not stopped and told is token_ids
                 self.problem = self._request.form.problem(text) if by_itself else ""
                 if self.problem:
                     if self._attempts < _MOST_ATTEMPTS:
@@ -233,16 +240,17 @@ class RequestState:
     _cache: str = ""
     _similarity: float = 0.0
     _pending: str = ""
-    _going_on: bool = False  # tokens came whose text is held back: the client is to hear of it
     _pending_logprobs: list[TokenLogprob] = field(default_factory=list)
     _finish: str = ""
     _error: RequestError | None = None
-    _last_sent: float = 0.0
+    _told_waiting: bool = False  # a delta without text is due
+    _last_sent: float = 0.0  # text
 
     def __post_init__(self) -> None:
         terms, tier = self.request.terms, self.tier
         self.deadline = self._due(terms.deadline_ms, tier.deadline_ms)
         self.ttft_deadline = min(self.deadline, self._due(terms.ttft_deadline_ms, tier.ttft_deadline_ms))
+        self._heard = self.arrived  # when the client was last sent anything
         if self.request.trace:
             self.trace = RequestTrace(self.arrived)
 
@@ -306,10 +314,19 @@ class RequestState:
             self.trace.text(self.completion_tokens)
         self._pending += text
         self._pending_logprobs += logprobs
-        self._going_on = self.request.form.is_checked
         if finish_reason:
             self._finish = finish_reason
             self.ended = True
+
+    def waits(self, now: float, stepped: float) -> bool:
+        """Has a delta without text sent, if nothing was for a while; True: it has.
+
+        Only for an engine that `stepped` since: of one that stands still the client is to hear nothing.
+        """
+        if self.ended or self.sending or now - self._heard < _QUIET_S or stepped <= self._heard:
+            return False
+        self._told_waiting = True
+        return True
 
     def answer(self, hit: Hit) -> None:
         """Takes a whole answer from the cache, and ends the request."""
@@ -335,7 +352,7 @@ class RequestState:
         if self._error:
             error, self._error = self._error, None
             return error
-        if not self._pending and not self._finish and not self._going_on:
+        if not (self._pending or self._finish or self._told_waiting):
             self.sending = False
             return None
         delta = Delta(
@@ -345,14 +362,14 @@ class RequestState:
             self.cached_tokens,
             self.completion_tokens,
             self._note() if self._finish else None,
-            None if self.request.sampling.top_logprobs is None else self._pending_logprobs,
+            None if self.request.sampling.logprobs is None else self._pending_logprobs,
         )
         self._drop_unsent()
         return delta
 
     def sent(self, item: Delta | RequestError, metrics: LlmMetrics) -> None:
         """Measures a response that was sent just now. Called by one sender at a time."""
-        now = time.perf_counter()
+        now = self._heard = time.perf_counter()
         if isinstance(item, RequestError):
             metrics.outcome(item.code.lower())
             return
@@ -373,8 +390,7 @@ class RequestState:
         return self.arrived + milliseconds / 1e3 if milliseconds else math.inf
 
     def _drop_unsent(self) -> None:
-        self._pending, self._finish, self._pending_logprobs = "", "", []
-        self._going_on = False
+        self._pending, self._finish, self._pending_logprobs, self._told_waiting = "", "", [], False
 
     def _note(self) -> Note:
         return Note(

@@ -5,14 +5,17 @@ Limits that need the tokenizer are checked by the input processor, those of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trimodal import trace
 from trimodal.errors import InvalidArgument
-from trimodal.llm.engines.protocol import MAX_TOP_LOGPROBS, Sampling
+from trimodal.llm.engines.protocol import Sampling
+from trimodal.llm.rendering import Rendering
+from trimodal.llm.request import sampling
 from trimodal.llm.request.messages import read_messages
+from trimodal.llm.request.sampling import MAX_TOKEN_ID, read_sampling
 from trimodal.llm.request.terms import (
     PARAMETERS,
     CancelRequest,
@@ -25,30 +28,28 @@ from trimodal.llm.request.terms import (
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.constraint import read_form
 from trimodal.llm.structured.form import Form
-from trimodal.llm.structured.reading import MAX_BYTES
+from trimodal.llm.structured.reading import MAX_BYTES, read_json
 from trimodal.llm.structured.tools import Tools, read_tools
 from trimodal.llm.tokenizer import Message, Tokenizer
-from trimodal.triton.fields import Inputs, boolean, decode, integer, number, text
+from trimodal.triton.fields import Inputs, boolean, decode, integers, shown, text
 
 INPUTS = (
-    *("text_input", "messages", "apply_chat_template"),
-    *("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stop"),
-    *("presence_penalty", "frequency_penalty", "repetition_penalty"),
-    *("response_format", "tools", "tool_choice", "parallel_tool_calls", "top_logprobs"),
+    *("text_input", "prompt_token_ids", "messages", "apply_chat_template"),
+    *("add_generation_prompt", "continue_final_message", "chat_template_kwargs"),
+    *(*sampling.INPUTS, "stop"),
+    *("response_format", "tools", "tool_choice", "parallel_tool_calls"),
     *PARAMETERS,
     *("cancel_key", "cancel"),
 )
 """The llm model's input tensors; all are optional."""
 _MAX_STOP_BYTES = 256
-_MOST_MIN_P = 0.999
-"""OpenVINO GenAI refuses 1, which would mean greedy."""
-_GREEDY_BELOW = 1e-5
-"""Below it the choice is greedy anyway, and logits divided by it can leave FP32's range (vLLM's limit)."""
+_RENDERINGS = ("add_generation_prompt", "continue_final_message", "chat_template_kwargs")
+_OURS = {"messages", "tools", *_RENDERINGS}
 
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """A prompt or a chat (exactly one of the two is set), how to sample, and where to stop.
+    """A prompt, its token ids or a chat (exactly one is set), how to sample, and where to stop.
 
     `default_length`: the client named no max_tokens; the default may be shortened to what fits.
     """
@@ -63,6 +64,8 @@ class GenerationRequest:
     form: Form = Form()
     trace: bool = False  # the client wants to be told what took how long
     apply_chat_template: bool | None = None  # to a bare prompt; None: as the model's parameter says
+    prompt_token_ids: tuple[int, ...] = ()
+    rendering: Rendering = Rendering()
 
     def within(self, room: int) -> GenerationRequest:
         """This request with a default length of at most `room` tokens, but 1 at least."""
@@ -83,13 +86,16 @@ class GenerationRequest:
             InvalidArgument: the chat template refuses the messages, or there is none and it is asked for.
         """
         messages = self.messages
+        if self.prompt_token_ids:
+            return list(self.prompt_token_ids)
         if self.apply_chat_template and not tokenizer.has_chat_template:
             raise InvalidArgument("apply_chat_template: this model has no chat template")
         if messages is None and tokenizer.has_chat_template and self.is_templated(apply_chat_template):
             messages = ({"role": "user", "content": self.prompt or ""},)
         if messages is None:
             return tokenizer.encode_prompt(self.prompt or "")
-        return tokenizer.encode(tokenizer.render(messages, self.tools.offered if self.tools else ()))
+        functions = self.tools.offered if self.tools else ()
+        return tokenizer.encode(tokenizer.render(messages, functions, self.rendering))
 
 
 def read_request(
@@ -108,15 +114,20 @@ def read_request(
         return cancel
     prompt = text(inputs, "text_input", settings.max_prompt_bytes)
     messages = read_messages(text(inputs, "messages", settings.max_prompt_bytes))
-    if (prompt is None) == (messages is None):
-        problem = "both are given" if prompt is not None else "neither is given"
-        raise InvalidArgument(f"exactly one of text_input and messages is needed: {problem}")
+    ids = integers(inputs, "prompt_token_ids", 0, MAX_TOKEN_ID, settings.max_prompt_bytes)
+    given = [prompt is not None, "prompt_token_ids" in inputs, messages is not None]
+    if sum(given) != 1:
+        problem = ("neither is", "one is", "both are", "all are")[sum(given)]
+        raise InvalidArgument(
+            f"exactly one of text_input, prompt_token_ids and messages is needed: {problem} given"
+        )
+    if given[1] and not ids:
+        raise InvalidArgument("prompt_token_ids is empty: at least one is needed")
     if prompt == "":
         raise InvalidArgument("text_input is empty: at least one character is needed")
     templated = boolean(inputs, "apply_chat_template")
     if messages is not None and templated is False:
         raise InvalidArgument("apply_chat_template is false beside messages: text_input is a raw prompt")
-    temperature = number(inputs, "temperature", 0.0, 0.0, 10.0)
     tools = read_tools(
         text(inputs, "tools", MAX_BYTES),
         text(inputs, "tool_choice", MAX_BYTES),
@@ -125,23 +136,10 @@ def read_request(
     if tools and messages is None:
         raise InvalidArgument("tools needs messages: text_input is given")
     form = read_form(text(inputs, "response_format", MAX_BYTES), tools, settings.max_grammar_bytes)
-    sampling = Sampling(
-        max_tokens=integer(inputs, "max_tokens", settings.default_max_tokens, 1, settings.max_output_tokens),
-        temperature=0.0 if temperature < _GREEDY_BELOW else temperature,
-        top_p=number(inputs, "top_p", 1.0, 0.0, 1.0, above=True),
-        top_k=integer(inputs, "top_k", 0, 0, 1 << 20),
-        seed=integer(inputs, "seed", None, 0, (1 << 64) - 1),
-        min_p=number(inputs, "min_p", 0.0, 0.0, _MOST_MIN_P),
-        presence_penalty=number(inputs, "presence_penalty", 0.0, -2.0, 2.0),
-        frequency_penalty=number(inputs, "frequency_penalty", 0.0, -2.0, 2.0),
-        repetition_penalty=number(inputs, "repetition_penalty", 1.0, 0.0, 10.0, above=True),
-        grammar=form.grammar,
-        top_logprobs=integer(inputs, "top_logprobs", None, 0, MAX_TOP_LOGPROBS),
-    )
     return GenerationRequest(
         prompt,
         messages,
-        sampling,
+        read_sampling(inputs, settings, form.grammar),
         _stops(inputs, settings),
         default_length="max_tokens" not in inputs,
         terms=read_terms(inputs, settings),
@@ -149,7 +147,29 @@ def read_request(
         form=form,
         trace=traced,
         apply_chat_template=templated,
+        prompt_token_ids=ids,
+        rendering=_rendering(inputs, messages, settings),
     )
+
+
+def _rendering(inputs: Inputs, messages: Sequence[Message] | None, settings: LlmSettings) -> Rendering:
+    """How the chat becomes a prompt. What the assistant has begun to say is continued, unless told not to."""
+    if messages is None:
+        if needless := [name for name in _RENDERINGS if name in inputs]:
+            raise InvalidArgument(f"{needless[0]} needs messages")
+        return Rendering()
+    begins, continues = (boolean(inputs, name) for name in _RENDERINGS[:2])
+    if begins and continues:
+        raise InvalidArgument("continue_final_message is given beside add_generation_prompt: one is taken")
+    last = messages[-1]
+    if continues is None:
+        continues = begins is None and last["role"] == "assistant" and "tool_calls" not in last
+    kwargs = read_json("chat_template_kwargs", text(inputs, "chat_template_kwargs", MAX_BYTES) or "{}")
+    if not isinstance(kwargs, dict):
+        raise InvalidArgument("chat_template_kwargs must be a JSON object")
+    if taken := sorted(_OURS & set(kwargs)):
+        raise InvalidArgument(f"chat_template_kwargs has {shown(taken[0])}: that is a field of its own")
+    return Rendering(begins is not False and not continues, continues, kwargs)
 
 
 def _stops(inputs: Inputs, settings: LlmSettings) -> tuple[str, ...]:

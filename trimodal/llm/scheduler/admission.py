@@ -1,17 +1,23 @@
 """Refuses requests that can never fit, and reserves batch slots and KV blocks.
 
-A sequence is handed to the engine only when blocks for its prompt and its whole
-answer are free, so the engine never has to evict one request for another.
+A sequence is handed to the engine only when blocks for its prompt and its answer are free, so the engine
+hardly ever has to evict one request for another. Of an answer that may become long only a part is reserved at
+first, as most end long before their max_tokens: the rest as it grows, and while all together hold more than
+there is nobody else is let in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import EngineInfo, Sampling
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.settings import LlmSettings
+
+_LEAST_ANSWER, _GROWTH = 256, 128  # tokens that are reserved at first, and then at a time
+_SAID = {"grammar": "response_format and tools"}
+"""Field of Sampling → what a client sends, where that has another name."""
 
 
 class Admission:
@@ -41,6 +47,12 @@ class Admission:
         tokens = prompt_tokens + max_tokens + self.info.lookahead
         return -(-tokens // self.info.block_tokens)
 
+    def first_blocks(self, ticket: Ticket) -> int:
+        """KV blocks that a ticket reserves at first: of its answer one slot's part of the pool at most."""
+        info = self.info
+        part = max(_LEAST_ANSWER, info.num_kv_blocks // info.max_num_seqs * info.block_tokens)
+        return self.blocks(ticket.prompt_tokens, min(ticket.max_tokens, part))
+
     def check_size(self, prompt_tokens: int, max_tokens: int) -> None:
         """Refuses a request that could never run on this engine.
 
@@ -60,40 +72,38 @@ class Admission:
             pool = info.num_kv_blocks * info.block_tokens - info.lookahead
             raise InvalidArgument(f"{both}: the KV pool holds {pool}")
 
-    def check_form(self, grammar: str) -> None:
-        """Raises InvalidArgument: this engine cannot hold answers to a grammar."""
-        if grammar and self.info.unstructured:
-            engine, why = self.info.name, self.info.unstructured
-            raise InvalidArgument(
-                f"response_format and tools are not supported by engine '{engine}' as it runs here: {why}"
-            )
-
-    def check_logprobs(self, top: int | None) -> None:
-        """Raises InvalidArgument: this engine does not tell log probabilities, or of fewer tokens."""
-        if top is None:
-            return
-        info = self.info
-        if info.without_logprobs:
-            why = f"is not supported by engine '{info.name}' as it runs here: {info.without_logprobs}"
-            raise InvalidArgument(f"logprobs {why}")
-        if top > info.max_top_logprobs:
-            most = info.max_top_logprobs
-            raise InvalidArgument(f"top_logprobs is {top}: engine '{info.name}' tells {most} at most")
-
     def check_sampling(self, sampling: Sampling) -> None:
-        """Raises InvalidArgument: this engine does not honour a field of it that is set."""
-        plain = Sampling(sampling.max_tokens)
-        for name in self.info.without_sampling:
+        """Raises InvalidArgument: this engine does not honour a field of it that is set, or not so far."""
+        info, plain = self.info, Sampling(sampling.max_tokens)
+        for name, why in info.unsupported.items():
             if getattr(sampling, name) != getattr(plain, name):
-                raise InvalidArgument(
-                    f"{name} is not supported by engine '{self.info.name}' as it runs here: it speculates"
-                )
+                said = _SAID.get(name, name)
+                raise InvalidArgument(f"engine '{info.name}' as it runs here does not support {said}: {why}")
+        if (sampling.logprobs or 0) > info.max_top_logprobs:
+            most = info.max_top_logprobs
+            raise InvalidArgument(
+                f"top_logprobs is {sampling.logprobs}: engine '{info.name}' tells {most} at most"
+            )
+        for name in ("stop_token_ids", "logit_bias"):
+            self.check_tokens(name, getattr(sampling, name))
+
+    def check_tokens(self, name: str, ids: Iterable[int]) -> None:
+        """Raises InvalidArgument: the model has no such token."""
+        most = self.info.vocab_size - 1
+        if most >= 0 and (highest := max(ids, default=0)) > most:
+            raise InvalidArgument(f"{name} has token {highest}: those of this model are 0 to {most}")
+
+    @property
+    def has_slot(self) -> bool:
+        """Whether there is a free place in the batch."""
+        return len(self.reserved) < self.info.max_num_seqs
 
     def fits(self, ticket: Ticket) -> bool:
         """Whether a batch slot and KV blocks for a whole request are free now, within its tier's share."""
-        if len(self.reserved) >= self.info.max_num_seqs:
+        if not self.has_slot:
             return False
-        return self.reserved_blocks + ticket.blocks <= self.info.num_kv_blocks and self.in_share(ticket)
+        free = self.info.num_kv_blocks - self.reserved_blocks
+        return ticket.blocks <= free and self.holds(ticket) and self.in_share(ticket)
 
     def in_share(self, ticket: Ticket, used: Mapping[str, int] | None = None) -> bool:
         """Whether its tier may hold its blocks on top of those in `used` (default: now).
@@ -117,6 +127,20 @@ class Admission:
         self.reserved.add(ticket.id)
         self._hold(ticket, ticket.blocks)
         return True
+
+    def holds(self, ticket: Ticket) -> bool:
+        """Whether the engine can hold it, alone and at its longest."""
+        return self.blocks(ticket.prompt_tokens, ticket.max_tokens) <= self.info.num_kv_blocks
+
+    def grow(self, ticket: Ticket) -> None:
+        """Reserves more for an answer that outgrows what it has."""
+        if self.blocks(ticket.prompt_tokens, ticket.completion_tokens + 1) <= ticket.blocks:
+            return
+        tokens = min(ticket.completion_tokens + _GROWTH, ticket.max_tokens)
+        more = self.blocks(ticket.prompt_tokens, tokens) - ticket.blocks
+        if more > 0:
+            ticket.blocks += more
+            self._hold(ticket, more)
 
     def release(self, ticket: Ticket) -> None:
         """Gives the slot and blocks back; one that has none is ignored."""

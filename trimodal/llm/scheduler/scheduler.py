@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from trimodal.errors import Unavailable
 from trimodal.llm.engines.protocol import EngineInfo
@@ -19,6 +20,8 @@ from trimodal.llm.scheduler.prefill_budget import PrefillBudget
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.scheduler.waiting_queue import WaitingQueue
 from trimodal.llm.settings import LlmSettings
+
+_LOOKED_AT = 32  # of those that wait, for one that fits: the look is after each step
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Scheduler:
         self._waiting = WaitingQueue(settings.ageing_s, self._fifo)
         self._running: dict[int, Ticket] = {}
         self._dropped: dict[int, Ticket] = {}
+        self._stranded: list[Ticket] = []
         self._unserved: Counter[str] = Counter()
         self._longest = 0
         self._latency = LatencyModel()
@@ -87,7 +91,7 @@ class Scheduler:
             Unavailable: no room, or its first text would come after its deadline; says when to try again.
         """
         now = self._clock()
-        ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
+        ticket.blocks = self.admission.first_blocks(ticket)
         ticket.expires = ticket.ttft_deadline
         ticket.uncached = self._prefixes.uncached(ticket.prefix, ticket.prompt_tokens)
         self._waiting.age(now)
@@ -126,22 +130,39 @@ class Scheduler:
     def next(self) -> Ticket | None:
         """The ticket to be handed to the engine now, its slot and KV blocks reserved; None: not now.
 
-        The first in order waits for its room and none overtakes it there, so small requests never
-        starve a big one. Only a tier that is short of its own share of the KV blocks is passed over.
+        The first in order waits for its room. Smaller ones go before it for `ageing_s` and no longer, so they
+        never starve it; none before one with a deadline or a higher priority. A tier that is short of its own
+        share of the KV blocks is passed over.
         """
-        self._waiting.age(self._clock())
-        for ticket in self._waiting.heads():
-            if not self.admission.in_share(ticket):
+        now = self._clock()
+        self._waiting.age(now)
+        first: Ticket | None = None  # in order, for which there is no room
+        short: set[str] = set()
+        for ticket in islice(self._waiting, _LOOKED_AT):
+            if ticket.tier_name in short or (first and ticket.priority < first.priority):
                 continue
-            if not (self._prefill_budget.allows(ticket.uncached) and self.admission.reserve(ticket)):
+            if not self.admission.in_share(ticket):
+                short.add(ticket.tier_name)
+                continue
+            if not (self.admission.has_slot and self._prefill_budget.allows(ticket.uncached)):
                 return None
-            self._waiting.remove(ticket)
-            ticket.started = self._clock()
-            self._running[ticket.id] = ticket
-            self._latency.started(ticket)
-            self._deadlines.retry_after.handed_over(ticket.started)
-            return ticket
+            if self.admission.reserve(ticket):
+                self._start(ticket)
+                return ticket
+            if first is None:
+                first = ticket
+                ticket.held = ticket.held or now
+                waited = now - ticket.held
+                if self._fifo or ticket.ttft_deadline < math.inf or waited > self._settings.ageing_s:
+                    return None
         return None
+
+    def _start(self, ticket: Ticket) -> None:
+        self._waiting.remove(ticket)
+        ticket.started = self._clock()
+        self._running[ticket.id] = ticket
+        self._latency.started(ticket)
+        self._deadlines.retry_after.handed_over(ticket.started)
 
     def overdue(self) -> list[Ticket]:
         """Takes those out of the queue that cannot have their first text in time any more, and those that
@@ -163,12 +184,8 @@ class Scheduler:
 
     def stranded(self) -> list[Ticket]:
         """Takes those out of the queue that can never fit the reopened engine."""
-        if self._running:
-            return []
-        stranded = [ticket for ticket in self._waiting if not self.admission.fits(ticket)]
-        for ticket in stranded:
-            self._waiting.remove(ticket)
-        return stranded
+        stranded, self._stranded = self._stranded, []
+        return [ticket for ticket in stranded if self._waiting.remove(ticket)]
 
     def progress(self, ticket: Ticket, tokens: int, cached_tokens: int) -> None:
         """Counts the new tokens of a running ticket, and learns from them."""
@@ -176,6 +193,7 @@ class Scheduler:
         if not tokens or ticket.id not in self._running:
             return
         ticket.completion_tokens += tokens
+        self.admission.grow(ticket)
         now = self._clock()
         if ticket.first_token:
             self._latency.went_on(ticket, tokens, now)
@@ -205,8 +223,9 @@ class Scheduler:
         self._prefill_budget.emptied()
         self._prefixes.clear()
         for ticket in self._waiting:
-            ticket.blocks = self.admission.blocks(ticket.prompt_tokens, ticket.max_tokens)
+            ticket.blocks = self.admission.first_blocks(ticket)
             ticket.uncached = ticket.prompt_tokens
+        self._stranded = [ticket for ticket in self._waiting if not self.admission.holds(ticket)]
 
     def _step_tokens(self, info: EngineInfo) -> int:
         return info.max_num_batched_tokens or self._settings.max_num_batched_tokens

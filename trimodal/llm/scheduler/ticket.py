@@ -28,7 +28,8 @@ class Ticket:
     first_token: float = 0.0  # 0 until there is one
     completion_tokens: int = 0
     cached_tokens: int = 0
-    blocks: int = 0  # KV blocks for its prompt and its whole answer
+    blocks: int = 0  # KV blocks reserved for its prompt and its answer
+    held: float = 0.0  # since when it is the first in order and lacks room; 0: it never was
     uncached: int = 0  # prompt tokens that the prefix cache is not expected to hold
     expected_tokens: float = math.nan  # of its answer; nan: unknown
     # When it leaves the queue unanswered: later than ttft_deadline where clients wait on different terms.

@@ -72,10 +72,6 @@ class WaitingQueue:
             del self._expiries[bisect_left(self._expiries, (ticket.expires, ticket.id))]
         return True
 
-    def heads(self) -> list[Ticket]:
-        """The first of each tier, in order."""
-        return [key[-1] for key in sorted(line[0] for line in self._lines.values())]
-
     def before(self, ticket: Ticket) -> list[list[Key]]:
         """Those that a newcomer would find before it, one list a tier; its own ends with it."""
         key = self._key(ticket)

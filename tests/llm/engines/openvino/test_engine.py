@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ class Driver:
         self.outputs: list[Output] = []
         self._id = 0
 
-    def add(self, prompt: list[int], max_tokens: int = 48, **sampling: float | int | None) -> int:
+    def add(self, prompt: list[int], max_tokens: int = 48, **sampling: object) -> int:
         self._id += 1
         self.engine.add(EngineRequest(self._id, prompt, Sampling(max_tokens, **sampling)))  # type: ignore[arg-type]
         return self._id
@@ -49,7 +50,7 @@ class Driver:
     def last(self, id: int) -> Output:
         return [output for output in self.outputs if output.id == id][-1]
 
-    def run(self, prompts: Sequence[list[int]], **sampling: float | int | None) -> list[list[int]]:
+    def run(self, prompts: Sequence[list[int]], **sampling: object) -> list[list[int]]:
         ids = [self.add(prompt, **sampling) for prompt in prompts]
         self.finish()
         return [self.tokens(id) for id in ids]
@@ -229,6 +230,59 @@ def test_a_prompt_cancelled_half_way_leaves_no_unfilled_block_for_others(opened,
     assert not driver.tokens(cancelled)
 
 
+def test_long_prompts_that_are_given_up_cost_the_next_request_one_step(opened, prompts):
+    driver = opened(max_num_batched_tokens=64, num_kv_blocks=512)
+    left = [driver.add(long(prompts * 9, 2000, first)) for first in (5, 6, 7, 8)]
+    driver.step(3)
+    for id in left:
+        driver.engine.cancel(id)
+    assert driver.engine.stats().running == 0
+    following = driver.add([9, 4])
+    driver.step()
+    assert driver.tokens(following)
+    driver.finish()
+    assert driver.engine.stats().kv_usage == 0
+    assert not any(driver.tokens(id) for id in left)
+
+
+def test_a_short_prompt_is_computed_between_the_pieces_of_long_ones(opened, prompts):
+    driver = opened(max_num_batched_tokens=64, num_kv_blocks=512)
+    prompt = long(prompts * 9, 1000, first=5)
+    first = driver.add(prompt)
+    driver.step(2)
+    short = driver.add(prompts[0][:40], max_tokens=2)
+    driver.step()
+    assert driver.tokens(short)
+    assert not driver.tokens(first)
+    driver.finish()
+    assert driver.tokens(first) == opened(num_kv_blocks=512, enable_prefix_caching=False).run([prompt])[0]
+
+
+@pytest.mark.parametrize("numerics", ["reproducible", pytest.param("fast", marks=pytest.mark.slow)])
+def test_answers_are_the_same_after_two_hundred_prompts_that_were_given_up(opened, prompts, numerics):
+    """Each shares a beginning with prompts that are answered, and most of them the blocks that they left."""
+    rng = random.Random(0)
+    driver = opened(max_num_batched_tokens=64, num_kv_blocks=160, numerics=numerics)
+    asked = [long(prompts * 2, 150 + 90 * at, first=5 + at % 2) for at in range(4)]
+
+    def answers() -> list[list[int]]:
+        return [driver.run([prompt], max_tokens=16)[0] for prompt in asked]
+
+    before = answers()
+    live: list[int] = []
+    for _ in range(200):
+        prompt = rng.choice(asked)
+        live.append(driver.add(prompt[: rng.randrange(40, len(prompt))] + [rng.randrange(300)] * 40))
+        driver.step(rng.randrange(3))
+        if len(live) > 6:
+            driver.engine.cancel(live.pop(rng.randrange(len(live))))
+    for id in live:
+        driver.engine.cancel(id)
+    driver.finish()
+    assert (driver.engine.stats().running, driver.engine.stats().kv_usage) == (0, 0)
+    assert answers() == before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", [40, pytest.param(256, marks=pytest.mark.slow)])
 @SPECULATION
@@ -265,6 +319,31 @@ def test_a_cancelled_sequence_frees_its_blocks_and_says_no_more(opened, prompts,
     assert driver.run([prompts[0]]) == [solo[0]]
 
 
+def test_answers_that_outgrow_the_pool_are_whole_and_leave_no_unfilled_block(opened, prompts):
+    """The pipeline lets the newest wait and computes again what it took from them."""
+    alone = opened(num_kv_blocks=256)
+    asked = prompts[:4]
+    whole = [alone.run([prompt], max_tokens=300)[0] for prompt in asked]
+    driver = opened(num_kv_blocks=24)  # 768 tokens for 4 × 330
+    steps, ids = 0, [driver.add(prompt, max_tokens=300) for prompt in asked]
+    while driver.engine.has_work():
+        driver.step()
+        steps += 1
+    assert [driver.tokens(id) for id in ids] == whole
+    assert steps < 2 * 300, "less than two after two would take"
+    # Given up while they wait or are computed again.
+    ids = [driver.add(prompt, max_tokens=300) for prompt in asked]
+    driver.step(230)
+    for id in ids:
+        driver.engine.cancel(id)
+    driver.finish()
+    assert (driver.engine.stats().running, driver.engine.stats().kv_usage) == (0, 0)
+    following = [
+        driver.run([prompt + made[:200]], max_tokens=20)[0] for prompt, made in zip(asked, whole, strict=True)
+    ]
+    assert following == [made[200:220] for made in whole]
+
+
 def test_a_prompt_that_the_pool_cannot_hold_ends_alone(opened, prompts, solo):
     driver = opened(num_kv_blocks=8)  # 256 tokens
     fits = driver.add(prompts[0])
@@ -283,21 +362,49 @@ def test_an_empty_prompt_is_refused_and_the_next_one_runs(opened, prompts, solo)
     assert driver.run([prompts[0]]) == [solo[0]]
 
 
+def ending(tiny: Path, place: Path, token: int) -> Path:
+    """The tiny model with another end-of-sequence token."""
+    shutil.copytree(tiny, place)
+    manifest = json.loads((place / "manifest.json").read_text())
+    manifest["extra"]["eos_token_ids"] = [token]
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    return place
+
+
 def test_finish_reasons(opened, prompts, solo, tiny, tmp_path):
     """A model that ends with a token of its own answer: the first one that is new in it."""
     made = solo[0]
     at = next(index for index in range(6, len(made)) if made[index] not in made[:index])
-    ends = tmp_path / "ends"
-    shutil.copytree(tiny, ends)
-    manifest = json.loads((ends / "manifest.json").read_text())
-    manifest["extra"]["eos_token_ids"] = [made[at]]
-    (ends / "manifest.json").write_text(json.dumps(manifest))
-    driver = opened(artefact=str(ends))
+    driver = opened(artefact=str(ending(tiny, tmp_path / "ends", made[at])))
     stopped, cut = driver.add(prompts[0], max_tokens=200), driver.add(prompts[0], max_tokens=5)
     driver.finish()
     assert (driver.last(stopped).finish_reason, driver.last(cut).finish_reason) == ("stop", "length")
     assert driver.tokens(cut) == made[:5]
     assert driver.tokens(stopped) in (made[:at], made[: at + 1])
+
+
+def test_stop_tokens_the_fewest_tokens_and_an_end_that_is_ignored(opened, prompts, solo, tiny, tmp_path):
+    made = solo[0]
+    end = next(token for token in made[6:] if token not in made[:6])
+    at = made.index(end)
+
+    def tell(driver: Driver, **sampling: object) -> tuple[list[int], str | None]:
+        id = driver.add(prompts[0], **sampling)
+        driver.finish()
+        return driver.tokens(id), driver.last(id).finish_reason
+
+    plain = opened()
+    assert tell(plain, stop_token_ids=(end,)) == (made[: at + 1], "stop")
+    longer, _ = tell(plain, stop_token_ids=(end,), min_tokens=at + 4)
+    assert longer[:at] == made[:at]
+    assert end not in longer[: at + 4], "it may not come, rather than come and be passed over"
+    assert len(longer) > at + 4
+    ends = opened(artefact=str(ending(tiny, tmp_path / "ends", end)))
+    assert tell(ends) == (made[: at + 1], "stop")
+    assert tell(ends, ignore_eos=True) == (made, "length")
+    other = next(token for token in made[at + 1 :] if token not in made[: at + 1])
+    first = made.index(other)
+    assert tell(ends, ignore_eos=True, stop_token_ids=(other,)) == (made[: first + 1], "stop")
 
 
 def own_logprobs(tiny: Path, prompt: list[int], made: list[int]) -> list[float]:
@@ -322,7 +429,8 @@ def own_logprobs(tiny: Path, prompt: list[int], made: list[int]) -> list[float]:
 def test_log_probabilities_are_the_models_own_whatever_is_done_to_them_then(opened, tiny, speculation):
     """Temperature, filters, penalties and grammars choose; the probabilities are told as they were before."""
     driver = opened(speculation=speculation)
-    assert (driver.engine.info.without_logprobs, driver.engine.info.max_top_logprobs) == ("", 0)
+    assert set(driver.engine.info.unsupported) == {"logit_bias"}
+    assert driver.engine.info.max_top_logprobs == 0
     prompt = [1, 4, 70, 300, 12]
     for sampling in (
         {},
@@ -331,7 +439,7 @@ def test_log_probabilities_are_the_models_own_whatever_is_done_to_them_then(open
         {"temperature": 1.5, "seed": 7, "presence_penalty": 1.0, "repetition_penalty": 1.3},
         {"temperature": 1.0, "seed": 1, "grammar": 'root ::= "{" [a-z ]* "}"'},
     ):
-        id = driver.add(prompt, max_tokens=30, top_logprobs=0, **sampling)
+        id = driver.add(prompt, max_tokens=30, logprobs=0, **sampling)
         driver.finish()
         told = [one.chosen for output in driver.outputs if output.id == id for one in output.logprobs]
         own = own_logprobs(tiny, prompt, driver.tokens(id))
@@ -343,7 +451,7 @@ def test_log_probabilities_are_the_models_own_whatever_is_done_to_them_then(open
 def test_who_asks_for_log_probabilities_gets_the_same_tokens_and_others_get_none(opened, prompts):
     driver = opened()
     sampling = {"temperature": 2.0, "seed": 3}
-    plain, told = (driver.add(prompts[0], top_logprobs=top, **sampling) for top in (None, 0))
+    plain, told = (driver.add(prompts[0], logprobs=top, **sampling) for top in (None, 0))
     driver.finish()
     assert driver.tokens(plain) == driver.tokens(told)
     assert all(output.logprobs == () for output in driver.outputs if output.id == plain)

@@ -132,8 +132,9 @@ def test_a_checkpoint_is_drafted_for(llm: PlayedLlm, tmp_path: Path, monkeypatch
     assert eagle.eagle3_one_model is False  # one model would answer sampled requests greedily
     assert given["guided_decoding_backend"] is None
     info = engine.info
-    assert (info.lookahead, info.unstructured, info.without_logprobs) == (3, "it speculates", "it speculates")
-    assert "repetition_penalty" in info.without_sampling
+    assert info.lookahead == 3
+    for name in ("grammar", "logprobs", "repetition_penalty", "min_tokens"):
+        assert info.unsupported[name] == "it speculates"
     assert engine.stats().speculating
     engine.close()
 
@@ -175,6 +176,11 @@ def test_a_short_request_comes_before_all_figures_and_clients(llm: PlayedLlm, en
         ),
         ({}, dict.fromkeys(("presence_penalty", "repetition_penalty", "min_p", "seed"))),
         ({"grammar": 'root ::= "a"'}, {"seed": None}),
+        (
+            {"min_tokens": 4, "stop_token_ids": (9,)},
+            {"min_tokens": 4, "stop_token_ids": [9, 3], "seed": None},
+        ),
+        ({"ignore_eos": True}, {"ignore_eos": True, "stop_token_ids": None, "seed": None}),
     ],
 )
 def test_sampling_in_the_librarys_words(
@@ -185,15 +191,16 @@ def test_sampling_in_the_librarys_words(
     call = llm.recorder.named("BaseLLM.generate_async")[-1]
     given: Any = call.arguments["sampling_params"]
     assert {name: getattr(given, name) for name in expected} == expected
-    assert (given.end_id, given.stop_token_ids, given.detokenize) == (2, [3], False)
+    assert (given.end_id, given.detokenize) == (2, False)
+    assert given.stop_token_ids == expected.get("stop_token_ids", [3])
     assert call.arguments["streaming"] is True
     held = given.guided_decoding
-    assert (held and held.grammar, engine.info.unstructured) == (sampling.get("grammar"), "")
+    assert (held and held.grammar, "grammar" in engine.info.unsupported) == (sampling.get("grammar"), False)
     if "seed" not in expected:
         assert isinstance(given.seed, int)  # its own default is one fixed seed
 
 
 def test_a_compiled_engine_tells_no_log_probabilities_and_a_checkpoint_does(engine: Engine) -> None:
     compiled = engine.info.name == "tensorrt_llm"
-    assert engine.info.without_logprobs == ("it was compiled without" if compiled else "")
+    assert engine.info.unsupported.get("logprobs", "") == ("it was compiled without" if compiled else "")
     assert compiled or engine.info.max_top_logprobs == 20

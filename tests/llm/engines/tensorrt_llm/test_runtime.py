@@ -142,7 +142,7 @@ def test_log_probabilities_in_the_librarys_words_and_back(llm: PlayedLlm, engine
     from tensorrt_llm.executor.result import Logprob
 
     loop = Loop(engine)
-    loop.link.add(ask(1, 101, top_logprobs=1))
+    loop.link.add(ask(1, 101, logprobs=1))
     eventually(lambda: len(llm.prompts()) == 1)
     given: Any = llm.recorder.named("BaseLLM.generate_async")[-1].arguments["sampling_params"]
     assert given.logprobs == 1

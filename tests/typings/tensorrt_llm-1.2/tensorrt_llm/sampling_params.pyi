@@ -17,6 +17,8 @@ class SamplingParams:
     frequency_penalty: float | None
     seed: int | None
     temperature: float | None
+    min_tokens: int | None
+    ignore_eos: bool
     logprobs: int | None
     return_perf_metrics: bool
     detokenize: bool
@@ -37,6 +39,8 @@ class SamplingParams:
         presence_penalty: float | None = None,
         frequency_penalty: float | None = None,
         guided_decoding: GuidedDecodingParams | None = None,
+        min_tokens: int | None = None,
+        ignore_eos: bool = False,
         logprobs: int | None = None,
         return_perf_metrics: bool = False,
         detokenize: bool = True,

@@ -26,6 +26,7 @@ class SamplingParams:
     ignore_eos: bool
     max_tokens: int | None
     min_tokens: int
+    logit_bias: dict[int, float] | None
     logprobs: int | None
     detokenize: bool
     output_kind: RequestOutputKind
@@ -48,6 +49,7 @@ class SamplingParams:
         min_tokens: int = 0,
         logprobs: int | None = None,
         *,
+        logit_bias: dict[int, float] | None = None,
         structured_outputs: StructuredOutputsParams | None = None,
         detokenize: bool = True,
         output_kind: RequestOutputKind = ...,

@@ -2,6 +2,13 @@
 
 It runs only inside the engine's own process, on its one thread: the pipeline's
 `step()` keeps the global lock, and a `read()` with nothing to read never returns.
+
+With prefix caching on, a prompt longer than a step is handed over in pieces, each a request of its own for
+one token that nobody sees; the next one finds the blocks of those before. The pipeline files a block under
+the hash of all its tokens as soon as the first of them is computed: a sequence dropped within its prompt
+would leave blocks that were never filled, and later prompts would be answered from them. A piece ends with a
+block and is never dropped, so a client that leaves costs the others one piece at most, and short prompts are
+computed between the pieces of long ones.
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ from trimodal.llm.engines.openvino.pipeline import (
     warm_up,
 )
 from trimodal.llm.engines.openvino.speculation import SpeculationJudge
+from trimodal.llm.engines.prefill import share
 from trimodal.llm.engines.prefix_mirror import PrefixMirror
 from trimodal.llm.engines.protocol import (
     KV_BLOCK_TOKENS,
@@ -30,20 +38,46 @@ from trimodal.llm.engines.protocol import (
     EngineStats,
     Logprobs,
     Output,
+    Sampling,
 )
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import read_manifest
 
 logger = logging.getLogger(__name__)
 
+_PIECE = Sampling(max_tokens=1, ignore_eos=True)
+
 
 @dataclass
 class _Sequence:
+    """A sequence; `handle` is the pipeline's, None while nothing of it is there.
+
+    Attributes:
+        computed: prompt tokens whose KV is there. piece: so many there will be after the piece that the
+            pipeline has; 0: it has the whole prompt, and answers.
+        current: it made a token in the last step, so that all its blocks are filled.
+    """
+
     request: EngineRequest
-    handle: Any
-    cached: int
+    config: Any
+    handle: Any = None
+    piece: int = 0
+    computed: int = 0
+    cached: int = 0
     made: list[int] = field(default_factory=list)
-    begun: bool = False  # whether a step ran since it was added: the pipeline may have taken blocks for it
+    current: bool = False
+
+    @property
+    def remaining(self) -> int:
+        """Prompt tokens that are to be computed."""
+        return len(self.request.prompt_ids) - self.computed
+
+    @property
+    def underway(self) -> int:
+        """Prompt tokens that the pipeline has yet to compute."""
+        if self.made or self.handle is None:
+            return 0
+        return self.piece - self.computed if self.piece else self.remaining
 
 
 class OpenVinoEngine:
@@ -79,43 +113,43 @@ class OpenVinoEngine:
             max_num_seqs=settings.max_num_seqs,
             max_num_batched_tokens=settings.max_num_batched_tokens,
             max_model_len=int(self._manifest.shapes["max_position_embeddings"]),
+            vocab_size=int(self._manifest.shapes["vocab_size"]),
+            unsupported={"logit_bias": "OpenVINO GenAI has none"},
             lookahead=settings.num_assistant_tokens + 1 if settings.speculation != "none" else 0,
         )
 
     def add(self, request: EngineRequest) -> None:
-        handle = self._pipeline.add_request(
-            request.id, token_tensor(request.prompt_ids), self._config(request)
-        )
-        cached = (
-            self._prefix.add(request.id, request.prompt_ids) if self._settings.enable_prefix_caching else 0
-        )
-        self._sequences[request.id] = _Sequence(request, handle, cached)
+        if not request.prompt_ids:
+            raise ValueError("the prompt has no tokens")
+        config = self._config(request.sampling)
+        config.validate()
+        self._sequences[request.id] = _Sequence(request, config)
+        if self._settings.enable_prefix_caching:
+            self._prefix.add(request.id, request.prompt_ids)
 
     def cancel(self, id: int) -> None:
         sequence = self._sequences.pop(id, None)
         if sequence is None:
             return
         self._prefix.drop(id)
-        if self._settings.enable_prefix_caching and sequence.begun and not sequence.made:
-            # The pipeline files a block under the hash of all its tokens as soon as the first of them is
-            # computed. Dropped within its prompt, a sequence would leave blocks in the prefix cache that
-            # were never filled, and later prompts would be answered from them. So the prompt is finished.
-            self._leaving.append(sequence)
+        if sequence.handle is None:
+            return
+        if self._settings.enable_prefix_caching and not sequence.current:
+            self._leaving.append(sequence)  # what the pipeline computes of its prompt is finished
         else:
             sequence.handle.cancel()
 
     def has_work(self) -> bool:
-        return bool(self._pipeline.has_non_finished_requests())
+        return bool(self._sequences) or bool(self._pipeline.has_non_finished_requests())
 
     def step(self) -> list[Output]:
         began = time.perf_counter()
         decoding = [id for id, sequence in self._sequences.items() if sequence.made]
         prefilling = len(self._sequences) + len(self._leaving) - len(decoding)
+        outputs = self._feed(len(decoding))
         self._pipeline.step()
-        for sequence in self._sequences.values():
-            sequence.begun = True
-        self._let_go()
-        outputs = [output for id in list(self._sequences) if (output := self._read(id))]
+        self._leaving = [one for one in self._leaving if not self._let_go(one)]
+        outputs += [output for id in list(self._sequences) if (output := self._read(id))]
         seconds = time.perf_counter() - began
         self._count(outputs, decoding, prefilling, seconds)
         if self._judge and self._judge.loses and not self.has_work():
@@ -125,7 +159,11 @@ class OpenVinoEngine:
     def stats(self) -> EngineStats:
         # The pipeline's own figure is as old as its last step and still holds what ended in it.
         running = len(self._sequences) + len(self._leaving)
-        usage = self._pipeline.get_metrics().cache_usage / 100 if running else 0.0
+        usage = 0.0
+        if running:
+            paused = sum(one.computed for one in self._sequences.values() if one.handle is None)
+            usage = self._pipeline.get_metrics().cache_usage / 100
+            usage = min(1.0, usage + paused / KV_BLOCK_TOKENS / self._settings.num_kv_blocks)
         return replace(self._stats, running=running, kv_usage=usage)
 
     def check(self) -> None:
@@ -136,25 +174,66 @@ class OpenVinoEngine:
         self._leaving.clear()
         self._pipeline = None
 
-    def _let_go(self) -> None:
-        """Drops the cancelled sequences whose prompt is computed by now."""
+    def _feed(self, decoding: int) -> list[Output]:
+        """Hands the next pieces of prompts to the pipeline, as many as a step computes."""
+        waiting = [one for one in self._sequences.values() if one.handle is None]
+        if not waiting:
+            return []
+        if not self._settings.enable_prefix_caching:  # nothing would find the pieces before
+            return [output for one in waiting if (output := self._hand_over(one))]
+        for one in waiting:
+            cached = self._prefix.cached(one.request.id)
+            one.cached = one.cached if one.computed else cached
+            one.computed = max(one.computed, cached)
+        others = (*self._sequences.values(), *self._leaving)
+        underway = sum(one.underway for one in others)
+        drafted = self._settings.num_assistant_tokens if self._judge else 0
+        least = KV_BLOCK_TOKENS  # a step of fewer tokens takes several for a block
+        budget = max(self._settings.max_num_batched_tokens - decoding * (1 + drafted), least) - underway
+        tokens = share([one.remaining for one in waiting], budget, KV_BLOCK_TOKENS)
+        pairs = zip(waiting, tokens, strict=True)
+        return [output for one, count in pairs if count and (output := self._hand_over(one, count))]
+
+    def _hand_over(self, sequence: _Sequence, tokens: int | None = None) -> Output | None:
+        """Gives the pipeline the next `tokens` of a prompt, or all of it; an error if it takes none."""
+        id, prompt, config = sequence.request.id, sequence.request.prompt_ids, sequence.config
+        if tokens is not None and tokens < sequence.remaining:
+            sequence.piece = sequence.computed + tokens
+            prompt, config = prompt[: sequence.piece], self._config(_PIECE)
+        else:
+            sequence.piece = 0
+        try:
+            sequence.handle = self._pipeline.add_request(id, token_tensor(prompt), config)
+        except RuntimeError as error:
+            logger.warning("the pipeline refused a sequence: %s", error, extra={"request_id": id})
+            return self._broken(sequence, "the engine refused this prompt")
+        return None
+
+    def _let_go(self, sequence: _Sequence) -> bool:
+        """Drops a cancelled sequence if what the pipeline has of its prompt is computed by now."""
         from openvino_genai import GenerationStatus
 
-        staying = []
-        for sequence in self._leaving:
-            if not sequence.handle.can_read() and sequence.handle.get_status() == GenerationStatus.RUNNING:
-                staying.append(sequence)
-            else:
-                sequence.handle.cancel()
-        self._leaving = staying
+        handle = sequence.handle
+        if not handle.can_read() and handle.get_status() == GenerationStatus.RUNNING:
+            return False
+        handle.cancel()
+        return True
+
+    def _broken(self, sequence: _Sequence, error: str) -> Output:
+        id = sequence.request.id
+        del self._sequences[id]
+        self._prefix.drop(id)
+        return Output(id, [], "error", sequence.cached, error)
 
     def _read(self, id: int) -> Output | None:
         from openvino_genai import GenerationFinishReason, GenerationStatus
 
         sequence = self._sequences[id]
+        if sequence.handle is None:
+            return None
         tokens: list[int] = []
         logprobs: tuple[Logprobs, ...] = ()
-        with_logprobs = sequence.request.sampling.top_logprobs is not None
+        with_logprobs = sequence.request.sampling.logprobs is not None
         stop, length = GenerationFinishReason.STOP, GenerationFinishReason.LENGTH
         reason = GenerationFinishReason.NONE
         while sequence.handle.can_read():  # read() without it never returns
@@ -163,18 +242,23 @@ class OpenVinoEngine:
                 if with_logprobs:
                     logprobs += tuple(map(Logprobs, output.generated_log_probs))
                 reason = output.finish_reason
+        sequence.current = bool(tokens)
+        if sequence.handle.get_status() == GenerationStatus.IGNORED:
+            return self._broken(sequence, "the engine ran out of KV blocks for this request")
         if tokens and not sequence.made:
-            self._prefix.prefilled(id)
+            self._prefix.prefilled(id, sequence.piece or len(sequence.request.prompt_ids))
+        if sequence.piece:
+            if tokens:
+                sequence.handle, sequence.computed, sequence.piece = None, sequence.piece, 0
+            return None
         sequence.made += tokens
-        finish, error = {stop: "stop", length: "length"}.get(reason), ""
-        if not finish and sequence.handle.get_status() == GenerationStatus.IGNORED:
-            finish, error = "error", "the engine ran out of KV blocks for this request"
+        finish = {stop: "stop", length: "length"}.get(reason)
         if finish:
             del self._sequences[id]
             self._prefix.finish(id, sequence.made)
         if not tokens and not finish:
             return None
-        return Output(id, tokens, finish, sequence.cached, error, logprobs)
+        return Output(id, tokens, finish, sequence.cached, logprobs=logprobs)
 
     def _count(self, outputs: list[Output], decoding: list[int], prefilling: int, seconds: float) -> None:
         made = {output.id: len(output.token_ids) for output in outputs}
@@ -191,14 +275,14 @@ class OpenVinoEngine:
         if self._judge and slots and not prefilling:
             self._judge.observe(len(slots), sum(slots), seconds)
 
-    def _config(self, request: EngineRequest) -> Any:
+    def _config(self, sampling: Sampling) -> Any:
         if not self._judge:
-            return generation_config(request.sampling, self._eos)
+            return generation_config(sampling, self._eos)
         # Once it is known to lose, drafting is kept to the least that the pipeline takes
         # until no request runs and it can be opened anew without.
         settings = self._settings
         return generation_config(
-            request.sampling,
+            sampling,
             self._eos,
             drafted=1 if self._judge.loses else settings.num_assistant_tokens,
             max_ngram_size=settings.max_ngram_size,

@@ -77,8 +77,12 @@ def generation_config(
 
     config = GenerationConfig()
     config.max_new_tokens = sampling.max_tokens
-    config.eos_token_id = eos_ids[0] if eos_ids else -1
-    config.stop_token_ids = set(eos_ids)
+    config.min_new_tokens = sampling.min_tokens
+    # Its own `ignore_eos` ignores every stop token; without any id it takes the checkpoint's.
+    stop_ids = [*sampling.stop_token_ids, *([] if sampling.ignore_eos else eos_ids)]
+    config.ignore_eos = sampling.ignore_eos and not stop_ids
+    config.eos_token_id = stop_ids[0] if stop_ids else -1
+    config.stop_token_ids = set(stop_ids)
     config.apply_chat_template = False
     config.do_sample = sampling.temperature > 0
     if config.do_sample:
@@ -90,7 +94,7 @@ def generation_config(
         # The pipeline's own default is one fixed seed: every unseeded answer would be the same.
         config.rng_seed = secrets.randbits(32) if sampling.seed is None else sampling.seed
     config.presence_penalty, config.frequency_penalty, config.repetition_penalty = sampling.penalties
-    if sampling.top_logprobs is not None:
+    if sampling.logprobs is not None:
         config.logprobs = 1  # the chosen token's; 0: none
     if sampling.grammar:
         from openvino_genai import StructuredOutputConfig

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Read while it is imported: no line a request in the server's log, and what is served is in place.
 _ENVIRONMENT = {"TLLM_LOG_LEVEL": "WARNING", "HF_HUB_OFFLINE": "1"}
 # The PyTorch runtime verifies drafts with its own sampler, which knows temperature, top_k and top_p.
-_UNSPECULATED = ("min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
+_UNSPECULATED = ("min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "min_tokens")
 
 
 def open_compiled(settings: LlmSettings) -> Engine:
@@ -116,14 +116,24 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
         max_num_seqs=artefact.max_num_seqs,
         max_model_len=artefact.max_model_len,
         lookahead=drafted,
-        unstructured="it speculates" if drafted else "",
-        # The library would compute them of logits that a compiled engine keeps only if it is built to.
-        without_logprobs=("it was compiled without" if compiled else "it speculates" if drafted else ""),
         max_top_logprobs=MAX_TOP_LOGPROBS,
         max_num_batched_tokens=artefact.max_num_batched_tokens,
-        without_sampling=_UNSPECULATED if drafted and not compiled else (),
+        vocab_size=int(artefact.manifest.shapes.get("vocab_size", 0)),
+        unsupported=_unsupported(compiled=compiled, drafted=drafted > 0),
     )
     return AsyncEngine(loop, runtime, info)
+
+
+def _unsupported(*, compiled: bool, drafted: bool) -> dict[str, str]:
+    """Fields of `Sampling` that it does not honour as it was opened, and why."""
+    found = {"logit_bias": "it takes none from this server"}
+    if drafted:
+        names = ("grammar",) if compiled else ("grammar", "logprobs", *_UNSPECULATED)
+        found |= dict.fromkeys(names, "it speculates")
+    if compiled:
+        # The library would compute them of logits that an engine keeps only if it is built to.
+        found["logprobs"] = "it was compiled without"
+    return found
 
 
 def _arguments(settings: LlmSettings, artefact: GpuArtefact) -> dict[str, Any]:

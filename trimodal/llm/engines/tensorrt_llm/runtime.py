@@ -77,7 +77,7 @@ class TensorRtLlmRuntime:
                 completion = update.outputs[0]
                 # The same object every time: its list grows, and loses a stop token at the end.
                 tokens = list((completion.token_ids or [])[made:])
-                top = request.sampling.top_logprobs
+                top = request.sampling.logprobs
                 given = () if top is None else completion.logprobs[made : made + len(tokens)]
                 made += len(tokens)
                 cached = self._cached_tokens(update.cached_tokens, completion, len(request.prompt_ids))
@@ -106,7 +106,9 @@ class TensorRtLlmRuntime:
         return SamplingParams(
             end_id=end,
             pad_id=max(end, 0),
-            stop_token_ids=others or None,
+            stop_token_ids=[*sampling.stop_token_ids, *([] if sampling.ignore_eos else others)] or None,
+            ignore_eos=sampling.ignore_eos,
+            min_tokens=sampling.min_tokens or None,
             max_tokens=sampling.max_tokens,
             temperature=None if greedy else sampling.temperature,
             top_k=1 if greedy else sampling.top_k,
@@ -117,7 +119,7 @@ class TensorRtLlmRuntime:
             repetition_penalty=None if sampling.repetition_penalty == 1 else sampling.repetition_penalty,
             seed=None if greedy else secrets.randbits(32) if sampling.seed is None else sampling.seed,
             guided_decoding=_guided(sampling.grammar),
-            logprobs=sampling.top_logprobs,
+            logprobs=sampling.logprobs,
             detokenize=False,
             return_perf_metrics=self._reused_blocks,
         )

@@ -1,0 +1,198 @@
+"""The rule for fields: null is not given, the unknown is ignored and named, the impossible is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve
+from trimodal.gateway.openai.fields import ignored_header
+
+PATHS = {"messages": "/v1/chat/completions", "prompt": "/v1/completions", "input": "/v1/embeddings"}
+TEXT = {"model": "llm", "prompt": "hi"}
+VECTOR = {"model": "embedding", "input": "hi"}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+TOOL_ANSWER = {"role": "tool", "tool_call_id": "call_1", "content": "7"}
+
+
+def post(url: str, change: dict[str, Any], base: dict[str, Any] | None = None) -> httpx.Response:
+    body = {**(base or {"model": "llm", "messages": CHAT}), **change}
+    path = next(path for field, path in PATHS.items() if field in body)
+    return httpx.post(f"{url}{path}", json=body, timeout=LIMIT_S)
+
+
+def talk(*messages: object) -> dict[str, Any]:
+    return {"messages": [*messages, *CHAT]}
+
+
+def said(**fields: object) -> dict[str, Any]:
+    """A talk in which the assistant's message has these fields."""
+    return talk({"role": "assistant", **fields})
+
+
+def part(**fields: object) -> dict[str, Any]:
+    """A talk with a part of text that has these fields."""
+    return talk({"role": "user", "content": [{"type": "text", "text": "a", **fields}]})
+
+
+NULLS: list[tuple[dict[str, Any] | None, str]] = [
+    (
+        None,
+        "n stream functions function_call reasoning_effort verbosity prediction audio web_search_options "
+        "tools tool_choice parallel_tool_calls logit_bias store stop response_format seed modalities "
+        "metadata stream_options max_tokens top_k",
+    ),
+    (TEXT, "n stream echo best_of suffix logprobs user"),
+    (VECTOR, "encoding_format dimensions user"),
+]
+
+
+@pytest.mark.parametrize("base", [one for one, _ in NULLS], ids=["chat", "completions", "embeddings"])
+def test_null_is_not_given(serve: Serve, base: dict[str, Any] | None) -> None:
+    served = serve()
+    (fields,) = (names for one, names in NULLS if one is base)
+    answer = post(served.url, dict.fromkeys(fields.split()), base)
+    assert answer.status_code == 200, answer.text
+    assert "x-ignored-fields" not in answer.headers
+    plain = post(served.url, {}, base)
+    with_nulls, without = served.triton.requests
+    assert {name: value.tolist() for name, value in with_nulls.inputs.items()} == {
+        name: value.tolist() for name, value in without.inputs.items()
+    }
+    assert plain.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "ignored"),
+    [
+        ({"max_token": 3}, "max_token"),
+        ({"tenant": "1", "tier": "premium", "priority": -5}, "priority, tenant, tier"),
+        ({"user": "me", "store": True, "metadata": {"a": "b"}}, "metadata, store, user"),
+        ({"verbosity": "low", "prediction": {"type": "content", "content": "a"}}, "prediction, verbosity"),
+        (said(content="a", reasoning_content="b"), "messages[].reasoning_content"),
+        (
+            said(content="a", id="msg_1", provider_specific_fields={"x": 1}),
+            "messages[].id, messages[].provider_specific_fields",
+        ),
+        (part(cache_control={"type": "ephemeral"}), "messages[].content[].cache_control"),
+        (
+            talk({"role": "assistant", "tool_calls": [{**CALL, "index": 0}]}, TOOL_ANSWER),
+            "messages[].tool_calls[].index",
+        ),
+        ({"stream_options": {"more": 1}, "stream": True}, "stream_options.more"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_not_known_is_ignored_and_named(serve: Serve, change: dict[str, Any], ignored: str) -> None:
+    answer = post(serve().url, change)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["x-ignored-fields"] == ignored
+
+
+def test_ignored_fields_are_counted_and_do_not_reach_the_model(serve: Serve) -> None:
+    served = serve()
+    function = {"name": "f", "parameters": {"type": "object"}}
+    before = _counted(served.url)
+    post(served.url, {"tools": [{"type": "function", "function": {**function, "x": 1}, "y": 2}], "z": 3})
+    assert _counted(served.url) == before + 3
+    (request,) = served.triton.requests
+    sent = request.inputs["tools"][0].decode()
+    assert '"x"' not in sent
+    assert '"y"' not in sent
+
+
+def _counted(url: str) -> float:
+    name = 'trimodal_gateway_ignored_fields_total{endpoint="/v1/chat/completions"}'
+    lines = httpx.get(f"{url}/metrics", timeout=LIMIT_S).text.splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tools": []},
+        {"tool_choice": "auto"},
+        {"parallel_tool_calls": True},
+        {"functions": [], "function_call": "auto"},
+        {"modalities": ["text"]},
+        {"use_beam_search": False, "skip_special_tokens": True, "bad_words": []},
+        {"logit_bias": {}},
+        said(content=None, refusal="No."),
+        said(content=[{"type": "refusal", "refusal": "No."}]),
+    ],
+    ids=str,
+)
+def test_what_asks_for_nothing_is_taken(serve: Serve, change: dict[str, Any]) -> None:
+    answer = post(serve().url, change)
+    assert answer.status_code == 200, answer.text
+    assert "x-ignored-fields" not in answer.headers
+    assert answer.json()["choices"][0]["message"]["content"] == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"functions": [{"name": "f"}]}, "functions"),
+        ({"web_search_options": {}}, "web_search_options"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"use_beam_search": True}, "use_beam_search"),
+        ({"bad_words": ["a"]}, "bad_words"),
+        ({"prompt_logprobs": 0}, "prompt_logprobs"),
+        ({"guided_json": {"type": "object"}}, "guided_json"),
+        (said(audio={"id": "a"}), "messages[0].audio"),
+        (said(function_call={"name": "f", "arguments": "{}"}), "messages[0].function_call"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_would_change_the_answer_is_refused(serve: Serve, change: dict[str, Any], field: str) -> None:
+    served = serve()
+    answer = post(served.url, change)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["param"], error["code"]) == (field, "unsupported_parameter")
+    assert served.triton.requests == []
+
+
+def test_a_refusal_of_the_assistant_is_part_of_the_talk(serve: Serve) -> None:
+    served = serve()
+    post(served.url, said(content=[{"type": "refusal", "refusal": "No."}]))
+    (request,) = served.triton.requests
+    assert b'"content": "No."' in request.inputs["messages"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "value"),
+    [
+        ({"temperature": "0.00"}, "temperature", 0.0),
+        ({"temperature": "0.5"}, "temperature", 0.5),
+        ({"max_tokens": 5.0}, "max_tokens", 5),
+        ({"max_tokens": "7"}, "max_tokens", 7),
+        ({"seed": 3.0}, "seed", 3),
+        ({"top_k": -1}, "top_k", -1),
+        ({"top_p": 1}, "top_p", 1.0),
+    ],
+    ids=str,
+)
+def test_numbers_in_other_forms(serve: Serve, change: dict[str, Any], name: str, value: float) -> None:
+    served = serve()
+    assert post(served.url, change).status_code == 200
+    (request,) = served.triton.requests
+    assert request.inputs[name].tolist() == [value]
+
+
+def test_json_without_a_content_type(serve: Serve) -> None:
+    content = b'{"model": "llm", "messages": [{"role": "user", "content": "hi"}]}'
+    with httpx.Client(timeout=LIMIT_S) as client:
+        request = client.build_request("POST", f"{serve().url}/v1/chat/completions", content=content)
+        assert "content-type" not in request.headers
+        assert client.send(request).status_code == 200
+
+
+def test_the_header_is_short_and_holds_plain_names_only() -> None:
+    assert ignored_header([]) == ""
+    assert ignored_header(["a", "b\r\nx: y", "é"]) == "a, and 2 more"
+    told = ignored_header(f"field_{number}" for number in range(5000))
+    assert told.endswith(", and 4968 more")
+    assert len(told) < 500
