@@ -93,10 +93,6 @@ class Grammar:
             self._rules[name] = body
         return name
 
-    def define(self, name: str, body: str) -> None:
-        """Adds a rule by a name that no other has: neither r and a number nor a shared one."""
-        self._rules[name] = body
-
     def recursive(self, make: Callable[[str], str]) -> str:
         """The name of a rule whose body, which `make` returns, may use that name."""
         name = f"r{len(self._names) + 1}"

@@ -16,8 +16,7 @@ from trimodal.triton.fields import shown
 _INTEGER_DIGITS = 15
 _NUMBER_DIGITS = 9
 _MOST_DIGITS = 18  # where bounds ask for more
-_MOST_LISTED = 200
-_MOST_STATES = 32
+_MOST_LISTED = 256
 _SCALES = (10, 100, 1000)
 _LOWER = ("minimum", "exclusiveMinimum")
 _UPPER = ("maximum", "exclusiveMaximum")
@@ -55,7 +54,7 @@ def number(grammar: Grammar, schema: Mapping[str, Any], *, whole: bool) -> str:
             expressions = integers(first, last) + _with_fraction(fraction, math.ceil(low), math.floor(high))
         else:
             # The least whole number that is a multiple.
-            expressions = _multiples(grammar, schema, step.numerator, first, last)
+            expressions = _multiples(grammar, step.numerator, first, last)
     elif whole:
         expressions = integers(first, last)
     else:
@@ -86,24 +85,18 @@ def _rounded(value: Decimal, rounding: str) -> Decimal:
     return value if decimals_of(value) <= FRACTION_DIGITS else value.quantize(_SMALLEST, rounding)
 
 
-def _multiples(
-    grammar: Grammar, schema: Mapping[str, Any], multiple: int, first: int, last: int
-) -> Sequence[str]:
+def _multiples(grammar: Grammar, multiple: int, first: int, last: int) -> Sequence[str]:
     """Whole multiples from `first` to `last`: perhaps not all, none but those."""
     listed = range(-(-first // multiple) * multiple, last + 1, multiple)
     if multiple == 1 or not listed:
         return integers(first, last) if listed else []
-    if len(listed) <= _MOST_LISTED:
-        return _quoted(listed)
-    if scale := next((scale for scale in _SCALES if scale % multiple == 0), 0):
+    scale = next((scale for scale in _SCALES if scale % multiple == 0), 0)
+    if scale and len(listed) > _MOST_LISTED:
         return _ending(grammar, multiple, scale, first, last)
-    if multiple > _MOST_STATES:
-        raise Unheld("multipleOf", "is not supported for this number", later=True)
-    beside = [key for key in _UPPER if key in schema]
-    beside += [key for key in _LOWER if key in schema and first not in (0, 1)]
-    if beside:
-        raise Unheld(beside[0], "is not supported beside this multipleOf", later=True)
-    return _divisible(grammar, multiple, first)
+    # Those next to 0.
+    middle = min(max(0, -listed[0] // multiple), len(listed) - 1)
+    start = max(0, min(middle - _MOST_LISTED // 2, len(listed) - _MOST_LISTED))
+    return _quoted(listed[start : start + _MOST_LISTED])
 
 
 def _fraction(step: Fraction) -> str:
@@ -140,17 +133,6 @@ def _ending(grammar: Grammar, multiple: int, scale: int, first: int, last: int) 
     above = integers(max(1, -(-first // scale)), last // scale - 1)
     below = integers(max(1, -(last // scale)), -first // scale - 1)
     return [*_quoted(small), *(f"{one} {end}" for one in above), *(f'"-" {one} {end}' for one in below)]
-
-
-def _divisible(grammar: Grammar, multiple: int, first: int) -> list[str]:
-    """Multiples, from `first` if that is 0 or 1: a rule for each remainder of the digits so far."""
-    names = [f"m{multiple}x{rest}" for rest in range(multiple)]
-    for rest, name in enumerate(names):
-        steps = [f"[{digit}] {names[(10 * rest + digit) % multiple]}" for digit in range(10)]
-        grammar.define(name, " | ".join([*([] if rest else ['""']), *steps]))
-    begins = [f"[{digit}] {names[digit % multiple]}" for digit in range(1, 10)]
-    minus = [] if first >= 0 else [f'"-" ({" | ".join(begins)})']
-    return [*([] if first > 0 else ['"0"']), *minus, *begins]
 
 
 def _quoted(values: Iterable[object]) -> list[str]:
