@@ -108,7 +108,10 @@ def _no_text(least: int, most: int | None) -> str:
 
 def _width(items: Any) -> tuple[int, int]:
     """The fewest and the most characters of what is matched."""
-    low, high = parser.SubPattern(parser.State(), list(items)).getwidth()
+    try:
+        low, high = parser.SubPattern(parser.State(), list(items)).getwidth()
+    except IndexError:  # the group is not of these items
+        raise ValueError("has a back reference: it is not supported") from None
     return int(low), int(high)
 
 
@@ -138,9 +141,7 @@ def _element(grammar: Grammar, name: Any, value: Any) -> str:
         return _class(grammar, _without(_ANY, _LINE_ENDS))
     if name is sre.NOT_LITERAL:
         return _class(grammar, _without(_ANY, [(value, value)]))
-    word = {sre.AT: "an anchor or a boundary inside", sre.GROUPREF: "a back reference"}.get(
-        name, "a look-around"
-    )
+    word = "an anchor or a boundary inside" if name is sre.AT else "a look-around"
     raise ValueError(f"has {word}: it is not supported")
 
 
