@@ -18,8 +18,9 @@ _DEEP = 40
 class Sentences:
     """The grammar of a text, read; raises ValueError where a rule is missing or cannot be read."""
 
-    def __init__(self, grammar: str, seed: int) -> None:
-        self._draw = random.Random(seed)
+    def __init__(self, grammar: str) -> None:
+        self._draw = random.Random()
+        self._ways: dict[int, list[float]] = {}
         self._rules: dict[str, Any] = {}
         for line in grammar.splitlines():
             name, _, body = line.partition(" ::= ")
@@ -31,7 +32,8 @@ class Sentences:
                 break
             self._costs = new
 
-    def draw(self) -> str:
+    def draw(self, seed: int) -> str:
+        self._draw.seed(seed)
         return self._write(self._rules["root"], 0)
 
     def _read(self, body: str) -> Any:
@@ -102,7 +104,10 @@ class Sentences:
     def _write(self, one: Any, depth: int) -> str:
         match one:
             case ("or", ways):
-                costs = [max((self._cost(part) for part in way), default=0.0) for way in ways]
+                costs = self._ways.get(id(ways)) or [
+                    max((self._cost(part) for part in way), default=0.0) for way in ways
+                ]
+                self._ways[id(ways)] = costs
                 usable = [way for way, cost in zip(ways, costs, strict=True) if cost < float("inf")]
                 way = self._draw.choice(usable) if depth < _DEEP else ways[costs.index(min(costs))]
                 return "".join(self._write(part, depth + 1) for part in way)

@@ -21,8 +21,8 @@ BOUNDS = st.one_of(st.none(), st.integers(-3000, 3000), st.floats(-500, 500).map
 
 def drawn(schema: dict[str, Any], whole: bool, seed: int) -> Decimal:
     grammar = Grammar()
-    made = grammar.text(number(grammar, schema, whole=whole))
-    return Decimal(json.loads(Sentences(made, seed).draw(), parse_float=str, parse_int=str))
+    made = Sentences(grammar.text(number(grammar, schema, whole=whole)))
+    return Decimal(json.loads(made.draw(seed), parse_float=str, parse_int=str))
 
 
 @given(STEPS, BOUNDS, BOUNDS, st.booleans(), st.booleans(), st.integers(0, 99))

@@ -38,10 +38,10 @@ def test_what_is_drawn_matches(pattern: str, least: int, most: int | None, kept:
     grammar = Grammar()
     expression, held = pattern_expression(grammar, pattern, least, most)
     assert held == kept
-    made = grammar.text(f'"\\"" {expression} "\\""')
+    made = Sentences(grammar.text(f'"\\"" {expression} "\\""'))
     found = re.compile(pattern.replace("(?<y", "(?P<y"))
     for seed in range(60):
-        text = json.loads(Sentences(made, seed).draw())
+        text = json.loads(made.draw(seed))
         assert found.search(text), text
         assert not held or least <= len(text) <= (most or len(text))
 

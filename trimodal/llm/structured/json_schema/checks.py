@@ -10,7 +10,7 @@ from typing import Any
 
 from trimodal.llm.structured.json_schema.keywords import shortened
 
-_MOST_REFERENCES = 20_000  # followed in one check: a schema can make them double with each level of an answer
+_MOST_REFERENCES = 2_000  # followed in one check: a schema can make them double with each level of an answer
 _MAPS = ("properties", "$defs", "definitions", "dependentSchemas")
 _OLD = re.compile(r'"additionalItems":|"items": \[')
 _VALUES = ("enum", "const", "default", "examples")
