@@ -125,6 +125,19 @@ def test_only_whole_characters_are_written(
         assert (len(answered), reason, "\ufffd" in answered) == (40, "stop", False)
 
 
+@pytest.mark.parametrize(
+    "values", [["aa", "b", "ba", "bb"], list(range(-448, 448, 7))], ids=["texts", "numbers"]
+)
+def test_only_values_of_an_enum_are_written(
+    opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, values: list[Any]
+) -> None:
+    for seed in range(16):
+        sampling = Sampling(40, 2.0, seed=seed, grammar=grammar({"enum": values}))
+        text, reason, _ = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70 + seed], sampling))
+        assert reason == "stop"
+        assert json.loads(text) in values
+
+
 @pytest.mark.slow
 def test_a_text_has_the_length_that_was_asked_for(opened: Callable[..., Engine], smollm2: Path) -> None:
     schema = {"type": "string", "minLength": 70, "maxLength": 130}

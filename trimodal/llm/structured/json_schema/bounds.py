@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from typing import Any
 
-from trimodal.llm.structured.grammar import Grammar
+from trimodal.llm.structured.grammar import Grammar, one_text
 from trimodal.llm.structured.json_schema.keywords import Unheld
 from trimodal.llm.structured.json_schema.numbers import FRACTION_DIGITS, decimals_of, integers, numbers
 from trimodal.triton.fields import shown
@@ -96,7 +96,7 @@ def _multiples(grammar: Grammar, multiple: int, first: int, last: int) -> Sequen
     # Those next to 0.
     middle = min(max(0, -listed[0] // multiple), len(listed) - 1)
     start = max(0, min(middle - _MOST_LISTED // 2, len(listed) - _MOST_LISTED))
-    return _quoted(listed[start : start + _MOST_LISTED])
+    return [one_text(map(str, listed[start : start + _MOST_LISTED]))]
 
 
 def _fraction(step: Fraction) -> str:
@@ -109,7 +109,7 @@ def _fraction(step: Fraction) -> str:
     if step.denominator > _MOST_LISTED:
         return ""
     texts = [str(Decimal(part) / step.denominator)[2:] for part in range(1, step.denominator)]
-    return " | ".join(_quoted(texts)) if max(map(len, texts)) <= FRACTION_DIGITS else ""
+    return one_text(texts) if max(map(len, texts)) <= FRACTION_DIGITS else ""
 
 
 def _with_fraction(fraction: str, low: int, high: int) -> list[str]:
@@ -128,12 +128,9 @@ def _not_zero(places: int) -> str:
 def _ending(grammar: Grammar, multiple: int, scale: int, first: int, last: int) -> list[str]:
     """Multiples of a part of 10, 100 or 1000: told by their last digits."""
     places = len(str(scale)) - 1
-    end = grammar.rule(" | ".join(_quoted(f"{one:0{places}d}" for one in range(0, scale, multiple))))
+    end = grammar.rule(one_text(f"{one:0{places}d}" for one in range(0, scale, multiple)))
     small = range(-(-max(first, 1 - scale) // multiple) * multiple, min(last, scale - 1) + 1, multiple)
     above = integers(max(1, -(-first // scale)), last // scale - 1)
     below = integers(max(1, -(last // scale)), -first // scale - 1)
-    return [*_quoted(small), *(f"{one} {end}" for one in above), *(f'"-" {one} {end}' for one in below)]
-
-
-def _quoted(values: Iterable[object]) -> list[str]:
-    return [f'"{value}"' for value in values]
+    texts = [one_text(map(str, small))] if small else []
+    return [*texts, *(f"{one} {end}" for one in above), *(f'"-" {one} {end}' for one in below)]

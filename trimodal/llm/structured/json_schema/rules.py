@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trimodal.errors import InvalidArgument
-from trimodal.llm.structured.grammar import MOST_REPEATS, SEPARATOR, Grammar, json_literal
+from trimodal.llm.structured.grammar import MOST_REPEATS, SEPARATOR, Grammar, json_text, literal, one_text
 from trimodal.llm.structured.json_schema.bounds import number
 from trimodal.llm.structured.json_schema.checks import can_tell, is_valid
 from trimodal.llm.structured.json_schema.keywords import (
@@ -235,7 +235,10 @@ class SchemaRules:
         if not values:
             raise Unheld(key, f"has no value of the type {shown(beside.get('type'))}")
         where = f"{self._field}: {shortened(at)}"
-        return self._grammar.rule(" | ".join(dict.fromkeys(json_literal(value, where) for value in values)))
+        try:
+            return self._grammar.rule(one_text(json_text(value, where) for value in values))
+        except ValueError as error:
+            raise Unheld(key, str(error), later=True) from None
 
     def _object(self, schema: Mapping[str, Any], path: str, depth: int) -> str:
         properties, required = schema.get("properties", {}), schema.get("required", [])
@@ -264,7 +267,7 @@ class SchemaRules:
                 raise Unheld(key, "is not supported beside properties", later=True)
         where = f"{self._field}: {shortened(path)}"
         pairs = [
-            (f'{json_literal(name, where)} ":" " "? {self._inner(one, at, depth)}', name in required)
+            (f'{literal(json_text(name, where))} ":" " "? {self._inner(one, at, depth)}', name in required)
             for name, one in properties.items()
             for at in [inside(path, f"properties.{name}")]
             if one is not False
