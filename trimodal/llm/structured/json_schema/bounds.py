@@ -54,7 +54,7 @@ def number(grammar: Grammar, schema: Mapping[str, Any], *, whole: bool) -> str:
             expressions = integers(first, last) + _with_fraction(fraction, math.ceil(low), math.floor(high))
         else:
             # The least whole number that is a multiple.
-            expressions = _multiples(grammar, step.numerator, first, last)
+            expressions = list(_multiples(grammar, step.numerator, first, last))
     elif whole:
         expressions = integers(first, last)
     else:

@@ -11,16 +11,7 @@ _FEWEST_DECIMALS = 2  # so that there is something between 0 and 1
 
 def integers(low: int, high: int) -> list[str]:
     """Expressions of the whole numbers from `low` to `high`; [] when there is none."""
-    expressions: list[str] = []
-    if low > high:
-        return expressions
-    if low < 0:
-        expressions += [f'"-" {digits}' for digits in _naturals(max(1, -high), -low)]
-    if low <= 0 <= high:
-        expressions.append('"0"')
-    if high > 0:
-        expressions += _naturals(max(1, low), high)
-    return expressions
+    return _signed(*_whole(low, high))
 
 
 def numbers(low: Decimal, high: Decimal, *, above: bool = False, below: bool = False) -> list[str]:
@@ -32,16 +23,26 @@ def numbers(low: Decimal, high: Decimal, *, above: bool = False, below: bool = F
     whole_high = int(high.to_integral_value(ROUND_FLOOR))
     whole_low += above and whole_low == low
     whole_high -= below and whole_high == high
-    expressions = integers(whole_low, whole_high)
-    if low > high:
-        return expressions
-    if low < 0:
+    negative, positive = _whole(whole_low, whole_high)
+    if low < 0 and low <= high:
         bottom = max(Decimal(0), -high)
-        expressions += [f'"-" {one}' for one in _decimals(bottom, -low, below and bottom == -high, above)]
-    if high > 0:
+        negative += _decimals(bottom, -low, below and bottom == -high, above)
+    if high > 0 and low <= high:
         top = max(Decimal(0), low)
-        expressions += _decimals(top, high, above and top == low, below)
-    return expressions
+        positive += _decimals(top, high, above and top == low, below)
+    return _signed(negative, positive)
+
+
+def _whole(low: int, high: int) -> tuple[list[str], list[str]]:
+    """The whole numbers below 0, without their sign, and the others."""
+    negative = _naturals(max(1, -high), -low) if low <= high and low < 0 else []
+    positive = ['"0"'] if low <= 0 <= high else []
+    return negative, positive + (_naturals(max(1, low), high) if low <= high and high > 0 else [])
+
+
+def _signed(negative: list[str], positive: list[str]) -> list[str]:
+    """With one minus for all: of alternatives that begin with it xgrammar makes others, as of an enum's."""
+    return [*([f'"-" ({" | ".join(negative)})'] if negative else []), *positive]
 
 
 def decimals_of(value: Decimal) -> int:
