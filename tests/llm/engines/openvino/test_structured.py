@@ -132,10 +132,21 @@ def test_only_values_of_an_enum_are_written(
     opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, values: list[Any]
 ) -> None:
     for seed in range(16):
-        sampling = Sampling(40, 2.0, seed=seed, grammar=grammar({"enum": values}))
+        sampling = Sampling(60, 2.0, seed=seed, grammar=grammar({"enum": values}))
         text, reason, _ = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70 + seed], sampling))
         assert reason == "stop"
         assert json.loads(text) in values
+
+
+@pytest.mark.parametrize(("low", "high"), [(1348, 1001348), (-441, 999559), (-1583, 998417), (0, 7000)])
+def test_no_number_beyond_its_bounds_is_written(
+    opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, low: int, high: int
+) -> None:
+    bounds = {"type": "integer", "minimum": low, "maximum": high}
+    for seed in range(12):
+        sampling = Sampling(40, 2.0, seed=seed, grammar=grammar(bounds))
+        text, reason, _ = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70 + seed], sampling))
+        assert (reason, low <= json.loads(text) <= high) == ("stop", True)
 
 
 @pytest.mark.slow

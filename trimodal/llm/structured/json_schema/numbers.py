@@ -79,15 +79,32 @@ def _padded(low: int, high: int, places: int) -> list[str]:
 
 def _naturals(low: int, high: int) -> list[str]:
     """`low` (1 or more) to `high` without leading zeros."""
-    expressions = []
+    rows: set[tuple[str, ...]] = set()
     for length in range(len(str(low)), len(str(high)) + 1):
-        if length > len(str(low)) and high == 10 ** (digits := len(str(high))) - 1:
-            expressions.append(f"[1-9] [0-9]{{{length - 1},{digits - 1}}}")
-            break
         first, last = max(low, 10 ** (length - 1)), min(high, 10**length - 1)
         if first <= last:
-            expressions += [_joined(digits) for digits in _between(str(first), str(last))]
-    return expressions
+            rows |= set(map(tuple, _between(str(first), str(last))))
+    return [_factored(frozenset(rows))] if rows else []
+
+
+def _factored(rows: frozenset[tuple[str, ...]]) -> str:
+    """One expression of rows of digit classes, in which no two alternatives begin alike."""
+    lengths = sorted(map(len, rows))
+    if all(one == "0-9" for row in rows for one in row) and lengths == list(
+        range(lengths[0], lengths[-1] + 1)
+    ):
+        return f"[0-9]{{{lengths[0]},{lengths[-1]}}}" if lengths[-1] else '""'
+    rests = [
+        frozenset(row[1:] for row in rows if row and int(row[0][0]) <= digit <= int(row[0][-1]))
+        for digit in range(10)
+    ]
+    parts = ['""'] if () in rows else []
+    for rest, digits in groupby(range(10), key=rests.__getitem__):
+        first, *others = digits
+        if rest:
+            one = f"[{first}-{others[-1]}]" if others else f"[{first}]"
+            parts.append(one if rest == {()} else f"{one} {_factored(rest)}")
+    return parts[0] if len(parts) == 1 else f"({' | '.join(parts)})"
 
 
 def _between(low: str, high: str) -> list[list[str]]:
