@@ -14,40 +14,39 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tokenizer import CheckpointTokenizer
 
 pytestmark = [pytest.mark.build, pytest.mark.slow]
-TOKENS = 300
+TOKENS = 200
 ATTEMPTS = 3  # as the service makes
+SCHEMAS_BY_NUMBER = dict(enumerate(SCHEMAS))
 
 
 def test_strict_schemas_are_kept(smollm2: Path) -> None:
-    """Of those that only a whole answer tells, some may be given up, by the keyword."""
+    """Of those that only a whole answer tells some may be given up, by the keyword; of those without end, cut."""
     tokenizer = CheckpointTokenizer(smollm2)
+    asked = "Invent something and answer in JSON."
+    prompt = tokenizer.encode(tokenizer.render([{"role": "user", "content": asked}]))
+    forms = {name: form_of(schema) for name, schema in SCHEMAS.items()}
+    left, wrong = dict(enumerate(SCHEMAS)), dict.fromkeys(SCHEMAS, "")
     engine = open_engine(LlmSettings(artefact=str(smollm2), num_kv_blocks=1024))
-    left, ended, wrong = dict(enumerate(SCHEMAS)), {}, {}
     try:
         for attempt in range(ATTEMPTS):
-            texts = dict.fromkeys(left, "")
             for number, name in left.items():
-                asked = (
-                    f"Invent something and answer in JSON of this schema: {json.dumps(SCHEMAS[name])[:400]}"
-                )
-                prompt = tokenizer.encode(tokenizer.render([{"role": "user", "content": asked}]))
-                sampling = Sampling(TOKENS, 1.0, seed=attempt, grammar=form_of(SCHEMAS[name]).grammar)
+                sampling = Sampling(TOKENS, 1.0, seed=attempt, grammar=forms[name].grammar)
                 engine.add(EngineRequest(number, prompt, sampling))
             made: dict[int, list[int]] = {number: [] for number in left}
             while engine.has_work():
                 for output in engine.step():
                     made[output.id] += output.token_ids
-                    ended[output.id] = output.finish_reason
+                    wrong[SCHEMAS_BY_NUMBER[output.id]] = output.finish_reason or ""
             for number, name in list(left.items()):
-                texts[number] = tokenizer.decode_whole(made[number])
-                wrong[name] = form_of(SCHEMAS[name]).problem(texts[number]) or str(ended[number])
+                text = tokenizer.decode_whole(made[number])
                 if wrong[name] == "stop":
-                    assert list(validator(SCHEMAS[name]).iter_errors(json.loads(texts[number]))) == []
-                    del left[number], wrong[name]
+                    wrong[name] = forms[name].problem(text)
+                    if not wrong[name]:
+                        assert list(validator(SCHEMAS[name]).iter_errors(json.loads(text))) == []
+                        del left[number]
     finally:
         engine.close()
-    print(f"{len(SCHEMAS) - len(left)} of {len(SCHEMAS)} valid; {wrong}")
-    assert all(form_of(SCHEMAS[name]).is_checked and "broke '" in wrong[name] for name in left.values()), (
-        wrong
-    )
+    broken = {name: wrong[name] for name in left.values()}
+    print(f"{len(SCHEMAS) - len(left)} of {len(SCHEMAS)} valid; {broken}")
+    assert all("broke '" in one or one == "length" for one in broken.values()), broken
     assert len(left) <= 5
