@@ -20,7 +20,7 @@ SCHEMAS_BY_NUMBER = dict(enumerate(SCHEMAS))
 
 
 def test_strict_schemas_are_kept(smollm2: Path) -> None:
-    """Of those that only a whole answer tells some may be given up, by the keyword; of those without end, cut."""
+    """Those that only a whole answer tells may be given up, by the keyword; those without end, cut."""
     tokenizer = CheckpointTokenizer(smollm2)
     asked = "Invent something and answer in JSON."
     prompt = tokenizer.encode(tokenizer.render([{"role": "user", "content": asked}]))
