@@ -48,7 +48,7 @@ class CacheLookup:
             return None  # what an evaluation or a bench asks for, which wants to see the model
         if request.prompt_token_ids:
             return None  # likewise
-        told = request.tools.offered if request.tools else ""
+        told: object = request.tools.offered if request.tools else ""
         if request.rendering != ANSWERED:
             told = [told, asdict(request.rendering)]
         made = question(
