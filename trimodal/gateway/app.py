@@ -30,6 +30,7 @@ from trimodal.gateway.openai.audio import Task, Transcription, TranscriptionRequ
 from trimodal.gateway.openai.chat import Chat, Completion
 from trimodal.gateway.openai.conversation import FindingsCache
 from trimodal.gateway.openai.fields import IGNORED_HEADER, Body, ModelBody, take_ignored
+from trimodal.gateway.openai.forms import unheld
 from trimodal.gateway.openai.models import ModelList
 from trimodal.gateway.openai.responses.reply import Reply
 from trimodal.gateway.openai.responses.request import ResponseRequest
@@ -40,7 +41,7 @@ from trimodal.gateway.openai.rows import (
     classifications,
     embeddings,
 )
-from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest
+from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest, Generation
 from trimodal.gateway.page.serving import add_page
 from trimodal.gateway.quota import KeyUsage
 from trimodal.gateway.realtime.route import add_realtime
@@ -76,6 +77,8 @@ class Gateway:
         check_model(caller, asked.model)
         if isinstance(asked, Body):
             request.state.ignored = take_ignored(asked)
+        if isinstance(asked, Generation):
+            request.state.ignored += unheld(asked.options(0))
         return caller
 
     def client_for(self, caller: Caller) -> Client:

@@ -10,7 +10,7 @@ from tests.fuzz.targets.promise import Broken, promise
 from trimodal.errors import InvalidArgument
 from trimodal.llm.request.messages import read_messages
 from trimodal.llm.structured.call_text import as_plain_chat
-from trimodal.llm.structured.constraint import constraint
+from trimodal.llm.structured.constraint import read_form
 from trimodal.llm.structured.tools import read_tools
 from trimodal.llm.tokenizer import ByteTokenizer
 
@@ -74,7 +74,7 @@ def json_text(choices: Choices, valid: object) -> str:
 
 
 def _grammar(response_format: str | None, tools: str | None, choice: str | None) -> None:
-    made = constraint(response_format, read_tools(tools, choice, None), MOST_BYTES)
+    made = read_form(response_format, read_tools(tools, choice, None), MOST_BYTES).grammar
     made.encode()
     if len(made) > MOST_BYTES:
         raise Broken(f"a grammar of {len(made)} bytes")

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
+from tests.llm.structured.sentences import Sentences
 from trimodal.gateway.openai.calls import CallReader, read_calls
 from trimodal.llm.structured.call_text import CALL_TAIL, call_head
+from trimodal.llm.structured.constraint import read_form
+from trimodal.llm.structured.tools import read_tools
 
 ARGUMENTS = st.dictionaries(
     st.text(max_size=8),
@@ -75,3 +79,44 @@ def test_a_call_that_was_cut_has_the_arguments_so_far() -> None:
     (call,) = message["tool_calls"]
     assert message["content"] is None
     assert call["function"] == {"name": "f", "arguments": '{"a": "}'}
+
+
+NODE = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]}}}
+FUNCTIONS = {
+    "none": None,
+    "empty": {},
+    "strict": {
+        "type": "object", "properties": {"city": {"type": ["string", "null"]}}, "required": ["city"],
+        "additionalProperties": False,
+    },
+    "optional": {"properties": {"a": {"type": "integer"}, "b": {"enum": ["}", '"', "</tool_call>"]}}},
+    "recursive": {"$ref": "#/$defs/n", "$defs": {"n": NODE}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("choice", "parallel", "fewest", "most"),
+    [
+        ("auto", None, 0, 8), ("auto", False, 0, 1), ("required", True, 1, 8), ("required", False, 1, 1),
+        ('{"type": "function", "function": {"name": "optional"}}', None, 1, 1),
+    ],
+)  # fmt: skip
+def test_what_the_grammar_lets_a_model_write_is_read_as_calls(
+    choice: str, parallel: bool | None, fewest: int, most: int
+) -> None:
+    described = [
+        {"type": "function", "function": {"name": name, **({} if one is None else {"parameters": one})}}
+        for name, one in FUNCTIONS.items()
+    ]
+    form = read_form(None, read_tools(json.dumps(described), choice, parallel), 1 << 15)
+    named, made = set(), Sentences(form.grammar)
+    for seed in range(60):
+        message = read_calls(made.draw(seed))
+        calls = message.get("tool_calls", [])
+        assert fewest <= len(calls) <= most
+        assert len({call["id"] for call in calls}) == len(calls)
+        for call in calls:
+            name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
+            Draft202012Validator(FUNCTIONS[name] or {"type": "object"}).validate(arguments)
+            named.add(name)
+    assert named == ({"optional"} if "optional" in choice else set(FUNCTIONS))

@@ -11,12 +11,10 @@ import pytest
 from tests.llm.doubles.sinks import Collector, FakeServer
 from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InternalError
-from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import Logprobs, Output, Sampling
 from trimodal.llm.frontend import request_state
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.request_state import Generation, RequestState
-from trimodal.llm.logprobs import TextLogprobs
 from trimodal.llm.request.outputs import Delta, columns
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
@@ -36,7 +34,7 @@ def state_of(
 
 def generation_of(first: RequestState, predicted: float = math.nan, tier: Tier | None = None) -> Generation:
     ticket = Ticket(1, 5, 8, arrived=first.arrived, predicted_ttft=predicted, tier=tier or Tier())
-    return Generation(ticket, first, TextStream(ByteTokenizer(), ()))
+    return Generation(ticket, first, ByteTokenizer())
 
 
 def say(generation: Generation, text: str, finish: str | None = None, cached: int = 0) -> None:
@@ -68,7 +66,7 @@ def test_who_joins_is_told_that_it_is_shared() -> None:
 def test_a_stop_token_counts_and_its_text_is_no_more_said_than_a_stop_strings() -> None:
     state = state_of(stop_token_ids=(ord("x"),), logprobs=0)
     tokenizer = ByteTokenizer()
-    generation = Generation(Ticket(1, 5, 8), state, TextStream(tokenizer, ()), TextLogprobs(tokenizer))
+    generation = Generation(Ticket(1, 5, 8), state, tokenizer)
     logprobs = tuple(map(Logprobs, (-0.5, -0.25, -0.125)))
     assert generation.push(Output(1, list(b"abx"), "stop", logprobs=logprobs))
     delta = last(state)

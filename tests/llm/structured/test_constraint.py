@@ -9,7 +9,7 @@ import pytest
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.structured.constraint import constraint as whole_constraint
+from trimodal.llm.structured.constraint import read_form
 from trimodal.llm.structured.tools import Tools, read_tools
 
 CLOCK = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object"}}}
@@ -22,11 +22,11 @@ OTHER = '{"type": "function", "function": {"name": "other"}}'
 
 
 def constraint(response_format: str | None, tools: Tools | None) -> str:
-    return whole_constraint(response_format, tools, LlmSettings().max_grammar_bytes)
+    return read_form(response_format, tools, LlmSettings().max_grammar_bytes).grammar
 
 
 def form(**schema: Any) -> str:
-    return json.dumps({"type": "json_schema", "json_schema": {"schema": schema}})
+    return json.dumps({"type": "json_schema", "json_schema": {"schema": schema, "strict": True}})
 
 
 def tools(*functions: Any, choice: str | None = None, parallel: bool | None = None) -> Tools | None:
@@ -62,6 +62,10 @@ def test_text_is_free() -> None:
             'json_schema must be an object with a "schema"',
         ),
         (
+            SCHEMA + '{"schema": {}, "strict": "yes"}}',
+            "json_schema.strict is 'yes': true or false",
+        ),
+        (
             '{"type": "json_schema", "json_schema": {"schema": {}, "x": 1}}',
             "json_schema has an unknown key 'x'",
         ),
@@ -79,6 +83,7 @@ def test_a_bad_response_format_is_refused_by_name(text: str, problem: str) -> No
     [
         ("{", "tools is not valid JSON"),
         ("{}", "tools must be a list of 1 to 64"),
+        ('[{"type": "function", "function": {"name": "a", "strict": 1}}]', "strict is 1: true or false"),
         ("[]", "tools must be a list of 1 to 64"),
         ("[1]", r"tools\[0\] must be"),
         ('[{"type": "web_search"}]', r"tools\[0\] must be"),
@@ -104,9 +109,17 @@ def test_parameters_that_cannot_be_kept_are_refused_by_name() -> None:
 
     with pytest.raises(InvalidArgument, match=r"tools\[1\].function.parameters: type is 'array': 'object'"):
         constraint(None, tools(CLOCK, one({"type": "array"})))
-    bad = {"type": "object", "properties": {"a": {"pattern": "x"}}}
-    with pytest.raises(InvalidArgument, match=r"tools\[0\].function.parameters: properties.a.pattern is not"):
-        constraint(None, tools(one(bad)))
+    bad = {"type": "object", "properties": {"a": {"pattern": "(?=x)"}}}
+    refusal = r"tools\[0\].function.parameters: properties.a.pattern has a look-around"
+    for choice in ("required", '{"type": "function", "function": {"name": "f"}}'):
+        with pytest.raises(InvalidArgument, match=refusal):
+            constraint(None, tools(one(bad), choice=choice))
+    strict = one(bad)
+    strict["function"]["strict"] = True
+    with pytest.raises(InvalidArgument, match=refusal):
+        constraint(None, tools(strict))
+    unheld = read_form(None, tools(CLOCK, one(bad)), 8192).unheld
+    assert unheld == ("tools[1].function.parameters.properties.a.pattern",)
 
 
 @pytest.mark.parametrize(

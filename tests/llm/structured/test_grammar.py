@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimodal.errors import InvalidArgument
-from trimodal.llm.structured.grammar import MOST_REPEATS, Grammar, json_literal, literal
+from trimodal.llm.structured.grammar import MOST_REPEATS, Grammar, json_text, literal, one_text
 
 
 def rules(text: str) -> dict[str, str]:
@@ -53,7 +53,7 @@ def test_a_literal_has_only_plain_characters(text: str, written: str) -> None:
 
 def test_a_constant_that_is_no_text_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="here holds a lone surrogate"):
-        json_literal({"a": "\ud800"}, "here")
+        json_text({"a": "\ud800"}, "here")
 
 
 def test_a_rule_is_kept_once_and_a_type_brings_what_it_needs() -> None:
@@ -62,3 +62,22 @@ def test_a_rule_is_kept_once_and_a_type_brings_what_it_needs() -> None:
     names = set(rules(grammar.text(grammar.shared("object"))))
     assert {"root", "object", "array", "pair", "value", "string", "number", "escape"} <= names
     assert "character" not in names
+
+
+@given(st.lists(st.text("ab", max_size=4), min_size=1, max_size=12))
+def test_each_beginning_of_several_texts_is_written_once(texts: list[str]) -> None:
+    expression = one_text(texts)
+    found = re.compile(expression.replace(" ", "").replace('"', ""))
+    for length in range(5):
+        for number in range(2**length):
+            text = f"{number:0{length}b}".translate({48: "a", 49: "b"}) if length else ""
+            assert bool(found.fullmatch(text)) == (text in texts)
+    # No two alternatives of a bracket begin alike.
+    for bracket in re.findall(r"\(([^()]*)\)", expression):
+        firsts = [one.strip('"')[:1] for one in bracket.split(" | ")]
+        assert len(set(firsts)) == len(firsts)
+
+
+def test_texts_that_begin_with_each_other_are_bounded() -> None:
+    with pytest.raises(ValueError, match="more than 64 texts that begin with each other"):
+        one_text("a" * length for length in range(70))

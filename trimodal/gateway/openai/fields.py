@@ -18,7 +18,7 @@ from trimodal.gateway.errors import unsupported
 
 IGNORED_HEADER = "x-ignored-fields"
 _MOST_NAMED = 32
-_NAME = re.compile(r"[\w.\[\]-]{1,64}", re.ASCII)
+_NAME = re.compile(r"[\w.\[\]-]{1,128}", re.ASCII)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
 

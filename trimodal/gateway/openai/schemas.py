@@ -223,7 +223,8 @@ class ResponseFormat(Body):
         """As the model takes it; None: any text."""
         if self.json_schema is None:
             return None if self.type == "text" else {"type": self.type}
-        return {"type": self.type, "json_schema": {"schema": self.json_schema.schema_}}
+        named = self.json_schema
+        return {"type": self.type, "json_schema": {"schema": named.schema_, "strict": bool(named.strict)}}
 
 
 class Function(Body):

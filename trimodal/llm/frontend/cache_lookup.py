@@ -40,13 +40,15 @@ class CacheLookup:
         request, sampling, terms = state.request, state.request.sampling, state.request.terms
         if sampling.temperature > 0 and "store" not in terms.cache_control:
             return None  # samples are wanted because they differ
+        if request.form.is_checked:
+            return None  # its first answer may not be the one that it gets
         if sampling.logprobs is not None:
             return None  # stored answers have none, and other listeners want none
         if sampling.min_tokens or sampling.ignore_eos or sampling.stop_token_ids or sampling.logit_bias:
             return None  # what an evaluation or a bench asks for, which wants to see the model
         if request.prompt_token_ids:
             return None  # likewise
-        told = request.tools.offered if request.tools else ""
+        told: object = request.tools.offered if request.tools else ""
         if request.rendering != ANSWERED:
             told = [told, asdict(request.rendering)]
         made = question(

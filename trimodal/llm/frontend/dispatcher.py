@@ -7,8 +7,7 @@ import logging
 import time
 
 from trimodal.cache.audit.auditor import Auditor
-from trimodal.errors import InternalError, RequestError, Unavailable
-from trimodal.llm.detokenizer import TextStream
+from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
 from trimodal.llm.engine_core.messages import Stepped
 from trimodal.llm.engine_core.supervisor import (
     EngineEvent,
@@ -22,7 +21,6 @@ from trimodal.llm.frontend.idle_audits import IdleAudits
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
-from trimodal.llm.logprobs import TextLogprobs
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.settings import LlmSettings
@@ -82,15 +80,11 @@ class Dispatcher:
             Unavailable: no engine, no room, or too late for its deadline.
         """
         self.check_engine()
-        sampling, tokenizer = state.request.sampling, self._tokenizer
-        whole = bool(sampling.grammar)
-        text = TextStream(tokenizer, state.request.stops, whole=whole)
-        logprobs = None if sampling.logprobs is None else TextLogprobs(tokenizer, whole=whole)
         ticket = state.ticket(next(self._ids))
         self._scheduler.admit(ticket)
         if state.trace:
             state.trace.queued = time.perf_counter()
-        self._registry.begin(Generation(ticket, state, text, logprobs))
+        self._registry.begin(Generation(ticket, state, self._tokenizer))
 
     def join(self, state: RequestState) -> bool:
         """Lets a request listen to an identical one under way; False: there is none."""
@@ -212,6 +206,10 @@ class Dispatcher:
             return False
         self._scheduler.progress(generation.ticket, len(output.token_ids), output.cached_tokens)
         if not generation.push(output):
+            if generation.finish_reason:
+                self.end(generation, InvalidArgument(f"{generation.problem}, in every attempt"))
+            elif output.finish_reason:
+                self._engine.client.add(generation.engine_request())
             return False
         if output.finish_reason is None:  # a stop string, which the engine does not know
             self._engine.client.cancel(generation.id)

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trimodal.cache.answers import Lookup
 from trimodal.cache.values import Hit, Question
@@ -20,11 +20,13 @@ from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.scheduler.retry_after import bounded
 from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.tiers import Tier
+from trimodal.llm.tokenizer import Tokenizer
 from trimodal.trace import Span, span
 
 logger = logging.getLogger(__name__)
 
 _PREFIX_TOKENS = 64
+_MOST_ATTEMPTS = 3
 _QUIET_S = 5.0
 """So long nothing is sent before a client is told that the engine works. Clients give up a silent server:
 ours after 60 s."""
@@ -40,9 +42,7 @@ class Generation:
     shared) if it is `storable`: no listener has forbidden it.
     """
 
-    def __init__(
-        self, ticket: Ticket, first: RequestState, text: TextStream, logprobs: TextLogprobs | None = None
-    ) -> None:
+    def __init__(self, ticket: Ticket, first: RequestState, tokenizer: Tokenizer) -> None:
         self.ticket = ticket
         self.question = first.question
         self.storable = first.question is not None
@@ -50,8 +50,11 @@ class Generation:
         self.prompt_ids = first.prompt_ids
         self.sampling = first.request.sampling
         self.finish_reason = ""
-        self._text = text
-        self._logprobs = logprobs
+        self.problem = ""  # why the engine's last answer to it was not the one that was asked for
+        self._request = first.request
+        self._tokenizer = tokenizer
+        self._attempts = 0
+        self._begin()
         # The text so far is only needed by listeners that join later, and by the cache.
         self._texts: list[str] | None = [] if first.question else None
         self.join(first)
@@ -68,6 +71,25 @@ class Generation:
     def engine_request(self) -> EngineRequest:
         """The sequence as the engine takes it."""
         return EngineRequest(self.id, self.prompt_ids, self.sampling)
+
+    def _begin(self) -> None:
+        """Makes ready for an answer: the first, or another for one that was not in its form."""
+        request, sampling = self._request, self._request.sampling
+        whole = bool(sampling.grammar)
+        self._text = TextStream(self._tokenizer, request.stops, whole=whole)
+        wanted = sampling.logprobs is not None
+        self._logprobs = TextLogprobs(self._tokenizer, whole=whole) if wanted else None
+        # What could still turn out not to be in its form is held back.
+        self._held: list[str] | None = [] if request.form.is_checked else None
+        self._held_logprobs: list[TokenLogprob] = []
+        if self._attempts:
+            # The same choices again would make the same answer.
+            seed = None if sampling.seed is None else sampling.seed ^ self._attempts
+            self.sampling = replace(sampling, temperature=sampling.temperature or 1.0, seed=seed)
+            self.ticket.completion_tokens = 0
+            for state in self.listeners:
+                state.completion_tokens = 0
+        self._attempts += 1
 
     def accepts(self, state: RequestState) -> bool:
         """Whether a request may listen, and will not wait longer than for a generation of its own."""
@@ -93,6 +115,8 @@ class Generation:
         """Removes a listener; True when it was the last."""
         self.listeners.remove(state)
         state.generation = None
+        if self._held:  # its time is over; nothing where it has ended otherwise
+            state.push("".join(self._held), 0, "", self.ticket.cached_tokens, self._held_logprobs)
         if self.listeners and not state.shared and not self.finish_reason:
             # The listener that it was generated for has gone: the next one takes its place in the figures.
             self.listeners[0].shared = False
@@ -105,7 +129,11 @@ class Generation:
             state.predicted_ttft = self._predicted_ttft(state)
 
     def push(self, output: Output) -> bool:
-        """Turns a step's tokens into text for all listeners; True when the answer is complete."""
+        """Turns a step's tokens into text for all listeners; True when the answer is complete.
+
+        An answer that the engine has ended is not if there is a `problem`: then it is to be generated again,
+        or, with a finish_reason, given up.
+        """
         token_ids = output.token_ids
         told = token_ids
         if output.finish_reason == "stop" and token_ids and token_ids[-1] in self.sampling.stop_token_ids:
@@ -118,6 +146,20 @@ class Generation:
         if self._logprobs:
             some = output.logprobs[: len(told)]
             logprobs = self._logprobs.push(told, some, text, last=bool(self.finish_reason))
+        if self._held is not None:
+            self._held.append(text)
+            self._held_logprobs += logprobs
+            text, logprobs = "", ()
+            if self.finish_reason:
+                text, logprobs = "".join(self._held), self._held_logprobs
+                by_itself = self.finish_reason == "stop" and not stopped and told is token_ids
+                self.problem = self._request.form.problem(text) if by_itself else ""
+                if self.problem:
+                    if self._attempts < _MOST_ATTEMPTS:
+                        self.finish_reason = ""
+                        self._begin()
+                    return False
+                self._held = None
         for state in self.listeners:
             state.push(text, len(token_ids), self.finish_reason, output.cached_tokens, logprobs)
         return bool(self.finish_reason)

@@ -26,7 +26,8 @@ from trimodal.llm.request.terms import (
     with_parameters,
 )
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.structured.constraint import constraint
+from trimodal.llm.structured.constraint import read_form
+from trimodal.llm.structured.form import Form
 from trimodal.llm.structured.reading import MAX_BYTES, read_json
 from trimodal.llm.structured.tools import Tools, read_tools
 from trimodal.llm.tokenizer import Message, Tokenizer
@@ -60,6 +61,7 @@ class GenerationRequest:
     default_length: bool = False
     terms: Terms = Terms()
     tools: Tools | None = None
+    form: Form = Form()
     trace: bool = False  # the client wants to be told what took how long
     apply_chat_template: bool | None = None  # to a bare prompt; None: as the model's parameter says
     prompt_token_ids: tuple[int, ...] = ()
@@ -133,15 +135,16 @@ def read_request(
     )
     if tools and messages is None:
         raise InvalidArgument("tools needs messages: text_input is given")
-    grammar = constraint(text(inputs, "response_format", MAX_BYTES), tools, settings.max_grammar_bytes)
+    form = read_form(text(inputs, "response_format", MAX_BYTES), tools, settings.max_grammar_bytes)
     return GenerationRequest(
         prompt,
         messages,
-        read_sampling(inputs, settings, grammar),
+        read_sampling(inputs, settings, form.grammar),
         _stops(inputs, settings),
         default_length="max_tokens" not in inputs,
         terms=read_terms(inputs, settings),
         tools=tools,
+        form=form,
         trace=traced,
         apply_chat_template=templated,
         prompt_token_ids=ids,

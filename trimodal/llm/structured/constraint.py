@@ -1,13 +1,10 @@
-"""Makes one grammar of all that a request asks of its answer's form: `response_format` and `tools`."""
+"""Reads all that a request asks of its answer's form: `response_format` and `tools`."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from trimodal.errors import InvalidArgument
-from trimodal.llm.structured.grammar import Grammar
-from trimodal.llm.structured.json_schema import SchemaRules
-from trimodal.llm.structured.reading import read_json
+from trimodal.llm.structured.form import Check, Form, FormMaker
+from trimodal.llm.structured.reading import is_strict, read_json
 from trimodal.llm.structured.tools import Tools, text_or_calls
 from trimodal.triton.fields import shown
 
@@ -17,37 +14,43 @@ _KEYS = {
     "json_object": {"type"},
     "json_schema": {"type", "json_schema"},
 }
-_SCHEMA_KEYS = {"name", "description", "schema", "strict"}  # only the schema changes anything
+_SCHEMA_KEYS = {"name", "description", "schema", "strict"}
 
 
-def constraint(response_format: str | None, tools: Tools | None, most_bytes: int) -> str:
-    """The grammar of an answer; "": any text.
+def read_form(response_format: str | None, tools: Tools | None, most_bytes: int) -> Form:
+    """The form of an answer.
 
     Raises:
-        InvalidArgument: a field is malformed or cannot be kept, or the grammar has more than `most_bytes`.
+        InvalidArgument: a field is malformed, or strict and cannot be kept, or of more than `most_bytes`.
     """
-    grammar = Grammar()
-    root = _response_root(grammar, response_format) if response_format is not None else ""
+    form = _form(response_format, tools, FormMaker())
+    if len(form.grammar) > most_bytes:
+        size = len(form.grammar)
+        form = _form(response_format, tools, FormMaker(loose=True))
+        if len(form.grammar) > most_bytes:
+            field = "tools" if tools else _FIELD
+            problem = f"its grammar has {size} bytes, max_grammar_bytes is {most_bytes}"
+            raise InvalidArgument(f"{field} is too complex: {problem}")
+    return form
+
+
+def _form(response_format: str | None, tools: Tools | None, maker: FormMaker) -> Form:
+    root, answer = _response_root(maker, response_format) if response_format is not None else ("", None)
+    checks: dict[str, Check] = {}
     if tools and tools.choice != "none":
-        calls = tools.calls(grammar)
+        calls, checks = tools.calls(maker)
         if tools.choice != "auto":
-            root = calls
+            root, answer = calls, None
         else:
-            root = f"{root} | {calls}" if root else text_or_calls(grammar, calls)
-    text = grammar.text(root) if root else ""
-    if len(text) > most_bytes:
-        field = "tools" if tools else "response_format"
-        raise InvalidArgument(
-            f"{field} is too complex: its grammar has {len(text)} bytes, max_grammar_bytes is {most_bytes}"
-        )
-    return text
+            root = f"{root} | {calls}" if root else text_or_calls(maker.grammar, calls)
+    return Form(maker.grammar.text(root) if root else "", answer, checks, tuple(maker.unheld))
 
 
-def _response_root(grammar: Grammar, text: str) -> str:
-    """An expression of the answers that a response format allows; "": any text.
+def _response_root(maker: FormMaker, text: str) -> tuple[str, Check | None]:
+    """An expression of the answers that a response format allows ("": any text), and its check.
 
     Raises:
-        InvalidArgument: it is malformed, or its schema cannot be kept.
+        InvalidArgument: it is malformed, or its schema is strict and cannot be kept.
     """
     given = read_json(_FIELD, text)
     if not isinstance(given, dict):
@@ -59,18 +62,14 @@ def _response_root(grammar: Grammar, text: str) -> str:
         known = ", ".join(sorted(_KEYS[kind]))
         raise InvalidArgument(f"{_FIELD} has an unknown key {shown(unknown[0])}: {known}")
     if kind == "text":
-        return ""
+        return "", None
     if kind == "json_object":
-        return grammar.shared("object")
-    return SchemaRules(grammar, _schema(given.get("json_schema")), _FIELD).root()
-
-
-def _schema(given: Any) -> dict[str, Any]:
-    if not isinstance(given, dict) or not isinstance(given.get("schema"), dict):
+        return maker.grammar.shared("object"), None
+    named = given.get("json_schema")
+    if not isinstance(named, dict) or not isinstance(named.get("schema"), dict):
         raise InvalidArgument(f'{_FIELD}: json_schema must be an object with a "schema", which is an object')
-    if unknown := sorted(set(given) - _SCHEMA_KEYS):
+    if unknown := sorted(set(named) - _SCHEMA_KEYS):
         raise InvalidArgument(
             f"{_FIELD}: json_schema has an unknown key {shown(unknown[0])}: {', '.join(sorted(_SCHEMA_KEYS))}"
         )
-    schema: dict[str, Any] = given["schema"]
-    return schema
+    return maker.schema(named["schema"], _FIELD, strict=is_strict(named, f"{_FIELD}: json_schema"))

@@ -7,7 +7,9 @@ batch, and one that it cannot read ends the engine with all its requests.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 
 from trimodal.errors import InvalidArgument
 
@@ -16,8 +18,30 @@ MOST_REPEATS = 4096
 """The longest that a bounded string or list is let grow to: a schema that allows more is still kept."""
 
 _ESCAPE = r'"\\" (["\\/bfnrt] | "u" ([0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))'
+# Where the bytes of UTF-8 begin another way. A range over one of these edges lets xgrammar (in OpenVINO GenAI
+# 2026.4) take bytes that are no character: C1 BA for a "z", ED before any byte.
+_EDGES = (0x80, 0x800, 0x1000, 0xD000, 0xE000, 0x10000, 0x40000, 0x100000)
+Range = tuple[int, int]
+"""The first and the last of some characters."""
+
+
+def characters(ranges: Iterable[Range]) -> str:
+    """A class of characters; all in it are written as they are."""
+    parts = []
+    for first, last in ranges:
+        starts = [first, *(edge for edge in _EDGES if first < edge <= last)]
+        ends = [*(start - 1 for start in starts[1:]), last]
+        parts += [f"{_code(start)}-{_code(end)}" for start, end in zip(starts, ends, strict=True)]
+    return f"[{''.join(parts)}]"
+
+
+def _code(code: int) -> str:
+    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+
+
 # All that stands unescaped in a JSON string; half a surrogate pair is no character.
-_PLAIN = r"[\x20-\x21\x23-\x5B\x5D-\uD7FF\uE000-\U0010FFFF]"
+PLAIN: tuple[Range, ...] = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, 0x10FFFF))
+_PLAIN = characters(PLAIN)
 _FREE = {
     "string": f'"\\"" {_PLAIN}* (escape {_PLAIN}*)* "\\""',
     "number": '"-"? ("0" | [1-9] [0-9]{0,14}) ("." [0-9]{1,10})?',
@@ -27,7 +51,6 @@ _FREE = {
     "object": f'"{{" (pair ({SEPARATOR} pair)*)? "}}"',
     "array": f'"[" (value ({SEPARATOR} value)*)? "]"',
 }
-TYPES = tuple(_FREE)
 _SHARED = _FREE | {
     "escape": _ESCAPE,
     "character": f"{_PLAIN} | escape",
@@ -40,6 +63,7 @@ _NEEDS = {
 }  # fmt: skip
 # Many repeats are made of lots: 256 in one cost xgrammar 60 ms a token, in lots of 16 about 3.
 _LOT = 16
+_MOST_BEGINNINGS = 64
 
 
 class Grammar:
@@ -64,6 +88,8 @@ class Grammar:
 
     def rule(self, body: str) -> str:
         """The name of a rule with this body."""
+        if body in self._rules:
+            return body
         name = self._names.get(body)
         if name is None:
             name = self._names[body] = f"r{len(self._names) + 1}"
@@ -119,14 +145,34 @@ def literal(text: str) -> str:
     return '"' + "".join(map(_escaped, text)) + '"'
 
 
-def json_literal(value: object, where: str) -> str:
-    """A terminal: this value, as compact JSON. Raises InvalidArgument: it cannot be written."""
+def one_text(texts: Iterable[str], depth: int = 0) -> str:
+    """An expression of one of these texts, each beginning written once.
+
+    Of alternatives that begin alike xgrammar (in OpenVINO GenAI 2026.4) makes more than there are: of "aa",
+    "b", "ba" and "bb" also "baa".
+
+    Raises:
+        ValueError: too many begin with each other.
+    """
+    if depth > _MOST_BEGINNINGS:
+        raise ValueError(f"holds more than {_MOST_BEGINNINGS} texts that begin with each other")
+    different = sorted(set(texts))
+    if len(different) == 1:
+        return literal(different[0])
+    start = len(os.path.commonprefix([different[0], different[-1]]))
+    groups = groupby((text[start:] for text in different), key=lambda text: text[:1])
+    rest = f"({' | '.join(one_text(group, depth + 1) for _, group in groups)})"
+    return f"{literal(different[0][:start])} {rest}" if start else rest
+
+
+def json_text(value: object, where: str) -> str:
+    """This value as compact JSON. Raises InvalidArgument: it cannot be written."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     try:
         text.encode()
     except UnicodeEncodeError:
         raise InvalidArgument(f"{where} holds a lone surrogate: it is not valid Unicode") from None
-    return literal(text)
+    return text
 
 
 def one_of(expressions: Sequence[str]) -> str:
@@ -136,6 +182,5 @@ def one_of(expressions: Sequence[str]) -> str:
 
 def _escaped(character: str) -> str:
     if character in '"\\' or not character.isprintable() or ord(character) > 0x7E:
-        code = ord(character)
-        return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+        return _code(ord(character))
     return character

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from trimodal.errors import InvalidArgument
+from trimodal.triton.fields import shown
 
 MAX_BYTES = 65_536
 MAX_NESTING = 64
@@ -46,3 +48,11 @@ def nested_beyond(value: Any, most: int) -> bool:
             return False
         level = [child for one in inner for child in (one.values() if isinstance(one, dict) else one)]
     return True
+
+
+def is_strict(given: Mapping[str, Any], field: str) -> bool:
+    """Whether a schema has to be kept whole. Raises InvalidArgument: `strict` is neither true nor false."""
+    strict = given.get("strict")
+    if not isinstance(strict, bool | None):
+        raise InvalidArgument(f"{field}.strict is {shown(strict)}: true or false is needed")
+    return bool(strict)

@@ -9,9 +9,9 @@ from typing import Any
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.structured.call_text import CALL_BEGINS, CALL_TAIL, call_head
+from trimodal.llm.structured.form import Check, FormMaker
 from trimodal.llm.structured.grammar import Grammar, literal, one_of
-from trimodal.llm.structured.json_schema import SchemaRules
-from trimodal.llm.structured.reading import read_json
+from trimodal.llm.structured.reading import is_strict, read_json
 from trimodal.triton.fields import shown
 
 CHOICES = ("none", "auto", "required")
@@ -29,39 +29,43 @@ class Tools:
     Attributes:
         choice: "none", "auto" (an answer or calls), "required", or "function": the one in `named`.
         parallel: whether there may be several calls in one answer.
+        strict: the functions whose parameters must be kept whole, or the request is refused.
     """
 
     functions: tuple[Mapping[str, Any], ...]
     choice: str
     named: str = ""
     parallel: bool = True
+    strict: frozenset[str] = frozenset()
 
     @property
     def offered(self) -> tuple[Mapping[str, Any], ...]:
         """What the prompt tells the model of."""
         return () if self.choice == "none" else self.functions
 
-    def calls(self, grammar: Grammar) -> str:
-        """An expression: the calls of an answer. Raises InvalidArgument: a schema that cannot be kept."""
-        made = [
-            self._call(grammar, f"tools[{index}].function", tool["function"])
-            for index, tool in enumerate(self.functions)
-            if self.named in ("", tool["function"]["name"])
-        ]
-        call = grammar.rule(one_of(made))
-        if self.named or not self.parallel:
-            return call
-        return f'{call} ("\\n" {call}){{0,{MAX_CALLS - 1}}}'
+    def calls(self, maker: FormMaker) -> tuple[str, dict[str, Check]]:
+        """An expression: the calls of an answer; and what their arguments are to be held against, by name.
 
-    def _call(self, grammar: Grammar, field: str, function: Mapping[str, Any]) -> str:
-        schema = function.get("parameters") or _NO_PARAMETERS
-        if schema.get("type") != "object":
-            raise InvalidArgument(
-                f"{field}.parameters: type is {shown(schema.get('type'))}: 'object' is needed"
-            )
-        arguments = SchemaRules(grammar, schema, f"{field}.parameters").root()
-        before = literal(call_head(function["name"]))
-        return grammar.rule(f"{before} {arguments} {literal(CALL_TAIL)}")
+        Raises:
+            InvalidArgument: a schema is strict, or its call is asked for, and it cannot be kept.
+        """
+        made, checks = [], {}
+        for index, tool in enumerate(self.functions):
+            function, field = tool["function"], f"tools[{index}].function.parameters"
+            name, schema = function["name"], {"type": "object", **function["parameters"]}
+            if self.named not in ("", name):
+                continue
+            if schema["type"] != "object":
+                raise InvalidArgument(f"{field}: type is {shown(schema['type'])}: 'object' is needed")
+            strict = self.choice != "auto" or name in self.strict
+            arguments, check = maker.schema(schema, field, strict=strict)
+            if check:
+                checks[name] = check
+            made.append(maker.grammar.rule(f"{literal(call_head(name))} {arguments} {literal(CALL_TAIL)}"))
+        call = maker.grammar.rule(one_of(made))
+        if self.named or not self.parallel:
+            return call, checks
+        return f'{call} ("\\n" {call}){{0,{MAX_CALLS - 1}}}', checks
 
 
 def read_tools(tools: str | None, choice: str | None, parallel: bool | None) -> Tools | None:
@@ -79,11 +83,13 @@ def read_tools(tools: str | None, choice: str | None, parallel: bool | None) -> 
     if not isinstance(given, list) or not 1 <= len(given) <= MAX_TOOLS:
         raise InvalidArgument(f"tools must be a list of 1 to {MAX_TOOLS} functions")
     functions = tuple(_function(f"tools[{index}]", one) for index, one in enumerate(given))
+    strict = [is_strict(one["function"], f"tools[{index}].function") for index, one in enumerate(given)]
     names = [one["function"]["name"] for one in functions]
     if twice := [name for name in names if names.count(name) > 1]:
         raise InvalidArgument(f"tools has two functions {shown(twice[0])}: each name once is needed")
     kind, named = _choice(choice, names)
-    return Tools(functions, kind, named, parallel is not False)
+    kept = frozenset(name for name, one in zip(names, strict, strict=True) if one)
+    return Tools(functions, kind, named, parallel is not False, kept)
 
 
 def text_or_calls(grammar: Grammar, calls: str) -> str:

@@ -13,7 +13,7 @@ from trimodal.client.timing import percentile
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.structured.constraint import constraint
+from trimodal.llm.structured.constraint import read_form
 from trimodal.llm.tokenizer import CheckpointTokenizer
 
 _WORDS = ("name", "size", "kind", "tags", "when", "note", "parts", "price")
@@ -88,13 +88,12 @@ def run(engine: Engine, tokenizer: CheckpointTokenizer, schemas: Sequence[Any], 
             max_tokens,
             _TEMPERATURES[number % len(_TEMPERATURES)],
             seed=number,
-            grammar=constraint(form, None, MOST_BYTES),
+            grammar=read_form(form, None, MOST_BYTES).grammar,
         )
         text, reason, steps = answer(engine, tokenizer, EngineRequest(number, prompt, sampling))
         outcome.compiling.append(steps[0])
         outcome.tokens += steps[1:]
-        # A model of random weights also writes bytes that are no character: they have no length to check.
-        if reason != "stop" or "\ufffd" in text:
+        if reason != "stop":
             outcome.cut += 1
             continue
         outcome.complete += 1

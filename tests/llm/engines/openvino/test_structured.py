@@ -18,8 +18,9 @@ from pydantic import TypeAdapter
 from tests.llm.engines.openvino.drawn_schemas import MOST_BYTES, answer, draw_schema, prompt_of, run, show
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.structured.constraint import constraint
-from trimodal.llm.structured.keywords import FORMATS
+from trimodal.llm.structured.constraint import read_form
+from trimodal.llm.structured.grammar import characters
+from trimodal.llm.structured.json_schema.strings import FORMATS
 from trimodal.llm.structured.tools import read_tools
 from trimodal.llm.tokenizer import CheckpointTokenizer
 
@@ -64,9 +65,8 @@ def opened(tiny: Path) -> Iterator[Callable[..., Engine]]:
 
 
 def grammar(schema: Any) -> str:
-    return constraint(
-        json.dumps({"type": "json_schema", "json_schema": {"schema": schema}}), None, MOST_BYTES
-    )
+    form = {"type": "json_schema", "json_schema": {"schema": schema, "strict": True}}
+    return read_form(json.dumps(form), None, MOST_BYTES).grammar
 
 
 @pytest.mark.slow
@@ -112,9 +112,45 @@ def test_what_is_hard_to_keep(
             jsonschema.validate(json.loads(text), schema)
 
 
+def test_only_whole_characters_are_written(
+    opened: Callable[..., Engine], tokenizer: CheckpointTokenizer
+) -> None:
+    """Each range of UTF-8 by a model of random weights, which begins any byte."""
+    rules = "c ::= " + characters([(0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, 0x10FFFF)])
+    wide = "c ::= " + characters([(0x80, 0xD7FF), (0xE000, 0x10FFFF)])
+    for seed in range(16):
+        text = f"root ::= c{{40}}\n{(rules, wide)[seed % 2]}\n"
+        request = EngineRequest(1, [1, 4, 70 + seed], Sampling(200, 3.0, seed=seed, grammar=text))
+        answered, reason, _ = answer(opened(), tokenizer, request)
+        assert (len(answered), reason, "\ufffd" in answered) == (40, "stop", False)
+
+
+@pytest.mark.parametrize(
+    "values", [["aa", "b", "ba", "bb"], list(range(-448, 448, 7))], ids=["texts", "numbers"]
+)
+def test_only_values_of_an_enum_are_written(
+    opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, values: list[Any]
+) -> None:
+    for seed in range(16):
+        sampling = Sampling(60, 2.0, seed=seed, grammar=grammar({"enum": values}))
+        text, reason, _ = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70 + seed], sampling))
+        assert reason == "stop"
+        assert json.loads(text) in values
+
+
+@pytest.mark.parametrize(("low", "high"), [(1348, 1001348), (-441, 999559), (-1583, 998417), (0, 7000)])
+def test_no_number_beyond_its_bounds_is_written(
+    opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, low: int, high: int
+) -> None:
+    bounds = {"type": "integer", "minimum": low, "maximum": high}
+    for seed in range(12):
+        sampling = Sampling(40, 2.0, seed=seed, grammar=grammar(bounds))
+        text, reason, _ = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70 + seed], sampling))
+        assert (reason, low <= json.loads(text) <= high) == ("stop", True)
+
+
 @pytest.mark.slow
 def test_a_text_has_the_length_that_was_asked_for(opened: Callable[..., Engine], smollm2: Path) -> None:
-    """Of a model that writes UTF-8: the tiny one also begins characters that there are not."""
     schema = {"type": "string", "minLength": 70, "maxLength": 130}
     tokenizer = CheckpointTokenizer(smollm2)
     request = EngineRequest(1, prompt_of(tokenizer), Sampling(140, grammar=grammar(schema)))
@@ -179,7 +215,7 @@ def test_calls_are_valid_and_text_beside_them_is_free(
     function = {"name": "f", "parameters": {"type": "object", "properties": {"n": {"enum": [1, 2]}}}}
     tools = read_tools(json.dumps([{"type": "function", "function": function}]), choice, False)
     prompt = tokenizer.encode(tokenizer.render([{"role": "user", "content": "what is a lambda?"}]))
-    request = EngineRequest(1, prompt, Sampling(80, grammar=constraint(None, tools, MOST_BYTES)))
+    request = EngineRequest(1, prompt, Sampling(80, grammar=read_form(None, tools, MOST_BYTES).grammar))
     text, reason, _ = answer(engine, tokenizer, request)
     free, _, _ = answer(engine, tokenizer, EngineRequest(2, prompt, Sampling(80)))
     if choice == "auto":

@@ -1,4 +1,4 @@
-"""Lists the keywords of JSON Schema that can be kept, and what is said of a schema by its own words alone."""
+"""Lists the keywords of JSON Schema, and what is said of a schema by its own words alone."""
 
 from __future__ import annotations
 
@@ -6,39 +6,57 @@ from collections.abc import Mapping
 from typing import Any
 
 _MOST_PATH = 120  # characters of a place, in an error
-_DATE = '[12] [0-9]{3} "-" ("0" [1-9] | "1" [0-2]) "-" ("0" [1-9] | "1" [0-9] | "2" [0-8])'
-_TIME = '([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9] ":" [0-5] [0-9] "Z"'
-_HEX = "[0-9a-f]"
-_WORD = "[a-z0-9]{1,16}"
-FORMATS = {
-    "date": _DATE,
-    "time": _TIME,
-    "date-time": f'{_DATE} "T" {_TIME}',
-    "uuid": f'{_HEX}{{8}} "-" {_HEX}{{4}} "-4" {_HEX}{{3}} "-" [89ab] {_HEX}{{3}} "-" {_HEX}{{12}}',
-    "email": f'{_WORD} ("." {_WORD})? "@" {_WORD} "." [a-z]{{2,8}}',
-    "ipv4": ' "." '.join(['([1-9]? [0-9] | "1" [0-9] [0-9])'] * 4),
-}
 ANNOTATIONS = frozenset(
     {
-        "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "discriminator",
-        "$schema", "$id", "$comment", "$defs", "definitions",
+        *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"),
+        *("$schema", "$id", "id", "$comment", "$defs", "definitions", "$anchor", "$dynamicAnchor"),
+        *("$vocabulary", "discriminator", "contentEncoding", "contentMediaType", "contentSchema"),
+        # Nothing without another, which is looked at.
+        *("minContains", "maxContains", "then", "else", "additionalItems"),
     }
 )  # fmt: skip
+_BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
 OF_TYPE = {
-    "string": {"minLength", "maxLength", "format"},
-    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
-    "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
-    "object": {"properties", "required", "additionalProperties"},
+    "string": {"minLength", "maxLength", "format", "pattern"},
+    "number": _BOUNDS,
+    "integer": _BOUNDS,
+    "object": {
+        "properties", "required", "additionalProperties", "patternProperties", "propertyNames",
+        "minProperties", "maxProperties",
+    },
     "array": {"items", "prefixItems", "minItems", "maxItems"},
     "boolean": set[str](),
     "null": set[str](),
-}
-KNOWN = frozenset[str]().union(*OF_TYPE.values())
-WHOLE = ("$ref", "allOf", "anyOf", "oneOf", "enum", "const")
+}  # fmt: skip
+LATER = frozenset(
+    {
+        "not", "uniqueItems", "contains", "dependentRequired", "dependentSchemas", "dependencies",
+        "unevaluatedProperties", "unevaluatedItems",
+    }
+)  # fmt: skip
+"""What no grammar here says; a whole answer can be held against it."""
+WHOLE = ("$ref", "allOf", "if", "anyOf", "oneOf", "const", "enum")
+NOT_FOLLOWED = ("$dynamicRef", "$recursiveRef")
+KNOWN = frozenset({"type", *WHOLE, *LATER, *NOT_FOLLOWED}).union(*OF_TYPE.values())
+TYPES = tuple(OF_TYPE)
 _PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str, "number": (int, float), "integer": int, "boolean": bool, "null": type(None),
     "object": dict, "array": list,
 }  # fmt: skip
+
+
+class Unheld(Exception):
+    """A keyword that a grammar cannot keep.
+
+    Attributes:
+        key: the keyword, of the schema that is being read.
+        problem: the end of a sentence that begins with the keyword's place.
+        later: whether a whole answer can be held against it.
+    """
+
+    def __init__(self, key: str, problem: str, *, later: bool = False) -> None:
+        super().__init__(problem)
+        self.key, self.problem, self.later = key, problem, later
 
 
 def shortened(path: str) -> str:

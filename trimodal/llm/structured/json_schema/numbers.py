@@ -5,26 +5,17 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from itertools import groupby
 
-INTEGER_DIGITS = 15
-NUMBER_DIGITS = 9
-_FRACTION_DIGITS = 6  # with the 9 before the point a number is still exact as a float
+FRACTION_DIGITS = 6  # with the 9 before the point a number is still exact as a float
 _FEWEST_DECIMALS = 2  # so that there is something between 0 and 1
 
 
 def integers(low: int, high: int) -> list[str]:
-    """Expressions of the whole numbers from `low` to `high`, of at most 15 digits; [] when there is none."""
-    expressions = []
-    if low < 0:
-        expressions += [f'"-" {digits}' for digits in _naturals(max(1, -high), -low)]
-    if low <= 0 <= high:
-        expressions.append('"0"')
-    if high > 0:
-        expressions += _naturals(max(1, low), high)
-    return expressions
+    """Expressions of the whole numbers from `low` to `high`; [] when there is none."""
+    return _signed(*_whole(low, high))
 
 
 def numbers(low: Decimal, high: Decimal, *, above: bool = False, below: bool = False) -> list[str]:
-    """Expressions of the decimal numbers from `low` to `high`, both of at most 9 digits and 6 decimals.
+    """Expressions of the decimal numbers from `low` to `high`, both of at most 6 decimals; []: there is none.
 
     `above` and `below`: without the bound itself.
     """
@@ -32,14 +23,26 @@ def numbers(low: Decimal, high: Decimal, *, above: bool = False, below: bool = F
     whole_high = int(high.to_integral_value(ROUND_FLOOR))
     whole_low += above and whole_low == low
     whole_high -= below and whole_high == high
-    expressions = integers(whole_low, whole_high) if whole_low <= whole_high else []
-    if low < 0:
+    negative, positive = _whole(whole_low, whole_high)
+    if low < 0 and low <= high:
         bottom = max(Decimal(0), -high)
-        expressions += [f'"-" {one}' for one in _decimals(bottom, -low, below and bottom == -high, above)]
-    if high > 0:
+        negative += _decimals(bottom, -low, below and bottom == -high, above)
+    if high > 0 and low <= high:
         top = max(Decimal(0), low)
-        expressions += _decimals(top, high, above and top == low, below)
-    return expressions
+        positive += _decimals(top, high, above and top == low, below)
+    return _signed(negative, positive)
+
+
+def _whole(low: int, high: int) -> tuple[list[str], list[str]]:
+    """The whole numbers below 0, without their sign, and the others."""
+    negative = _naturals(max(1, -high), -low) if low <= high and low < 0 else []
+    positive = ['"0"'] if low <= 0 <= high else []
+    return negative, positive + (_naturals(max(1, low), high) if low <= high and high > 0 else [])
+
+
+def _signed(negative: list[str], positive: list[str]) -> list[str]:
+    """With one minus for all: of alternatives that begin with it xgrammar makes others, as of an enum's."""
+    return [*([f'"-" ({" | ".join(negative)})'] if negative else []), *positive]
 
 
 def decimals_of(value: Decimal) -> int:
@@ -55,7 +58,7 @@ def _decimals(low: Decimal, high: Decimal, above: bool, below: bool) -> list[str
     scale = 10**places
     first, last = int(low * scale), int(high * scale)
     first += above
-    more = _FRACTION_DIGITS - places
+    more = FRACTION_DIGITS - places
     further = f" [0-9]{{0,{more}}}" if more else ""
     # What begins like `last` goes beyond it with any further digit but 0; the bound itself stands alone.
     expressions = [f"{text}{further}" for text in _padded(first, last - 1, places)]
@@ -76,15 +79,32 @@ def _padded(low: int, high: int, places: int) -> list[str]:
 
 def _naturals(low: int, high: int) -> list[str]:
     """`low` (1 or more) to `high` without leading zeros."""
-    expressions = []
+    rows: set[tuple[str, ...]] = set()
     for length in range(len(str(low)), len(str(high)) + 1):
-        if high == 10**INTEGER_DIGITS - 1 and length > len(str(low)):
-            expressions.append(f"[1-9] [0-9]{{{length - 1},{INTEGER_DIGITS - 1}}}")
-            break
         first, last = max(low, 10 ** (length - 1)), min(high, 10**length - 1)
         if first <= last:
-            expressions += [_joined(digits) for digits in _between(str(first), str(last))]
-    return expressions
+            rows |= set(map(tuple, _between(str(first), str(last))))
+    return [_factored(frozenset(rows))] if rows else []
+
+
+def _factored(rows: frozenset[tuple[str, ...]]) -> str:
+    """One expression of rows of digit classes, in which no two alternatives begin alike."""
+    lengths = sorted(map(len, rows))
+    if all(one == "0-9" for row in rows for one in row) and lengths == list(
+        range(lengths[0], lengths[-1] + 1)
+    ):
+        return f"[0-9]{{{lengths[0]},{lengths[-1]}}}" if lengths[-1] else '""'
+    rests = [
+        frozenset(row[1:] for row in rows if row and int(row[0][0]) <= digit <= int(row[0][-1]))
+        for digit in range(10)
+    ]
+    parts = ['""'] if () in rows else []
+    for rest, digits in groupby(range(10), key=rests.__getitem__):
+        first, *others = digits
+        if rest:
+            one = f"[{first}-{others[-1]}]" if others else f"[{first}]"
+            parts.append(one if rest == {()} else f"{one} {_factored(rest)}")
+    return parts[0] if len(parts) == 1 else f"({' | '.join(parts)})"
 
 
 def _between(low: str, high: str) -> list[list[str]]:

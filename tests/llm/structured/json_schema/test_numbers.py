@@ -8,7 +8,7 @@ from decimal import Decimal
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trimodal.llm.structured.numbers import integers, numbers
+from trimodal.llm.structured.json_schema.numbers import integers, numbers
 
 
 def pattern(expressions: list[str]) -> re.Pattern[str]:

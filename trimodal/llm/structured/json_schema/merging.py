@@ -1,0 +1,96 @@
+"""Makes one schema of several that hold at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trimodal.llm.structured.json_schema.keywords import ANNOTATIONS, TYPES
+
+Schema = Mapping[str, Any]
+_LARGER = {"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"}
+_SMALLER = {"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"}
+
+
+def merged(one: Schema, other: Schema) -> tuple[dict[str, Any], set[str]]:
+    """A schema of what both allow, and the keywords of `other` that it does not say."""
+    result = {**other, **one}
+    missing = set()
+    properties = _properties(one, other)
+    if properties:
+        result["properties"] = properties
+    for key in set(one) & set(other) - ANNOTATIONS - {"properties"}:
+        if one[key] == other[key]:
+            continue
+        try:
+            result[key] = _both(key, one[key], other[key])
+        except (KeyError, TypeError):
+            if key in ("anyOf", "oneOf", "$ref", "if"):  # beside each other
+                parts = {name: other[name] for name in (key, "then", "else") if name in other}
+                result["allOf"] = [*result.get("allOf", []), parts if key == "if" else {key: other[key]}]
+            else:
+                missing.add(key)
+    return result, missing
+
+
+def _both(key: str, one: Any, other: Any) -> Any:
+    """The value of a keyword that says what two values say. Raises KeyError: there is none."""
+    if key in _LARGER:
+        return max(one, other)
+    if key in _SMALLER:
+        return min(one, other)
+    return _MERGED[key](one, other)
+
+
+def _types(one: Any, other: Any) -> list[str]:
+    """Raises KeyError: no type is in both."""
+    first, second = ([given] if isinstance(given, str) else list(given) for given in (one, other))
+    both = [name for name in TYPES if name in first and name in second]
+    if "integer" not in both and {"integer", "number"} <= {*first, *second}:
+        both.append("integer")
+    if not both:
+        raise KeyError("type")
+    return both
+
+
+def _listed(one: Any, other: Any) -> list[Any]:
+    both = [value for value in one if value in other]
+    if not both:
+        raise KeyError("enum")
+    return both
+
+
+def _schemas(one: Any, other: Any) -> Any:
+    """What two schemas allow."""
+    if one is False or other is False:
+        return False
+    if one is True or one == {}:
+        return other
+    return one if other is True or other == {} else {"allOf": [one, other]}
+
+
+def _properties(one: Schema, other: Schema) -> dict[str, Any]:
+    """Every property by what both schemas say of it, be it in additionalProperties."""
+    listed: list[Mapping[str, Any]] = [schema.get("properties", {}) for schema in (one, other)]
+    if not all(isinstance(properties, dict) for properties in listed):
+        raise TypeError("properties")
+    result = {}
+    for name in {**listed[0], **listed[1]}:
+        first, second = (
+            properties.get(name, schema.get("additionalProperties", True))
+            for properties, schema in zip(listed, (one, other), strict=True)
+        )
+        result[name] = first if first == second else _schemas(first, second)
+    return result
+
+
+_MERGED: dict[str, Callable[[Any, Any], Any]] = {
+    "type": _types,
+    "enum": _listed,
+    "required": lambda one, other: list(dict.fromkeys([*one, *other])),
+    "allOf": lambda one, other: [*one, *other],
+    "uniqueItems": lambda one, other: one or other,
+    "items": _schemas,
+    "additionalProperties": _schemas,
+    "propertyNames": _schemas,
+}
