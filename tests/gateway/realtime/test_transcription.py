@@ -11,6 +11,7 @@ import pytest
 from tests.gateway.conftest import LIMIT_S, Serve, fake_triton, wait_until
 from tests.gateway.realtime.conftest import WORDS, Dial, pcm, transcription
 from trimodal.errors import Unavailable
+from trimodal.gateway.realtime.openai import buffer
 
 PREFIX = "conversation.item.input_audio_transcription"
 SETTINGS = transcription(format={"type": "audio/pcm", "rate": 24_000}, transcription={"model": "speech"})
@@ -188,3 +189,29 @@ def test_a_stream_that_the_server_refuses_fails_its_item_only(serve: Serve, dial
     peer.append(3.2)
     peer.send("input_audio_buffer.commit")
     assert peer.until(f"{PREFIX}.completed")["transcript"] == WORDS
+
+
+@pytest.mark.usefixtures("_loud_is_speech")
+def test_a_microphone_that_is_muted_within_a_turn_ends_it(
+    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buffer, "LATE_S", 0.05)
+    peer = dial(serve(), "intent=transcription")
+    vad = {"type": "server_vad", "silence_duration_ms": 100}
+    peer.send("session.update", session=transcription(turn_detection=vad))
+    for _ in range(10):
+        peer.append(0.1)
+    assert peer.until(f"{PREFIX}.completed")["transcript"] == "what is this?"
+    assert "input_audio_buffer.speech_stopped" in peer.kinds()
+    for _ in range(10):  # another turn
+        peer.append(0.1)
+    peer.until(f"{PREFIX}.completed")
+
+
+def test_words_of_an_open_turn_come_without_more_audio(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve(), "intent=transcription")
+    peer.send("session.update", session=transcription())
+    for _ in range(30):
+        peer.append(0.1)
+    while peer.deltas() != WORDS:
+        peer.receive()

@@ -23,6 +23,7 @@ from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition, Window
 
 LISTENERS = 2
+LOOK_S = 0.1
 # Of the recogniser on one window, in a row: five seconds of it, then the stream fails. Nothing is skipped.
 MAX_FAILURES = 8
 BACKOFF_S, MAX_BACKOFF_S = 0.2, 1.0
@@ -35,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 class SpeechService:
     """Performs what the streams order, on `LISTENERS` threads that take audio in, one thread for each
-    window in flight, and one that closes idle streams.
+    window in flight, and one that looks at the clock for streams whose client sends nothing.
 
     Calls of the recogniser block, so that windows of different streams wait there together and are
     gathered into batches.
@@ -62,7 +63,7 @@ class SpeechService:
         runs = [
             *((f"listener-{n}", self._take_in_all) for n in range(LISTENERS)),
             *((f"window-{n}", self._recognise_all) for n in range(settings.max_windows_in_flight)),
-            ("sweeper", self._close_idle_streams),
+            ("sweeper", self._look_after_streams),
         ]
         # Daemons: a recogniser that never returns must not keep the process from ending.
         self._threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in runs]
@@ -113,6 +114,7 @@ class SpeechService:
             self._session(chunk),
             self._metrics,
             max_waiting_s=self._settings.max_pending_s,
+            quiet_s=2 * self._settings.pause_s,  # later by a pause than a pause that is heard
             trace=chunk.options.trace,
             clock=self._clock,
         )
@@ -209,12 +211,15 @@ class SpeechService:
             if self._closing.wait(min(BACKOFF_S * failures, MAX_BACKOFF_S)) or stream.closed:
                 raise told
 
-    def _close_idle_streams(self) -> None:
-        error = Unavailable("nothing came for longer than the idle limit")
-        idle_s = self._settings.idle_s
-        while not self._closing.wait(min(idle_s / 4, 5.0)):
+    def _look_after_streams(self) -> None:
+        idle = Unavailable("nothing came for longer than the idle limit")
+        while not self._closing.wait(LOOK_S):
             for stream in self._table.open_streams():
-                self._perform(stream, stream.close_if_idle(idle_s, error))
+                try:
+                    actions = stream.look(self._settings.idle_s, idle)
+                except Exception as error:
+                    actions = stream.fail(as_request_error(error))
+                self._perform(stream, actions)
 
 
 def _fail(sink: Sink, error: RequestError) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -16,6 +17,9 @@ from trimodal.speech.live.request import MAX_CHUNK_S, Chunk
 from trimodal.speech.session.session import LiveSession, PlannedWindow, Update
 from trimodal.speech.values import Recognition
 from trimodal.trace import Span, span
+
+# A request for news is answered by then, also without any: a server that goes down waits for it.
+NEWS_S = 5.0
 
 Outcome = Literal["finished", "failed", "idle", "restarted"]
 
@@ -88,9 +92,11 @@ class LiveStream:
     #   _error             why it failed or was closed
     #   _inbox             chunks that are not taken in: Triton hands a stream's chunks over as soon as the
     #                      client sends them, and they are taken in one by one, in order
-    #   _pending_response  the response to the chunk whose turn it is; None when none is due
+    #   _pending           the chunk whose turn it is, with its sink; None when no response is due
     #   _in_turn           a chunk was taken in and its response is not out; the next chunk waits, or its
     #                      response might overtake
+    #   _expires           when the request for news whose turn it is gets an answer without any
+    #   _audio_until       when the next audio is late: its client speaks, and sends nothing
     #   _queued            a `Recognise` is on its way
     #   _voiced_s          speech already counted
     #   _seen              when its client last sent or got something
@@ -104,22 +110,31 @@ class LiveStream:
         metrics: SpeechMetrics,
         *,
         max_waiting_s: float,
+        quiet_s: float = math.inf,
         trace: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`max_waiting_s`: audio that may wait in the inbox. `trace`: its last answer has one."""
+        """Opens it.
+
+        Args:
+            max_waiting_s: audio that may wait in the inbox.
+            quiet_s: audio that is late by so much is taken for silence.
+            trace: the last answer has one.
+        """
         self.id = number
         self.progress = Progress()
         self.due: float | None = None
         self._session = session
         self._metrics = metrics
         self._max_waiting_s = max_waiting_s
+        self._quiet_s = quiet_s
         self._clock = clock
         self._lock = threading.Lock()
         self._state: Literal["open", "ending", "failed", "closed"] = "open"
         self._error: RequestError | None = None
         self._inbox: deque[tuple[Chunk, Sink]] = deque()
-        self._pending_response: Sink | None = None
+        self._pending: tuple[Chunk, Sink] | None = None
+        self._expires = self._audio_until = math.inf
         self._in_turn = False
         self._queued = False
         self._voiced_s = 0.0
@@ -149,21 +164,25 @@ class LiveStream:
                     f"allows {self._max_waiting_s:g} s; wait for answers before sending more"
                 )
             self._inbox.append((chunk, sink))
-            self._metrics.active_requests.increment(1)
+            self._count_requests([chunk], 1)
             self._seen = self._clock()
+            if len(chunk.samples):
+                self._audio_until = self._seen + more_s + self._quiet_s
             if chunk.end and self._state == "open":
                 self._state = "ending"
-            return [TakeIn()] if len(self._inbox) == 1 and not self._in_turn else []
+            ready = self._waits_for_news if self._in_turn else len(self._inbox) == 1
+            return [TakeIn()] if ready else []
 
     def take_in(self) -> list[Action]:
-        """Takes the next chunk's audio in; voice activity detection runs here."""
+        """Takes the next chunk's audio in, or ends a wait for news; voice activity detection runs here."""
         with self._lock:
             if self._in_turn or not self._inbox:  # it was closed since
-                return []
+                return self._next_actions() if self._waits_for_news else []
             self._in_turn = True
             began = self._clock()
-            chunk, self._pending_response = self._inbox.popleft()
-            if self._state in ("open", "ending"):
+            chunk, _ = self._pending = self._inbox.popleft()
+            self._expires = began + NEWS_S
+            if chunk.after is None and self._state in ("open", "ending"):
                 self._session.feed(chunk.samples)
                 if chunk.end:
                     self._session.end()
@@ -220,12 +239,23 @@ class LiveStream:
         with self._lock:
             return self._close(outcome, error)
 
-    def close_if_idle(self, limit_s: float, error: RequestError) -> list[Action]:
-        """Ends it if its client sent nothing for longer than the limit and waits for no answer."""
+    def look(self, idle_s: float, error: RequestError) -> list[Action]:
+        """Does what time brings: takes audio that is late for silence, gives an answer without news.
+
+        Ends it if its client sent nothing for longer than `idle_s` and waits for no answer.
+        """
         with self._lock:
-            if self._in_turn or self._inbox or self._clock() - self._seen <= limit_s:
+            now = self._clock()
+            if self._inbox or not (self._waits_for_news or not self._in_turn):
                 return []
-            return self._close("idle", error)
+            if not self._in_turn and now - self._seen > idle_s:
+                return self._close("idle", error)
+            # Whoever sent ahead of time, as a file, may well wait.
+            if now > max(self._audio_until, self._began + self._session.received_s):
+                self._audio_until = math.inf
+                self._session.pause()
+                return self._next_actions()
+            return self._next_actions() if now > self._expires else []
 
     def behind_s(self, now: float) -> float:
         """Seconds that a window of it waits, or by which it is heard later than it is spoken."""
@@ -241,13 +271,14 @@ class LiveStream:
     def _next_actions(self) -> list[Action]:
         """The answer that is possible now, and a window's recognition if one is due."""
         if self._state == "failed" and self._error:
-            return self._close("failed", self._error) if self._pending_response else []
+            return self._close("failed", self._error) if self._pending else []
         actions: list[Action] = []
         final = self._state == "ending" and not self._inbox
-        if self._pending_response and not self._must_wait(final):
-            actions.append(Answer(self._pending_response, self._update(final), final))
-            self._pending_response = None
-            self._metrics.active_requests.increment(-1)
+        if self._pending and not self._must_wait(self._pending[0], final):
+            chunk, sink = self._pending
+            self._pending = None
+            actions.append(Answer(sink, self._update(final), final))
+            self._count_requests([chunk], -1)
             if final:
                 self._finish("finished")
                 return actions
@@ -270,9 +301,20 @@ class LiveStream:
         self._spans.append(span("window", self._out, heard, audio_s=audio_s))
         self._spans.append(span("take words in", heard, self._clock()))
 
-    def _must_wait(self, final: bool) -> bool:
-        """The last answer waits for all words; the others only while too much waits for a window."""
+    @property
+    def _waits_for_news(self) -> bool:
+        return self._pending is not None and self._pending[0].after is not None
+
+    def _must_wait(self, chunk: Chunk, final: bool) -> bool:
+        """The last answer waits for all words; the others only while too much waits for a window.
+
+        A request for news waits for some, or for audio: the next chunk's, or what its client does not know
+        of, as that chunk overtook it on the way.
+        """
         session = self._session
+        if chunk.after is not None:
+            since = round(session.received_s * SAMPLE_RATE) > chunk.after
+            return not (self._inbox or session.has_news or since or self._clock() > self._expires)
         # Where no window is on its way only more audio helps.
         return session.waiting and (final or session.pending_s > session.max_pending_s)
 
@@ -281,12 +323,16 @@ class LiveStream:
             return []
         self._error = error
         self._finish(outcome)
-        pending = [self._pending_response] if self._pending_response else []
-        sinks = (*pending, *(sink for _, sink in self._inbox))
-        self._pending_response = None
+        pending = [self._pending] if self._pending else []
+        requests = (*pending, *self._inbox)
+        self._pending = None
         self._inbox.clear()
-        self._metrics.active_requests.increment(-len(sinks))
-        return [Fail(sinks, error)]
+        self._count_requests([chunk for chunk, _ in requests], -1)
+        return [Fail(tuple(sink for _, sink in requests), error)]
+
+    def _count_requests(self, chunks: Sequence[Chunk], sign: int) -> None:
+        """Counts what a drain waits for: not the requests for news, of which a client always has one."""
+        self._metrics.active_requests.increment(sign * sum(chunk.after is None for chunk in chunks))
 
     def _finish(self, outcome: Outcome) -> None:
         self._state, self.due = "closed", None

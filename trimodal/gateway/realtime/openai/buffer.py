@@ -21,6 +21,8 @@ from trimodal.gateway.realtime.openai.items import new_id
 from trimodal.gateway.realtime.openai.responses import Responses
 from trimodal.gateway.realtime.outbox import Outbox
 
+LATE_S = 0.5  # audio that is late by so much more than the silence that ends a turn is taken for it
+
 
 @dataclass(frozen=True)
 class _Utterance:
@@ -49,6 +51,8 @@ class InputBuffer:
         self._conversation = conversation
         self._responses = responses
         self._samples = 0  # of the session, at 16 kHz
+        self._began = 0.0  # of its first audio, on the loop's clock
+        self._quiet: asyncio.TimerHandle | None = None  # ends a turn of which no more audio comes
         self._open: _Utterance | None = None
         self._telling: set[asyncio.Task[None]] = set()
         self._decoder = Decoder()
@@ -80,11 +84,23 @@ class InputBuffer:
 
     async def append(self, data: bytes) -> None:
         """Hears audio; waits while the server is behind. Raises: ApiError."""
+        self._wait_on()
+        loop, before = asyncio.get_running_loop(), self._samples
+        if not self.begun:
+            self._began = loop.time()
         await self._hear(self._decoder(data))
         self.begun = True
+        if self._vad is not None and self._detector is not None and self._detector.speaking:
+            # Audio that came ahead of its time, as a file does, is late only when it would have been spoken.
+            due = max(
+                loop.time() + (self._samples - before) / SAMPLE_RATE,
+                self._began + self._samples / SAMPLE_RATE,
+            )
+            self._quiet = loop.call_at(due + self._vad.silence_duration_ms / 1e3 + LATE_S, self._stop)
 
     async def commit(self) -> None:
         """Ends the turn. Raises: ApiError where there is none."""
+        self._wait_on()
         await self._flush()
         if self._open is None:
             raise ApiError(
@@ -96,6 +112,7 @@ class InputBuffer:
 
     async def clear(self) -> None:
         """Forgets the turn that goes on."""
+        self._wait_on()
         self._decoder.flush()
         if self._detector is not None:
             self._detector.cut()
@@ -107,11 +124,23 @@ class InputBuffer:
 
     async def aclose(self) -> None:
         """Ends all that is heard."""
+        self._wait_on()
         tasks = list(self._telling)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    def _wait_on(self) -> None:
+        if self._quiet is not None:
+            self._quiet.cancel()
+
+    def _stop(self) -> None:
+        """Ends a turn as after a silence: a microphone that is muted sends none."""
+        if self._open is not None and self._detector is not None and self._detector.speaking:
+            self._detector.cut()
+            self._tell_speech("stopped", self._open, audio_end_ms=_ms(self._samples))
+            self._commit()
 
     async def _flush(self) -> None:
         """Without detection, what the filter holds back belongs to the turn that ends."""
