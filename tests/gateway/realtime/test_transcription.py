@@ -10,6 +10,8 @@ import pytest
 
 from tests.gateway.conftest import LIMIT_S, Serve, fake_triton, wait_until
 from tests.gateway.realtime.conftest import WORDS, Dial, pcm, transcription
+from trimodal.client.transports.base import Request
+from trimodal.client.transports.fake import FakeSpeech
 from trimodal.errors import Unavailable
 from trimodal.gateway.realtime.openai import buffer
 
@@ -215,3 +217,23 @@ def test_words_of_an_open_turn_come_without_more_audio(serve: Serve, dial: Dial)
         peer.append(0.1)
     while peer.deltas() != WORDS:
         peer.receive()
+
+
+def test_a_session_whose_first_turn_was_heard_says_so_with_later_ones(serve: Serve, dial: Dial) -> None:
+    heard, refuses = FakeSpeech(("what", 0.1, 0.3)), iter([True, False, False])
+
+    def busy(request: Request) -> object:
+        if request.parameters["sequence_start"] and next(refuses):
+            raise Unavailable("speech: open streams are heard 9.0 s late")
+        return heard(request)
+
+    running = serve(fake_triton(speech=busy))
+    peer = dial(running, "intent=transcription")
+    peer.send("session.update", session=SETTINGS)
+    for kind in ("failed", "completed", "completed"):
+        peer.append(1.0)
+        peer.send("input_audio_buffer.commit")
+        while peer.receive()["type"] != f"{PREFIX}.{kind}":
+            pass
+    starts = [one.parameters for one in running.triton.requests if one.parameters.get("sequence_start")]
+    assert [one["admitted"] for one in starts] == [False, False, True]

@@ -39,6 +39,7 @@ class ScriptedSession:
     pending_s = property(lambda self: self.received_s - self.heard)
     max_pending_s = property(lambda self: self.settings.max_pending_s)
     waiting = property(lambda self: self.outstanding or self.heard + 1 <= self.received_s)
+    ends_turn = property(lambda self: self.ended)
     has_news = property(lambda self: bool(self.fresh))
     behind_s = property(lambda self: self.received_s - self.heard - 1 if self.waiting else 0.0)
 

@@ -34,13 +34,20 @@ NEWS_S = 5.0  # the server answers a request for news by then
 
 
 class Listening(TypedDict, total=False):
-    """Options of a live stream; what is left out, or None, is as the model's settings say."""
+    """Options of a live stream; what is left out, or None, is as the model's settings say.
+
+    Attributes:
+        recording: it was spoken before, and is sent as fast as it is taken: heard after live streams.
+        admitted: a turn of a session of which one was admitted before: not refused for lateness.
+    """
 
     policy: PolicyName | None
     language: str | None
     prompt: str | None
     step_s: float | None
     task: Literal["transcribe", "translate"] | None
+    recording: bool | None
+    admitted: bool | None
 
 
 class LiveStream:

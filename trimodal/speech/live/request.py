@@ -28,6 +28,9 @@ class StreamOptions(BaseModel):
     Attributes:
         max_pending_s: audio that is not heard yet, above which answers wait; only less than the model's
             counts. 0: each chunk is answered once nothing of it is being heard.
+        recording: it was spoken before, and comes as fast as it is taken: it is heard after live streams, and
+            waits where new ones of those are refused.
+        admitted: a turn of a session of which one was admitted before: it is not refused for lateness.
         trace: the last answer tells what took how long.
     """
 
@@ -41,6 +44,8 @@ class StreamOptions(BaseModel):
     max_pending_s: Annotated[float, Field(ge=0, le=3600)] | None = None
     sample_rate: int = SAMPLE_RATE
     channels: int = 1
+    recording: bool = False
+    admitted: bool = False
     trace: bool = False
 
 

@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 
+from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import Cancelled, InvalidArgument, RequestError, Unavailable, as_request_error
 from trimodal.speech.live.metrics import SpeechMetrics
 from trimodal.speech.live.request import Chunk
 from trimodal.speech.live.stream import Action, Answer, Fail, LiveStream, Recognise, Sink, TakeIn
 from trimodal.speech.live.table import StreamTable
+from trimodal.speech.live.windows import WindowQueue
 from trimodal.speech.session.session import LiveSession
 from trimodal.speech.session.vad import SpeechDetector
 from trimodal.speech.settings import SpeechSettings
@@ -56,10 +58,10 @@ class SpeechService:
         self._detector = detector
         self._metrics = metrics
         self._clock = clock
+        self._windows: WindowQueue[LiveStream] = WindowQueue(settings.max_windows_in_flight, clock)
         self._table = StreamTable(settings, metrics, clock=clock)
         self._closing = threading.Event()
         self._to_take_in: SimpleQueue[LiveStream | None] = SimpleQueue()
-        self._to_recognise: SimpleQueue[LiveStream | None] = SimpleQueue()
         runs = [
             *((f"listener-{n}", self._take_in_all) for n in range(LISTENERS)),
             *((f"window-{n}", self._recognise_all) for n in range(settings.max_windows_in_flight)),
@@ -98,8 +100,7 @@ class SpeechService:
             self._perform(stream, stream.close("failed", error))
         for _ in range(LISTENERS):
             self._to_take_in.put(None)
-        for _ in range(self._settings.max_windows_in_flight):
-            self._to_recognise.put(None)
+        self._windows.close()
         deadline = time.monotonic() + JOIN_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -115,10 +116,11 @@ class SpeechService:
             self._metrics,
             max_waiting_s=self._settings.max_pending_s,
             quiet_s=2 * self._settings.pause_s,  # later by a pause than a pause that is heard
+            recording=chunk.options.recording,
             trace=chunk.options.trace,
             clock=self._clock,
         )
-        self._table.admit(stream)
+        self._table.admit(stream, self._windows.speed, again=chunk.options.admitted)
         return stream
 
     def _session(self, chunk: Chunk) -> LiveSession:
@@ -144,7 +146,7 @@ class SpeechService:
                 case TakeIn():
                     self._to_take_in.put(stream)
                 case Recognise():
-                    self._to_recognise.put(stream)
+                    self._windows.put(stream)
                 case Answer():
                     self._answer(stream, action)
                 case Fail():
@@ -177,14 +179,19 @@ class SpeechService:
             self._perform(stream, actions)
 
     def _recognise_all(self) -> None:
-        while stream := self._to_recognise.get():
+        while stream := self._windows.get():
             actions: list[Action] = []
+            audio_s = 0.0
             try:
                 # Only now, so that it holds all audio that came while it waited for a thread.
                 if planned := stream.next_window():
-                    actions = stream.heard(planned, self._recognise(stream, planned.window))
+                    heard = self._recognise(stream, planned.window)
+                    audio_s = len(planned.window.samples) / SAMPLE_RATE
+                    actions = stream.heard(planned, heard)
             except Exception as error:
                 actions = stream.fail(as_request_error(error))
+            finally:
+                self._windows.done(audio_s)
             self._perform(stream, actions)
 
     def _recognise(self, stream: LiveStream, window: Window) -> Recognition:

@@ -13,13 +13,18 @@ from typing import Literal, Protocol
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import InvalidArgument, RequestError, Unavailable
 from trimodal.speech.live.metrics import SpeechMetrics
-from trimodal.speech.live.request import MAX_CHUNK_S, Chunk
+from trimodal.speech.live.request import Chunk
 from trimodal.speech.session.session import LiveSession, PlannedWindow, Update
 from trimodal.speech.values import Recognition
 from trimodal.trace import Span, span
 
 # A request for news is answered by then, also without any: a server that goes down waits for it.
 NEWS_S = 5.0
+# Windows are heard in the order in which they became due; last words come before partial ones that are due
+# since less than PARTIAL_S before them, and all before recordings.
+PARTIAL_S, RECORDING_S = 0.5, 2.0
+# A network may hold a microphone's audio up and hand it over at once, but not before it was spoken.
+AHEAD_S = 1.0
 
 Outcome = Literal["finished", "failed", "idle", "restarted"]
 
@@ -69,12 +74,14 @@ class Progress:
     Attributes:
         received_s: audio taken in.
         heard_s: its part up to which no window is due.
-        faster_than_realtime: audio arrives faster than real time (a file, not a microphone), so what
+        unheard_s: audio that is neither settled nor known to be silence.
+        faster_than_realtime: audio arrives faster than it can be spoken (a file, not a microphone), so what
             is not heard yet does not count as overload.
     """
 
     received_s: float = 0.0
     heard_s: float = 0.0
+    unheard_s: float = 0.0
     faster_than_realtime: bool = False
 
 
@@ -83,8 +90,10 @@ class LiveStream:
 
     Attributes:
         id: correlation id.
-        progress, due: for admission, which reads them without the lock. `due` is the time since when
-            a window waits for a thread or for its words; None when no window does.
+        recording: whether its client says that it was spoken before.
+        progress, due, patience_s: for admission and the queue of windows, which read them without the lock.
+            `due` is the time since when a window waits for a thread or for its words; None when no window
+            does. It may be heard `patience_s` after those of others that wait as long.
     """
 
     # Guarded by `_lock`, which is held while audio is taken in and words are merged:
@@ -95,6 +104,7 @@ class LiveStream:
     #   _pending           the chunk whose turn it is, with its sink; None when no response is due
     #   _in_turn           a chunk was taken in and its response is not out; the next chunk waits, or its
     #                      response might overtake
+    #   _first_s           length of the first chunk: a microphone's audio is ahead of the clock by so much
     #   _expires           when the request for news whose turn it is gets an answer without any
     #   _audio_until       when the next audio is late: its client speaks, and sends nothing
     #   _queued            a `Recognise` is on its way
@@ -111,6 +121,7 @@ class LiveStream:
         *,
         max_waiting_s: float,
         quiet_s: float = math.inf,
+        recording: bool = False,
         trace: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -119,11 +130,15 @@ class LiveStream:
         Args:
             max_waiting_s: audio that may wait in the inbox.
             quiet_s: audio that is late by so much is taken for silence.
+            recording: it comes as fast as it is taken.
             trace: the last answer has one.
         """
         self.id = number
-        self.progress = Progress()
+        self.recording = recording
+        self.progress = Progress(faster_than_realtime=recording)
         self.due: float | None = None
+        self.patience_s = 0.0
+        self._first_s = 0.0
         self._session = session
         self._metrics = metrics
         self._max_waiting_s = max_waiting_s
@@ -183,6 +198,7 @@ class LiveStream:
             chunk, _ = self._pending = self._inbox.popleft()
             self._expires = began + NEWS_S
             if chunk.after is None and self._state in ("open", "ending"):
+                self._first_s = self._first_s or len(chunk.samples) / SAMPLE_RATE
                 self._session.feed(chunk.samples)
                 if chunk.end:
                     self._session.end()
@@ -258,13 +274,13 @@ class LiveStream:
             return self._next_actions() if now > self._expires else []
 
     def behind_s(self, now: float) -> float:
-        """Seconds that a window of it waits, or by which it is heard later than it is spoken."""
-        if self._state == "failed":
-            return 0.0
+        """Seconds that a window of it waits, or by which it is heard later than it is spoken; 0 of a file."""
         progress, due = self.progress, self.due
+        if self._state == "failed" or progress.faster_than_realtime:
+            return 0.0
         wait_s = 0.0 if due is None else now - due
         spoken_s = min(progress.received_s, now - self._began)  # what came before its time was not live
-        return max(wait_s, 0.0 if progress.faster_than_realtime else spoken_s - progress.heard_s)
+        return max(wait_s, spoken_s - progress.heard_s)
 
     # With the lock held
 
@@ -284,10 +300,17 @@ class LiveStream:
                 return actions
         if not self._session.waiting:
             self.due = None
-        elif not (self._session.outstanding or self._queued):
-            self._queued, self.due = True, self._clock()
-            actions.append(Recognise())
+        elif not self._session.outstanding:
+            self.patience_s = self._patience_s()
+            if not self._queued:
+                self._queued, self.due = True, self._clock()
+                actions.append(Recognise())
         return actions
+
+    def _patience_s(self) -> float:
+        if self.recording:
+            return RECORDING_S
+        return 0.0 if self._session.ends_turn or self._state == "ending" else PARTIAL_S
 
     def _update(self, final: bool) -> Update:
         update = self._session.take()
@@ -339,8 +362,13 @@ class LiveStream:
         self._metrics.streams[outcome].increment(1)
 
     def _note_progress(self) -> None:
-        received_s = self._session.received_s
-        ahead = received_s > self._clock() - self._began + MAX_CHUNK_S
+        session, received_s = self._session, self._session.received_s
+        later_s = received_s - self._first_s
+        whole = self._state == "ending" and not later_s  # a stream of one chunk: it was spoken before
+        ahead = whole or later_s > self._clock() - self._began + AHEAD_S
         self.progress = Progress(
-            received_s, received_s - self._session.behind_s, self.progress.faster_than_realtime or ahead
+            received_s,
+            received_s - session.behind_s,
+            session.pending_s,
+            self.progress.faster_than_realtime or ahead,
         )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trimodal import trace
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
-from trimodal.speech.session.policy import SegmentPolicy, Stretch, Timeline, VadPolicy, WindowPolicy
+from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline, VadPolicy, WindowPolicy
 from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
 from trimodal.speech.session.ring_buffer import Ring
 from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream
@@ -121,6 +121,12 @@ class LiveSession:
     def waiting(self) -> bool:
         """A window is being recognised, or due: after the end, words are still to come."""
         return self._due() is not None
+
+    @property
+    def ends_turn(self) -> bool:
+        """Whether the window that is out, or due, ends in a pause or with the stream."""
+        due = self._due()
+        return due is not None and due.kind is Kind.FINAL
 
     @property
     def outstanding(self) -> bool:

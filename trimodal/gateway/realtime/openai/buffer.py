@@ -51,6 +51,7 @@ class InputBuffer:
         self._conversation = conversation
         self._responses = responses
         self._samples = 0  # of the session, at 16 kHz
+        self._admitted = False  # the server took a turn: it takes the session's later ones
         self._began = 0.0  # of its first audio, on the loop's clock
         self._quiet: asyncio.TimerHandle | None = None  # ends a turn of which no more audio comes
         self._open: _Utterance | None = None
@@ -176,6 +177,7 @@ class InputBuffer:
         listening: Listening = (
             {} if wanted is None else {"language": wanted.language, "prompt": wanted.prompt}
         )
+        listening["admitted"] = self._admitted
         identity, turn = new_id("item"), AudioTurn(self._client, listening)
         shown, tentative = wanted is not None, self._config.tentative
         task = asyncio.ensure_future(self._tell(identity, turn, at, shown=shown, tentative=tentative))
@@ -202,6 +204,7 @@ class InputBuffer:
         try:
             async with aclosing(turn.updates()) as updates:
                 async for update in updates:
+                    self._admitted = True
                     delta = transcript.add(update)
                     if not shown:
                         continue
