@@ -15,7 +15,7 @@ from trimodal.gateway.realtime.events import end_where_fatal, put_error
 from trimodal.gateway.realtime.hearing.decoder import Decoder
 from trimodal.gateway.realtime.hearing.detection import Speech, Started, TurnDetector
 from trimodal.gateway.realtime.hearing.turn import AudioTurn, TurnText
-from trimodal.gateway.realtime.openai.config import Config, ConversationSession, ResponseParams, ServerVad
+from trimodal.gateway.realtime.openai.config import Config, ConversationSession, ServerVad
 from trimodal.gateway.realtime.openai.conversation import Conversation
 from trimodal.gateway.realtime.openai.items import new_id
 from trimodal.gateway.realtime.openai.responses import Responses
@@ -227,13 +227,12 @@ class InputBuffer:
             self._answer()
 
     def _answer(self) -> None:
-        """Answers a turn that was detected, unless the next has begun or an answer runs."""
+        """Answers a turn that was detected, unless the next has begun: then both are answered together."""
         vad, config = self._vad, self._config
         if not isinstance(config, ConversationSession) or vad is None or not vad.create_response:
             return
-        if self._responses.active or (self._open is not None and vad.interrupt_response):
-            return
-        self._responses.create(config, ResponseParams())
+        if self._open is None or not vad.interrupt_response:
+            self._responses.answer(config)
 
 
 def _ms(samples: int) -> int:

@@ -33,6 +33,7 @@ class Response:
         self.instructions = config.instructions if params.instructions is None else params.instructions
         self.model = config.model
         self.prepared: PreparedRequest | None = None
+        self.question: str | None = None  # the last item of the talk that it answers, once that is read
         self.done = False
         self._conversation = conversation
         self._outbox = outbox
@@ -78,7 +79,7 @@ class Response:
 
     def _begin(self) -> None:
         assert self.prepared is not None
-        item = self._item = self._conversation.answer()
+        item = self._item = self._conversation.answer(self.question)
         place = {"response_id": self._body["id"], "output_index": 0}
         self._outbox.put("response.output_item.added", **place, item=item, **self.prepared.findings)
         self._put("content_part.added", part={"type": "text", "text": ""})
@@ -108,6 +109,7 @@ class Responses:
         self._outbox = outbox
         self._conversation = conversation
         self._running: Response | None = None
+        self._next: ConversationSession | None = None  # answers what was said meanwhile
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -125,12 +127,20 @@ class Responses:
         self._running = Response(config, params, self._conversation, self._outbox)
         self._task = asyncio.ensure_future(self._answer(self._running, self._task))
 
+    def answer(self, config: ConversationSession) -> None:
+        """Answers what was just said: now, or when the answer that runs is done and did not answer it yet."""
+        if self.active:
+            self._next = config
+        else:
+            self.create(config, ResponseParams())
+
     def cancel(self, reason: Reason) -> bool:
         """Ends the answer that runs, at once; False: none does."""
         if not self.active or self._running is None or self._task is None:
             return False
         self._running.finish("cancelled", reason=reason)
         self._task.cancel()
+        self._go_on()
         return True
 
     async def aclose(self) -> None:
@@ -147,7 +157,8 @@ class Responses:
             with self._quota.use(self._caller.key, held=True) as usage:
                 await self._conversation.settled()
                 options = self._caller.terms(Options(max_tokens=response.max_tokens))
-                messages = self._conversation.messages()
+                messages, response.question = self._conversation.messages(), self._conversation.last_id
+                self._next = None
                 prepared = response.prepared = await prepare(
                     self._client, self._caller, response.model, response.instructions, messages, options
                 )
@@ -164,3 +175,12 @@ class Responses:
             response.finish("failed", error={"type": kind, "code": failure.code, "message": str(failure)})
             put_error(self._outbox, failure)
             end_where_fatal(self._outbox, error)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        config, self._next = self._next, None
+        if config is not None and not self.active:
+            try:
+                self.create(config, ResponseParams())
+            except ApiError as error:  # the key does not hold for the model any more
+                put_error(self._outbox, error)
