@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import subprocess
+import sys
+import wave
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +16,7 @@ from tests.gateway.conftest import LIMIT_S, Serve, fake_triton, wait_until
 from tests.gateway.realtime.conftest import WORDS, Dial, pcm, transcription
 from trimodal.client.transports.base import Request
 from trimodal.client.transports.fake import FakeSpeech
-from trimodal.errors import Unavailable
+from trimodal.errors import InvalidArgument, Unavailable
 from trimodal.gateway.realtime.openai import buffer
 
 PREFIX = "conversation.item.input_audio_transcription"
@@ -237,3 +241,19 @@ def test_a_session_whose_first_turn_was_heard_says_so_with_later_ones(serve: Ser
             pass
     starts = [one.parameters for one in running.triton.requests if one.parameters.get("sequence_start")]
     assert [one["admitted"] for one in starts] == [False, False, True]
+
+
+@pytest.mark.usefixtures("_loud_is_speech")
+def test_the_copyable_client_says_in_a_sentence_what_the_server_refuses(serve: Serve, tmp_path: Path) -> None:
+    def english(request: Request) -> object:
+        raise InvalidArgument("language: 'de' is not known (known: en)")
+
+    with wave.open(str(tmp_path / "talk.wav"), "wb") as file:
+        file.setparams((1, 2, 16_000, 0, "NONE", None))
+        file.writeframes(base64.b64decode(pcm(1.0, 16_000)))
+    url = serve(fake_triton(speech=english)).url.replace("http", "ws") + "/v1/realtime"
+    program = Path(__file__).parents[3] / "clients/realtime_microphone.py"
+    command = [sys.executable, program, tmp_path / "talk.wav", "--url", url, "--language", "de"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == ["language: 'de' is not known (known: en)"]
