@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.speech.live.rig import eventually
+from trimodal.errors import Unavailable
 from trimodal.speech.live.stream import PARTIAL_S, RECORDING_S
 from trimodal.speech.live.windows import WindowQueue
 
@@ -87,3 +88,24 @@ def test_nothing_is_known_before_anything_is_heard():
     queue.done(0.0)  # nothing was due any more
     assert queue.speed is None
     assert queue.get() is not None
+
+
+def test_a_recogniser_that_fails_is_asked_by_all_that_wait(bench, monkeypatch):
+    monkeypatch.setattr("trimodal.speech.live.service.BACKOFF_S", 0.0)
+    now = [0.0]
+    one = bench(clock=lambda: now[0])
+    one.recogniser.gate = threading.Semaphore(0)
+    one.send(1, start=True).wait()
+    eventually(lambda: one.recogniser.inside == 1)
+    now[0] += 3.0  # it is slow
+    one.recogniser.gate.release()
+    eventually(lambda: one.recogniser.inside == 0)
+    for stream in range(2, 9):
+        one.recogniser.errors.append(Unavailable("gone"))
+        one.send(stream, start=True).wait()
+    eventually(lambda: one.recogniser.inside == 2)
+    one.recogniser.gate.release()
+    eventually(lambda: one.recogniser.inside == 7)
+    one.recogniser.gate.release(1000)
+    for stream in range(1, 9):
+        assert one.send(stream, end=True, seconds=0).wait().error is None

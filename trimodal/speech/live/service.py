@@ -209,6 +209,7 @@ class SpeechService:
                 told = as_request_error(error)
             finally:
                 self._metrics.windows_in_flight.increment(-1)
+            self._windows.forget()
             self._metrics.retries.increment(1)
             failures += 1
             waited_s = time.monotonic() - since

@@ -82,6 +82,12 @@ class WindowQueue(Generic[Stream]):
                 self._audio_s = self._audio_s * _KEPT + audio_s
             self._changed.notify_all()
 
+    def forget(self) -> None:
+        """Forgets how quick the recogniser was: it failed, and all that wait shall learn of it together."""
+        with self._changed:
+            self._busy_s = self._new_busy_s = self._windows = self._audio_s = 0.0
+            self._changed.notify_all()
+
     def close(self) -> None:
         """Hands out none any more."""
         with self._changed:
