@@ -19,18 +19,23 @@ def tensor(name, array, dtype):
 
 
 def samples(path):
+    """int16[n] at 16 kHz, of a WAV of any rate."""
     with wave.open(str(path)) as file:
-        form = (file.getframerate(), file.getnchannels(), file.getsampwidth())
-        if form != (16000, 1, 2):
-            raise ValueError(f"{path}: {form[0]} Hz, {form[1]} channels, {8 * form[2]} bits")
-        return np.frombuffer(file.readframes(file.getnframes()), "<i2")
+        if file.getnchannels() != 1 or file.getsampwidth() != 2:
+            raise ValueError(f"{path}: one channel of 16 bits is needed")
+        said = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+        count = round(len(said) * 16_000 / file.getframerate())
+    if count == len(said):
+        return said
+    resampled = np.fft.irfft(np.fft.rfft(said)[: count // 2 + 1], count) * count / len(said)
+    return resampled.round().clip(-32768, 32767).astype(np.int16)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("text", nargs="?", help="the question; or a recording has it")
     parser.add_argument("--image", type=pathlib.Path, help="JPEG, PNG or WebP file")
-    parser.add_argument("--audio", type=pathlib.Path, help="WAV file: 16 kHz, one channel, 16 bits")
+    parser.add_argument("--audio", type=pathlib.Path, help="WAV file: one channel, 16 bits")
     parser.add_argument("--url", default="127.0.0.1:8001", help="host:port of Triton's gRPC endpoint")
     parser.add_argument("--timeout", type=float, default=60.0, help="longest silence, seconds")
     args = parser.parse_args()

@@ -25,6 +25,10 @@ LAST = "last"  # a second commit finds nothing to commit: its error comes after 
 WORDS = "conversation.item.input_audio_transcription"
 
 
+class Refused(Exception):
+    """What the server says of it."""
+
+
 async def from_file(path):
     """Bytes of 16-bit samples, when they would have been spoken."""
     with wave.open(path) as file:
@@ -111,7 +115,7 @@ class Session:
         elif kind == "error" and event["error"]["code"] == "input_audio_buffer_commit_empty":
             self.over = event["error"]["event_id"] == LAST
         elif kind == "error":
-            raise SystemExit(event["error"]["message"])
+            raise Refused(event["error"]["message"])
         self.query = f"{self.query.split('&')[0]}&after={self.last}"
         return self.over and not self.turns
 
@@ -149,5 +153,5 @@ if __name__ == "__main__":
         asyncio.run(main())
     except KeyboardInterrupt:
         pass
-    except (OSError, EOFError, wave.Error, websockets.WebSocketException) as error:
+    except (Refused, OSError, EOFError, wave.Error, websockets.WebSocketException) as error:
         sys.exit(f"{error}")

@@ -1,7 +1,7 @@
 """Streams a WAV file as if it were spoken now, and shows the words as they are heard.
 
 pip install 'tritonclient[grpc]'
-python clients/transcribe_live.py talk.wav --url 127.0.0.1:8001       # 16 kHz, 16 bit, mono
+python clients/transcribe_live.py talk.wav --url 127.0.0.1:8001       # 16 bit, mono
 arecord -q -f S16_LE -r 16000 | python clients/transcribe_live.py -   # a microphone
 """
 
@@ -24,24 +24,26 @@ def chunks(path):
             yield np.frombuffer(data[: len(data) // 2 * 2], np.int16)
         return
     with wave.open(path) as file:
-        if (file.getframerate(), file.getnchannels(), file.getsampwidth()) != (RATE, 1, 2):
-            raise wave.Error(f"{path}: 16 kHz, 16 bit, mono is needed")
-        due = time.monotonic()
-        while data := file.readframes(CHUNK):
-            due += CHUNK / RATE
-            time.sleep(max(0, due - time.monotonic()))
-            yield np.frombuffer(data, np.int16)
+        if (file.getnchannels(), file.getsampwidth()) != (1, 2):
+            raise wave.Error(f"{path}: 16 bit, mono is needed")
+        said = np.frombuffer(file.readframes(file.getnframes()), np.int16)
+    if (count := round(len(said) * RATE / file.getframerate())) != len(said):  # another rate
+        said = np.fft.irfft(np.fft.rfft(said)[: count // 2 + 1], count) * count / len(said)
+        said = said.round().clip(-32768, 32767).astype(np.int16)
+    began = time.monotonic()
+    for at in range(0, len(said), CHUNK):
+        time.sleep(max(0, began + (at + CHUNK) / RATE - time.monotonic()))
+        yield said[at : at + CHUNK]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("file", help="16 kHz 16-bit mono WAV; - is the same without a header on stdin")
+    parser.add_argument("file", help="16-bit mono WAV; - is 16 kHz without a header on stdin")
     parser.add_argument("--policy", help="live, agreement, vad or window")
     parser.add_argument("--url", default="127.0.0.1:8001", help="host:port of Triton's gRPC endpoint")
     parser.add_argument("--timeout", type=float, default=60.0, help="longest wait for an answer, seconds")
-    args = parser.parse_args()
+    args, started = parser.parse_args(), False
     stream = secrets.randbelow((1 << 63) - 1) + 1  # tritonclient takes ids below 2^63; 0 is none
-    started = False
 
     def send(samples, end=False):
         nonlocal started
@@ -56,8 +58,8 @@ def main():
         print(answer.as_numpy("committed").item().decode(), end="\n" if end else "", flush=True)
 
     with triton.InferenceServerClient(args.url) as client:
+        last = None
         try:
-            last = None
             try:
                 for samples in chunks(args.file):
                     if len(samples) == CHUNK:
@@ -68,12 +70,10 @@ def main():
                 print(" [ended]", file=sys.stderr)
             if started or last is not None:
                 send(last, end=True)  # waits until all of it is heard
-            return 0
         except (triton.InferenceServerException, OSError, EOFError, wave.Error) as error:
-            print(f"\n{error}", file=sys.stderr)
-            return 1
+            sys.exit(f"\n{error}")
 
 
 if __name__ == "__main__":
     sys.stdout.reconfigure(encoding="utf-8")
-    sys.exit(main())
+    main()

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 # Of a file, sent at once. Its words are not needed one by one: whole segments need the least computing.
 BLOCK_S = 10
-FILE_LISTENING: Listening = {"policy": "vad"}
+FILE_LISTENING: Listening = {"policy": "vad", "recording": True}
 
 
 class Client:

@@ -375,3 +375,109 @@ async def test_samples_are_transcribed_whole(transport):
     assert transport.requests[0].parameters["policy"] == "window"
     with pytest.raises(TypeError, match="int32"):
         await Client(transport=transport).transcribe(audio.astype(np.int32))
+
+
+def heard(*words, received_s, final=False):
+    return speech_outputs(
+        *(Word(f" {word}", 0.1, 0.2, 0.9) for word in words), received_s=received_s, final=final
+    )
+
+
+class Scripted:
+    """A speech model whose answers come in the order of a script, whatever that of the requests is."""
+
+    def __init__(self, order, holds_news=True):
+        self.holds_news = holds_news
+        self.order, self.came = list(order), asyncio.Condition()
+        self.kinds = []
+
+    async def __call__(self, request):
+        news = "after_s" in request.parameters
+        kind = "news" if news else "end" if request.parameters["sequence_end"] else "chunk"
+        self.kinds.append(kind)
+        held = news and self.holds_news  # until the next request
+        async with self.came:
+            self.came.notify_all()
+            await self.came.wait_for(
+                lambda: self.order[0][0] == kind and not (held and self.kinds[-1] == kind)
+            )
+            _, answer = self.order.pop(0)
+            self.came.notify_all()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def test_words_come_while_nothing_is_sent(transport):
+    stream = Client(transport=transport).listen()
+    async with stream:
+        await stream.send(seconds(0.9))
+        assert stream.text == "what"
+        update = await stream.news(asyncio.Event())
+        assert (update.text, stream.text) == (" is", "what is")
+        assert transport.requests[-1].parameters["after_s"] == 0.9
+        assert not transport.requests[-1].inputs
+        until = asyncio.Event()
+        until.set()
+        assert await stream.news(until) is None
+        await stream.send(seconds(1.2))
+        await stream.end()
+    assert stream.text == "what is a lambda"
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        [("news", heard("b", received_s=1)), ("chunk", heard("c", received_s=2))],
+        [("chunk", heard("b", received_s=2)), ("news", heard("c", received_s=2))],  # it overtook on the way
+    ],
+)
+async def test_the_answers_of_a_chunk_and_of_the_wait_that_it_ends_are_taken_in_order(order):
+    speech = Scripted(
+        [("chunk", heard("a", received_s=1)), *order, ("end", heard("d", received_s=2, final=True))]
+    )
+    stream = Client(transport=FakeTransport(speech=speech)).listen()
+    async with stream:
+        await stream.send(seconds(1.0))
+        more = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.02, more.set)
+        assert await stream.news(more) is None
+        assert (await stream.send(seconds(1.0))).text == " b c"
+        await stream.end()
+    assert stream.text == "a b c d"
+    assert speech.kinds == ["chunk", "news", "chunk", "end"]
+
+
+@pytest.mark.parametrize("told", [heard("b", received_s=1), InvalidArgument("stream 1 is not open")])
+async def test_an_end_may_end_the_wait_or_overtake_it(told):
+    last = ("end", heard("c", received_s=1, final=True))
+    order = [last, ("news", told)] if isinstance(told, Exception) else [("news", told), last]
+    speech = Scripted([("chunk", heard("a", received_s=1)), *order])
+    stream = Client(transport=FakeTransport(speech=speech)).listen()
+    async with stream:
+        await stream.send(seconds(1.0))
+        more = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.02, more.set)
+        await stream.news(more)
+        assert (await stream.end()).final
+    assert stream.text == ("a c" if isinstance(told, Exception) else "a b c")
+
+
+async def test_a_stream_that_fails_while_nothing_is_sent():
+    speech = Scripted([("chunk", heard("a", received_s=1)), ("news", Unavailable("no recogniser"))], False)
+    stream = Client(transport=FakeTransport(speech=speech)).listen()
+    await stream.send(seconds(1.0))
+    with pytest.raises(Unavailable, match="no recogniser"):
+        await stream.news(asyncio.Event())
+    with pytest.raises(InvalidArgument, match="failed"):
+        await stream.send(seconds(1.0))
+
+
+async def test_a_stream_that_is_left_while_it_waits_for_news(transport):
+    async with Client(transport=transport).listen() as stream:
+        await stream.send(seconds(2.0))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(stream.news(asyncio.Event()), 0.02)
+    await asyncio.sleep(0.01)
+    assert transport.cancelled[0].parameters["after_s"] == 2.0
+    assert transport.requests[-1].parameters["sequence_end"]

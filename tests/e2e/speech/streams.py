@@ -183,6 +183,11 @@ class Stream:
         sequence = {"sequence_id": self.id, "sequence_start": start, "sequence_end": end}
         return self._send(inputs, sequence, self._parameters if start else {})
 
+    def news(self, after_s: float) -> LiveUpdate:
+        """Words that come without more audio."""
+        sequence = {"sequence_id": self.id, "sequence_start": False, "sequence_end": False}
+        return self._send({}, sequence, {"after_s": str(after_s)})  # tritonclient knows no floats
+
     def say(self, chunks: Sequence[Samples]) -> list[LiveUpdate]:
         """The answers to all chunks, the last of them with END."""
         return [self.send(chunk, end=chunk is chunks[-1]) for chunk in chunks]

@@ -189,3 +189,19 @@ async def test_chunks_sent_without_waiting_are_taken_in_order(server: TritonServ
     assert received == sorted(received)
     assert len(set(received)) == len(chunks)
     check(heard(updates), said)
+
+
+@pytest.mark.parametrize("transport", LINES)
+def test_the_words_before_a_microphone_is_muted_come_without_more_audio(
+    server: TritonServer, transport: str
+) -> None:
+    samples, said = speak(("hello", "world", "explain", "lambda"))
+    samples = samples[: round(said[-1].end * SAMPLE_RATE)]
+    with LINES[transport](server) as line:
+        stream = Stream(line)
+        updates = [stream.send(chunk) for chunk in cut(samples, 1, 0.05, 0.2)]
+        while len(heard(updates)) < len(said):
+            updates.append(stream.news(updates[-1].received_s))
+        updates.append(stream.send(None, end=True))
+        assert spelled(heard(updates)) == spelled(said)
+        assert updates[-1].received_s == pytest.approx(len(samples) / SAMPLE_RATE)

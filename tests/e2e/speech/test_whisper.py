@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 
@@ -84,3 +85,15 @@ async def test_recordings_of_people_are_heard_whole_and_live(server: TritonServe
             assert stream.words[-1].end == pytest.approx(last[2], abs=0.5)
     assert word_error_rate(said, whole) < MOST_ERRORS
     assert word_error_rate(said, live) < MOST_ERRORS
+
+
+async def test_a_person_who_mutes_the_microphone_gets_the_last_words(server: TritonServer) -> None:
+    one = json.loads((SAMPLES / "samples.json").read_text())[0]
+    samples = next(read_blocks(SAMPLES / one["file"], 30.0))
+    samples = samples[: round((one["words"][-1][2] + 0.05) * 16_000)]
+    async with Client(server.grpc_url, timeouts=Timeouts(total=BOUND)) as client, client.listen() as stream:
+        for chunk in cut(samples, 1, 0.1, 0.3):
+            await stream.send(chunk)
+        while not stream.words or stream.words[-1].end < one["words"][-1][2] - 0.5:
+            await stream.news(asyncio.Event())
+    assert word_error_rate([one["text"]], [stream.text]) < 2 * MOST_ERRORS

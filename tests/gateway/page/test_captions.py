@@ -117,3 +117,17 @@ def test_a_model_that_fails_is_told_of(serve: Serve, open_page: Open) -> None:
     page.get_by_role("button", name="Start").click()
     expect(page.locator("#captions-state")).to_contain_text("no room for another stream")
     expect(page.get_by_role("button", name="Start")).to_be_enabled()
+
+
+@pytest.mark.slow
+def test_a_second_session_begins_on_a_line_of_its_own(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve().url)
+    words = page.locator("#captions-text")
+    for number in (1, 2):
+        start(page)
+        page.wait_for_function(
+            "n => document.querySelector('#captions-text').textContent.split('this?').length > n", arg=number
+        )
+        stop(page)
+    lines = words.evaluate("one => one.innerText").split("\n")
+    assert [line.startswith("what is this?") for line in lines] == [True, True]

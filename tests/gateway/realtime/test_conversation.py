@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -119,6 +120,58 @@ def test_speaking_may_be_told_not_to_interrupt(serve: Serve, dial: Dial) -> None
     peer.append(0.3)
     peer.until("input_audio_buffer.speech_started")
     assert peer.until("response.done")["response"]["status"] == "completed"
+
+
+@pytest.mark.usefixtures("_loud_is_speech")
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_question_that_does_not_interrupt_is_answered_when_the_answer_is_done(
+    serve: Serve, dial: Dial, cancelled: bool
+) -> None:
+    answer: dict[str, str] = {}
+    running = serve(fake_triton(llm=scripted("word " * 80, step=0.02)))
+    peer = dial(running, "model=llm")
+    turns = {"type": "server_vad", "interrupt_response": False}
+    peer.send("session.update", session={"type": "realtime", "audio": {"input": {"turn_detection": turns}}})
+    peer.append(3.2)
+    peer.append(1.0, level=0.0)
+    peer.until("response.output_text.delta")
+    for _ in range(2):  # the answer to both comes once
+        peer.append(1.2)
+        peer.append(1.0, level=0.0)
+        peer.until("conversation.item.input_audio_transcription.completed")
+    if cancelled:
+        peer.send("response.cancel")
+    for status in ("cancelled" if cancelled else "completed", "completed"):
+        done = peer.until("response.done")["response"]
+        assert done["status"] == status
+        answer = answer or {"role": "assistant", "content": done["output"][0]["content"][0]["text"].strip()}
+    said = [{"role": "user", "content": words} for words in (WORDS, "what is this?", "what is this?")]
+    assert messages(running.triton) == [said[0], answer, *said[1:]]
+    assert peer.kinds().count("response.created") == 2
+
+
+@pytest.mark.usefixtures("_loud_is_speech")
+def test_what_is_said_before_the_answers_first_word_comes_after_it(serve: Serve, dial: Dial) -> None:
+    heard = threading.Event()
+
+    async def late(request: Request) -> AsyncIterator[Tensors]:
+        while not heard.is_set():
+            await asyncio.sleep(0.005)
+        yield llm_outputs("An answer.", "stop")
+
+    running = serve(fake_triton(llm=late))
+    peer = dial(running, "model=llm")
+    turns = {"type": "server_vad", "interrupt_response": False}
+    peer.send("session.update", session={"type": "realtime", "audio": {"input": {"turn_detection": turns}}})
+    for _ in range(2):
+        peer.append(1.2)
+        peer.append(1.0, level=0.0)
+        peer.until("conversation.item.input_audio_transcription.completed")
+        wait_until(lambda: "llm" in [one.model for one in running.triton.requests], "the question is asked")
+    heard.set()
+    for _ in range(2):
+        assert peer.until("response.done")["response"]["status"] == "completed"
+    assert [one["role"] for one in messages(running.triton)] == ["user", "assistant", "user"]
 
 
 def test_an_answer_waits_for_the_words_of_a_turn(serve: Serve, dial: Dial) -> None:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import subprocess
+import sys
+import wave
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.gateway.conftest import LIMIT_S, Serve, fake_triton, wait_until
 from tests.gateway.realtime.conftest import WORDS, Dial, pcm, transcription
-from trimodal.errors import Unavailable
+from trimodal.client.transports.base import Request
+from trimodal.client.transports.fake import FakeSpeech
+from trimodal.errors import InvalidArgument, Unavailable
+from trimodal.gateway.realtime.openai import buffer
 
 PREFIX = "conversation.item.input_audio_transcription"
 SETTINGS = transcription(format={"type": "audio/pcm", "rate": 24_000}, transcription={"model": "speech"})
@@ -188,3 +195,65 @@ def test_a_stream_that_the_server_refuses_fails_its_item_only(serve: Serve, dial
     peer.append(3.2)
     peer.send("input_audio_buffer.commit")
     assert peer.until(f"{PREFIX}.completed")["transcript"] == WORDS
+
+
+@pytest.mark.usefixtures("_loud_is_speech")
+def test_a_microphone_that_is_muted_within_a_turn_ends_it(
+    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buffer, "LATE_S", 0.05)
+    peer = dial(serve(), "intent=transcription")
+    vad = {"type": "server_vad", "silence_duration_ms": 100}
+    peer.send("session.update", session=transcription(turn_detection=vad))
+    for _ in range(10):
+        peer.append(0.1)
+    assert peer.until(f"{PREFIX}.completed")["transcript"] == "what is this?"
+    assert "input_audio_buffer.speech_stopped" in peer.kinds()
+    for _ in range(10):  # another turn
+        peer.append(0.1)
+    peer.until(f"{PREFIX}.completed")
+
+
+def test_words_of_an_open_turn_come_without_more_audio(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve(), "intent=transcription")
+    peer.send("session.update", session=transcription())
+    for _ in range(30):
+        peer.append(0.1)
+    while peer.deltas() != WORDS:
+        peer.receive()
+
+
+def test_a_session_whose_first_turn_was_heard_says_so_with_later_ones(serve: Serve, dial: Dial) -> None:
+    heard, refuses = FakeSpeech(("what", 0.1, 0.3)), iter([True, False, False])
+
+    def busy(request: Request) -> object:
+        if request.parameters["sequence_start"] and next(refuses):
+            raise Unavailable("speech: open streams are heard 9.0 s late")
+        return heard(request)
+
+    running = serve(fake_triton(speech=busy))
+    peer = dial(running, "intent=transcription")
+    peer.send("session.update", session=SETTINGS)
+    for kind in ("failed", "completed", "completed"):
+        peer.append(1.0)
+        peer.send("input_audio_buffer.commit")
+        while peer.receive()["type"] != f"{PREFIX}.{kind}":
+            pass
+    starts = [one.parameters for one in running.triton.requests if one.parameters.get("sequence_start")]
+    assert [one["admitted"] for one in starts] == [False, False, True]
+
+
+@pytest.mark.usefixtures("_loud_is_speech")
+def test_the_copyable_client_says_in_a_sentence_what_the_server_refuses(serve: Serve, tmp_path: Path) -> None:
+    def english(request: Request) -> object:
+        raise InvalidArgument("language: 'de' is not known (known: en)")
+
+    with wave.open(str(tmp_path / "talk.wav"), "wb") as file:
+        file.setparams((1, 2, 16_000, 0, "NONE", None))
+        file.writeframes(base64.b64decode(pcm(1.0, 16_000)))
+    url = serve(fake_triton(speech=english)).url.replace("http", "ws") + "/v1/realtime"
+    program = Path(__file__).parents[3] / "clients/realtime_microphone.py"
+    command = [sys.executable, program, tmp_path / "talk.wav", "--url", url, "--language", "de"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == ["language: 'de' is not known (known: en)"]

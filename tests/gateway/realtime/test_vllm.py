@@ -102,3 +102,15 @@ def test_leaving_in_the_middle_frees_the_stream(serve: Serve, dial: Dial) -> Non
     wait_until(lambda: streams, "the stream begins")
     peer.socket.close()
     wait_until(lambda: not streams, "the stream ends")
+
+
+def test_the_last_words_of_a_muted_microphone_come_without_more_audio(serve: Serve, dial: Dial) -> None:
+    peer = opened(dial(serve()))
+    peer.send("input_audio_buffer.commit")
+    for _ in range(29):  # "Well." ends with the last sample
+        peer.append(0.1, 16_000)
+    while peer.deltas() != WORDS:
+        peer.receive()
+    peer.append(0.1, 16_000)  # and it goes on
+    peer.send("input_audio_buffer.commit", final=True)
+    assert peer.until("transcription.done")["text"] == WORDS

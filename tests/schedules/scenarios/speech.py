@@ -66,7 +66,7 @@ class Speech(Scenario):
         *("stream finished", "stream failed", "stream idle", "stream restarted"),
     )
     switching: ClassVar[tuple[str, ...]] = tuple(
-        f"trimodal.speech.live.{name}" for name in ("service", "stream", "table")
+        f"trimodal.speech.live.{name}" for name in ("service", "stream", "table", "windows")
     )
 
     def __init__(self, world: World) -> None:
@@ -111,7 +111,7 @@ class Speech(Scenario):
             self._talk(number=self.draw.choice((1, 2)))
 
     def _talk(self, number: int) -> None:
-        """One stream: chunks one after the other or ahead of the answers; ended, left, or refused."""
+        """One stream: chunks and requests for news, also ahead of answers; ended, left, or refused."""
         draw, started = self.draw, True
         for _ in range(draw.randint(1, 4)):
             sink = Sink(self.told, draw)
@@ -122,6 +122,10 @@ class Speech(Scenario):
             if draw.random() < 0.05:
                 error = InvalidArgument("audio: NaN")
                 self.service.refuse(sink, error, ended=number if end else None)
+            elif draw.random() < 0.2 and not (started or end):
+                after = draw.choice((0, SAMPLE_RATE, 100 * SAMPLE_RATE))
+                nothing = np.zeros(0, np.float32)
+                self.service.submit(Chunk(number, nothing, False, False, StreamOptions(), after), sink)
             else:
                 samples = np.full(round(seconds * SAMPLE_RATE), level, np.float32)
                 self.service.submit(Chunk(number, samples, started, end, StreamOptions()), sink)

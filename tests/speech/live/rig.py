@@ -30,7 +30,7 @@ class ScriptedSession:
         self.settings, self.policy, self.language, self.prompt = settings, policy, language, prompt
         self.translate = translate
         self.received = self.planned = self.heard = 0
-        self.outstanding = self.ended = False
+        self.outstanding = self.ended = self.paused = False
         self.fresh: list[Word] = []
         ScriptedSession.made.append(self)
 
@@ -39,12 +39,17 @@ class ScriptedSession:
     pending_s = property(lambda self: self.received_s - self.heard)
     max_pending_s = property(lambda self: self.settings.max_pending_s)
     waiting = property(lambda self: self.outstanding or self.heard + 1 <= self.received_s)
+    ends_turn = property(lambda self: self.ended)
+    has_news = property(lambda self: bool(self.fresh))
     behind_s = property(lambda self: self.received_s - self.heard - 1 if self.waiting else 0.0)
 
     def feed(self, samples) -> None:
         if len(samples) and samples[0] == 0.625:
             raise ArithmeticError("a defect of the session")
         self.received += len(samples)
+
+    def pause(self) -> None:
+        self.paused = True
 
     def end(self) -> None:
         self.ended = True
@@ -138,6 +143,14 @@ class Bench:
             SpeechMetrics(self.metrics),
             clock=clock,
         )
+
+    def ask(self, after_s: float, stream=1) -> Answer:
+        """Asks for news."""
+        answer, nothing = Answer(), np.zeros(0, np.float32)
+        self.service.submit(
+            Chunk(stream, nothing, False, False, StreamOptions(), round(after_s * SAMPLE_RATE)), answer
+        )
+        return answer
 
     def send(self, stream=1, seconds=1.0, *, start=False, end=False, level=0.0, **options) -> Answer:
         samples = np.full(round(seconds * SAMPLE_RATE), level, np.float32)

@@ -108,3 +108,24 @@ def test_options_after_the_start_are_not_looked_at():
 def test_bad_options_are_refused_by_name_and_limit(parameters, sentence):
     with pytest.raises(InvalidArgument, match=sentence):
         read(audio=GOOD, parameters=parameters)
+
+
+def test_a_request_for_news_brings_no_audio():
+    chunk = read_chunk(7, False, False, {}, {"after_s": 1.5})
+    assert (chunk.after, len(chunk.samples)) == (24_000, 0)
+    assert read_chunk(7, False, False, {}, {"after_s": 0}).after == 0
+    assert read_chunk(7, False, True, {}, {"after_s": 1.5}).after is None  # the end is told everything
+
+
+@pytest.mark.parametrize("after_s", ["soon", -1.0, float("nan"), float("inf"), None, [1]])
+def test_a_wrong_request_for_news_names_the_field(after_s):
+    with pytest.raises(InvalidArgument, match="^after_s: "):
+        read_chunk(7, False, False, {}, {"after_s": after_s})
+
+
+def test_news_and_audio_are_two_requests():
+    audio = np.zeros((1, 1600), np.float32)
+    with pytest.raises(InvalidArgument, match="^after_s: a request for news brings no audio"):
+        read_chunk(7, False, False, {"audio": audio}, {"after_s": 1.5})
+    with pytest.raises(InvalidArgument, match="a request with after_s come without"):
+        read_chunk(7, False, False, {}, {})

@@ -193,17 +193,65 @@ def test_all_that_a_dropped_stream_owes_is_answered(bench):
     assert one.metric("active_requests", model="speech").value == 0
 
 
-def test_whole_recordings_that_wait_keep_others_out_too(bench):
+@pytest.mark.parametrize("declared", [False, True])
+def test_recordings_that_wait_keep_nobody_out(bench, declared):
     now = [0.0]
     one = bench(refuse_lag_s=8, clock=lambda: now[0])
     one.recogniser.go.clear()
-    whole = one.send(start=True, end=True)
-    eventually(lambda: one.recogniser.calls == 1)
+    parts = one.send(1, start=True, seconds=3, recording=declared).wait()
+    one.send(1, seconds=3).wait()
+    last = one.send(1, end=True, seconds=3)
+    whole = one.send(2, start=True, end=True, recording=declared)
+    eventually(lambda: one.recogniser.calls == 2)
     now[0] = 9.0
-    assert "open streams are heard 9.0 s late" in str(one.send(2, start=True).wait().error)
+    assert one.send(3, start=True, seconds=0.5).wait().error is None
+    assert one.send(4, start=True, seconds=0.5, recording=True).wait().error is None
     one.recogniser.go.set()
+    assert parts.error is None
+    assert last.wait().final
     assert whole.wait().final
-    assert one.send(2, start=True).wait().error is None
+
+
+def test_recordings_are_refused_where_they_would_wait_too_long_and_told_when_to_come_again(bench):
+    now = [0.0]
+    one = bench(max_pending_s=20, clock=lambda: now[0])
+    one.recogniser.gate = threading.Semaphore(0)
+    one.send(1, start=True, seconds=10, recording=True).wait()
+    eventually(lambda: one.recogniser.calls == 1)
+    now[0] += 4.0  # for a window whose audio, in the rig, is half a millisecond
+    one.recogniser.gate.release()
+    eventually(lambda: one.recogniser.calls == 2)
+    refused = one.send(2, start=True, recording=True).wait()
+    assert isinstance(refused.error, Unavailable)
+    assert "the recordings that wait take 72000 s to hear, more than max_pending_s (20 s)" in str(
+        refused.error
+    )
+    assert refused.error.retry_after_s == pytest.approx(71_980)
+    assert one.send(3, start=True, seconds=0.5).wait().error is None  # of live streams only lateness counts
+    one.recogniser.gate.release(100)
+    assert one.send(1, end=True, seconds=0).wait().final
+    assert one.send(2, start=True, end=True, recording=True).wait().final
+
+
+def test_a_session_that_was_admitted_loses_no_later_turn(bench):
+    now = [0.0]
+    one = bench(refuse_lag_s=1, max_streams=8, clock=lambda: now[0])
+    one.recogniser.go.clear()
+    one.send(1, start=True).wait()
+    eventually(lambda: one.recogniser.calls == 1)
+    now[0] = 5.0
+    assert "refuse_lag_s (1 s)" in str(one.send(2, start=True, seconds=0.5).wait().error)
+    for stream in range(3, 10):
+        assert one.send(stream, start=True, seconds=0.5, admitted=True).wait().error is None
+    one.recogniser.go.set()
+    assert one.send(1, end=True, seconds=0).wait().final
+    one.send(1, start=True, seconds=0.5).wait()
+    assert one.open_streams == 8
+    assert "max_streams" in str(one.send(2, start=True).wait().error)
+    assert (
+        one.send(2, start=True, seconds=0.5, admitted=True).wait().error is None
+    )  # of the eighth kept for it
+    assert "max_streams" in str(one.send(10, start=True, admitted=True).wait().error)
 
 
 @pytest.mark.parametrize("hasty", [False, True], ids=["microphone", "file"])

@@ -1,238 +1,111 @@
-"""Windows of many streams in flight together and tried again; answers that wait, or cannot be given."""
+"""The order of windows, and how many are at the recogniser at once."""
 
 from __future__ import annotations
 
 import threading
-import time
-from typing import get_args
+from dataclasses import dataclass
 
-import numpy as np
 import pytest
 
-from tests.speech.live.rig import BOUND, Answer, BrokenAnswer, Recogniser, eventually
-from trimodal.audio.values import SAMPLE_RATE, PolicyName
-from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
-from trimodal.metrics import MemoryMetrics
-from trimodal.speech.engines.fake import VOCABULARY, hear, speak
-from trimodal.speech.live import service as module
-from trimodal.speech.live.metrics import SpeechMetrics
-from trimodal.speech.live.request import Chunk, StreamOptions
-from trimodal.speech.live.service import MAX_FAILURES, SpeechService
-from trimodal.speech.session.vad import EnergyDetector
-from trimodal.speech.settings import SpeechSettings
-from trimodal.speech.values import Recognition, Window
+from tests.speech.live.rig import eventually
+from trimodal.errors import Unavailable
+from trimodal.speech.live.stream import PARTIAL_S, RECORDING_S
+from trimodal.speech.live.windows import WindowQueue
 
 
-def test_windows_of_many_streams_are_in_flight_together(bench):
-    one = bench()
-    one.recogniser.go.clear()
-    for stream in range(1, 9):
-        one.send(stream, start=True).wait()
-    eventually(lambda: one.recogniser.inside == 8)
-    assert one.metric("windows_in_flight", model="speech").value == 8
-    one.recogniser.go.set()
-    for stream in range(1, 9):
-        assert one.send(stream, end=True, seconds=0).wait().words() == " 0"
+@dataclass(eq=False)
+class Stream:
+    name: str
+    due: float | None
+    patience_s: float = 0.0
 
 
-def test_a_stream_has_one_window_in_flight(bench):
-    one = bench()
-    one.recogniser.go.clear()
-    one.send(start=True, seconds=5).wait()
+def queue_of(*streams: Stream, most: int = 16) -> tuple[WindowQueue[Stream], list[float]]:
+    now = [0.0]
+    queue: WindowQueue[Stream] = WindowQueue(most, lambda: now[0])
+    for stream in streams:
+        queue.put(stream)
+    return queue, now
+
+
+def test_last_words_come_before_partial_ones_and_recordings_after_but_not_for_ever():
+    queue, _ = queue_of(
+        Stream("partial", 10.0, PARTIAL_S),
+        Stream("recording", 10.0, RECORDING_S),
+        Stream("last words", 10.4),
+        Stream("partial, long due", 9.8, PARTIAL_S),
+        Stream("recording, long due", 8.2, RECORDING_S),
+        Stream("closed meanwhile", None),
+    )
+    assert [queue.get().name for _ in range(6)] == [
+        "closed meanwhile", "recording, long due", "partial, long due", "last words", "partial", "recording",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seconds", "at_once"),
+    [(0.01, 16), (0.05, 10), (0.2, 2), (3.0, 2)],
+    ids=["GPU", "quick", "slow", "slower"],
+)
+def test_as_many_windows_are_at_the_recogniser_as_it_hears_in_half_a_second(seconds, at_once):
+    streams = [Stream(str(number), 0.0) for number in range(60)]
+    queue, now = queue_of(*streams)
+    for _ in range(20):
+        queue.get()
+        now[0] += seconds * 0.9999
+        queue.done(5.0)
+        now[0] += 7.0  # with nothing to do, which is no work
+    assert queue.speed == pytest.approx(5.0 / seconds, rel=1e-3)
+    taken: list[Stream | None] = []
+    threads = [threading.Thread(target=lambda: taken.append(queue.get()), daemon=True) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: len(taken) == min(at_once, 20))
+    queue.done(0.0)  # one comes back, one goes
+    eventually(lambda: len(taken) == min(at_once + 1, 20))
+    queue.close()
+    for thread in threads:
+        thread.join(10)
+    assert taken.count(None) == 20 - min(at_once + 1, 20)
+
+
+def test_windows_in_one_batch_share_its_time():
+    queue, now = queue_of(*(Stream(str(number), 0.0) for number in range(40)))
+    for _ in range(5):
+        for _ in range(8):
+            queue.get()
+        now[0] += 0.4
+        for _ in range(8):
+            queue.done(2.0)
+    assert queue.speed == pytest.approx(40.0, rel=0.1)
+
+
+def test_nothing_is_known_before_anything_is_heard():
+    queue, now = queue_of(Stream("a", 0.0), Stream("b", 0.0), most=2)
+    assert queue.speed is None
+    queue.get()
+    now[0] = 100.0
+    queue.done(0.0)  # nothing was due any more
+    assert queue.speed is None
+    assert queue.get() is not None
+
+
+def test_a_recogniser_that_fails_is_asked_by_all_that_wait(bench, monkeypatch):
+    monkeypatch.setattr("trimodal.speech.live.service.BACKOFF_S", 0.0)
+    now = [0.0]
+    one = bench(clock=lambda: now[0])
+    one.recogniser.gate = threading.Semaphore(0)
+    one.send(1, start=True).wait()
     eventually(lambda: one.recogniser.inside == 1)
-    one.send(seconds=5).wait()
-    one.recogniser.go.set()
-    assert one.send(end=True, seconds=0).wait().error is None
-    assert one.recogniser.most == 1
-    assert one.recogniser.calls == 10
-
-
-def test_no_more_windows_are_in_flight_than_set(bench):
-    one = bench(max_windows_in_flight=3)
-    one.recogniser.go.clear()
-    for stream in range(1, 9):
+    now[0] += 3.0  # it is slow
+    one.recogniser.gate.release()
+    eventually(lambda: one.recogniser.inside == 0)
+    for stream in range(2, 9):
+        one.recogniser.errors.append(Unavailable("gone"))
         one.send(stream, start=True).wait()
-    eventually(lambda: one.recogniser.inside == 3)
-    one.recogniser.go.set()
+    eventually(lambda: one.recogniser.inside == 2)
+    one.recogniser.gate.release()
+    eventually(lambda: one.recogniser.inside == 7)
+    one.recogniser.gate.release(1000)
     for stream in range(1, 9):
-        assert one.send(stream, end=True, seconds=0).wait().words() == " 0"
-    assert one.recogniser.most == 3
-
-
-def test_answers_wait_while_too_much_is_not_heard(bench):
-    one = bench(max_pending_s=5)
-    one.recogniser.go.clear()
-    one.send(start=True, seconds=5).wait()
-    held = one.send(seconds=3)
-    time.sleep(0.1)
-    assert not held.given
-    one.recogniser.go.set()
-    assert held.wait().error is None
-
-
-def test_a_stream_may_ask_for_answers_that_wait_until_it_is_heard(bench):
-    one = bench(max_pending_s=5)
-    one.recogniser.go.clear()
-    patient = one.send(1, start=True, seconds=1, max_pending_s=0.0)
-    greedy = one.send(2, start=True, seconds=8, max_pending_s=100.0)
-    one.send(3, start=True, seconds=1).wait()
-    time.sleep(0.1)
-    assert not patient.given
-    assert not greedy.given, "nobody gets more than the model's own limit"
-    one.recogniser.go.set()
-    assert patient.wait().words() == " 0"
-    assert greedy.wait().error is None
-
-
-def test_a_failed_window_is_heard_again(bench):
-    one = bench()
-    one.recogniser.errors = [Unavailable("no room"), RuntimeError("defect")]
-    one.send(start=True).wait()
-    assert one.send(end=True, seconds=0).wait().words() == " 0"
-    assert one.metric("window_retries_total").value == 2
-
-
-@pytest.mark.parametrize("policy", get_args(PolicyName))
-def test_windows_that_fail_twice_are_the_same_the_third_time_and_nothing_is_lost(policy, monkeypatch):
-    monkeypatch.setattr(module, "BACKOFF_S", 0.0)
-    samples, said = speak([*VOCABULARY, 1.0, *VOCABULARY])
-    asked: list[Window] = []
-
-    def recogniser(window: Window) -> Recognition:
-        asked.append(window)
-        if len(asked) % 3:
-            raise Unavailable("no room")
-        return Recognition(hear(window.samples))
-
-    settings = SpeechSettings(policy=policy, max_windows_in_flight=1)
-    service = SpeechService(settings, recogniser, EnergyDetector, SpeechMetrics(MemoryMetrics()))
-    words = []
-    try:
-        for at in range(0, len(samples), SAMPLE_RATE):
-            answer, end = Answer(), at + SAMPLE_RATE >= len(samples)
-            service.submit(Chunk(1, samples[at : at + SAMPLE_RATE], at == 0, end, StreamOptions()), answer)
-            words += answer.wait().update.committed
-    finally:
-        service.close()
-    assert [word.text for word in words] == [word.text for word in said]
-    assert all(asked[at] is asked[at + 1] is asked[at + 2] for at in range(0, len(asked), 3))
-
-
-def test_a_recogniser_that_is_being_loaded_is_waited_for(bench, monkeypatch):
-    monkeypatch.setattr("trimodal.speech.live.service.BACKOFF_S", 0.001)
-    one = bench()
-    loading = Unavailable("speech_recognize: the model 'speech_recognize' is not ready; try again later")
-    one.recogniser.errors = [loading] * (MAX_FAILURES + 4)
-    assert one.send(start=True, end=True).wait().error is None
-    assert one.recogniser.calls == MAX_FAILURES + 5
-
-
-def test_but_not_for_ever(bench, monkeypatch):
-    monkeypatch.setattr("trimodal.speech.live.service.BACKOFF_S", 0.001)
-    one = bench(recognizer_wait_s=0)
-    one.recogniser.errors = [Unavailable("speech_recognize: not ready")] * MAX_FAILURES
-    assert isinstance(one.send(start=True, end=True).wait().error, Unavailable)
-
-
-def test_a_stream_that_cannot_be_heard_fails_with_the_recognisers_error(bench, monkeypatch):
-    monkeypatch.setattr("trimodal.speech.live.service.BACKOFF_S", 0.01)
-    one = bench()
-    one.recogniser.errors = [InternalError("speech_recognize: broken")] * MAX_FAILURES
-    other = one.send(2, start=True, seconds=0.5).wait()
-    one.send(start=True).wait()
-    eventually(lambda: one.recogniser.calls == MAX_FAILURES)
-    failed = one.send(end=True, seconds=0).wait()
-    assert isinstance(failed.error, InternalError)
-    assert "speech_recognize: broken" in str(failed.error)
-    assert one.outcome("failed") == 1
-    assert other.error is None
-    assert one.send(2, end=True, seconds=1).wait().words() == " 0"
-
-
-def test_a_wrong_request_is_not_tried_again(bench):
-    one = bench()
-    one.recogniser.errors = [InvalidArgument("language: 'xx'; known are en")]
-    one.send(start=True).wait()
-    eventually(lambda: one.recogniser.calls == 1)
-    failed = one.send(seconds=0.5).wait()
-    assert isinstance(failed.error, InvalidArgument)
-    assert one.open_streams == 0
-
-
-def test_a_defect_of_a_session_is_told_without_details_and_harms_nobody(bench, caplog):
-    one = bench()
-    one.send(2, start=True, seconds=0.5).wait()
-    failed = one.send(start=True, level=0.625).wait()
-    assert isinstance(failed.error, InternalError)
-    assert "defect" not in str(failed.error)
-    assert "a defect of the session" in caplog.text
-    assert one.send(2, end=True, seconds=0.5).wait().words() == " 0"
-
-
-def test_no_answer_waits_for_a_window_that_only_more_audio_makes_due():
-    # A speaker who does not pause is cut at 10 s; answers held from 5 s on would wait for each other.
-    settings = SpeechSettings(policy="vad", max_pending_s=5, max_window_s=10)
-    recogniser = Recogniser()
-    metrics = SpeechMetrics(MemoryMetrics())
-    service = SpeechService(settings, recogniser, EnergyDetector, metrics)
-    sound = np.random.default_rng(0).uniform(-0.3, 0.3, SAMPLE_RATE).astype(np.float32)
-    try:
-        for second in range(12):
-            answer = Answer()
-            service.submit(Chunk(1, sound, second == 0, second == 11, StreamOptions()), answer)
-            assert answer.wait().error is None
-    finally:
-        service.close()
-    assert recogniser.calls == 2
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_an_answer_that_cannot_be_given_ends_its_stream_and_no_thread(bench, caplog, fails):
-    one = bench(max_windows_in_flight=1, max_pending_s=5)
-    one.recogniser.go.clear()
-    broken = BrokenAnswer()
-    broken.fails = fails
-    one.service.submit(Chunk(1, np.zeros(9 * SAMPLE_RATE, np.float32), True, False, StreamOptions()), broken)
-    ahead = one.send()
-    one.recogniser.go.set()  # the answer is given by the only thread that recognises windows
-    assert isinstance(broken.wait().error, InternalError)
-    assert isinstance(ahead.wait().error, InternalError)
-    assert one.open_streams == 0
-    assert "no room for the tensor" in caplog.text
-    assert one.send(2, start=True, end=True).wait().words() == " 0"
-
-
-def test_all_of_a_dropped_stream_are_answered_though_one_cannot_be(bench, caplog):
-    one = bench(max_pending_s=5)
-    one.recogniser.go.clear()
-    broken = BrokenAnswer()
-    broken.fails = True
-    one.service.submit(Chunk(1, np.zeros(9 * SAMPLE_RATE, np.float32), True, False, StreamOptions()), broken)
-    ahead = one.send()
-    one.send(start=True, seconds=0.5).wait()
-    assert isinstance(ahead.wait().error, Cancelled)
-    assert "the sender is closed" in caplog.text
-
-
-def test_no_answer_overtakes_the_one_before(bench):
-    one = bench()
-    order: list[float] = []
-    writing, go = threading.Event(), threading.Event()
-
-    class Slow(Answer):
-        def answer(self, update, *, final: bool) -> None:
-            if not order and not writing.is_set():
-                writing.set()
-                assert go.wait(BOUND)
-            order.append(update.received_s)
-            super().answer(update, final=final)
-
-    answers = [Slow(), Slow()]
-    half = np.zeros(SAMPLE_RATE // 2, np.float32)
-    one.service.submit(Chunk(1, half, True, False, StreamOptions()), answers[0])
-    assert writing.wait(BOUND)
-    one.service.submit(Chunk(1, half, False, True, StreamOptions()), answers[1])
-    time.sleep(0.1)
-    go.set()
-    assert [answer.wait().error for answer in answers] == [None, None]
-    assert order == [0.5, 1.0]
+        assert one.send(stream, end=True, seconds=0).wait().error is None

@@ -156,8 +156,10 @@ def test_a_full_buffer_without_agreement_is_committed_but_for_its_edge() -> None
 # Policy live: agreement while somebody speaks, and the whole segment at a pause
 
 
-def live() -> LivePolicy:
-    return LivePolicy(SpeechSettings(step_s=1, max_step_s=5, pause_s=0.5, speech_pad_s=0.2), Transcript())
+def live(step_s: float = 1.0) -> LivePolicy:
+    return LivePolicy(
+        SpeechSettings(step_s=step_s, max_step_s=5, pause_s=0.5, speech_pad_s=0.2), Transcript()
+    )
 
 
 def closed(start: float, end: float) -> SpeechSpan:
@@ -210,3 +212,42 @@ def test_a_window_that_was_not_believed_is_heard_again_at_the_pause() -> None:
 def test_far_behind_a_segment_that_is_here_is_heard_once() -> None:
     planned = live().plan(Timeline(60 * S, False, [closed(0.3, 4.8)]))
     assert planned == Stretch(round(0.1 * S), 5 * S, round(5.3 * S), Kind.FINAL)
+
+
+def test_policy_live_does_not_believe_in_what_short_windows_agree_on() -> None:
+    it = live(step_s=0.5)  # its windows begin at 0.1 s
+    hear(it, 1.0, words("howdy"))
+    hear(it, 1.5, words("howdy mary"))
+    assert (committed(it), [word.text for word in it.tentative]) == ([], ["howdy", "mary"])
+    hear(it, 2.0, words("had he married a"))
+    hear(it, 2.5, words("had he married a more"))
+    assert committed(it) == ["had", "he", "married", "a"]
+
+
+def paused(at: float, received: float) -> Timeline:
+    """Speech from 0.3 s to `at`, and silence."""
+    first, end = SPEAKING[0], round(at * S)
+    spans = [SpeechSpan(first.start, first.known, end, end + SURE)] if received >= at + 0.1 else SPEAKING
+    return Timeline(round(received * S), False, spans)
+
+
+def test_policy_live_leaves_a_step_out_that_would_hear_the_last_words_once_more() -> None:
+    it = live(step_s=0.5)
+    stretch = it.plan(paused(0.9, 1.2))
+    assert stretch is None  # not [0.1, 1.0): its last word may be cut, and the pause's window comes at once
+    stretch = it.plan(paused(0.9, 1.4))
+    assert stretch is not None
+    assert (stretch.kind, stretch.end) == (Kind.FINAL, round(1.1 * S))
+    assert policy(step_s=0.5).plan(paused(0.9, 1.2)) is not None
+
+
+def test_policy_live_needs_no_last_window_where_a_step_has_heard_the_end() -> None:
+    it = live(step_s=0.5)
+    hear(it, 1.0, words("what"))
+    stretch = it.plan(paused(1.2, 1.5))
+    assert stretch is not None
+    assert (stretch.kind, stretch.end) == (Kind.STEP, round(1.5 * S))
+    it.accept(stretch, words("what is it"))
+    assert committed(it) == []
+    assert it.plan(paused(1.2, 1.7)) is None
+    assert committed(it) == ["what", "is", "it"]

@@ -140,7 +140,7 @@ def test_a_step_that_is_rejected_leaves_the_guess_as_it_was() -> None:
 
 def test_a_pause_that_needs_no_window_is_told_at_once() -> None:
     it = session()
-    it.feed(np.concatenate((noise(0.75), silence(0.25))))
+    it.feed(np.concatenate((noise(0.7), silence(0.3))))
     it.accept(due(it), heard((" one", 0.1, 0.7)))
     it.feed(silence(0.4))
     update = it.take()

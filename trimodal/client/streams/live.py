@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
@@ -30,16 +30,24 @@ ABANDON_S = 1.0
 # The answer to END comes when all is heard. A slow server may need so many seconds more for each second of
 # audio that is not heard yet, of which it holds about a minute and the last chunk.
 FLUSH_PER_S, MOST_UNHEARD_S = 4.0, 100.0
+NEWS_S = 5.0  # the server answers a request for news by then
 
 
 class Listening(TypedDict, total=False):
-    """Options of a live stream; what is left out, or None, is as the model's settings say."""
+    """Options of a live stream; what is left out, or None, is as the model's settings say.
+
+    Attributes:
+        recording: it was spoken before, and is sent as fast as it is taken: heard after live streams.
+        admitted: a turn of a session of which one was admitted before: not refused for lateness.
+    """
 
     policy: PolicyName | None
     language: str | None
     prompt: str | None
     step_s: float | None
     task: Literal["transcribe", "translate"] | None
+    recording: bool | None
+    admitted: bool | None
 
 
 class LiveStream:
@@ -81,6 +89,7 @@ class LiveStream:
         self._gatherer = ChunkBuffer()
         self._turn = asyncio.Lock()
         self._started = False  # the server may know of it
+        self._news: asyncio.Future[Tensors] | None = None  # asked for, and not taken in
         self._over: TrimodalError | None = None  # why no further call is possible
         self._words: list[Word] = []
         self._texts: list[str] = []
@@ -132,8 +141,34 @@ class LiveStream:
                 updates.append(LiveUpdate(final=True))
             return merged(updates)
 
+    async def news(self, until: asyncio.Event) -> LiveUpdate | None:
+        """Waits for words that come without more audio, as those after which a microphone is muted.
+
+        The server takes audio that does not come for silence. Returns an update without news after a few
+        seconds, and None once `until` is set or something was sent: the next answer has the news.
+        """
+        async with self._turn:
+            self._check()
+            if self._started and self._news is None:
+                parameters = {**self._controls(start=False, end=False), "after_s": self.latest.received_s}
+                timeouts = replace(self._timeouts, total=None, silence=self._timeouts.silence + NEWS_S)
+                self._news = asyncio.ensure_future(self._infer({}, parameters, timeouts))
+            asked = self._news
+        stop = asyncio.ensure_future(until.wait())
+        try:
+            await asyncio.wait((asked or stop, stop), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+        async with self._turn:
+            if asked is None or asked is not self._news or not asked.done():
+                return None
+            with self._failing(start=False, end=False):
+                return self._take([await self._asked()])
+
     async def aclose(self) -> None:
         """Frees the stream on the server, whatever is still unheard; nothing if it has ended."""
+        if self._news is not None and not self._news.cancel():
+            self._news.exception()  # it is told to nobody
         started, self._started = self._started, False
         if self._over is None:
             self._close("the stream was closed")
@@ -157,9 +192,49 @@ class LiveStream:
         if start:
             parameters |= self._options
         self._started = True
-        try:
+        with self._failing(start=start, end=end):
             timeouts = self._flush_timeouts(len(samples)) if end else self._timeouts
-            update = read(await self._infer(inputs, parameters, timeouts))
+            updates = [read(await self._infer(inputs, parameters, timeouts))]
+            if self._news is not None:
+                updates = await self._with_news(updates[0])
+        if end:
+            self._started = False
+            self._close("the stream has ended")
+        return self._take(updates)
+
+    async def _with_news(self, update: LiveUpdate) -> list[LiveUpdate]:
+        """A chunk's answer, and that to the request for news which the chunk has ended, in their order."""
+        try:
+            news = await self._asked()
+        except RequestError:
+            if update.final:  # the END overtook it on the way
+                return [update]
+            raise
+        # The chunk overtook it where it was answered with the chunk's audio taken in.
+        overtaken = not update.final and news.received_s >= update.received_s
+        return [update, news] if overtaken else [news, update]
+
+    async def _asked(self) -> LiveUpdate:
+        """The answer to the request for news; another may be made then."""
+        assert self._news is not None
+        try:
+            return read(await self._news)
+        finally:
+            self._news = None
+
+    def _take(self, updates: list[LiveUpdate]) -> LiveUpdate:
+        """Takes answers in, in their order, and gives them as one."""
+        update = self.latest = merged(updates)
+        self._words += update.committed
+        if update.text:
+            self._texts.append(update.text)
+        return update
+
+    @contextlib.contextmanager
+    def _failing(self, *, start: bool, end: bool) -> Iterator[None]:
+        """Notes what an error of a request means for the stream."""
+        try:
+            yield
         except RequestError as error:
             self._gatherer.drop()
             failed = not (start or end or isinstance(error, InvalidArgument))  # it is not the chunk's fault
@@ -176,14 +251,6 @@ class LiveStream:
         except BaseException:  # cancelled: whether the chunk was heard is not known
             self._close("the stream was left while a chunk was on its way")
             raise
-        if end:
-            self._started = False
-            self._close("the stream has ended")
-        self._words += update.committed
-        if update.text:
-            self._texts.append(update.text)
-        self.latest = update
-        return update
 
     def _flush_timeouts(self, samples: int) -> Timeouts:
         heard_s = self._words[-1].end if self._words else 0.0

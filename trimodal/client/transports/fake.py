@@ -14,7 +14,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from trimodal.client.transports.tensors import strings
 from trimodal.client.values import Model
 from trimodal.errors import InvalidArgument, RequestError
 
+_NEWS_S = 5.0  # a request for news waits so long
 Unary = Callable[[Request], Tensors | Awaitable[Tensors]]
 Streaming = Callable[[Request], AsyncIterator[Tensors]]
 
@@ -221,6 +222,7 @@ def labelled(*labels: tuple[str, float]) -> Unary:
 class _HeardStream:
     received: int = 0
     committed: int = 0
+    more: asyncio.Event = field(default_factory=asyncio.Event)  # a request came
 
 
 class FakeSpeech:
@@ -234,7 +236,8 @@ class FakeSpeech:
 
     Args:
         words: (text, start, end), times in seconds since the stream began.
-        delay_s: a word is tentative once it is over, and committed so much later.
+        delay_s: a word is tentative once it is over, and committed so much later: of audio, or of the time
+            that a request for news has waited.
     """
 
     def __init__(self, *words: tuple[str, float, float], delay_s: float = 0.5) -> None:
@@ -242,20 +245,39 @@ class FakeSpeech:
         self._words = tuple(Word(f" {text}", start, end, 0.9) for text, start, end in words)
         self._delay_s = delay_s
 
-    def __call__(self, request: Request) -> dict[str, Array]:
+    def __call__(self, request: Request) -> dict[str, Array] | Awaitable[dict[str, Array]]:
         key = int(request.parameters["sequence_id"])
         if request.parameters["sequence_start"]:
             self.streams[key] = _HeardStream()
         if key not in self.streams:
             raise InvalidArgument(f"stream {key} has not begun: its first chunk needs START")
         stream = self.streams[key]
+        stream.more.set()
+        if "after_s" in request.parameters:
+            return self._news(stream)
         stream.received += sum(array.size for array in request.inputs.values())
         received_s = stream.received / SAMPLE_RATE
         final = bool(request.parameters["sequence_end"])
         if final:
             del self.streams[key]
+        return self._answer(stream, received_s if final else received_s - self._delay_s, final=final)
+
+    async def _news(self, stream: _HeardStream) -> dict[str, Array]:
+        """Commits what is tentative after a while, unless the next request comes."""
+        stream.more = more = asyncio.Event()
+        received_s = stream.received / SAMPLE_RATE
+        is_news = any(word.end <= received_s for word in self._words[stream.committed :])
+        try:
+            await asyncio.wait_for(more.wait(), self._delay_s if is_news else _NEWS_S)
+            return self._answer(stream, received_s - self._delay_s)
+        except asyncio.TimeoutError:
+            return self._answer(stream, received_s)
+
+    def _answer(self, stream: _HeardStream, until_s: float, *, final: bool = False) -> dict[str, Array]:
+        """What is heard so far; the words that ended by `until_s` are committed."""
+        received_s = stream.received / SAMPLE_RATE
         heard = [word for word in self._words if word.end <= received_s]
-        done = len(heard) if final else sum(word.end + self._delay_s <= received_s for word in heard)
+        done = max(stream.committed, sum(word.end <= until_s for word in heard))
         new, rest = heard[stream.committed : done], heard[done:]
         stream.committed = done
         lag_s = received_s - heard[done - 1].end if done else 0.0

@@ -29,6 +29,7 @@ class VllmDialect:
         self._decoder = Decoder()
         self._validated = False
         self._tentative = False
+        self._admitted = False  # the server took a turn: it takes the session's later ones
         self._turn = AudioTurn(client, {})  # what is appended now
         self._started = False  # whether that turn is heard
         self._task: asyncio.Task[None] | None = None  # hears the turn that was started last
@@ -94,10 +95,13 @@ class VllmDialect:
             self._started = True
             self._task = asyncio.ensure_future(self._hear(self._turn, self._task))
         elif self._task is not None and self._task.done():  # it failed: this begins another
-            self._turn, self._started = AudioTurn(self._client, {}), False
+            self._begin()
             self._commit(final)
         if self._started and self._turn.ended:
-            self._turn, self._started = AudioTurn(self._client, {}), False
+            self._begin()
+
+    def _begin(self) -> None:
+        self._turn, self._started = AudioTurn(self._client, {"admitted": self._admitted}), False
 
     async def _hear(self, turn: AudioTurn, before: asyncio.Task[None] | None) -> None:
         """Tells what is heard in a turn, after the one before it."""
@@ -107,6 +111,7 @@ class VllmDialect:
         try:
             async with aclosing(turn.updates()) as updates:
                 async for update in updates:
+                    self._admitted = True
                     if delta := transcript.add(update):
                         self._outbox.put("transcription.delta", delta=delta, words=transcript.words(update))
                     if self._tentative and (guess := transcript.tentative(update)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
@@ -17,6 +18,7 @@ from trimodal.speech.values import MAX_PROMPT
 
 MIN_CHUNK_S, MAX_CHUNK_S = 0.02, 30.0
 MIN_CHUNK, MAX_CHUNK = round(MIN_CHUNK_S * SAMPLE_RATE), round(MAX_CHUNK_S * SAMPLE_RATE)
+AFTER = "after_s"  # the parameter of a request for news
 LENGTHS = f"a chunk holds {MIN_CHUNK} to {MAX_CHUNK} samples (20 ms to 30 s at 16 kHz)"
 
 
@@ -26,6 +28,9 @@ class StreamOptions(BaseModel):
     Attributes:
         max_pending_s: audio that is not heard yet, above which answers wait; only less than the model's
             counts. 0: each chunk is answered once nothing of it is being heard.
+        recording: it was spoken before, and comes as fast as it is taken: it is heard after live streams, and
+            waits where new ones of those are refused.
+        admitted: a turn of a session of which one was admitted before: it is not refused for lateness.
         trace: the last answer tells what took how long.
     """
 
@@ -39,6 +44,8 @@ class StreamOptions(BaseModel):
     max_pending_s: Annotated[float, Field(ge=0, le=3600)] | None = None
     sample_rate: int = SAMPLE_RATE
     channels: int = 1
+    recording: bool = False
+    admitted: bool = False
     trace: bool = False
 
 
@@ -50,6 +57,7 @@ class Chunk:
         stream: correlation id, not 0.
         samples: float32[n] 16 kHz mono, empty only at the end of a stream.
         options: at the start of a stream.
+        after: of a request for news, which brings no audio: the samples that its client has an answer for.
     """
 
     stream: int
@@ -57,6 +65,7 @@ class Chunk:
     start: bool
     end: bool
     options: StreamOptions
+    after: int | None = None
 
 
 def read_chunk(
@@ -73,19 +82,40 @@ def read_chunk(
     if not stream:
         raise InvalidArgument("sequence_id: missing, or 0; a stream's id is a number, 1 to 2^64 - 1")
     options = _options(parameters) if start else StreamOptions()
-    return Chunk(stream, _samples(inputs, end=end), start, end, options)
+    after = None if start or end else _after(inputs, parameters)
+    return Chunk(stream, _samples(inputs, empty=end or after is not None), start, end, options, after)
 
 
-def _samples(inputs: Mapping[str, Any], *, end: bool) -> Samples:
+def _after(inputs: Mapping[str, Any], parameters: Mapping[str, Any]) -> int | None:
+    if AFTER not in parameters:
+        return None
+    if one_channel(inputs) is not None:
+        raise InvalidArgument(f"{AFTER}: a request for news brings no audio")
+    after_s = _seconds(AFTER, parameters[AFTER])
+    if not 0 <= after_s < math.inf:
+        raise InvalidArgument(f"{AFTER}: {after_s:g}; the received_s of an answer is needed, 0 or more")
+    return round(after_s * SAMPLE_RATE)
+
+
+def _samples(inputs: Mapping[str, Any], *, empty: bool) -> Samples:
     given = one_channel(inputs)
     if given is None:
-        if end:
+        if empty:
             return np.zeros(0, np.float32)
-        raise InvalidArgument(f"audio: missing; {LENGTHS}, and only the end of a stream may come without")
+        raise InvalidArgument(
+            f"audio: missing; {LENGTHS}; only a stream's end and a request with {AFTER} come without"
+        )
     name, flat = given
-    if len(flat) > MAX_CHUNK or (len(flat) < MIN_CHUNK and not end):
+    if len(flat) > MAX_CHUNK or (len(flat) < MIN_CHUNK and not empty):
         raise InvalidArgument(f"{name}: {len(flat)} samples; {LENGTHS}")
     return to_float(name, flat)
+
+
+def _seconds(name: str, given: Any) -> float:
+    try:
+        return float(given)
+    except (ValueError, TypeError, OverflowError):
+        raise InvalidArgument(f"{name}: {shorten(repr(given))} is not a number of seconds") from None
 
 
 def _options(parameters: Mapping[str, Any]) -> StreamOptions:
@@ -93,11 +123,7 @@ def _options(parameters: Mapping[str, Any]) -> StreamOptions:
     # JSON and gRPC parameters know no float for a whole number.
     for name in ("step_s", "max_pending_s"):
         if isinstance(own.get(name), (int, str)) and not isinstance(own[name], bool):
-            try:
-                own[name] = float(own[name])
-            except (ValueError, OverflowError):
-                problem = f"{name}: {shorten(repr(own[name]))} is not a number of seconds"
-                raise InvalidArgument(problem) from None
+            own[name] = _seconds(name, own[name])
     if "policy" in own and own["policy"] not in get_args(PolicyName):
         known = ", ".join(get_args(PolicyName))
         raise InvalidArgument(f"policy: {shorten(repr(own['policy']))}; known are {known}")

@@ -12,17 +12,20 @@ import time
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 
+from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import Cancelled, InvalidArgument, RequestError, Unavailable, as_request_error
 from trimodal.speech.live.metrics import SpeechMetrics
 from trimodal.speech.live.request import Chunk
 from trimodal.speech.live.stream import Action, Answer, Fail, LiveStream, Recognise, Sink, TakeIn
 from trimodal.speech.live.table import StreamTable
+from trimodal.speech.live.windows import WindowQueue
 from trimodal.speech.session.session import LiveSession
 from trimodal.speech.session.vad import SpeechDetector
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition, Window
 
 LISTENERS = 2
+LOOK_S = 0.1
 # Of the recogniser on one window, in a row: five seconds of it, then the stream fails. Nothing is skipped.
 MAX_FAILURES = 8
 BACKOFF_S, MAX_BACKOFF_S = 0.2, 1.0
@@ -35,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 class SpeechService:
     """Performs what the streams order, on `LISTENERS` threads that take audio in, one thread for each
-    window in flight, and one that closes idle streams.
+    window in flight, and one that looks at the clock for streams whose client sends nothing.
 
     Calls of the recogniser block, so that windows of different streams wait there together and are
     gathered into batches.
@@ -55,14 +58,14 @@ class SpeechService:
         self._detector = detector
         self._metrics = metrics
         self._clock = clock
+        self._windows: WindowQueue[LiveStream] = WindowQueue(settings.max_windows_in_flight, clock)
         self._table = StreamTable(settings, metrics, clock=clock)
         self._closing = threading.Event()
         self._to_take_in: SimpleQueue[LiveStream | None] = SimpleQueue()
-        self._to_recognise: SimpleQueue[LiveStream | None] = SimpleQueue()
         runs = [
             *((f"listener-{n}", self._take_in_all) for n in range(LISTENERS)),
             *((f"window-{n}", self._recognise_all) for n in range(settings.max_windows_in_flight)),
-            ("sweeper", self._close_idle_streams),
+            ("sweeper", self._look_after_streams),
         ]
         # Daemons: a recogniser that never returns must not keep the process from ending.
         self._threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in runs]
@@ -97,8 +100,7 @@ class SpeechService:
             self._perform(stream, stream.close("failed", error))
         for _ in range(LISTENERS):
             self._to_take_in.put(None)
-        for _ in range(self._settings.max_windows_in_flight):
-            self._to_recognise.put(None)
+        self._windows.close()
         deadline = time.monotonic() + JOIN_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -113,10 +115,12 @@ class SpeechService:
             self._session(chunk),
             self._metrics,
             max_waiting_s=self._settings.max_pending_s,
+            quiet_s=2 * self._settings.pause_s,  # later by a pause than a pause that is heard
+            recording=chunk.options.recording,
             trace=chunk.options.trace,
             clock=self._clock,
         )
-        self._table.admit(stream)
+        self._table.admit(stream, self._windows.speed, again=chunk.options.admitted)
         return stream
 
     def _session(self, chunk: Chunk) -> LiveSession:
@@ -142,7 +146,7 @@ class SpeechService:
                 case TakeIn():
                     self._to_take_in.put(stream)
                 case Recognise():
-                    self._to_recognise.put(stream)
+                    self._windows.put(stream)
                 case Answer():
                     self._answer(stream, action)
                 case Fail():
@@ -175,14 +179,19 @@ class SpeechService:
             self._perform(stream, actions)
 
     def _recognise_all(self) -> None:
-        while stream := self._to_recognise.get():
+        while stream := self._windows.get():
             actions: list[Action] = []
+            audio_s = 0.0
             try:
                 # Only now, so that it holds all audio that came while it waited for a thread.
                 if planned := stream.next_window():
-                    actions = stream.heard(planned, self._recognise(stream, planned.window))
+                    heard = self._recognise(stream, planned.window)
+                    audio_s = len(planned.window.samples) / SAMPLE_RATE
+                    actions = stream.heard(planned, heard)
             except Exception as error:
                 actions = stream.fail(as_request_error(error))
+            finally:
+                self._windows.done(audio_s)
             self._perform(stream, actions)
 
     def _recognise(self, stream: LiveStream, window: Window) -> Recognition:
@@ -200,6 +209,7 @@ class SpeechService:
                 told = as_request_error(error)
             finally:
                 self._metrics.windows_in_flight.increment(-1)
+            self._windows.forget()
             self._metrics.retries.increment(1)
             failures += 1
             waited_s = time.monotonic() - since
@@ -209,12 +219,15 @@ class SpeechService:
             if self._closing.wait(min(BACKOFF_S * failures, MAX_BACKOFF_S)) or stream.closed:
                 raise told
 
-    def _close_idle_streams(self) -> None:
-        error = Unavailable("nothing came for longer than the idle limit")
-        idle_s = self._settings.idle_s
-        while not self._closing.wait(min(idle_s / 4, 5.0)):
+    def _look_after_streams(self) -> None:
+        idle = Unavailable("nothing came for longer than the idle limit")
+        while not self._closing.wait(LOOK_S):
             for stream in self._table.open_streams():
-                self._perform(stream, stream.close_if_idle(idle_s, error))
+                try:
+                    actions = stream.look(self._settings.idle_s, idle)
+                except Exception as error:
+                    actions = stream.fail(as_request_error(error))
+                self._perform(stream, actions)
 
 
 def _fail(sink: Sink, error: RequestError) -> None:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import InvalidArgument, RequestError, Unavailable
 from trimodal.speech.live.metrics import SpeechMetrics
-from trimodal.speech.live.request import MAX_CHUNK_S, Chunk
+from trimodal.speech.live.request import Chunk
 from trimodal.speech.session.session import LiveSession, PlannedWindow, Update
 from trimodal.speech.values import Recognition
 from trimodal.trace import Span, span
+
+# A request for news is answered by then, also without any: a server that goes down waits for it.
+NEWS_S = 5.0
+# Windows are heard in the order in which they became due; last words come before partial ones that are due
+# since less than PARTIAL_S before them, and all before recordings.
+PARTIAL_S, RECORDING_S = 0.5, 2.0
+# A network may hold a microphone's audio up and hand it over at once, but not before it was spoken.
+AHEAD_S = 1.0
 
 Outcome = Literal["finished", "failed", "idle", "restarted"]
 
@@ -65,12 +74,14 @@ class Progress:
     Attributes:
         received_s: audio taken in.
         heard_s: its part up to which no window is due.
-        faster_than_realtime: audio arrives faster than real time (a file, not a microphone), so what
+        unheard_s: audio that is neither settled nor known to be silence.
+        faster_than_realtime: audio arrives faster than it can be spoken (a file, not a microphone), so what
             is not heard yet does not count as overload.
     """
 
     received_s: float = 0.0
     heard_s: float = 0.0
+    unheard_s: float = 0.0
     faster_than_realtime: bool = False
 
 
@@ -79,8 +90,10 @@ class LiveStream:
 
     Attributes:
         id: correlation id.
-        progress, due: for admission, which reads them without the lock. `due` is the time since when
-            a window waits for a thread or for its words; None when no window does.
+        recording: whether its client says that it was spoken before.
+        progress, due, patience_s: for admission and the queue of windows, which read them without the lock.
+            `due` is the time since when a window waits for a thread or for its words; None when no window
+            does. It may be heard `patience_s` after those of others that wait as long.
     """
 
     # Guarded by `_lock`, which is held while audio is taken in and words are merged:
@@ -88,9 +101,12 @@ class LiveStream:
     #   _error             why it failed or was closed
     #   _inbox             chunks that are not taken in: Triton hands a stream's chunks over as soon as the
     #                      client sends them, and they are taken in one by one, in order
-    #   _pending_response  the response to the chunk whose turn it is; None when none is due
+    #   _pending           the chunk whose turn it is, with its sink; None when no response is due
     #   _in_turn           a chunk was taken in and its response is not out; the next chunk waits, or its
     #                      response might overtake
+    #   _first_s           length of the first chunk: a microphone's audio is ahead of the clock by so much
+    #   _expires           when the request for news whose turn it is gets an answer without any
+    #   _audio_until       when the next audio is late: its client speaks, and sends nothing
     #   _queued            a `Recognise` is on its way
     #   _voiced_s          speech already counted
     #   _seen              when its client last sent or got something
@@ -104,22 +120,36 @@ class LiveStream:
         metrics: SpeechMetrics,
         *,
         max_waiting_s: float,
+        quiet_s: float = math.inf,
+        recording: bool = False,
         trace: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`max_waiting_s`: audio that may wait in the inbox. `trace`: its last answer has one."""
+        """Opens it.
+
+        Args:
+            max_waiting_s: audio that may wait in the inbox.
+            quiet_s: audio that is late by so much is taken for silence.
+            recording: it comes as fast as it is taken.
+            trace: the last answer has one.
+        """
         self.id = number
-        self.progress = Progress()
+        self.recording = recording
+        self.progress = Progress(faster_than_realtime=recording)
         self.due: float | None = None
+        self.patience_s = 0.0
+        self._first_s = 0.0
         self._session = session
         self._metrics = metrics
         self._max_waiting_s = max_waiting_s
+        self._quiet_s = quiet_s
         self._clock = clock
         self._lock = threading.Lock()
         self._state: Literal["open", "ending", "failed", "closed"] = "open"
         self._error: RequestError | None = None
         self._inbox: deque[tuple[Chunk, Sink]] = deque()
-        self._pending_response: Sink | None = None
+        self._pending: tuple[Chunk, Sink] | None = None
+        self._expires = self._audio_until = math.inf
         self._in_turn = False
         self._queued = False
         self._voiced_s = 0.0
@@ -149,21 +179,26 @@ class LiveStream:
                     f"allows {self._max_waiting_s:g} s; wait for answers before sending more"
                 )
             self._inbox.append((chunk, sink))
-            self._metrics.active_requests.increment(1)
+            self._count_requests([chunk], 1)
             self._seen = self._clock()
+            if len(chunk.samples):
+                self._audio_until = self._seen + more_s + self._quiet_s
             if chunk.end and self._state == "open":
                 self._state = "ending"
-            return [TakeIn()] if len(self._inbox) == 1 and not self._in_turn else []
+            ready = self._waits_for_news if self._in_turn else len(self._inbox) == 1
+            return [TakeIn()] if ready else []
 
     def take_in(self) -> list[Action]:
-        """Takes the next chunk's audio in; voice activity detection runs here."""
+        """Takes the next chunk's audio in, or ends a wait for news; voice activity detection runs here."""
         with self._lock:
             if self._in_turn or not self._inbox:  # it was closed since
-                return []
+                return self._next_actions() if self._waits_for_news else []
             self._in_turn = True
             began = self._clock()
-            chunk, self._pending_response = self._inbox.popleft()
-            if self._state in ("open", "ending"):
+            chunk, _ = self._pending = self._inbox.popleft()
+            self._expires = began + NEWS_S
+            if chunk.after is None and self._state in ("open", "ending"):
+                self._first_s = self._first_s or len(chunk.samples) / SAMPLE_RATE
                 self._session.feed(chunk.samples)
                 if chunk.end:
                     self._session.end()
@@ -220,43 +255,62 @@ class LiveStream:
         with self._lock:
             return self._close(outcome, error)
 
-    def close_if_idle(self, limit_s: float, error: RequestError) -> list[Action]:
-        """Ends it if its client sent nothing for longer than the limit and waits for no answer."""
+    def look(self, idle_s: float, error: RequestError) -> list[Action]:
+        """Does what time brings: takes audio that is late for silence, gives an answer without news.
+
+        Ends it if its client sent nothing for longer than `idle_s` and waits for no answer.
+        """
         with self._lock:
-            if self._in_turn or self._inbox or self._clock() - self._seen <= limit_s:
+            now = self._clock()
+            if self._inbox or not (self._waits_for_news or not self._in_turn):
                 return []
-            return self._close("idle", error)
+            if not self._in_turn and now - self._seen > idle_s:
+                return self._close("idle", error)
+            # Whoever sent ahead of time, as a file, may well wait.
+            if now > max(self._audio_until, self._began + self._session.received_s):
+                self._audio_until = math.inf
+                self._session.pause()
+                return self._next_actions()
+            return self._next_actions() if now > self._expires else []
 
     def behind_s(self, now: float) -> float:
-        """Seconds that a window of it waits, or by which it is heard later than it is spoken."""
-        if self._state == "failed":
-            return 0.0
+        """Seconds that a window of it waits, or by which it is heard later than it is spoken; 0 of a file."""
         progress, due = self.progress, self.due
+        if self._state == "failed" or progress.faster_than_realtime:
+            return 0.0
         wait_s = 0.0 if due is None else now - due
         spoken_s = min(progress.received_s, now - self._began)  # what came before its time was not live
-        return max(wait_s, 0.0 if progress.faster_than_realtime else spoken_s - progress.heard_s)
+        return max(wait_s, spoken_s - progress.heard_s)
 
     # With the lock held
 
     def _next_actions(self) -> list[Action]:
         """The answer that is possible now, and a window's recognition if one is due."""
         if self._state == "failed" and self._error:
-            return self._close("failed", self._error) if self._pending_response else []
+            return self._close("failed", self._error) if self._pending else []
         actions: list[Action] = []
         final = self._state == "ending" and not self._inbox
-        if self._pending_response and not self._must_wait(final):
-            actions.append(Answer(self._pending_response, self._update(final), final))
-            self._pending_response = None
-            self._metrics.active_requests.increment(-1)
+        if self._pending and not self._must_wait(self._pending[0], final):
+            chunk, sink = self._pending
+            self._pending = None
+            actions.append(Answer(sink, self._update(final), final))
+            self._count_requests([chunk], -1)
             if final:
                 self._finish("finished")
                 return actions
         if not self._session.waiting:
             self.due = None
-        elif not (self._session.outstanding or self._queued):
-            self._queued, self.due = True, self._clock()
-            actions.append(Recognise())
+        elif not self._session.outstanding:
+            self.patience_s = self._patience_s()
+            if not self._queued:
+                self._queued, self.due = True, self._clock()
+                actions.append(Recognise())
         return actions
+
+    def _patience_s(self) -> float:
+        if self.recording:
+            return RECORDING_S
+        return 0.0 if self._session.ends_turn or self._state == "ending" else PARTIAL_S
 
     def _update(self, final: bool) -> Update:
         update = self._session.take()
@@ -270,9 +324,20 @@ class LiveStream:
         self._spans.append(span("window", self._out, heard, audio_s=audio_s))
         self._spans.append(span("take words in", heard, self._clock()))
 
-    def _must_wait(self, final: bool) -> bool:
-        """The last answer waits for all words; the others only while too much waits for a window."""
+    @property
+    def _waits_for_news(self) -> bool:
+        return self._pending is not None and self._pending[0].after is not None
+
+    def _must_wait(self, chunk: Chunk, final: bool) -> bool:
+        """The last answer waits for all words; the others only while too much waits for a window.
+
+        A request for news waits for some, or for audio: the next chunk's, or what its client does not know
+        of, as that chunk overtook it on the way.
+        """
         session = self._session
+        if chunk.after is not None:
+            since = round(session.received_s * SAMPLE_RATE) > chunk.after
+            return not (self._inbox or session.has_news or since or self._clock() > self._expires)
         # Where no window is on its way only more audio helps.
         return session.waiting and (final or session.pending_s > session.max_pending_s)
 
@@ -281,20 +346,29 @@ class LiveStream:
             return []
         self._error = error
         self._finish(outcome)
-        pending = [self._pending_response] if self._pending_response else []
-        sinks = (*pending, *(sink for _, sink in self._inbox))
-        self._pending_response = None
+        pending = [self._pending] if self._pending else []
+        requests = (*pending, *self._inbox)
+        self._pending = None
         self._inbox.clear()
-        self._metrics.active_requests.increment(-len(sinks))
-        return [Fail(sinks, error)]
+        self._count_requests([chunk for chunk, _ in requests], -1)
+        return [Fail(tuple(sink for _, sink in requests), error)]
+
+    def _count_requests(self, chunks: Sequence[Chunk], sign: int) -> None:
+        """Counts what a drain waits for: not the requests for news, of which a client always has one."""
+        self._metrics.active_requests.increment(sign * sum(chunk.after is None for chunk in chunks))
 
     def _finish(self, outcome: Outcome) -> None:
         self._state, self.due = "closed", None
         self._metrics.streams[outcome].increment(1)
 
     def _note_progress(self) -> None:
-        received_s = self._session.received_s
-        ahead = received_s > self._clock() - self._began + MAX_CHUNK_S
+        session, received_s = self._session, self._session.received_s
+        later_s = received_s - self._first_s
+        whole = self._state == "ending" and not later_s  # a stream of one chunk: it was spoken before
+        ahead = whole or later_s > self._clock() - self._began + AHEAD_S
         self.progress = Progress(
-            received_s, received_s - self._session.behind_s, self.progress.faster_than_realtime or ahead
+            received_s,
+            received_s - session.behind_s,
+            session.pending_s,
+            self.progress.faster_than_realtime or ahead,
         )

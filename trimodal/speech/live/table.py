@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 
@@ -24,8 +25,13 @@ class StreamTable:
         self._ending: dict[LiveStream, None] = {}  # in their order of coming
         self._closed: RequestError | None = None
 
-    def admit(self, stream: LiveStream) -> None:
+    def admit(self, stream: LiveStream, speed: float | None = None, *, again: bool = False) -> None:
         """Opens a new stream under its number, unless the table is closed.
+
+        Args:
+            speed: seconds of audio that the recogniser hears in a second.
+            again: its session was admitted with an earlier stream, and stays so: an eighth of the streams
+                beyond `max_streams` are kept for those, and lateness refuses none.
 
         Raises Unavailable: no room, the recogniser is too far behind, or the number is taken meanwhile.
         """
@@ -33,7 +39,11 @@ class StreamTable:
             if self._closed:
                 raise self._closed
             try:
-                self._check_room()
+                self._check_streams(again=again)
+                if stream.recording:
+                    self._check_recordings(speed)
+                elif not again:
+                    self._check_lateness()
             except Unavailable:
                 self._metrics.streams["refused"].increment(1)
                 raise
@@ -95,11 +105,26 @@ class StreamTable:
     def _count(self) -> int:
         return len(self._open) + len(self._ending)
 
-    def _check_room(self) -> None:
-        if self._count >= self._settings.max_streams:
+    def _check_streams(self, *, again: bool) -> None:
+        most = self._settings.max_streams
+        if self._count >= (most + max(1, most // 8) if again else most):
             raise Unavailable(
                 f"speech: {self._count} streams are open, as many as max_streams allows; try again later"
             )
+
+    def _check_recordings(self, speed: float | None) -> None:
+        """Recordings wait for each other, for as long as a client may wait."""
+        streams = (*self._open.values(), *self._ending)
+        waiting_s = sum(stream.progress.unheard_s for stream in streams if stream.recording)
+        takes_s, most_s = waiting_s / (speed or math.inf), self._settings.max_pending_s
+        if takes_s > most_s:
+            raise Unavailable(
+                f"speech: the recordings that wait take {takes_s:.0f} s to hear, more than max_pending_s "
+                f"({most_s:g} s)",
+                max(1.0, takes_s - most_s),
+            )
+
+    def _check_lateness(self) -> None:
         now, refuse_lag_s = self._clock(), self._settings.refuse_lag_s
         streams = (*self._open.values(), *self._ending)
         # A window's wait alone would not do: a stream may get each window soon enough, and too few of them.

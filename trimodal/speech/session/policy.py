@@ -41,7 +41,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What is known of a stream: samples received, whether more can come, spans of speech."""
+    """What is known of a stream: samples received, whether more can come now, spans of speech."""
 
     received: int
     ended: bool

@@ -25,7 +25,12 @@ class AgreementPolicy(SegmentPolicy):
     Streams that began together thereby ask together, and share batches. More
     than two steps behind, the next step is the last one that audio has come for,
     at most `max_step_s` away, or the end of the segment.
+
+    Attributes:
+        least: samples of a window from which on its agreement with the one before counts.
     """
+
+    least = 0
 
     def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
         super().__init__(settings, transcript)
@@ -58,6 +63,10 @@ class AgreementPolicy(SegmentPolicy):
         """When a segment is settled whose pause was long enough at `paused`: at the next step."""
         return timeline.received if timeline.ended else -(-paused // self._step) * self._step
 
+    def is_needed(self, step: int, timeline: Timeline) -> bool:
+        """Whether words are awaited of a window that ends with this step."""
+        return True
+
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
         if stretch.kind is not Kind.FINAL:
             self._cursor = stretch.end
@@ -67,7 +76,7 @@ class AgreementPolicy(SegmentPolicy):
         elif words is not None:
             self.heard = stretch.end
             new = self.new_words(stretch, words)
-            sure = agreed(self.tentative, new)
+            sure = agreed(self.tentative, new) if stretch.end - stretch.start >= self.least else 0
             while sure and new[sure - 1].end > stretch.end - EDGE:
                 sure -= 1
             self.transcript.commit(new[:sure])
@@ -79,6 +88,8 @@ class AgreementPolicy(SegmentPolicy):
         # A window with less than half a step of speech is not worth its run.
         since = max(self._cursor, segment.known - 1, segment.start + self._step // 2 - 1)
         following = (since // self._step + 1) * self._step
+        if not self.is_needed(following, timeline):
+            following += self._step
         if timeline.received - since <= 2 * self._step or self._max_step <= self._step:
             return following
         if segment.final is not None:
@@ -105,16 +116,34 @@ class AgreementPolicy(SegmentPolicy):
 class LivePolicy(AgreementPolicy):
     """Like `agreement`, but a pause settles the segment at once.
 
-    With one window over the rest of it, or with none where the last step had heard the pause already.
+    With one window: over the rest of it, or, where a step lies far enough behind the last word, that step,
+    which has heard all that the window would. A step that lies nearer is left out: it would hear the same
+    words once more, and hold the last window up.
+
+    Words are committed later where only short windows agree on them: those share their mishearings
+    ("Howdy, Mary" for "Had he married").
     """
+
+    least = 3 * SAMPLE_RATE // 2
 
     def plan(self, timeline: Timeline) -> Stretch | None:
         stretch = super().plan(timeline)
-        if stretch and stretch.kind is Kind.FINAL and stretch.end <= self.heard:
+        if stretch and stretch.kind is Kind.FINAL and self._has_heard(stretch, timeline):
             self.settle(self.tentative)
             self.floor = stretch.end
             stretch = super().plan(timeline)
         return stretch
+
+    def is_needed(self, step: int, timeline: Timeline) -> bool:
+        spans = [span for span in timeline.spans if span.known <= step]
+        last = spans[-1] if spans else None
+        is_pause = last is not None and last.closed is not None and last.closed <= step
+        return not (is_pause and last is not None and last.end is not None and step < last.end + EDGE)
+
+    def _has_heard(self, stretch: Stretch, timeline: Timeline) -> bool:
+        """Whether the last step ended far enough behind the stretch's last word."""
+        ends = [span.end for span in timeline.spans if span.end is not None and span.end <= stretch.end]
+        return bool(ends) and min(stretch.end, ends[-1] + EDGE) <= self.heard
 
     def final_moment(self, paused: int, timeline: Timeline) -> int:
         return paused

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trimodal import trace
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
-from trimodal.speech.session.policy import SegmentPolicy, Stretch, Timeline, VadPolicy, WindowPolicy
+from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline, VadPolicy, WindowPolicy
 from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
 from trimodal.speech.session.ring_buffer import Ring
 from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream
@@ -113,7 +113,8 @@ class LiveSession:
         self._ring = Ring()
         self._transcript = Transcript()
         self._policy = POLICIES[policy](settings, self._transcript)
-        self._ended = False
+        self._ended = self._paused = False
+        self._told: tuple[SpokenWord, ...] = ()  # tentative words of the last update
         self._out: Stretch | None = None  # being recognised
 
     @property
@@ -122,9 +123,21 @@ class LiveSession:
         return self._due() is not None
 
     @property
+    def ends_turn(self) -> bool:
+        """Whether the window that is out, or due, ends in a pause or with the stream."""
+        due = self._due()
+        return due is not None and due.kind is Kind.FINAL
+
+    @property
     def outstanding(self) -> bool:
         """A window is being recognised."""
         return self._out is not None
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `take` would tell other words than it did last."""
+        self._due()  # a pause may have settled words without a window
+        return self._transcript.has_new or self._policy.tentative != self._told
 
     @property
     def received_s(self) -> float:
@@ -151,9 +164,15 @@ class LiveSession:
         """Takes float32[n] in: finite, 16 kHz mono. Raises RuntimeError: the stream was ended."""
         if self._ended:
             raise RuntimeError("audio after the end of the stream")
+        self._paused = self._paused and not len(samples)
         self._ring.append(samples)
         self._detector.feed(samples)
         self._forget()
+
+    def pause(self) -> None:
+        """No audio has come for a while: what was said is settled as before a silence, until more comes."""
+        self._paused = True
+        self._detector.pause()
 
     def end(self) -> None:
         """No more audio comes: what is here will be settled."""
@@ -193,6 +212,7 @@ class LiveSession:
         """What is new since the last call."""
         self._due()  # a pause may have settled words without a window
         self._forget()
+        self._told = self._policy.tentative
         lag = self._ring.end - self._transcript.end if self._transcript.recent else 0
         return Update(
             self._transcript.take(),
@@ -202,7 +222,7 @@ class LiveSession:
         )
 
     def _timeline(self) -> Timeline:
-        return Timeline(self._ring.end, self._ended, self._detector.spans)
+        return Timeline(self._ring.end, self._ended or self._paused, self._detector.spans)
 
     def _due(self) -> Stretch | None:
         """The stretch that is out, or to be handed out."""

@@ -105,6 +105,11 @@ class Transcript:
         """End of the last word, in samples; 0 before any."""
         return self.recent[-1].end if self.recent else 0
 
+    @property
+    def has_new(self) -> bool:
+        """Whether words were committed since the last `take`."""
+        return bool(self._new)
+
     def commit(self, words: Sequence[SpokenWord]) -> None:
         """Adds words; times that reach back behind the last word are moved to its end."""
         for word in words:

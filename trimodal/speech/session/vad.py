@@ -84,14 +84,20 @@ class SpeechDetector(ABC):
             for probability in self.judge(samples[:whole].reshape(-1, FRAME)).tolist():
                 self._push(probability)
 
+    def pause(self) -> None:
+        """No more audio comes for now: closes an open span where the audio ends."""
+        if self._is_open:
+            end = min(self._judged, self._received) if self._quiet is None else self._quiet
+            self._close(end, self._received)
+
     def finish(self) -> None:
         """No more audio comes: judges the rest and closes an open span."""
         missing = -len(self._rest) % FRAME
         received = self._received
         if missing:
             self.feed(np.zeros(missing, np.float32))
-        if self._is_open:
-            self._close(received if self._quiet is None else self._quiet, received)
+            self._received = received
+        self.pause()
         if self.spans:  # the padding is no audio
             last = self.spans[-1]
             last.known = min(last.known, received)

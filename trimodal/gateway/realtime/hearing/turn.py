@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 
 import numpy as np
 
@@ -15,9 +16,9 @@ from trimodal.client.values import LiveUpdate
 SPEECH = "speech"  # the model
 # Audio that waits for the server; then the client's socket is not read until there is room.
 HELD_S = 5.0
-# The server drops a stream that is silent for 60 s: in a pause of the client's it gets a little silence.
-_PAUSE_S = 20.0
-_SILENCE = np.zeros(SAMPLE_RATE // 50, np.float32)
+# A client that sends nothing for so long is told what is heard meanwhile; of one that speaks, the next
+# piece's answer brings it.
+_QUIET_S = 0.2
 
 
 class AudioTurn:
@@ -60,32 +61,24 @@ class AudioTurn:
         self._more.set()
 
     async def updates(self) -> AsyncGenerator[LiveUpdate, None]:
-        """Yields what is new after each piece, and what `end` brings. Raises: RequestError, TransportError.
+        """Yields what is new after each piece, when it is heard without one, and what `end` brings.
 
-        Left early, it frees the stream on the server.
+        Raises: RequestError, TransportError. Left early, it frees the stream on the server.
         """
         try:
             async with self._stream as stream:
-                while True:
-                    await self._wait()
-                    samples, ended = self._take(), self.ended
-                    if ended:
-                        yield await stream.end(samples)
-                        return
-                    yield await stream.send(samples)
+                await self._more.wait()
+                while not self.ended:
+                    yield await stream.send(self._take())
+                    with suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(self._more.wait(), _QUIET_S)
+                    while not self._more.is_set():
+                        if update := await stream.news(self._more):
+                            yield update
+                yield await stream.end(self._take())
         finally:
             self._over = True
             self._room.set()
-
-    async def _wait(self) -> None:
-        """Returns when there is audio to send, or its end."""
-        if self._more.is_set() or not self._stream.latest.received_s:
-            await self._more.wait()
-            return
-        try:
-            await asyncio.wait_for(self._more.wait(), _PAUSE_S)
-        except asyncio.TimeoutError:
-            self._waiting.append(_SILENCE)
 
     def _take(self) -> Samples:
         taken: Samples = np.concatenate([*self._waiting, np.zeros(0, np.float32)])

@@ -15,11 +15,13 @@ from trimodal.gateway.realtime.events import end_where_fatal, put_error
 from trimodal.gateway.realtime.hearing.decoder import Decoder
 from trimodal.gateway.realtime.hearing.detection import Speech, Started, TurnDetector
 from trimodal.gateway.realtime.hearing.turn import AudioTurn, TurnText
-from trimodal.gateway.realtime.openai.config import Config, ConversationSession, ResponseParams, ServerVad
+from trimodal.gateway.realtime.openai.config import Config, ConversationSession, ServerVad
 from trimodal.gateway.realtime.openai.conversation import Conversation
 from trimodal.gateway.realtime.openai.items import new_id
 from trimodal.gateway.realtime.openai.responses import Responses
 from trimodal.gateway.realtime.outbox import Outbox
+
+LATE_S = 0.5  # audio that is late by so much more than the silence that ends a turn is taken for it
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,9 @@ class InputBuffer:
         self._conversation = conversation
         self._responses = responses
         self._samples = 0  # of the session, at 16 kHz
+        self._admitted = False  # the server took a turn: it takes the session's later ones
+        self._began = 0.0  # of its first audio, on the loop's clock
+        self._quiet: asyncio.TimerHandle | None = None  # ends a turn of which no more audio comes
         self._open: _Utterance | None = None
         self._telling: set[asyncio.Task[None]] = set()
         self._decoder = Decoder()
@@ -80,11 +85,23 @@ class InputBuffer:
 
     async def append(self, data: bytes) -> None:
         """Hears audio; waits while the server is behind. Raises: ApiError."""
+        self._wait_on()
+        loop, before = asyncio.get_running_loop(), self._samples
+        if not self.begun:
+            self._began = loop.time()
         await self._hear(self._decoder(data))
         self.begun = True
+        if self._vad is not None and self._detector is not None and self._detector.speaking:
+            # Audio that came ahead of its time, as a file does, is late only when it would have been spoken.
+            due = max(
+                loop.time() + (self._samples - before) / SAMPLE_RATE,
+                self._began + self._samples / SAMPLE_RATE,
+            )
+            self._quiet = loop.call_at(due + self._vad.silence_duration_ms / 1e3 + LATE_S, self._stop)
 
     async def commit(self) -> None:
         """Ends the turn. Raises: ApiError where there is none."""
+        self._wait_on()
         await self._flush()
         if self._open is None:
             raise ApiError(
@@ -96,6 +113,7 @@ class InputBuffer:
 
     async def clear(self) -> None:
         """Forgets the turn that goes on."""
+        self._wait_on()
         self._decoder.flush()
         if self._detector is not None:
             self._detector.cut()
@@ -107,11 +125,23 @@ class InputBuffer:
 
     async def aclose(self) -> None:
         """Ends all that is heard."""
+        self._wait_on()
         tasks = list(self._telling)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    def _wait_on(self) -> None:
+        if self._quiet is not None:
+            self._quiet.cancel()
+
+    def _stop(self) -> None:
+        """Ends a turn as after a silence: a microphone that is muted sends none."""
+        if self._open is not None and self._detector is not None and self._detector.speaking:
+            self._detector.cut()
+            self._tell_speech("stopped", self._open, audio_end_ms=_ms(self._samples))
+            self._commit()
 
     async def _flush(self) -> None:
         """Without detection, what the filter holds back belongs to the turn that ends."""
@@ -147,6 +177,7 @@ class InputBuffer:
         listening: Listening = (
             {} if wanted is None else {"language": wanted.language, "prompt": wanted.prompt}
         )
+        listening["admitted"] = self._admitted
         identity, turn = new_id("item"), AudioTurn(self._client, listening)
         shown, tentative = wanted is not None, self._config.tentative
         task = asyncio.ensure_future(self._tell(identity, turn, at, shown=shown, tentative=tentative))
@@ -173,6 +204,7 @@ class InputBuffer:
         try:
             async with aclosing(turn.updates()) as updates:
                 async for update in updates:
+                    self._admitted = True
                     delta = transcript.add(update)
                     if not shown:
                         continue
@@ -195,13 +227,12 @@ class InputBuffer:
             self._answer()
 
     def _answer(self) -> None:
-        """Answers a turn that was detected, unless the next has begun or an answer runs."""
+        """Answers a turn that was detected, unless the next has begun: then both are answered together."""
         vad, config = self._vad, self._config
         if not isinstance(config, ConversationSession) or vad is None or not vad.create_response:
             return
-        if self._responses.active or (self._open is not None and vad.interrupt_response):
-            return
-        self._responses.create(config, ResponseParams())
+        if self._open is None or not vad.interrupt_response:
+            self._responses.answer(config)
 
 
 def _ms(samples: int) -> int:

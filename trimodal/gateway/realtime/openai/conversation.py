@@ -81,10 +81,11 @@ class Conversation:
         """Waits until all that was said has its words."""
         await self._settled.wait()
 
-    def answer(self) -> Item:
-        """Adds an answer that begins."""
+    def answer(self, question: str | None) -> Item:
+        """Adds an answer that begins, after its question: what was said since then comes after both."""
         item = message_item(new_id("item"), "assistant", [], "in_progress")
-        self._insert(len(self._items), item)
+        places = [at for at, one in enumerate(self._items, 1) if one["id"] == question]
+        self._insert(places[0] if places else len(self._items), item)
         return item
 
     def answered(self, item: Item, text: str, status: str) -> None:

@@ -34,6 +34,7 @@ class Response:
         self.model = config.model
         self.truncation = config.model_dump(include={"truncation"})["truncation"]
         self.prepared: PreparedRequest | None = None
+        self.question: str | None = None  # the last item of the talk that it answers, once that is read
         self.done = False
         self._conversation = conversation
         self._outbox = outbox
@@ -79,7 +80,7 @@ class Response:
 
     def _begin(self) -> None:
         assert self.prepared is not None
-        item = self._item = self._conversation.answer()
+        item = self._item = self._conversation.answer(self.question)
         place = {"response_id": self._body["id"], "output_index": 0}
         self._outbox.put("response.output_item.added", **place, item=item, **self.prepared.findings)
         self._put("content_part.added", part={"type": "text", "text": ""})
@@ -109,6 +110,7 @@ class Responses:
         self._outbox = outbox
         self._conversation = conversation
         self._running: Response | None = None
+        self._next: ConversationSession | None = None  # answers what was said meanwhile
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -126,12 +128,20 @@ class Responses:
         self._running = Response(config, params, self._conversation, self._outbox)
         self._task = asyncio.ensure_future(self._answer(self._running, self._task))
 
+    def answer(self, config: ConversationSession) -> None:
+        """Answers what was just said: now, or when the answer that runs is done and did not answer it yet."""
+        if self.active:
+            self._next = config
+        else:
+            self.create(config, ResponseParams())
+
     def cancel(self, reason: Reason) -> bool:
         """Ends the answer that runs, at once; False: none does."""
         if not self.active or self._running is None or self._task is None:
             return False
         self._running.finish("cancelled", reason=reason)
         self._task.cancel()
+        self._go_on()
         return True
 
     async def aclose(self) -> None:
@@ -150,7 +160,8 @@ class Responses:
                 options = self._caller.terms(
                     Options(max_tokens=response.max_tokens, truncation=response.truncation)
                 )
-                messages = self._conversation.messages()
+                messages, response.question = self._conversation.messages(), self._conversation.last_id
+                self._next = None
                 prepared = response.prepared = await prepare(
                     self._client, self._caller, response.model, response.instructions, messages, options
                 )
@@ -167,3 +178,12 @@ class Responses:
             response.finish("failed", error={"type": kind, "code": failure.code, "message": str(failure)})
             put_error(self._outbox, failure)
             end_where_fatal(self._outbox, error)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        config, self._next = self._next, None
+        if config is not None and not self.active:
+            try:
+                self.create(config, ResponseParams())
+            except ApiError as error:  # the key does not hold for the model any more
+                put_error(self._outbox, error)

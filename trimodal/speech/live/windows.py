@@ -1,0 +1,106 @@
+"""Queues the streams whose window is due, and says how many windows are at the recogniser at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+# So many seconds of work are at the recogniser: what waits there is heard in the order in which it came, and
+# gets no audio that comes meanwhile; what waits here does.
+_AHEAD_S = 0.5
+_LEAST = 2  # one is heard, one is on its way
+_KEPT = 0.98  # of what was measured, with each window: the last fifty count most
+
+
+class Waiting(Protocol):
+    """A stream whose window waits: since `due`, and it may wait `patience_s` longer than the most urgent."""
+
+    @property
+    def due(self) -> float | None: ...
+
+    @property
+    def patience_s(self) -> float: ...
+
+
+Stream = TypeVar("Stream", bound=Waiting)
+
+
+class WindowQueue(Generic[Stream]):
+    """Hands streams to the window threads, the most urgent first.
+
+    As many are handed out at once as the recogniser hears in half a second, at most `most`: all at once where
+    it is a GPU, two where it is a processor with a Whisper as large as it can bear.
+    """
+
+    def __init__(self, most: int, clock: Callable[[], float]) -> None:
+        self._most = most
+        self._clock = clock
+        # Guards all below, and tells of a stream that waits, a window that is heard, and the end.
+        self._changed = threading.Condition()
+        self._waiting: list[Stream] = []
+        self._in_flight = 0
+        self._closed = False
+        self._since = 0.0  # up to when time with windows in flight is counted
+        self._new_busy_s = 0.0  # since the last window was heard
+        self._busy_s = self._windows = self._audio_s = 0.0  # lately: time with windows in flight; heard in it
+
+    @property
+    def speed(self) -> float | None:
+        """Seconds of audio heard in a second of work; None before any."""
+        with self._changed:
+            return self._audio_s / self._busy_s if self._audio_s and self._busy_s else None
+
+    def put(self, stream: Stream) -> None:
+        """Adds a stream whose window is due."""
+        with self._changed:
+            self._waiting.append(stream)
+            self._changed.notify()
+
+    def get(self) -> Stream | None:
+        """Waits for a stream whose window may go to the recogniser now; None once closed."""
+        with self._changed:
+            while not self._closed and not (self._waiting and self._in_flight < self._room()):
+                self._changed.wait()
+            if self._closed:
+                return None
+            stream = min(self._waiting, key=lambda one: (one.due or 0.0) + one.patience_s)
+            self._waiting.remove(stream)
+            self._count_time()
+            self._in_flight += 1
+            return stream
+
+    def done(self, audio_s: float) -> None:
+        """A stream's window is back: so much audio was heard, 0 if none was due any more."""
+        with self._changed:
+            self._count_time()
+            self._in_flight -= 1
+            if audio_s:
+                self._busy_s = self._busy_s * _KEPT + self._new_busy_s
+                self._new_busy_s = 0.0
+                self._windows = self._windows * _KEPT + 1
+                self._audio_s = self._audio_s * _KEPT + audio_s
+            self._changed.notify_all()
+
+    def forget(self) -> None:
+        """Forgets how quick the recogniser was: it failed, and all that wait shall learn of it together."""
+        with self._changed:
+            self._busy_s = self._new_busy_s = self._windows = self._audio_s = 0.0
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Hands out none any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _room(self) -> int:
+        if not (self._windows and self._busy_s):
+            return self._most
+        return max(min(_LEAST, self._most), min(self._most, int(_AHEAD_S * self._windows / self._busy_s)))
+
+    def _count_time(self) -> None:
+        now = self._clock()
+        if self._in_flight:
+            self._new_busy_s += now - self._since
+        self._since = now
