@@ -22,6 +22,9 @@ HEARD = {
     "no_speech_probability": np.array([[0.125]], np.float32),
     "average_log_probability": np.array([[-0.25]], np.float32),
     "compression_ratio": np.array([[1.5]], np.float32),
+    "temperature": np.float32([[0.2]]),
+    "language_probability": np.float32([[0.75]]),
+    "doubted": np.array([[b""]], object),
     "rejected": np.array([[b""]], object),
 }
 
@@ -54,7 +57,7 @@ def test_a_window_goes_out_and_its_words_come_back():
     samples = np.arange(4, dtype=np.float32)
     heard = recognise(stub, "other", Window(samples, language="en", prompt="naïve", translate=True))
     words = (Word(" what", 0.25, 0.5, 0.5), Word(" naïve", 0.5, 1.0, 0.75))
-    assert heard == Recognition(words, "en", 0.125, -0.25, 1.5, "")
+    assert heard == Recognition(words, "en", 0.125, -0.25, 1.5, np.float32(0.2), 0.75)
     (asked,) = stub.asked
     assert asked["model_name"] == "other"
     assert asked["requested_output_names"] == list(OUTPUTS)

@@ -55,6 +55,10 @@ def test_clipped_and_amplified_audio_is_accepted(level):
         (request(0, tasks=[b"sing"]), "task: 'sing' is not known (known: transcribe, translate)"),
         (request(0, tasks=[]), "task: one for each of 1 windows is needed, got 0"),
         (request(0, tasks=[b"\xff"]), "task is not valid UTF-8: byte 0 cannot be decoded"),
+        (
+            RecogniseRequest(np.zeros((1, 320), np.float32), temperatures=[b"0,hot"]),
+            "temperatures: '0,hot'; at most 8 numbers from 0 to 1 are taken, as 0,0.2,0.4",
+        ),
         (request(0, None, [b"EN"]), "language: 'EN' is not known (known: en, de)"),
         (request(0, None, [b"\xff"]), "language is not valid UTF-8: byte 0 cannot be decoded"),
         (request(0, None, [b"z" * 99_999]), f"language: '{'z' * 16}' is not known (known: en, de)"),
@@ -89,5 +93,6 @@ def test_tensors_are_rows_padded_to_the_most_words():
     assert {name: array.dtype.str for name, array in tensors.items()} == {
         "text": "|O", "words": "|O", "word_starts": "<f4", "word_ends": "<f4", "word_probabilities": "<f4",
         "word_count": "<i4", "language": "|O", "no_speech_probability": "<f4",
-        "average_log_probability": "<f4", "compression_ratio": "<f4", "rejected": "|O", "batch_size": "<i4",
+        "average_log_probability": "<f4", "compression_ratio": "<f4", "temperature": "<f4",
+        "language_probability": "<f4", "doubted": "|O", "rejected": "|O", "batch_size": "<i4",
     }  # fmt: skip

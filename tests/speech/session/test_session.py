@@ -31,8 +31,8 @@ def silence(seconds: float) -> Samples:
     return np.zeros(round(seconds * SAMPLE_RATE), np.float32)
 
 
-def heard(*words: tuple[str, float, float], rejected: str = "") -> Recognition:
-    return Recognition(tuple(Word(text, start, end, 1.0) for text, start, end in words), rejected=rejected)
+def heard(*words: tuple[str, float, float], **told: str) -> Recognition:
+    return Recognition(tuple(Word(text, start, end, 1.0) for text, start, end in words), **told)
 
 
 def due(it: LiveSession) -> PlannedWindow:
@@ -136,6 +136,20 @@ def test_a_step_that_is_rejected_leaves_the_guess_as_it_was() -> None:
     it.feed(noise(1))
     it.accept(due(it), heard(rejected="repetition"))
     assert texts(it.take().tentative) == [" one"]
+
+
+def test_a_step_that_is_doubted_is_not_believed_and_a_final_window_is() -> None:
+    it = session()
+    it.feed(noise(1))
+    step = due(it)
+    assert step.window.temperatures == (0.0,), "it is heard again soon"
+    it.accept(step, heard((" la", 0.1, 0.5), doubted="compression"))
+    assert it.take().tentative == ()
+    it.feed(np.concatenate((noise(0.4), silence(0.6))))
+    final = due(it)
+    assert final.window.temperatures == ()
+    it.accept(final, heard((" hardly", 0.1, 0.5), doubted="probability"))
+    assert texts(it.take().committed) == [" hardly"]
 
 
 def test_a_pause_that_needs_no_window_is_told_at_once() -> None:

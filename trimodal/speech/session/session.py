@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trimodal import trace
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
-from trimodal.speech.session.policy import SegmentPolicy, Stretch, Timeline, VadPolicy, WindowPolicy
+from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline, VadPolicy, WindowPolicy
 from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
 from trimodal.speech.session.ring_buffer import Ring
 from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream
@@ -170,7 +170,9 @@ class LiveSession:
         before = self._transcript.before(stretch.start, self._prompt_chars)
         prompt = " ".join(filter(None, (self._prompt, before)))
         samples = self._ring.view(stretch.start, stretch.end)
-        window = Window(samples, self._language, prompt, self._translate)
+        # A hypothesis is heard again soon: what is doubted of it is not decoded again.
+        temperatures = (0.0,) if stretch.kind is Kind.STEP else ()
+        window = Window(samples, self._language, prompt, self._translate, temperatures)
         return PlannedWindow(stretch.start, stretch.end, window)
 
     def accept(self, planned: PlannedWindow, heard: Recognition) -> None:
@@ -184,8 +186,9 @@ class LiveSession:
         self._out = None
         words = [on_stream(word, stretch.start, stretch.end) for word in heard.words]
         spoken = [word for word in words if self._was_speech(word, stretch.moment)]
-        self._policy.accept(stretch, None if heard.rejected else spoken)
-        if spoken and not heard.rejected and stretch.end - stretch.start >= _LANGUAGE:
+        guessed = stretch.kind is Kind.STEP and heard.doubted
+        self._policy.accept(stretch, None if heard.rejected or guessed else spoken)
+        if spoken and not heard.rejected and not guessed and stretch.end - stretch.start >= _LANGUAGE:
             self._language = self._language or heard.language
         self._forget()
 
