@@ -31,4 +31,4 @@ class Word:
         return replace(self, start=self.start + seconds, end=self.end + seconds)
 
 
-PolicyName = Literal["live", "agreement", "vad", "window"]
+PolicyName = Literal["live", "agreement", "vad", "window", "file"]

@@ -47,6 +47,7 @@ class SpeechSettings(Settings):
     window_s: Annotated[float, Field(ge=1, le=MAX_WINDOW_S, description="of policy window")] = 5.0
     overlap_s: Annotated[float, Field(ge=0.1, le=5, description="of policy window")] = 0.5
     max_window_s: float = Field(10.0, ge=2, le=MAX_WINDOW_S, description="longest stretch recognised at once")
+    file_window_s: Annotated[float, Field(ge=5, le=MAX_WINDOW_S, description="of policy file")] = 30.0
     pause_s: Annotated[float, Field(ge=0.1, le=5, description="silence that ends a segment")] = 0.5
     vad: Literal["silero", "energy"] = "silero"
     vad_threshold: Annotated[float, Field(ge=0.05, le=0.95)] = 0.35

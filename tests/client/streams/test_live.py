@@ -367,7 +367,7 @@ async def test_samples_are_transcribed_whole(transport):
     assert (transcript.text, transcript.seconds) == ("what is a lambda", 25.0)
     assert [word.start for word in transcript.words] == [0.1, 0.4, 1.0, 1.2]
     assert [update.received_s for update in updates] == [10, 20, 25, 25]
-    assert transport.requests[0].parameters["policy"] == "vad"
+    assert transport.requests[0].parameters["policy"] == "file"
     assert transport.requests[0].parameters["language"] == "en"
     np.testing.assert_array_equal(sent(transport), audio)
     transport.requests.clear()

@@ -11,7 +11,7 @@ from trimodal.speech.session.vad import EnergyDetector
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition
 
-POLICIES: list[PolicyName] = ["live", "agreement", "vad", "window"]
+POLICIES: list[PolicyName] = ["live", "agreement", "vad", "window", "file"]
 SETTINGS = SpeechSettings(step_s=1, speech_pad_s=0.2)
 
 
@@ -60,7 +60,7 @@ def test_silence_and_nothing_at_all_end_without_a_window(policy: PolicyName, sec
 def test_the_end_while_a_window_is_out(policy: PolicyName) -> None:
     it = session(policy)
     it.feed(noise(6))
-    planned = it.next_window() if policy == "vad" else due(it)
+    planned = it.next_window() if policy in ("vad", "file") else due(it)
     it.end()
     if planned:
         assert it.outstanding

@@ -17,6 +17,7 @@ from trimodal import trace
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
 from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline, VadPolicy, WindowPolicy
 from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
+from trimodal.speech.session.policy_file import FilePolicy
 from trimodal.speech.session.ring_buffer import Ring
 from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream
 from trimodal.speech.session.vad import SpeechDetector
@@ -28,6 +29,7 @@ POLICIES: dict[PolicyName, type[SegmentPolicy]] = {
     "live": LivePolicy,
     "agreement": AgreementPolicy,
     "vad": VadPolicy,
+    "file": FilePolicy,
     "window": WindowPolicy,
 }
 
@@ -39,11 +41,12 @@ _LANGUAGE = 3 * SAMPLE_RATE
 
 @dataclass(frozen=True, slots=True)
 class PlannedWindow:
-    """A window and where it lies in the stream: samples [start, end)."""
+    """A window and where it lies in the stream: samples [start, end), or only `parts` of them."""
 
     start: int
     end: int
     window: Window
+    parts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +172,12 @@ class LiveSession:
         self._out = stretch
         before = self._transcript.before(stretch.start, self._prompt_chars)
         prompt = " ".join(filter(None, (self._prompt, before)))
-        samples = self._ring.view(stretch.start, stretch.end)
+        parts = [self._ring.view(*part) for part in stretch.parts]
+        samples = np.concatenate(parts) if parts else self._ring.view(stretch.start, stretch.end)
         # A hypothesis is heard again soon: what is doubted of it is not decoded again.
         temperatures = (0.0,) if stretch.kind is Kind.STEP else ()
         window = Window(samples, self._language, prompt, self._translate, temperatures)
-        return PlannedWindow(stretch.start, stretch.end, window)
+        return PlannedWindow(stretch.start, stretch.end, window, stretch.parts)
 
     def accept(self, planned: PlannedWindow, heard: Recognition) -> None:
         """Takes in what was heard in the window that is out; words where nobody spoke are made up.
@@ -184,7 +188,8 @@ class LiveSession:
         if stretch is None or (stretch.start, stretch.end) != (planned.start, planned.end):
             raise ValueError(f"window [{planned.start}, {planned.end}) is not out")
         self._out = None
-        words = [on_stream(word, stretch.start, stretch.end) for word in heard.words]
+        parts = stretch.parts or ((stretch.start, stretch.end),)
+        words = [on_stream(word, parts) for word in heard.words]
         spoken = [word for word in words if self._was_speech(word, stretch.moment)]
         guessed = stretch.kind is Kind.STEP and heard.doubted
         self._policy.accept(stretch, None if heard.rejected or guessed else spoken)
