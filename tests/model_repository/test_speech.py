@@ -40,6 +40,7 @@ class Recogniser:
             "word_starts": np.array([[0.25]], np.float32),
             "word_ends": np.array([[0.75]], np.float32),
             "word_probabilities": np.array([[0.5]], np.float32),
+            "word_tokens": np.array([[b"7 8"]], object),
         }
         texts = {
             name: np.array([[text]], object)

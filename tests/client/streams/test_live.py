@@ -61,7 +61,7 @@ async def test_words_come_while_audio_goes_in(transport, speech):
     assert [update.text for update in updates] == ["", " what", " is", " a", " lambda"]
     assert [update.tentative for update in updates] == [" what", " is", " a", " lambda", ""]
     assert [update.final for update in updates] == [False] * 4 + [True]
-    assert updates[1].committed == (Word(" what", 0.1, 0.3, pytest.approx(0.9)),)
+    assert updates[1].committed == (Word(" what", 0.1, 0.3, pytest.approx(0.9), (0,)),)
     assert (updates[1].received_s, updates[1].lag_s) == (1.0, pytest.approx(0.7))
     assert stream.text == "what is a lambda"
     assert [word.text for word in stream.words] == [" what", " is", " a", " lambda"]

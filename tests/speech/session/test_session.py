@@ -152,6 +152,35 @@ def test_a_step_that_is_doubted_is_not_believed_and_a_final_window_is() -> None:
     assert texts(it.take().committed) == [" hardly"]
 
 
+def test_what_is_told_of_the_windows_whose_words_are_final() -> None:
+    it = session("vad")
+    it.feed(np.concatenate((noise(0.9), silence(1.1))))
+    words = heard((" one", 0.1, 0.5)).words
+    final = Recognition(
+        words, "de", 0.1, -0.4, 1.2, temperature=0.2, language_probability=0.75, doubted="probability"
+    )
+    it.accept(due(it), final)
+    (window,) = it.take().windows
+    assert (window.language, window.language_probability, window.temperature) == ("de", 0.75, 0.2)
+    assert (window.avg_logprob, window.compression_ratio, window.no_speech_prob) == (-0.4, 1.2, 0.1)
+    assert (window.doubted, window.rejected, it.take().windows) == ("probability", "", ())
+
+
+@pytest.mark.parametrize(("probability", "kept"), [(0.4, ""), (0.6, "de")])
+def test_a_language_is_kept_once_it_is_likelier_than_not(probability: float, kept: str) -> None:
+    it = LiveSession(SETTINGS, policy="vad", detector=EnergyDetector())
+    it.feed(np.concatenate((noise(4), silence(1))))
+    it.accept(due(it), replace(heard((" eins", 0.1, 0.5)), language="de", language_probability=probability))
+    it.feed(np.concatenate((noise(2), silence(1))))
+    assert due(it).window.language == kept
+
+
+def test_a_temperature_that_was_asked_for_is_the_only_one() -> None:
+    it = LiveSession(SETTINGS, policy="vad", temperature=0.4, detector=EnergyDetector())
+    it.feed(np.concatenate((noise(2), silence(1))))
+    assert due(it).window.temperatures == (0.4,)
+
+
 def test_a_pause_that_needs_no_window_is_told_at_once() -> None:
     it = session()
     it.feed(np.concatenate((noise(0.75), silence(0.25))))

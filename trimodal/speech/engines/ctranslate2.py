@@ -199,6 +199,7 @@ class CTranslate2Whisper:
                 token_starts(texts, times, len(row.tokens)),
                 result.text_token_probs,
                 row.samples,
+                row.tokens,
             )
             if row.looped:  # The score counts what was cut off, which depends on the neighbours' bounds.
                 likely = np.maximum(result.text_token_probs, np.finfo(np.float32).tiny)

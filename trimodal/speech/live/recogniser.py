@@ -14,7 +14,7 @@ from trimodal.errors import RequestError
 from trimodal.speech.values import FIGURES, MAX_PROMPT, TASKS, Recognition, Window
 from trimodal.triton.calls import infer
 
-WORDS = ("words", "word_starts", "word_ends", "word_probabilities")
+WORDS = ("words", "word_starts", "word_ends", "word_probabilities", "word_tokens")
 OUTPUTS = (*WORDS, "language", *FIGURES, "doubted", "rejected")
 # What a client chose; a window that does not fit (max_window_s above the model's context) is our fault.
 CLIENTS_FIELDS = ("prompt", "language")
@@ -35,8 +35,8 @@ def recognise(pb_utils: Any, model: str, window: Window) -> Recognition:
     except RequestError as error:
         raise type(error)(f"{model}: {error}") from None
     words = (
-        Word(text.decode(), float(start), float(end), float(probability))
-        for text, start, end, probability in zip(*(out[name] for name in WORDS), strict=True)
+        Word(text.decode(), float(start), float(end), float(probability), tuple(map(int, tokens.split())))
+        for text, start, end, probability, tokens in zip(*(out[name] for name in WORDS), strict=True)
     )
     return Recognition(
         tuple(words),

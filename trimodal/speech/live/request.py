@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from trimodal.audio.languages import language_code
 from trimodal.audio.samples import one_channel, to_float
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples
 from trimodal.errors import InvalidArgument
@@ -26,15 +27,17 @@ class StreamOptions(BaseModel):
     Attributes:
         max_pending_s: audio that is not heard yet, above which answers wait; only less than the model's
             counts. 0: each chunk is answered once nothing of it is being heard.
+        temperature: of each decoding; 0: the model's own, higher where it is doubted.
         trace: the last answer tells what took how long.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     policy: PolicyName | None = None
-    language: Annotated[str, Field(max_length=16)] = ""
+    language: Annotated[str, Field(max_length=16), AfterValidator(language_code)] = ""
     prompt: Annotated[str, Field(max_length=MAX_PROMPT)] = ""
     task: Literal["transcribe", "translate"] = "transcribe"
+    temperature: Annotated[float, Field(ge=0, le=1)] = 0.0
     step_s: Annotated[float, Field(ge=0.1, le=30)] | None = None
     max_pending_s: Annotated[float, Field(ge=0, le=3600)] | None = None
     sample_rate: int = SAMPLE_RATE
@@ -91,12 +94,12 @@ def _samples(inputs: Mapping[str, Any], *, end: bool) -> Samples:
 def _options(parameters: Mapping[str, Any]) -> StreamOptions:
     own = {key: value for key, value in parameters.items() if not key.startswith("triton_")}
     # JSON and gRPC parameters know no float for a whole number.
-    for name in ("step_s", "max_pending_s"):
+    for name in ("step_s", "max_pending_s", "temperature"):
         if isinstance(own.get(name), (int, str)) and not isinstance(own[name], bool):
             try:
                 own[name] = float(own[name])
             except (ValueError, OverflowError):
-                problem = f"{name}: {shorten(repr(own[name]))} is not a number of seconds"
+                problem = f"{name}: {shorten(repr(own[name]))} is not a number"
                 raise InvalidArgument(problem) from None
     if "policy" in own and own["policy"] not in get_args(PolicyName):
         known = ", ".join(get_args(PolicyName))

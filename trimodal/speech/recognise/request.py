@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trimodal.audio.languages import language_code
 from trimodal.audio.samples import check_samples
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import InvalidArgument
@@ -58,7 +59,7 @@ class RecogniseRequest:
                 raise InvalidArgument(
                     f"prompt{place}: {len(prompt)} characters; at most {MAX_PROMPT} are accepted"
                 )
-            code = decode(f"language{place}", codes[index])
+            code = language_code(decode(f"language{place}", codes[index]))
             if code and code not in languages:
                 known = ", ".join(languages)
                 raise InvalidArgument(f"language{place}: {code[:16]!r} is not known (known: {known})")
@@ -81,11 +82,13 @@ class Recognised:
         """Output name → values, a row first; rows with fewer words end in "" and 0."""
         width = max(len(row.words) for row in self.rows)
         words = np.full((len(self.rows), width), b"", object)
+        tokens = words.copy()
         times = np.zeros((3, len(self.rows), width), np.float32)
         for index, row in enumerate(self.rows):
             for at, word in enumerate(row.words):
                 words[index, at] = word.text.encode()
                 times[:, index, at] = word.start, word.end, word.probability
+                tokens[index, at] = " ".join(map(str, word.tokens)).encode()
         starts, ends, probabilities = times
 
         def texts(name: str) -> NDArray[np.generic]:
@@ -97,6 +100,7 @@ class Recognised:
             "word_starts": starts,
             "word_ends": ends,
             "word_probabilities": probabilities,
+            "word_tokens": tokens,
             "word_count": np.array([[len(row.words)] for row in self.rows], np.int32),
             "language": texts("language"),
             **{name: np.array([[getattr(row, name)] for row in self.rows], np.float32) for name in FIGURES},

@@ -27,6 +27,7 @@ class SpokenWord:
     start: int
     end: int
     probability: float = 1.0
+    tokens: tuple[int, ...] = ()
 
     @property
     def middle(self) -> int:
@@ -35,7 +36,8 @@ class SpokenWord:
 
     def to_word(self) -> Word:
         """The same in seconds."""
-        return Word(self.text, self.start / SAMPLE_RATE, self.end / SAMPLE_RATE, self.probability)
+        start, end = self.start / SAMPLE_RATE, self.end / SAMPLE_RATE
+        return Word(self.text, start, end, self.probability, self.tokens)
 
 
 def on_stream(word: Word, parts: Sequence[tuple[int, int]]) -> SpokenWord:
@@ -50,7 +52,7 @@ def on_stream(word: Word, parts: Sequence[tuple[int, int]]) -> SpokenWord:
         start, end = parts[-1]
     first = min(max(start - before + round(word.start * SAMPLE_RATE), start), end)
     last = min(max(start - before + round(word.end * SAMPLE_RATE), first), end)
-    return SpokenWord(word.text, first, last, word.probability)
+    return SpokenWord(word.text, first, last, word.probability, word.tokens)
 
 
 @lru_cache(maxsize=4096)

@@ -152,6 +152,7 @@ class GraphWhisper:
             token_starts(rows.tolist(), steps.tolist(), len(tokens)),
             [row.chances[index] for index in text],
             state.samples,
+            tokens,
         )
 
 
