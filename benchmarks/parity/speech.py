@@ -120,7 +120,7 @@ def main(
     """Measure errors and processor time of each way to hear each set of recordings."""
     from faster_whisper import BatchedInferencePipeline, WhisperModel
 
-    place = artefact or artefact_root("speech_recognize") / "ctranslate2-int8"
+    place = (artefact or artefact_root("speech_recognize") / "ctranslate2-int8").resolve()
     model = WhisperModel(str(place), device="cpu", compute_type="int8", cpu_threads=threads)
     settings = settings_of(SpeechSettings, select_models(default_repository(), ("speech",), "cpu")["speech"])
     samples = list(read(SAMPLES))
