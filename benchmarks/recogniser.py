@@ -131,7 +131,7 @@ def served_settings(artefact: str) -> RecogniseSettings:
 
 def settings(artefact: str, batch: int = WINDOWS) -> dict[str, str]:
     """Parameters of speech_recognize: no window is decoded again."""
-    return {"artefact": artefact, "max_batch_windows": str(batch), "fallback_temperature": "0"}
+    return {"artefact": artefact, "max_batch_windows": str(batch), "temperatures": "0"}
 
 
 def sending(grpc_url: str, windows: Sequence[Samples]) -> Send:

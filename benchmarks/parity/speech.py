@@ -1,235 +1,162 @@
-"""Makes the table "Speech: words beside faster-whisper": error rates on human speech, and what contexts cost.
+"""Compares recordings as they are served with faster-whisper and its batched pipeline.
 
-    python -m benchmarks.parity.speech --contexts 30 --contexts 15,30 --contexts 6,15,30
-    python -m benchmarks.parity.speech --contexts 10 --contexts 15 --windows 24
-    python -m benchmarks.parity.speech --audio pytest_audioeval/samples/audio   # folders of languages
+    python -m benchmarks.parity.speech
+    python -m benchmarks.parity.speech --languages pytest_audioeval/samples/audio --telephone sounds/en
 
-Recordings are recognised whole, as `trimodal transcribe` and the check of a build have them, and live: in
-chunks of 100 ms through the session that serves streams, with its pauses, steps and guards. The stream's
-clock does not run while the recogniser does, so a busy machine does not change the words. Times are those of
-the processor: of live speech a second of audio, and from the end of a recording to its last words.
+Five sentences of a reading, the same as one recording with pauses, telephone prompts, and ten minutes of all
+of it with noise between; with their folders also clips in other languages, and prompts whose file names
+are nearly their texts. Each recording is given to each in turn, at the same beam, precision and threads, so
+that a busy machine is busy for all; seconds are those of the processor. Ours goes through the session and
+the policy that serve recordings, in blocks as a client sends them.
 """
 
 from __future__ import annotations
 
-import json
-import random
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from statistics import median
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
 
+from benchmarks.parity.contexts import SAMPLES, UNSPACED, Recording, errors, read, recognise
 from trimodal.audio.files import read_blocks
-from trimodal.audio.values import SAMPLE_RATE, Samples, Word
-from trimodal.audio.word_errors import word_error_rate
+from trimodal.audio.values import SAMPLE_RATE
 from trimodal.bench.common.serving import settings_of
+from trimodal.client.client import BLOCK_S, FILE_LISTENING
 from trimodal.metrics import MemoryMetrics
-from trimodal.paths import artefact_root, data_directory, default_repository
+from trimodal.paths import artefact_root, default_repository
 from trimodal.report.console import make_table
 from trimodal.repository import select_models
-from trimodal.speech.recognise.request import RecogniseRequest
 from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.session.session import LiveSession
 from trimodal.speech.session.vad import detectors
 from trimodal.speech.settings import RecogniseSettings, SpeechSettings
-from trimodal.speech.values import Recognition, Window
 
-CHUNK = SAMPLE_RATE // 10
-UNSPACED = ("ja", "zh", "th")  # compared by letters
-PAUSES_S = (0.1, 0.3, 0.6)
-SAMPLES = data_directory() / "samples" / "speech"
-ARTEFACTS = ("ctranslate2-int8", "ctranslate2-tiny.en")
-CONTEXTS = ("30", "15,30")
+SHORT_PAUSES_S, LONG_S = (0.8, 2.0), 600.0
+NOISE = 0.003  # of the long recording: its level where nobody speaks, -50 dB
+# Beginnings of the prompts' names that are not spoken.
+UNSPOKEN = ("vm", "conf", "confbridge", "queue", "dir", "priv", "privacy", "agent", "demo", "spy", "screen")
+MOST_PROMPTS = 60
+SENTENCES = 5  # that the samples begin with
 
-
-@dataclass(frozen=True)
-class Recording:
-    """Speech with its text; `language` is a code, `words` are (word, start, end) where they are known."""
-
-    samples: Samples
-    text: str
-    language: str
-    words: tuple[tuple[str, float, float], ...] = ()
+Hear = Callable[[Recording], str]
 
 
-@dataclass
-class Heard:
-    """What one way of hearing made of the recordings, in their order, and what it took."""
-
-    texts: list[str] = field(default_factory=list)
-    windows: int = 0
-    seconds: float = 0.0
-    last: list[float] = field(default_factory=list)
-
-
-def read(directory: Path, language: str = "en") -> Iterator[Recording]:
-    """Of samples.json in `directory`; else of its folders, named by languages, with a .txt for each .wav."""
-    listing = directory / "samples.json"
-    if listing.is_file():
-        for entry in json.loads(listing.read_text()):
-            samples = next(read_blocks(directory / entry["file"], 30.0))
-            words = tuple(map(tuple, entry.get("words", ())))
-            yield Recording(samples, entry["text"], language, words)
-        return
-    for text in sorted(directory.glob("*/*.txt")):
-        samples = next(read_blocks(text.with_suffix(".wav"), 30.0))
-        yield Recording(samples, text.read_text(encoding="utf-8").strip(), text.parent.name)
+def joined(recordings: Sequence[Recording], seconds: float, noise: float) -> Recording:
+    """The recordings one after another, again and again up to `seconds`, with pauses of noise between."""
+    rng, texts, parts, length = np.random.default_rng(7), [], [], 0
+    for n in range(10_000):
+        one = recordings[n % len(recordings)]
+        if (n >= len(recordings) and not seconds) or (seconds and length > seconds * SAMPLE_RATE):
+            break
+        pause = round(rng.uniform(*SHORT_PAUSES_S) * (4 if noise and n % 5 == 4 else 1) * SAMPLE_RATE)
+        parts += [one.samples, rng.normal(0, noise, pause).astype(np.float32)]
+        length += len(one.samples) + pause
+        texts.append(one.text)
+    return Recording(np.concatenate(parts), " ".join(texts), "en")
 
 
-def cut(recordings: Sequence[Recording], count: int) -> list[Recording]:
-    """Windows of 8.5 to 10 s out of the recordings in random order, each from one word to another."""
-    rng, joined, words, at = random.Random(3), [], [], 0.0
-    order = list(recordings)
-    for _ in range(3):
-        rng.shuffle(order)
-        for one in order:
-            words += [(word, start + at, end + at) for word, start, end in one.words]
-            joined += [one.samples, np.zeros(round(rng.choice(PAUSES_S) * SAMPLE_RATE), np.float32)]
-            at += sum(map(len, joined[-2:])) / SAMPLE_RATE
-    windows: list[Recording] = []
-    speech = np.concatenate(joined)
-    while len(windows) < count:
-        longest, first = rng.uniform(8.8, 10.0), rng.randrange(len(words) - 40)
-        begin = words[first][1] - 0.03
-        inside = [word for word in words[first:] if word[2] <= begin + longest]
-        end = min(inside[-1][2] + 0.08, begin + 10.0)
-        if end - begin >= 8.5:
-            samples = speech[round(begin * SAMPLE_RATE) : round(end * SAMPLE_RATE)]
-            windows.append(Recording(samples, " ".join(word for word, _, _ in inside), "en"))
-    return windows
+def prompts(folder: Path) -> list[Recording]:
+    """Recordings whose names of three or more words are nearly what is said."""
+    found = []
+    for file in sorted(folder.glob("*.wav")):
+        words = file.stem.replace("_", "-").split("-")
+        words = words[1:] if words[0] in UNSPOKEN else words
+        if len(words) >= 3:
+            found.append(Recording(next(read_blocks(file, 30.0)), " ".join(words), "en"))
+    return found[:MOST_PROMPTS]
 
 
-def errors(recordings: Sequence[Recording], texts: Sequence[str]) -> float:
-    """Word error rate, in per cent; of letters where words are not parted."""
+def ours(artefact: Path, beam: int, threads: int, settings: SpeechSettings) -> Hear:
+    """The recogniser behind the session that serves recordings."""
+    asked = RecogniseSettings(artefact=str(artefact), beam_size=beam, intra_op_threads=threads)
+    service, make = RecogniseService.open(artefact, asked, MemoryMetrics()), detectors("silero", 0.35)
+    policy = FILE_LISTENING["policy"]
+    assert policy
 
-    def parted(text: str, language: str) -> str:
-        return " ".join(text) if language in UNSPACED else text
-
-    pairs = [
-        (parted(one.text, one.language), parted(text, one.language))
-        for one, text in zip(recordings, texts, strict=True)
-    ]
-    return 100 * word_error_rate(*zip(*pairs, strict=True))
-
-
-def faster_whisper(artefact: Path, recordings: Sequence[Recording], threads: int) -> list[str]:
-    """What faster-whisper hears in FP32, greedily, as the check of a build asks it."""
-    from faster_whisper import WhisperModel
-
-    model = WhisperModel(str(artefact), device="cpu", compute_type="float32", cpu_threads=threads)
-    texts = []
-    for one in recordings:
-        segments, _ = model.transcribe(
-            one.samples,
-            language=one.language if model.model.is_multilingual else "en",
-            beam_size=1,
-            temperature=0.0,
-            condition_on_previous_text=False,
-        )
-        texts.append("".join(segment.text for segment in segments))
-    return texts
-
-
-def reshaped(artefact: Path, work: Path, contexts_s: list[float], padding: str) -> None:
-    """Puts the same weights into `work` with other contexts, which only the manifest names."""
-    for file in artefact.resolve().iterdir():
-        (work / file.name).symlink_to(file)
-    manifest = json.loads((artefact / "manifest.json").read_text())
-    manifest["shapes"] |= {"contexts_s": contexts_s, "padding": padding or manifest["shapes"]["padding"]}
-    (work / "manifest.json").unlink()
-    (work / "manifest.json").write_text(json.dumps(manifest))
-
-
-def recognise(service: RecogniseService, window: Window) -> Recognition:
-    """One window through engine and guards."""
-    request = RecogniseRequest(window.samples[None], [window.prompt.encode()], [window.language.encode()])
-    (outcome,) = service.recognise([request])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome.rows[0]
-
-
-def whole(service: RecogniseService, recordings: Sequence[Recording]) -> Heard:
-    """Each recording in one window."""
-    heard = Heard()
-    for one in recordings:
-        started = time.process_time()
-        heard.texts.append(recognise(service, Window(one.samples, one.language)).text)
-        heard.seconds += time.process_time() - started
-    return heard
-
-
-def live(service: RecogniseService, recordings: Sequence[Recording], settings: SpeechSettings) -> Heard:
-    """Each recording as a stream; `last` is what the words after its end took of the processor."""
-    heard, make = Heard(), detectors(settings.vad, settings.vad_threshold)
-    for one in recordings:
-        session = LiveSession(settings, policy=settings.policy, language=one.language, detector=make())
-        words: list[Word] = []
-
-        def settle(session: LiveSession = session) -> float:
-            started = time.process_time()
+    def hear(one: Recording) -> str:
+        session = LiveSession(settings, policy=policy, language=one.language, detector=make())
+        texts = []
+        for at in range(0, len(one.samples), BLOCK_S * SAMPLE_RATE):
+            session.feed(one.samples[at : at + BLOCK_S * SAMPLE_RATE])
+            if at + BLOCK_S * SAMPLE_RATE >= len(one.samples):
+                session.end()
             while planned := session.next_window():
                 session.accept(planned, recognise(service, planned.window))
-                heard.windows += 1
-            return time.process_time() - started
+            texts += [word.text for word in session.take().committed]
+        return "".join(texts)
 
-        for at in range(0, len(one.samples), CHUNK):
-            session.feed(one.samples[at : at + CHUNK])
-            heard.seconds += settle()
-            words += session.take().committed
-        session.end()
-        heard.last.append(settle())
-        words += session.take().committed
-        heard.seconds += heard.last[-1]
-        heard.texts.append("".join(word.text for word in words))
-    return heard
+    return hear
+
+
+def theirs(model: Any, beam: int, **options: Any) -> Hear:
+    """faster-whisper, or its batched pipeline, with its own defaults at this beam."""
+
+    def hear(one: Recording) -> str:
+        segments, _ = model.transcribe(one.samples, language=one.language, beam_size=beam, **options)
+        return "".join(segment.text for segment in segments)
+
+    return hear
+
+
+def letters(recordings: Sequence[Recording], texts: Sequence[str]) -> float:
+    """Character error rate in per cent."""
+    return errors([replace(one, language=UNSPACED[0]) for one in recordings], texts)
 
 
 def main(
-    artefact: Annotated[list[Path] | None, typer.Option(help="of CTranslate2; repeatable")] = None,
-    contexts: Annotated[list[str] | None, typer.Option(help="seconds, as 15,30; repeatable")] = None,
-    padding: Annotated[str, typer.Option(help="silence or zeros; the artefact's own if not told")] = "",
-    audio: Annotated[Path, typer.Option(help="recordings with texts")] = SAMPLES,
+    artefact: Annotated[Path | None, typer.Option(help="of CTranslate2")] = None,
+    beam: Annotated[int, typer.Option(min=1, max=10)] = 5,
     threads: Annotated[int, typer.Option(min=1)] = 2,
-    windows: Annotated[int, typer.Option(min=0, help="in place of recordings, so many cut out of them")] = 0,
-    show: Annotated[bool, typer.Option(help="the texts that differ")] = False,
+    languages: Annotated[Path | None, typer.Option(help="folders of clips, named by languages")] = None,
+    telephone: Annotated[Path | None, typer.Option(help="prompts, named by their texts")] = None,
+    long_s: Annotated[float, typer.Option(min=0, help="of the long recording; 0 for none")] = LONG_S,
+    show: Annotated[bool, typer.Option(help="print what each heard")] = False,
 ) -> None:
-    """Measure word error rates and times of each artefact with each set of contexts."""
-    recordings = list(read(audio))
-    recordings = cut(recordings, windows) if windows else recordings
+    """Measure errors and processor time of each way to hear each set of recordings."""
+    from faster_whisper import BatchedInferencePipeline, WhisperModel
+
+    place = (artefact or artefact_root("speech_recognize") / "ctranslate2-int8").resolve()
+    model = WhisperModel(str(place), device="cpu", compute_type="int8", cpu_threads=threads)
     settings = settings_of(SpeechSettings, select_models(default_repository(), ("speech",), "cpu")["speech"])
-    columns = "artefact|contexts|faster-whisper|whole|CPU s|live|windows|CPU s/s|last words"
-    table = make_table(f"{len(recordings)} recordings", columns)
-    for place in artefact or [artefact_root("speech_recognize") / name for name in ARTEFACTS]:
-        multilingual = len(json.loads((place / "manifest.json").read_text())["shapes"]["languages"]) > 1
-        chosen = [one for one in recordings if multilingual or one.language == "en"]
-        seconds = sum(len(one.samples) for one in chosen) / SAMPLE_RATE
-        theirs = faster_whisper(place, chosen, threads)
-        for each in contexts or CONTEXTS:
-            with tempfile.TemporaryDirectory() as work:
-                reshaped(place, Path(work), [float(part) for part in each.split(",")], padding)
-                asked = RecogniseSettings(artefact=work, intra_op_threads=threads)
-                service = RecogniseService.open(Path(work), asked, MemoryMetrics())
-                ours, streamed = whole(service, chosen), live(service, () if windows else chosen, settings)
-                service.close()
-            row = [place.name, each, f"{errors(chosen, theirs):.1f} %", f"{errors(chosen, ours.texts):.1f} %"]
-            row.append(f"{ours.seconds:.1f}")
-            if streamed.last:
-                row += [f"{errors(chosen, streamed.texts):.1f} %", str(streamed.windows)]
-                row += [f"{streamed.seconds / seconds:.2f}", f"{1000 * median(streamed.last):.0f} CPU ms"]
-            table.add_row(*row)
-            heard = [theirs, ours.texts, *([streamed.texts] if streamed.texts else ())]
-            for one, *texts in zip(chosen, *heard, strict=True) if show else ():
-                print(f"{place.name} {each}\n  said {one.text}")
-                for who, text in zip(("theirs", "whole", "live"), texts, strict=False):
-                    print(f"  {who} {text.strip()}")
+    samples = list(read(SAMPLES))
+    sentences = samples[:SENTENCES]
+    sets = {"sentences": sentences, "joined, with pauses": [joined(sentences, 0, 0)]}
+    sets["telephone samples"] = samples[SENTENCES:]
+    if telephone:
+        sets["telephone prompts"] = prompts(telephone)
+    if languages:
+        clips = [one for one in read(languages) if model.model.is_multilingual or one.language == "en"]
+        sets["languages"] = clips
+    if long_s:
+        sets[f"{long_s / 60:g} minutes with noise"] = [joined(samples, long_s, NOISE)]
+    ways = {
+        "ours": ours(place, beam, threads, settings),
+        "faster-whisper": theirs(model, beam),
+        "batched": theirs(BatchedInferencePipeline(model), beam, batch_size=8),
+    }
+    table = make_table(f"{place.name}, beam {beam}", "recordings|seconds|way|WER|CER|empty|CPU s|of batched")
+    for name, recordings in sets.items():
+        heard: dict[str, list[str]] = {way: [] for way in ways}
+        spent = dict.fromkeys(ways, 0.0)
+        for one in recordings:
+            for way, hear in ways.items():
+                started = time.process_time()
+                heard[way].append(hear(one))
+                spent[way] += time.process_time() - started
+            if show:
+                print(f"said {one.text}\n" + "\n".join(f"  {way}: {heard[way][-1].strip()}" for way in ways))
+        seconds = sum(len(one.samples) for one in recordings) / SAMPLE_RATE
+        for way, texts in heard.items():
+            wer, cer = errors(recordings, texts), letters(recordings, texts)
+            empty = sum(not text.strip() for text in texts)
+            ratio = spent[way] / spent["batched"]
+            cells = [f"{wer:.1f} %", f"{cer:.1f} %", str(empty), f"{spent[way]:.1f}", f"{ratio:.2f}"]
+            table.add_row(f"{len(recordings)}: {name}", f"{seconds:.0f}", way, *cells)
     Console().print(table)
 
 

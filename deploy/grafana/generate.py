@@ -294,7 +294,7 @@ SPEECH = (
             "failed, sent again/s": rate("trimodal_speech_window_retries_total"),
         },
     ),
-    Panel("Windows emptied", "none", {"{{guard}}/s": rate("trimodal_speech_rejected_total", by="guard")}),
+    Panel("Windows doubted", "none", {"{{guard}}/s": rate("trimodal_speech_doubted_total", by="guard")}),
     Panel("Chunks by outcome", "none", {"{{outcome}}/s": rate("trimodal_speech_chunks_total", by="outcome")}),
     Panel(
         "Chunks whose answer is not out", "none", {"{{instance}}": gauge("trimodal_speech_active_requests")}

@@ -62,7 +62,7 @@ def test_audio_goes_in_pieces_of_one_stream(speech, models):
     assert set(streams) == {77}
     assert counts == (80_000, 80_000, 32_000, 0)
     assert flags == (START, 0, 0, END)
-    assert parameters[0] == '{"policy": "vad", "max_pending_s": 0}'
+    assert parameters[0] == '{"policy": "file", "max_pending_s": 0}'
     assert set(parameters[1:]) == {""}
 
 

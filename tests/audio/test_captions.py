@@ -169,3 +169,9 @@ def test_any_words_make_readable_captions_that_lose_nothing(form, seed):
     for _, _, lines in shown:
         plain = [html.unescape(line) if form == "vtt" else line for line in lines]
         assert max(map(len, plain)) <= LINE_CHARS
+
+
+def test_no_cue_ends_after_the_recording():
+    words = [Word(" yes", 0.1, 0.3, 0.9)]
+    assert as_srt(words, 0.6) == "1\n00:00:00,100 --> 00:00:00,600\nyes\n"
+    assert cues(words, 0.1)[0].end_ms == 101, "a length above 0 all the same"

@@ -168,3 +168,23 @@ def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setattr(files.importlib, "import_module", fail)
     with pytest.raises(AudioError, match="soundfile: sndfile library not found; .* libsndfile1"):
         files.package("soundfile")
+
+
+def test_channels_that_cancel_each_other_give_the_louder_one(tmp_path):
+    one = tone(2.0)
+    soundfile.write(tmp_path / "a.wav", np.stack([0.5 * one, -0.45 * one], 1), RATE, subtype="FLOAT")
+    np.testing.assert_allclose(read(tmp_path / "a.wav"), 0.5 * one, atol=1e-6)
+    soundfile.write(tmp_path / "b.wav", np.stack([one, 0 * one], 1), RATE, subtype="FLOAT")
+    np.testing.assert_allclose(read(tmp_path / "b.wav"), 0.5 * one, atol=1e-6, err_msg="one is silent")
+
+
+@pytest.mark.parametrize("length", [b"\0" * 4, b"\xff" * 4])
+def test_a_wav_that_was_written_as_a_stream_is_read_to_its_end(length):
+    pytest.importorskip("av")
+    file = io.BytesIO()
+    soundfile.write(file, tone(2.0), RATE, format="WAV")
+    header = bytearray(file.getvalue())
+    at = header.index(b"data") + 4
+    header[4:8] = header[at : at + 4] = length
+    heard = np.concatenate(list(read_blocks(io.BytesIO(bytes(header)), 1.0, "talk.wav")))
+    np.testing.assert_allclose(heard, tone(2.0), atol=1e-4)

@@ -28,9 +28,13 @@ SLOW = {
         ["engine alone", "faster-whisper forward", "faster-whisper public"],
     ),
     "simulator": ("simulator --seconds 2", ["goodput /s", "in the mean"]),
-    "parity.speech": (
-        f"parity.speech --artefact {SPEECH} --contexts 15 --windows 1",
+    "parity.contexts": (
+        f"parity.contexts --artefact {SPEECH} --contexts 15 --windows 1",
         ["1 recordings", "15"],
+    ),
+    "parity.speech": (
+        f"parity.speech --artefact {SPEECH} --beam 1 --long-s 0",
+        ["5: sentences", "faster-whisper", "batched"],
     ),
     "stall": ("stall --requests 50", ["0 within 450 to 550 ms"]),
     "variants": (

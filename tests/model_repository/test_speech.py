@@ -14,6 +14,7 @@ from tritonclient.utils import triton_to_np_dtype
 
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import InferenceRequest, ResponseSender, TritonError
+from trimodal.speech.values import FIGURES
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "speech"
 CONFIG, PARAMETERS = pb_utils.config_of(MODEL)
@@ -39,10 +40,13 @@ class Recogniser:
             "word_starts": np.array([[0.25]], np.float32),
             "word_ends": np.array([[0.75]], np.float32),
             "word_probabilities": np.array([[0.5]], np.float32),
+            "word_tokens": np.array([[b"7 8"]], object),
         }
-        measures = ("no_speech_probability", "average_log_probability", "compression_ratio")
-        texts = {"language": np.array([[b"en"]], object), "rejected": np.array([[b""]], object)}
-        return self.error or words | texts | {name: np.zeros((1, 1), np.float32) for name in measures}
+        texts = {
+            name: np.array([[text]], object)
+            for name, text in (("language", b"en"), ("doubted", b""), ("rejected", b""))
+        }
+        return self.error or words | texts | {name: np.zeros((1, 1), np.float32) for name in FIGURES}
 
 
 class SpeechGlue:
@@ -114,7 +118,7 @@ def test_an_answer_has_the_tensors_of_the_config(speech):
 def test_the_recogniser_is_called_with_the_options_of_the_start(speech):
     speech.tell(chunk(start=True, language="de", prompt="Zürich"), chunk(None, end=True))
     (asked,) = speech.recogniser.asked
-    assert set(asked) == {"window", "prompt", "language", "task"}
+    assert set(asked) == {"window", "prompt", "language", "task", "temperatures"}
     assert (asked["prompt"].item(), asked["language"].item()) == ("Zürich".encode(), b"de")
     assert asked["task"].item() == b"transcribe"
 

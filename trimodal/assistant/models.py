@@ -49,7 +49,7 @@ class Models:
         words, ended = [], False
         # An answer that waits until its piece is heard, and an END that brings no audio: so that there is
         # never more than a window under way when the stream is to stop.
-        options: dict[str, Any] = {"policy": "vad", "max_pending_s": 0}
+        options: dict[str, Any] = {"policy": "file", "max_pending_s": 0}
         if spans is not None:
             options[trace.NAME] = True
         try:

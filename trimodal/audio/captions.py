@@ -41,13 +41,13 @@ class Cue:
 def render(words: Sequence[Word], form: Format, *, seconds: float = 0.0, name: str = "") -> str:
     """A transcript, with a newline at its end unless it is empty text or SRT.
 
-    `words` are in order of time, with the spaces before them; `seconds` and `name` of the recording are
-    for JSON.
+    `words` are in order of time, with the spaces before them; no cue ends after the `seconds` of the
+    recording, if they are known; `name` is for JSON.
     """
     if form == "srt":
-        return as_srt(words)
+        return as_srt(words, seconds)
     if form == "vtt":
-        return as_vtt(words)
+        return as_vtt(words, seconds)
     if form == "json":
         return as_json(words, seconds, name)
     return as_text(words)
@@ -63,21 +63,21 @@ def as_text(words: Sequence[Word]) -> str:
     return "".join(f"{_joined(line)}\n" for line in lines)
 
 
-def as_srt(words: Sequence[Word]) -> str:
+def as_srt(words: Sequence[Word], seconds: float = 0.0) -> str:
     """SubRip. It has no escapes, so that an arrow, which parsers look for, is made shorter."""
     return "\n".join(
         f"{number}\n{timestamp(cue.start_ms, ',')} --> {timestamp(cue.end_ms, ',')}\n"
         + "".join(f"{line.replace('-->', '->')}\n" for line in cue.lines)
-        for number, cue in enumerate(cues(words), 1)
+        for number, cue in enumerate(cues(words, seconds), 1)
     )
 
 
-def as_vtt(words: Sequence[Word]) -> str:
+def as_vtt(words: Sequence[Word], seconds: float = 0.0) -> str:
     """WebVTT, whose text is a kind of HTML: & < > are escaped."""
     return "WEBVTT\n" + "".join(
         f"\n{timestamp(cue.start_ms)} --> {timestamp(cue.end_ms)}\n"
         + "".join(f"{html.escape(line, quote=False)}\n" for line in cue.lines)
-        for cue in cues(words)
+        for cue in cues(words, seconds)
     )
 
 
@@ -97,8 +97,8 @@ def as_json(words: Sequence[Word], seconds: float = 0.0, name: str = "") -> str:
     return json.dumps(value, ensure_ascii=False) + "\n"
 
 
-def cues(words: Sequence[Word]) -> list[Cue]:
-    """The words as cues: in order, never overlapping, each with a length above 0."""
+def cues(words: Sequence[Word], seconds: float = 0.0) -> list[Cue]:
+    """The words as cues: in order, never overlapping, each with a length above 0, none after `seconds`."""
     cues: list[Cue] = []
     groups = list(_groups(_units(words)))
     starts = [_ms(group[0].start) for group in groups]
@@ -108,6 +108,8 @@ def cues(words: Sequence[Word]) -> list[Cue]:
         end = max(_ms(group[-1].end), start + _ms(SHORTEST_S))
         if number + 1 < len(groups):
             end = min(end, max(starts[number + 1], _ms(group[-1].end)))
+        elif seconds:
+            end = min(end, _ms(seconds))
         end = max(start + 1, min(end, start + _ms(CUE_S)))
         cues.append(Cue(start, end, _lines(_joined(group))))
     return cues

@@ -1,6 +1,6 @@
 """Reads recordings as 16 kHz mono float32, block by block: a file of hours is never in memory as a whole.
 
-soundfile decodes (libsndfile: wav, flac, ogg, mp3 and more), soxr resamples.
+soundfile decodes (libsndfile: wav, flac, ogg, mp3 and more), PyAV what it does not know, soxr resamples.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ import importlib
 import os
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
+from trimodal.audio.containers import container_of, decode_container
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import TrimodalError
 
@@ -23,6 +26,9 @@ MIN_RATE, MAX_RATE = 1_000, 768_000
 _DECODED_AT_ONCE = 1 << 20
 # Far above full scale, which is 1; what is larger overflows when it is resampled.
 _MOST_LEVEL = 1e9
+# Of the loudest channel, below which the mean of channels has lost it.
+_LEAST_POWER = 0.05
+_READ = "wav, flac, ogg, mp3, with PyAV m4a, webm and more"
 _LIBRARIES = {"soundfile": "libsndfile1", "sounddevice": "libportaudio2"}
 
 
@@ -30,19 +36,28 @@ class AudioError(TrimodalError):
     """A recording or a microphone that cannot be read: one sentence for the person who named it."""
 
 
-def read_blocks(path: str | Path, block_s: float) -> Generator[Samples, None, None]:
+def read_blocks(
+    source: str | Path | BinaryIO, block_s: float, name: str = ""
+) -> Generator[Samples, None, None]:
     """The audio of a file, or with "-" of raw 16 kHz 16-bit little-endian mono samples on stdin.
 
-    Yields float32[n], n = 16,000 · block_s, but the last may be shorter. Channels are averaged; another rate
-    is resampled. Raises: AudioError: no such file, no audio in it, or a missing package.
+    Yields float32[n], n = 16,000 · block_s, but the last may be shorter. Channels become one by `mono`;
+    another rate is resampled. `name` is what errors call it, and the name of an open file.
+
+    Raises: AudioError: no such file, no audio in it, or a missing package.
     """
-    raw = read_raw(sys.stdin.buffer) if str(path) == "-" else _decode(str(path))
+    path = str(source) if isinstance(source, str | Path) else source
+    name = name or str(source)
+    if path == "-":
+        raw, name = read_raw(sys.stdin.buffer), "stdin"
+    else:
+        raw = _decode(path, name)
     empty = True
     for block in exactly(max(1, round(block_s * SAMPLE_RATE)), raw):
         empty = False
         yield block
     if empty:
-        raise AudioError(f"{'stdin' if str(path) == '-' else path}: there is no audio in it")
+        raise AudioError(f"{name}: there is no audio in it")
 
 
 def read_raw(file: BinaryIO) -> Generator[Samples, None, None]:
@@ -85,32 +100,70 @@ def package(name: str) -> Any:
         ) from None
 
 
-def _decode(path: str) -> Generator[Samples, None, None]:
-    soundfile = package("soundfile")
+def _decode(source: str | BinaryIO, name: str) -> Generator[Samples, None, None]:
+    """What libsndfile reads of it, else FFmpeg."""
     try:
-        os.stat(path)
-        if os.path.isdir(path):
-            raise AudioError(f"{path}: a folder, not a file")
-        with soundfile.SoundFile(path) as file:
-            rate, channels = file.samplerate, file.channels
-            if not MIN_RATE <= rate <= MAX_RATE:
-                raise AudioError(f"{path}: {rate:,} samples a second: {MIN_RATE:,} to {MAX_RATE:,} are read")
-            resample = Resampler(rate)
-            frames = max(1, _DECODED_AT_ONCE // channels)
-            while len(block := file.read(frames, dtype="float32", always_2d=True)):
-                if not (np.abs(block) < _MOST_LEVEL).all():  # also where one is no number
-                    raise AudioError(f"{path}: it holds samples that are no finite numbers, or no sound")
-                yield resample(block.mean(axis=1))
-            yield resample(np.zeros(0, np.float32), last=True)
+        if not isinstance(source, str):
+            yield from _decode_open(source, name)
+            return
+        if os.path.isdir(source):
+            raise AudioError(f"{name}: a folder, not a file")
+        with open(source, "rb") as file:
+            yield from _decode_open(file, name)
     except OSError as error:
-        raise AudioError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from None
-    except TypeError:  # soundfile takes what is called .raw as headerless, and wants to be told its rate
-        raise AudioError(
-            f"{path}: raw audio says not what it is; 16 kHz 16-bit mono is read from -"
-        ) from None
+        raise AudioError(f"{name}: {(error.strerror or 'cannot be read').lower()}") from None
+
+
+def _decode_open(file: BinaryIO, name: str) -> Generator[Samples, None, None]:
+    soundfile = package("soundfile")
+    if name.lower().endswith((".raw", ".pcm")):
+        raise AudioError(f"{name}: raw audio says not what it is; 16 kHz 16-bit mono is read from -")
+    found, why = False, ""
+    try:
+        for block in _decode_with_libsndfile(soundfile, file, name):
+            found = found or len(block) > 0
+            yield block
     except soundfile.LibsndfileError as error:
         why = str(error.error_string).strip().rstrip(".").lower()
-        raise AudioError(f"{path}: cannot be read as audio (wav, flac, ogg, mp3): {why}") from None
+    container = None if found else container_of(file, name)
+    if container:  # a WAV that was written as a stream has the length 0 in its header: FFmpeg reads on
+        with suppress(ImportError):
+            try:
+                for block in decode_container(file, container):
+                    yield mono(block, name)
+                why = ""
+            except (ValueError, LookupError) as error:
+                why = why or str(error)
+    if why:
+        raise AudioError(f"{name}: cannot be read as audio ({_READ}): {why}")
+
+
+def _decode_with_libsndfile(soundfile: Any, file: BinaryIO, name: str) -> Generator[Samples, None, None]:
+    with soundfile.SoundFile(file) as opened:
+        rate, channels = opened.samplerate, opened.channels
+        if not MIN_RATE <= rate <= MAX_RATE:
+            raise AudioError(f"{name}: {rate:,} samples a second: {MIN_RATE:,} to {MAX_RATE:,} are read")
+        resample = Resampler(rate)
+        frames = max(1, _DECODED_AT_ONCE // channels)
+        while len(block := opened.read(frames, dtype="float32", always_2d=True)):
+            yield resample(mono(block, name))
+        yield resample(np.zeros(0, np.float32), last=True)
+
+
+def mono(block: NDArray[np.float32], name: str) -> Samples:
+    """The mean of float32[n, channels]; where they cancel each other, the loudest one.
+
+    Raises AudioError: samples that are no sound.
+    """
+    if not (np.abs(block) < _MOST_LEVEL).all():  # also where one is no number
+        raise AudioError(f"{name}: it holds samples that are no finite numbers, or no sound")
+    mean = np.asarray(block.mean(axis=1), np.float32)
+    if block.shape[1] == 1 or not len(block):
+        return mean
+    powers = np.square(block).mean(axis=0)
+    if np.square(mean).mean() >= _LEAST_POWER * powers.max():
+        return mean
+    return np.ascontiguousarray(block[:, powers.argmax()])
 
 
 def exactly(size: int, blocks: Iterator[Samples]) -> Generator[Samples, None, None]:

@@ -19,16 +19,41 @@ class Word:
     Attributes:
         start, end: seconds from the beginning of the window or, in a stream, of the stream.
         probability: of its tokens, their mean, 0 to 1.
+        tokens: of the recogniser's vocabulary; () where they are not told.
     """
 
     text: str
     start: float
     end: float
     probability: float
+    tokens: tuple[int, ...] = ()
 
     def shifted(self, seconds: float) -> Word:
         """The same word on a clock that began `seconds` earlier."""
         return replace(self, start=self.start + seconds, end=self.end + seconds)
 
 
-PolicyName = Literal["live", "agreement", "vad", "window"]
+@dataclass(frozen=True, slots=True)
+class HeardWindow:
+    """What a recogniser tells of a window whose words became final; figures under faster-whisper's names.
+
+    Attributes:
+        start, end: seconds since the stream began.
+        language, language_probability: that was detected, or given (1).
+        doubted: the guard that no temperature satisfied, or "".
+        rejected: why it has no words ("silence"), or "".
+    """
+
+    start: float
+    end: float
+    language: str
+    language_probability: float
+    temperature: float
+    avg_logprob: float
+    compression_ratio: float
+    no_speech_prob: float
+    doubted: str = ""
+    rejected: str = ""
+
+
+PolicyName = Literal["live", "agreement", "vad", "window", "file"]

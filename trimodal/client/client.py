@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from trimodal.client.streams.chunks import Audio
 
 
-# Of a file, sent at once. Its words are not needed one by one: whole segments need the least computing.
+# Of a file, sent at once. Its words are not needed one by one: full windows need the least computing.
 BLOCK_S = 10
-FILE_LISTENING: Listening = {"policy": "vad", "recording": True}
+FILE_LISTENING: Listening = {"policy": "file", "recording": True}
 
 
 class Client:
@@ -312,7 +312,7 @@ class Client:
             audio: a file (wav, flac, ogg, mp3; needs the extra `audio`), or samples as for `LiveStream.send`.
             on_update: called with each answer on the way, see `LiveUpdate`.
             timeout: seconds for each answer; the server delays them when it is behind.
-            listening: as for `listen`; the policy is "vad" here, unless another is given.
+            listening: as for `listen`; the policy is "file" here, unless another is given.
 
         Raises:
             AudioError: the file cannot be read as audio.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.audio.values import Word
+from trimodal.audio.values import HeardWindow, Word
 from trimodal.client.errors import ProtocolError
 from trimodal.client.transports.base import Array, Tensors
 from trimodal.client.values import LiveUpdate, Note, Prediction, TokenLogprob
@@ -98,21 +98,31 @@ def read(outputs: Tensors) -> LiveUpdate:
     """Decodes one answer of the speech model."""
     with readable("the speech model"):
         flat = {name: array.reshape(-1) for name, array in outputs.items()}
-        columns = (flat[f"word{name}"] for name in ("s", "_starts", "_ends", "_probabilities"))
+        columns = [flat[f"word{name}"] for name in ("s", "_starts", "_ends", "_probabilities")]
+        tokens = flat.get("word_tokens", [b""] * len(columns[0]))
         return LiveUpdate(
             committed=tuple(
-                Word(bytes(text).decode(), float(start), float(end), float(probability))
-                for text, start, end, probability in zip(*columns, strict=True)
+                Word(
+                    bytes(text).decode(),
+                    float(start),
+                    float(end),
+                    float(probability),
+                    tuple(map(int, bytes(ids).split())),
+                )
+                for text, start, end, probability, ids in zip(*columns, tokens, strict=True)
             ),
             text=bytes(flat["committed"][0]).decode(),
             tentative=bytes(flat["tentative"][0]).decode(),
             received_s=float(flat["received_s"][0]),
             lag_s=float(flat["lag_s"][0]),
             final=bool(flat["final"][0]),
+            windows=tuple(HeardWindow(**json.loads(one)) for one in flat.get("windows", ())),
         )
 
 
 def merged(updates: Sequence[LiveUpdate]) -> LiveUpdate:
     """Answers to the pieces of one chunk, at least one, as one answer."""
     committed = tuple(word for update in updates for word in update.committed)
-    return replace(updates[-1], committed=committed, text="".join(update.text for update in updates))
+    windows = tuple(window for update in updates for window in update.windows)
+    text = "".join(update.text for update in updates)
+    return replace(updates[-1], committed=committed, text=text, windows=windows)

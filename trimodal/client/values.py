@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.audio.values import Word
+from trimodal.audio.values import HeardWindow, Word
 from trimodal.client.timing import Timing
 
 
@@ -147,6 +147,7 @@ class LiveUpdate:
         received_s: seconds of audio that the server has taken in.
         lag_s: `received_s` less the end of the last committed word; 0 before the first.
         final: whether it answers the end of the stream.
+        windows: what the recogniser told of the windows that `committed` was heard in.
     """
 
     committed: tuple[Word, ...] = ()
@@ -155,6 +156,7 @@ class LiveUpdate:
     received_s: float = 0.0
     lag_s: float = 0.0
     final: bool = False
+    windows: tuple[HeardWindow, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def _recording(request: Request, question: Question) -> DescribedRequest:
         "sequence_id": secrets.randbelow((1 << 63) - 1) + 1,
         "sequence_start": True,
         "sequence_end": True,
-        "policy": "vad",
+        "policy": "file",
     }
     name = "audio_int16" if samples.dtype == np.int16 else "audio"
     request = replace(request, inputs={name: samples.reshape(1, -1)}, parameters=parameters)

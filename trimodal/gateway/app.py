@@ -7,6 +7,7 @@ is sent to Triton before that. The paths are those of OpenAI's API, and two of o
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
+from starlette.types import Message
 
 from trimodal.client.client import Client
 from trimodal.client.transports.base import Timeouts
@@ -245,7 +247,8 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
 
     async def listen(request: Request, task: Task) -> Response:
         gateway.access.identify(request)  # before the form is read
-        form = read_form(*await _form(request), task)
+        fields, file, name = await _form(request)
+        form = read_form(fields, file, task, name)
         caller = gateway.admit(request, form)
         transcription = Transcription(form, gateway.client_for(caller))
         return gateway.answer(caller, transcription, stream=form.stream, content_type=form.content_type)
@@ -264,22 +267,35 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
         return gateway.whole(caller, lambda usage: classifications(body, gateway.client_for(caller)))
 
 
-async def _form(request: Request) -> tuple[dict[str, list[str]], bytes | None]:
-    """The fields of a form, and the contents of its `file`. Raises: ApiError 400."""
-    if not (await request.body()).rstrip().endswith(b"--"):
+# The header of a part named "file" that has no file name, or only one in RFC 5987's extended form.
+_NAMELESS = re.compile(
+    rb'(\r\ncontent-disposition:[^\r\n]*;[ ]*name="?file"?(?=[;\r]))(?![^\r\n]*filename=)', re.I
+)
+
+
+async def _form(request: Request) -> tuple[dict[str, list[str]], bytes | None, str]:
+    """The fields of a form, and contents and name of its `file`. Raises: ApiError 400."""
+    body = await request.body()
+    if not body.rstrip().endswith(b"--"):
         # Starlette's parser takes what is there, and leaves the file of the part that was cut unclosed.
         raise ApiError(400, "the body is not a whole multipart form")
     fields: dict[str, list[str]] = {}
-    file: bytes | None = None
-    async with request.form(max_files=1, max_fields=32) as form:
+    file, file_name = None, ""
+    # Without a file name Starlette takes a part for a text, and then no more than a megabyte of it.
+    named = _NAMELESS.sub(rb'\1; filename="recording"', body, count=1)
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": named, "more_body": False}
+
+    async with Request(request.scope, receive).form(max_files=1, max_fields=32) as form:
         for name, value in form.multi_items():
             if not isinstance(value, UploadFile):
                 fields.setdefault(name, []).append(value)
             elif name == "file":
-                file = await value.read()
+                file, file_name = await value.read(), value.filename or ""
             else:
                 raise ApiError(400, f"{name}: the recording is to be named 'file'", param=name)
-    return fields, file
+    return fields, file, file_name
 
 
 def add_operation(app: FastAPI, gateway: Gateway) -> None:

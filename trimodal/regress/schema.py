@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
+from trimodal.audio.values import PolicyName
 from trimodal.audio.word_errors import normalise, word_error_rate
 from trimodal.errors import OperatorError
 from trimodal.regress.values import RecordedAnswer
@@ -78,7 +79,7 @@ class SpeechInput(_Strict):
     """A recording, relative to the golden set, and how it is listened to."""
 
     audio: str
-    policy: Literal["live", "agreement", "vad", "window"] | None = None
+    policy: PolicyName | None = None
     language: str | None = None
     prompt: str | None = None
 

@@ -14,7 +14,12 @@ from trimodal.audio.values import Samples, Word
 # Whisper's encoder takes 30 s; what is longer must be cut by the caller.
 MAX_WINDOW_S = 30.0
 MAX_PROMPT = 1000  # characters
-FIGURES = ("no_speech_probability", "average_log_probability", "compression_ratio")  # of a Recognition
+MAX_TEMPERATURES = 8
+# Of a Recognition.
+FIGURES = (
+    "no_speech_probability", "average_log_probability", "compression_ratio", "temperature",
+    "language_probability",
+)  # fmt: skip
 TASKS = ("transcribe", "translate")
 Item = TypeVar("Item")
 
@@ -28,12 +33,14 @@ class Window:
         language: ISO 639-1 code ("en"), or "" for the engine's default (detected, if the model can).
         prompt: text that came before, "" for none; steers spelling and style, is never part of the result.
         translate: the result is English, whatever is spoken; an English-only model writes what it hears.
+        temperatures: at which it is decoded until a decoding is not doubted; () for the model's own.
     """
 
     samples: Samples
     language: str = ""
     prompt: str = ""
     translate: bool = False
+    temperatures: tuple[float, ...] = ()
 
     def written_in(self, spoken: str) -> str:
         """The language of the result where this one is spoken."""
@@ -50,8 +57,11 @@ class Recognition:
         no_speech_probability: of Whisper's <|nospeech|> token at the first step.
         average_log_probability: of the tokens made, natural logarithm.
         compression_ratio: UTF-8 bytes of the text to its zlib bytes; high where words repeat.
-        rejected: the guard that emptied `words` ("silence", "repetition", "compression",
-            "probability"), or "".
+        temperature: of the decoding.
+        language_probability: of the language that was detected; 1 for one that was given.
+        doubted: the guard that each of its decodings failed ("repetition", "compression", "probability"),
+            or ""; the best of them is kept.
+        rejected: "silence" where that emptied `words`, or "".
     """
 
     words: tuple[Word, ...]
@@ -59,6 +69,9 @@ class Recognition:
     no_speech_probability: float = 0.0
     average_log_probability: float = 0.0
     compression_ratio: float = 0.0
+    temperature: float = 0.0
+    language_probability: float = 1.0
+    doubted: str = ""
     rejected: str = ""
 
     @property

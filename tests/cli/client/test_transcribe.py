@@ -52,7 +52,7 @@ def test_plain_text(fake, talk, speech):
     result = run(talk, "--language", "en", "--prompt", "p")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "what is ä lambda\n", "")
     first = fake.requests[0].parameters
-    assert {first[name] for name in ("policy", "language", "prompt")} == {"vad", "en", "p"}
+    assert {first[name] for name in ("policy", "language", "prompt")} == {"file", "en", "p"}
     assert sum(array.size for request in fake.requests for array in request.inputs.values()) == 2 * RATE
     assert not speech.streams
     assert fake.closed

@@ -61,7 +61,7 @@ async def test_words_come_while_audio_goes_in(transport, speech):
     assert [update.text for update in updates] == ["", " what", " is", " a", " lambda"]
     assert [update.tentative for update in updates] == [" what", " is", " a", " lambda", ""]
     assert [update.final for update in updates] == [False] * 4 + [True]
-    assert updates[1].committed == (Word(" what", 0.1, 0.3, pytest.approx(0.9)),)
+    assert updates[1].committed == (Word(" what", 0.1, 0.3, pytest.approx(0.9), (0,)),)
     assert (updates[1].received_s, updates[1].lag_s) == (1.0, pytest.approx(0.7))
     assert stream.text == "what is a lambda"
     assert [word.text for word in stream.words] == [" what", " is", " a", " lambda"]
@@ -367,7 +367,7 @@ async def test_samples_are_transcribed_whole(transport):
     assert (transcript.text, transcript.seconds) == ("what is a lambda", 25.0)
     assert [word.start for word in transcript.words] == [0.1, 0.4, 1.0, 1.2]
     assert [update.received_s for update in updates] == [10, 20, 25, 25]
-    assert transport.requests[0].parameters["policy"] == "vad"
+    assert transport.requests[0].parameters["policy"] == "file"
     assert transport.requests[0].parameters["language"] == "en"
     np.testing.assert_array_equal(sent(transport), audio)
     transport.requests.clear()

@@ -45,7 +45,7 @@ STILL = {
     "trimodal_speech_active_requests",
     "trimodal_speech_windows_in_flight",
     "trimodal_speech_fallbacks_total",
-    "trimodal_speech_rejected_total",
+    "trimodal_speech_doubted_total",
     "trimodal_speech_window_retries_total",
     "trimodal_assistant_stage_failures_total",
     "trimodal_gateway_in_flight",

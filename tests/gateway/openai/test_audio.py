@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
-import math
+from pathlib import Path
 
+import httpx
 import numpy as np
+import openai
 import pytest
 import soundfile
 
@@ -61,10 +63,10 @@ def test_every_format(serve: Serve) -> None:
 
     assert told("text") == f"{TEXT}\n"
     assert told("srt") == (
-        "1\n00:00:00,100 --> 00:00:01,100\nwhat is this?\n\n2\n00:00:02,400 --> 00:00:03,400\nWell.\n"
+        "1\n00:00:00,100 --> 00:00:01,100\nwhat is this?\n\n2\n00:00:02,400 --> 00:00:03,000\nWell.\n"
     )
     assert told("vtt") == (
-        "WEBVTT\n\n00:00:00.100 --> 00:00:01.100\nwhat is this?\n\n00:00:02.400 --> 00:00:03.400\nWell.\n"
+        "WEBVTT\n\n00:00:00.100 --> 00:00:01.100\nwhat is this?\n\n00:00:02.400 --> 00:00:03.000\nWell.\n"
     )
     verbose = create(
         model="speech",
@@ -78,12 +80,85 @@ def test_every_format(serve: Serve) -> None:
         ("is", 0.4, 0.6),
     ]
     assert [(one.start, one.end, one.text) for one in verbose.segments] == [
-        (0.1, 1.1, "what is this?"), (2.4, 3.4, "Well."),
+        (0.1, 1.1, "what is this?"), (2.4, 3.0, "Well."),
     ]  # fmt: skip
-    assert [(one.avg_logprob, one.compression_ratio) for one in verbose.segments] == [
-        (pytest.approx(math.log(0.9), abs=1e-3), pytest.approx(13 / 21, abs=1e-3)),
-        (pytest.approx(math.log(0.9), abs=1e-3), pytest.approx(5 / 13, abs=1e-3)),
+    for one in verbose.segments:
+        assert (one.temperature, one.avg_logprob) == (0.2, -0.25)
+        assert (one.compression_ratio, one.no_speech_prob) == (1.5, 0.125)
+    assert [one.tokens for one in verbose.segments] == [[0, 1, 2], [3]]
+    assert (verbose.language, verbose.language_probability) == ("en", 0.9)
+    assert verbose.words[0].probability == 0.9
+
+
+@pytest.mark.parametrize("name", ["whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe"])
+def test_openais_names_of_models_are_the_speech_models(serve: Serve, name: str) -> None:
+    served = serve()
+    assert served.openai().audio.transcriptions.create(model=name, file=wav()).text == TEXT
+    assert {request.model for request in served.triton.requests} == {"speech"}
+
+
+def test_temperature_hotwords_and_language_reach_the_server(serve: Serve) -> None:
+    served = serve()
+    served.openai().audio.transcriptions.create(
+        model="speech", file=wav(), temperature=0.4, language="en-US", prompt="A talk.",
+        extra_body={"hotwords": "Triton"},
+    )  # fmt: skip
+    first = next(one for one in served.triton.requests if one.parameters["sequence_start"])
+    assert (first.parameters["temperature"], first.parameters["prompt"]) == (0.4, "Triton A talk.")
+    assert first.parameters["language"] == "en-US"
+
+
+@pytest.mark.parametrize("temperature", ["1.5", "-1", "hot", "nan"])
+def test_a_temperature_that_is_none_is_refused(serve: Serve, temperature: str) -> None:
+    answer = httpx.post(
+        f"{serve().url}/v1/audio/transcriptions",
+        files={"file": wav()},
+        data={"model": "speech", "temperature": temperature},
+    )
+    assert (answer.status_code, answer.json()["error"]["message"]) == (
+        400, "temperature: a number from 0 to 1 is needed",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "disposition",
+    [
+        'form-data; name="file"',
+        "form-data; name=\"file\"; filename*=UTF-8''t%C3%A4lk.wav",
+        "form-data; name=file",
+    ],
+)
+@pytest.mark.parametrize("seconds", [1.0, 60.0])
+def test_a_file_without_a_file_name_is_taken(serve: Serve, disposition: str, seconds: float) -> None:
+    parts = [
+        b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nspeech\r\n',
+        f"--b\r\nContent-Disposition: {disposition}\r\nContent-Type: audio/wav\r\n\r\n".encode(),
+        wav(seconds).getvalue(),
+        b"\r\n--b--\r\n",
     ]
+    answer = httpx.post(
+        f"{serve().url}/v1/audio/transcriptions",
+        content=b"".join(parts),
+        headers={"content-type": "multipart/form-data; boundary=b"},
+    )
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["usage"]["seconds"] == seconds
+
+
+def test_raw_audio_is_taken_where_its_name_says_so(serve: Serve) -> None:
+    file = io.BytesIO(np.zeros(32_000, "<i2").tobytes())
+    file.name = "talk.pcm"
+    answer = serve().openai().audio.transcriptions.create(model="speech", file=file)
+    assert answer.usage.seconds == 2
+
+
+def test_a_recording_that_names_a_file_of_the_server_is_refused(serve: Serve, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.wav"
+    secret.write_bytes(wav().getvalue())
+    file = io.BytesIO(f"ffconcat version 1.0\nfile {secret}\n".encode())
+    file.name = "talk.m4a"
+    with pytest.raises(openai.BadRequestError, match="file: cannot be read as audio"):
+        serve().openai().audio.transcriptions.create(model="speech", file=file)
 
 
 def test_a_stream_of_text(serve: Serve) -> None:
@@ -105,7 +180,7 @@ def test_a_translation(serve: Serve, response_format: str) -> None:
     text = answer if isinstance(answer, str) else answer.text
     assert "what is this?" in text
     if response_format == "verbose_json":
-        assert (answer.task, answer.language, answer.segments[0].id) == ("translate", "en", 0)
+        assert (answer.task, answer.language, answer.detected_language) == ("translate", "en", "en")
     first, *_ = (one for one in served.triton.requests if one.parameters["sequence_start"])
     assert (first.parameters["task"], first.parameters["prompt"]) == ("translate", "a talk")
     assert served.triton.functions["speech"].streams == {}, "no stream is left"

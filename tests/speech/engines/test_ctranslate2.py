@@ -92,22 +92,22 @@ def test_nor_on_neighbours_with_prompts_other_languages_and_tasks(multilingual):
     assert [heard.text for heard in plain] != [heard.text for heard in batch], "prompts change nothing"
 
 
-@pytest.mark.parametrize(("beam_size", "temperature"), [(5, 0.0), (1, 0.4)])
-def test_nor_when_decoding_searches(artefact, beam_size, temperature):
-    engine = opened(artefact, beam_size=beam_size)
-    batch = engine.recognise(WINDOWS, temperature)
+def test_nor_when_decoding_searches(artefact):
+    engine = opened(artefact, beam_size=5)
+    batch = engine.recognise(WINDOWS)
     assert [heard.text for heard in batch] != [heard.text for heard in opened(artefact).recognise(WINDOWS)]
     for window, heard in zip(WINDOWS, batch, strict=True):
-        same(engine.recognise([window], temperature)[0], heard)
+        same(engine.recognise([window])[0], heard)
     engine.close()
 
 
 def test_a_search_is_bounded_by_the_windows_own_language(multilingual, monkeypatch):
     monkeypatch.setattr(word_timestamps, "FEW_TOKENS", frozenset(LANGUAGES[:1]))
+    monkeypatch.setattr(multilingual, "_beam_size", 5)
     windows = [Window(window.samples, LANGUAGES[index % 2]) for index, window in enumerate(WINDOWS)]
-    batch = multilingual.recognise(windows, 0.4)
+    batch = multilingual.recognise(windows)
     for window, heard in zip(windows, batch, strict=True):
-        same(multilingual.recognise([window], 0.4)[0], heard)
+        same(multilingual.recognise([window])[0], heard)
 
 
 def test_the_bound_on_tokens_is_the_languages(multilingual, monkeypatch):
@@ -236,15 +236,14 @@ def test_runs_hold_no_more_windows_than_set(artefact, monkeypatch):
     model.unload_model()
 
 
-def test_a_temperature_is_deterministic_and_breaks_loops(engine):
+def test_a_temperature_draws_within_the_bounds_and_breaks_loops(engine):
     greedy = engine.recognise(WINDOWS)
     looping = [index for index, heard in enumerate(greedy) if heard.compression_ratio > 2.4]
     assert looping
-    windows = [WINDOWS[index] for index in looping]
-    retried = engine.recognise(windows, temperature=0.4)
-    assert engine.recognise(windows, temperature=0.4) == retried
-    for index, heard in zip(looping, retried, strict=True):
+    drawn = engine.recognise([WINDOWS[index] for index in looping], temperature=1.0)
+    for index, heard in zip(looping, drawn, strict=True):
         assert heard.compression_ratio < greedy[index].compression_ratio
+        assert (heard.temperature, greedy[index].temperature) == (1.0, 0.0)
 
 
 def test_translating_is_another_task_for_a_multilingual_model_alone(engine, multilingual):
@@ -268,6 +267,7 @@ def test_a_language_is_detected_as_ctranslate2_does(multilingual):
         (detected,) = multilingual.recognise([window])
         (given,) = multilingual.recognise([Window(window.samples, detected.language)])
         assert detected.language in LANGUAGES
+        assert 1 / len(LANGUAGES) <= detected.language_probability < 1 == given.language_probability
         same(detected, given)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.doubles.pb_utils import Tensor, TritonError
 from trimodal.audio.values import Word
 from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
-from trimodal.speech.live.recogniser import OUTPUTS, recognise
+from trimodal.speech.live.recogniser import OUTPUTS, WORDS, recognise
 from trimodal.speech.values import Recognition, Window
 
 HEARD = {
@@ -22,6 +22,10 @@ HEARD = {
     "no_speech_probability": np.array([[0.125]], np.float32),
     "average_log_probability": np.array([[-0.25]], np.float32),
     "compression_ratio": np.array([[1.5]], np.float32),
+    "word_tokens": np.array([[b"437", b"1 2"]], object),
+    "temperature": np.float32([[0.2]]),
+    "language_probability": np.float32([[0.75]]),
+    "doubted": np.array([[b""]], object),
     "rejected": np.array([[b""]], object),
 }
 
@@ -53,8 +57,8 @@ def test_a_window_goes_out_and_its_words_come_back():
     stub = FakeStub(HEARD)
     samples = np.arange(4, dtype=np.float32)
     heard = recognise(stub, "other", Window(samples, language="en", prompt="naïve", translate=True))
-    words = (Word(" what", 0.25, 0.5, 0.5), Word(" naïve", 0.5, 1.0, 0.75))
-    assert heard == Recognition(words, "en", 0.125, -0.25, 1.5, "")
+    words = (Word(" what", 0.25, 0.5, 0.5, (437,)), Word(" naïve", 0.5, 1.0, 0.75, (1, 2)))
+    assert heard == Recognition(words, "en", 0.125, -0.25, 1.5, np.float32(0.2), 0.75)
     (asked,) = stub.asked
     assert asked["model_name"] == "other"
     assert asked["requested_output_names"] == list(OUTPUTS)
@@ -65,7 +69,7 @@ def test_a_window_goes_out_and_its_words_come_back():
 
 
 def test_nothing_heard_is_an_empty_recognition():
-    silence = HEARD | {name: np.zeros((1, 0), HEARD[name].dtype) for name in OUTPUTS[:4]}
+    silence = HEARD | {name: np.zeros((1, 0), HEARD[name].dtype) for name in WORDS}
     silence["rejected"] = np.array([[b"silence"]], object)
     heard = recognise(FakeStub(silence), "other", Window(np.zeros(4, np.float32)))
     assert (heard.words, heard.text, heard.rejected) == ((), "", "silence")

@@ -89,7 +89,7 @@ def test_options_after_the_start_are_not_looked_at():
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
-        ({"policy": "fast"}, "policy: 'fast'; known are live, agreement, vad, window"),
+        ({"policy": "fast"}, "policy: 'fast'; known are live, agreement, vad, window, file"),
         ({"policy": 3}, "policy: 3; known are"),
         ({"sample_rate": 44100}, "sample_rate: 44100; only 16000 Hz"),
         ({"sample_rate": "16k"}, "'sample_rate' = '16k'"),

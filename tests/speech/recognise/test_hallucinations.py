@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from trimodal.audio.values import Word
-from trimodal.speech.recognise.hallucinations import GUARDS, is_repetition, rejected_by
+from trimodal.speech.recognise.hallucinations import GUARDS, best, doubted_by, is_repetition
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition
 from trimodal.speech.whisper.word_timestamps import compression_ratio
@@ -30,7 +30,7 @@ def heard(text, rate=3.0, **figures):
     ],
 )
 def test_speech_is_believed(text):
-    assert rejected_by(heard(text), SETTINGS) == ""
+    assert doubted_by(heard(text), SETTINGS) == ""
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_speech_is_believed(text):
     ],
 )
 def test_each_guard_and_its_threshold(one, guard):
-    assert rejected_by(one, SETTINGS) == guard
+    assert doubted_by(one, SETTINGS) == guard
     assert guard in ("", *GUARDS)
 
 
@@ -63,7 +63,7 @@ def test_each_guard_and_its_threshold(one, guard):
 )
 def test_the_settings_move_the_thresholds(change, guard):
     one = heard("thank you", no_speech=0.9, average_log_probability=-1.2, compression_ratio=1.2)
-    assert rejected_by(one, SETTINGS.model_copy(update=change)) == guard
+    assert doubted_by(one, SETTINGS.model_copy(update=change)) == guard
 
 
 @pytest.mark.parametrize(
@@ -104,5 +104,15 @@ def test_words_without_length_are_a_loop(words):
 def test_characters_are_faster_than_words(language, text, rate):
     characters = heard(" ".join(text), rate=rate, compression_ratio=1.5)
     assert is_repetition(characters)
-    assert rejected_by(replace(characters, language=language), SETTINGS) == ""
+    assert doubted_by(replace(characters, language=language), SETTINGS) == ""
     assert is_repetition(replace(heard(" ".join("はい" * 20), rate=40.0), language=language))
+
+
+def test_the_best_of_doubted_decodings_is_the_likeliest_that_does_not_loop():
+    def doubted(text, guard, log_probability):
+        return replace(heard(text, average_log_probability=log_probability), doubted=guard)
+
+    loop, unsure = doubted("la la", "compression", -0.1), doubted("a", "probability", -1.1)
+    worse = doubted("b", "probability", -2)
+    assert best([loop, worse, unsure]) is unsure
+    assert best([doubted("ha", "repetition", -0.5), loop]) is loop

@@ -4,6 +4,7 @@ import pytest
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.errors import InternalError, InvalidArgument, SettingsError
 from trimodal.metrics import MemoryMetrics
+from trimodal.settings import parse_parameters
 from trimodal.speech.engines.fake import FakeWhisper, speak
 from trimodal.speech.recognise.request import RecogniseRequest
 from trimodal.speech.recognise.service import RecogniseService
@@ -14,8 +15,8 @@ from trimodal.speech.values import Recognition
 class Scripted(FakeWhisper):
     """Two contexts and languages; notes every run. It hears what `speak` said, or what a script tells.
 
-    `script` maps the first sample of a window to what happens at (temperature 0, above it):
-    a Recognition, or an exception.
+    `script` maps the first sample of a window to what happens at temperature 0, then at each above it (the
+    last again and again): a Recognition, or an exception.
     """
 
     contexts_s = (6.0, 30.0)  # the first for windows of up to 5 s
@@ -34,10 +35,13 @@ class Scripted(FakeWhisper):
         for index, window in enumerate(windows):
             planned = self.script.get(round(float(window.samples[0]), 3))
             if planned is not None:
-                results[index] = planned[temperature > 0]
+                results[index] = planned[min(self.turn(temperature), len(planned) - 1)]
                 if isinstance(results[index], Exception):
                     raise results[index]
         return results
+
+    def turn(self, temperature):
+        return sorted({hot for _, hot in self.runs} | {0.0}).index(temperature)
 
     def close(self):
         self.closed = True
@@ -56,6 +60,7 @@ def said(text, log_probability=-0.2, no_speech=0.0, compression=1.0):
 
 
 GOOD, UNSURE, LOOPING = said("good"), said("unsure", -1.5), said("loop " * 20, compression=9.0)
+WORSE = said("worse", -2.5)
 SILENCE = said("thank you", -1.5, no_speech=0.9)
 
 
@@ -159,34 +164,50 @@ def test_a_language_that_the_model_does_not_know_stops_loading(metrics):
         service(metrics, language="fr")
 
 
-def test_what_is_not_believed_is_decoded_once_more_together(metrics):
-    script = {0.1: (GOOD, None), 0.2: (UNSURE, GOOD), 0.3: (LOOPING, LOOPING), 0.4: (SILENCE, None)}
-    recogniser, engine = service(metrics, script, fallback_temperature=0.6)
-    good, better, worse, silent = recogniser.recognise([marked(mark) for mark in script])
-    assert [run for run in engine.runs if run[1]] == [([SAMPLE_RATE] * 2, 0.6)]
+def test_what_is_doubted_is_decoded_again_together_at_the_next_temperature(metrics):
+    script = {0.1: (GOOD,), 0.2: (UNSURE, GOOD), 0.3: (LOOPING,), 0.4: (SILENCE,), 0.5: (UNSURE, WORSE)}
+    recogniser, engine = service(metrics, script, temperatures="0,0.4,0.8")
+    good, better, loops, silent, unsure = recogniser.recognise([marked(mark) for mark in script])
+    again = [(len(lengths), temperature) for lengths, temperature in engine.runs if temperature]
+    assert again == [(3, 0.4), (2, 0.8)]
     assert (good.rows[0].text, better.rows[0].text) == (" good", " good")
-    assert (worse.rows[0].words, worse.rows[0].rejected) == ((), "compression")
-    assert worse.rows[0].compression_ratio == 9.0
+    assert (loops.rows[0].text, loops.rows[0].doubted) == (LOOPING.text, "compression")
+    assert loops.rows[0].compression_ratio == 9.0
     assert (silent.rows[0].words, silent.rows[0].rejected) == ((), "silence")
-    assert [one.batch_sizes for one in (good, better, worse, silent)] == [(4,)] * 4
-    assert windows(metrics) == {"heard": 2, "rejected": 2}
-    assert metrics.get("trimodal_speech_rejected_total", {"guard": "compression"}).value == 1
-    assert metrics.get("trimodal_speech_rejected_total", {"guard": "silence"}).value == 1
-    assert metrics.get("trimodal_speech_fallbacks_total", {}).value == 2
+    assert (unsure.rows[0].text, unsure.rows[0].doubted, unsure.rows[0].rejected) == (
+        " unsure", "probability", "",
+    ), "real speech that is hard to hear is kept"  # fmt: skip
+    assert [one.batch_sizes for one in (good, better, loops, silent, unsure)] == [(5,)] * 5
+    assert windows(metrics) == {"heard": 4, "rejected": 1}
+    doubted = {
+        guard: metrics.get("trimodal_speech_doubted_total", {"guard": guard}).value
+        for guard in ("silence", "compression", "probability")
+    }
+    assert doubted == {"silence": 1, "compression": 1, "probability": 1}
+    assert metrics.get("trimodal_speech_fallbacks_total", {}).value == 5
 
 
-def test_without_a_temperature_there_is_no_second_decoding(metrics):
-    recogniser, engine = service(metrics, {0.2: (UNSURE, GOOD)}, fallback_temperature=0)
-    (outcome,) = recogniser.recognise([marked(0.2)])
-    assert (outcome.rows[0].text, outcome.rows[0].rejected) == ("", "probability")
-    assert len(engine.runs) == 1
+def test_a_window_may_choose_its_temperatures(metrics):
+    recogniser, engine = service(metrics, {0.2: (UNSURE, GOOD)})
+    once = RecogniseRequest(marked(0.2).windows, temperatures=[b"0"])
+    hot = RecogniseRequest(marked(0.2).windows, temperatures=[b"0.7"])
+    first, second = recogniser.recognise([once, hot])
+    assert (first.rows[0].text, first.rows[0].doubted) == (" unsure", "probability")
+    assert (second.rows[0].text, second.rows[0].doubted) == (" good", "")
+    assert [temperature for _, temperature in engine.runs] == [0.0, 0.7]
 
 
-def test_a_second_decoding_that_fails_leaves_the_window_rejected(metrics, caplog):
+@pytest.mark.parametrize("given", ["", "0.2,hot", "0,1.5", "-0.1"])
+def test_temperatures_that_are_none_stop_loading(given):
+    with pytest.raises(SettingsError, match="temperatures"):
+        parse_parameters(RecogniseSettings, {"artefact": "x", "temperatures": given}, source="config.pbtxt")
+
+
+def test_a_later_decoding_that_fails_leaves_the_window_as_the_first_left_it(metrics, caplog):
     recogniser, _ = service(metrics, {0.2: (UNSURE, RuntimeError("secret"))})
     (outcome,) = recogniser.recognise([marked(0.2)])
-    assert outcome.rows[0].rejected == "probability"
-    assert windows(metrics) == {"rejected": 1}
+    assert (outcome.rows[0].text, outcome.rows[0].doubted) == (" unsure", "probability")
+    assert windows(metrics) == {"heard": 1}
     assert "secret" in caplog.text
 
 

@@ -75,26 +75,36 @@ class Oracle:
 
     def __call__(self, planned: PlannedWindow) -> Recognition:
         self.heard.append((planned.start, planned.end))
-        assert len(planned.window.samples) == planned.end - planned.start
-        begin, end = planned.start / SAMPLE_RATE, planned.end / SAMPLE_RATE
+        parts = planned.parts or ((planned.start, planned.end),)
+        assert len(planned.window.samples) == sum(end - start for start, end in parts)
         rng = np.random.default_rng((planned.start, planned.end))
+        found: list[Word] = []
+        before_s = 0.0
+        for start, end in parts:
+            found += (word.shifted(before_s) for word in self._words(start, end, planned.end, rng))
+            before_s += (end - start) / SAMPLE_RATE
+        return Recognition(tuple(found))
+
+    def _wavers(self, word: Word, window_end: int) -> bool:
+        last = window_end >= len(self.speech.samples) - SAMPLE_RATE // 2
+        return not last and word.end > window_end / SAMPLE_RATE - self.wavering_s
+
+    def _words(self, start: int, last: int, window_end: int, rng: np.random.Generator) -> Iterator[Word]:
+        """What is heard of [start, last), on its clock."""
+        begin, end = start / SAMPLE_RATE, last / SAMPLE_RATE
         first_word = bisect_right(self.speech.words, begin, key=lambda word: word.end)
         after_last = bisect_left(self.speech.words, end, key=lambda word: word.start)
-        found = []
         for word in self.speech.words[first_word:after_last]:
             text = word.text
             if word.start < begin - 0.001 or word.end > end + 0.001:
                 if self.cut == "missing":
                     continue
                 text = f" cut{rng.integers(1000)}"
-            elif (
-                word.end > end - self.wavering_s and planned.end < len(self.speech.samples) - SAMPLE_RATE // 2
-            ):
+            elif self._wavers(word, window_end):
                 text = f" unsure{rng.integers(1000)}"
             off = rng.uniform(-self.jitter_s, self.jitter_s, 2)
             first = max(word.start + off[0], begin)
-            found.append(Word(text, first - begin, min(max(word.end + off[1], first), end) - begin, 0.9))
-        return Recognition(tuple(found))
+            yield Word(text, first - begin, min(max(word.end + off[1], first), end) - begin, 0.9)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from trimodal.speech.session.vad import EnergyDetector
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition
 
-POLICIES: list[PolicyName] = ["live", "agreement", "vad", "window"]
+POLICIES: list[PolicyName] = ["live", "agreement", "vad", "window", "file"]
 SETTINGS = SpeechSettings(step_s=1, speech_pad_s=0.2)
 
 
@@ -31,8 +31,8 @@ def silence(seconds: float) -> Samples:
     return np.zeros(round(seconds * SAMPLE_RATE), np.float32)
 
 
-def heard(*words: tuple[str, float, float], rejected: str = "") -> Recognition:
-    return Recognition(tuple(Word(text, start, end, 1.0) for text, start, end in words), rejected=rejected)
+def heard(*words: tuple[str, float, float], **told: str) -> Recognition:
+    return Recognition(tuple(Word(text, start, end, 1.0) for text, start, end in words), **told)
 
 
 def due(it: LiveSession) -> PlannedWindow:
@@ -60,7 +60,7 @@ def test_silence_and_nothing_at_all_end_without_a_window(policy: PolicyName, sec
 def test_the_end_while_a_window_is_out(policy: PolicyName) -> None:
     it = session(policy)
     it.feed(noise(6))
-    planned = it.next_window() if policy == "vad" else due(it)
+    planned = it.next_window() if policy in ("vad", "file") else due(it)
     it.end()
     if planned:
         assert it.outstanding
@@ -136,6 +136,49 @@ def test_a_step_that_is_rejected_leaves_the_guess_as_it_was() -> None:
     it.feed(noise(1))
     it.accept(due(it), heard(rejected="repetition"))
     assert texts(it.take().tentative) == [" one"]
+
+
+def test_a_step_that_is_doubted_is_not_believed_and_a_final_window_is() -> None:
+    it = session()
+    it.feed(noise(1))
+    step = due(it)
+    assert step.window.temperatures == (0.0,), "it is heard again soon"
+    it.accept(step, heard((" la", 0.1, 0.5), doubted="compression"))
+    assert it.take().tentative == ()
+    it.feed(np.concatenate((noise(0.4), silence(0.6))))
+    final = due(it)
+    assert final.window.temperatures == ()
+    it.accept(final, heard((" hardly", 0.1, 0.5), doubted="probability"))
+    assert texts(it.take().committed) == [" hardly"]
+
+
+def test_what_is_told_of_the_windows_whose_words_are_final() -> None:
+    it = session("vad")
+    it.feed(np.concatenate((noise(0.9), silence(1.1))))
+    words = heard((" one", 0.1, 0.5)).words
+    final = Recognition(
+        words, "de", 0.1, -0.4, 1.2, temperature=0.2, language_probability=0.75, doubted="probability"
+    )
+    it.accept(due(it), final)
+    (window,) = it.take().windows
+    assert (window.language, window.language_probability, window.temperature) == ("de", 0.75, 0.2)
+    assert (window.avg_logprob, window.compression_ratio, window.no_speech_prob) == (-0.4, 1.2, 0.1)
+    assert (window.doubted, window.rejected, it.take().windows) == ("probability", "", ())
+
+
+@pytest.mark.parametrize(("probability", "kept"), [(0.4, ""), (0.6, "de")])
+def test_a_language_is_kept_once_it_is_likelier_than_not(probability: float, kept: str) -> None:
+    it = LiveSession(SETTINGS, policy="vad", detector=EnergyDetector())
+    it.feed(np.concatenate((noise(4), silence(1))))
+    it.accept(due(it), replace(heard((" eins", 0.1, 0.5)), language="de", language_probability=probability))
+    it.feed(np.concatenate((noise(2), silence(1))))
+    assert due(it).window.language == kept
+
+
+def test_a_temperature_that_was_asked_for_is_the_only_one() -> None:
+    it = LiveSession(SETTINGS, policy="vad", temperature=0.4, detector=EnergyDetector())
+    it.feed(np.concatenate((noise(2), silence(1))))
+    assert due(it).window.temperatures == (0.4,)
 
 
 def test_a_pause_that_needs_no_window_is_told_at_once() -> None:

@@ -22,15 +22,15 @@ def words(text: str, start: float = 0.0, each: float = 0.4) -> list[SpokenWord]:
 
 
 def test_a_word_goes_to_the_streams_clock_and_back() -> None:
-    word = on_stream(Word(" a", 1.5, 2.0, 0.7), 10 * S, 13 * S)
+    word = on_stream(Word(" a", 1.5, 2.0, 0.7), ((10 * S, 13 * S),))
     assert word == SpokenWord(" a", round(11.5 * S), 12 * S, 0.7)
     assert word.to_word() == Word(" a", 11.5, 12.0, 0.7)
 
 
 def test_a_word_stays_within_its_window_and_ends_behind_its_start() -> None:
-    assert on_stream(Word("a", -1, 9, 1), S, 3 * S) == SpokenWord("a", S, 3 * S)
-    assert on_stream(Word("a", 1.0, 0.5, 1), 0, 3 * S) == SpokenWord("a", S, S)
-    assert on_stream(Word("a", 8, 9, 1), 0, 3 * S) == SpokenWord("a", 3 * S, 3 * S)
+    assert on_stream(Word("a", -1, 9, 1), ((S, 3 * S),)) == SpokenWord("a", S, 3 * S)
+    assert on_stream(Word("a", 1.0, 0.5, 1), ((0, 3 * S),)) == SpokenWord("a", S, S)
+    assert on_stream(Word("a", 8, 9, 1), ((0, 3 * S),)) == SpokenWord("a", 3 * S, 3 * S)
 
 
 def test_texts_are_compared_without_case_and_punctuation() -> None:

@@ -20,7 +20,7 @@ from tests.speech.session.spoken import (
 from trimodal.audio.values import SAMPLE_RATE, PolicyName
 from trimodal.speech.settings import SpeechSettings
 
-POLICIES: list[PolicyName] = ["live", "agreement", "vad", "window"]
+POLICIES: list[PolicyName] = ["live", "agreement", "vad", "window", "file"]
 SETTINGS = SpeechSettings(step_s=1)
 IN_ORDER = SpeechSettings(step_s=1.0, max_step_s=1.0)  # never widens
 
@@ -107,6 +107,7 @@ def test_windows_are_never_too_long_nor_too_many(policy: PolicyName) -> None:
     run(SETTINGS, policy, oracle, chunks_of(speech.samples, repeat(480_000)))
     lengths = [end - start for start, end in oracle.heard]
     assert min(lengths) > 0
-    assert max(lengths) <= SETTINGS.max_window_s * SAMPLE_RATE
+    longest = SETTINGS.file_window_s if policy == "file" else SETTINGS.max_window_s
+    assert max(lengths) <= longest * SAMPLE_RATE
     # Behind by half a minute at each chunk: the step widens, each second is heard about twice.
     assert sum(lengths) < 2.5 * len(speech.samples)

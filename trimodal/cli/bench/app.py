@@ -107,7 +107,9 @@ def embedding(
 @with_settings(LoadOptions)
 def speech(
     streams: list[int] = typer.Option([1, 2, 4, 8], min=1, max=64, help="Live streams at once; repeatable."),
-    policy: str = typer.Option("", help="Of the streams: live, agreement, vad, window; else the model's."),
+    policy: str = typer.Option(
+        "", help="Of the streams: live, agreement, vad, window, file; else the model's."
+    ),
     stream_seconds: float = typer.Option(20.0, min=1, max=3600, help="Length of a stream."),
     pace: float = typer.Option(
         1.0, min=0, max=100, help="4: four times as fast as it was spoken; 0: as fast as it is taken."

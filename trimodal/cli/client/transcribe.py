@@ -34,7 +34,7 @@ class TranscribeCommand:
     live: Annotated[bool, typer.Option("--live", help="Send at the speed of speech, show the words.")] = False
     mic: Annotated[bool, typer.Option("--mic", help="Listen to the microphone until Ctrl-C.")] = False
     policy: Annotated[
-        str | None, typer.Option(help="When words are final: live, agreement, vad or window.")
+        str | None, typer.Option(help="When words are final: live, agreement, vad, window or file.")
     ] = None
     language: Annotated[str | None, typer.Option(help="Such as en; else the model's, or detected.")] = None
     prompt: Annotated[str | None, typer.Option(help="Text before it: steers spelling and style.")] = None

@@ -45,6 +45,7 @@ class Listening(TypedDict, total=False):
     language: str | None
     prompt: str | None
     step_s: float | None
+    temperature: float | None
     task: Literal["transcribe", "translate"] | None
     recording: bool | None
     admitted: bool | None

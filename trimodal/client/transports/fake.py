@@ -14,12 +14,12 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from trimodal.audio.values import SAMPLE_RATE, Word
+from trimodal.audio.values import SAMPLE_RATE, HeardWindow, Word
 from trimodal.client.errors import ConnectError, ModelNotFound, Timeout
 from trimodal.client.transports.base import Array, Request, Responses, Tensors, Timeouts
 from trimodal.client.transports.tensors import strings
@@ -242,7 +242,9 @@ class FakeSpeech:
 
     def __init__(self, *words: tuple[str, float, float], delay_s: float = 0.5) -> None:
         self.streams: dict[int, _HeardStream] = {}
-        self._words = tuple(Word(f" {text}", start, end, 0.9) for text, start, end in words)
+        self._words = tuple(
+            Word(f" {text}", start, end, 0.9, (number,)) for number, (text, start, end) in enumerate(words)
+        )
         self._delay_s = delay_s
 
     def __call__(self, request: Request) -> dict[str, Array] | Awaitable[dict[str, Array]]:
@@ -293,6 +295,9 @@ def speech_outputs(
 ) -> dict[str, Array]:
     """Returns the outputs of one answer of the speech model."""
     texts = [word.text.encode() for word in committed]
+    windows = []
+    if committed:
+        windows = [HeardWindow(committed[0].start, committed[-1].end, "en", 0.9, 0.2, -0.25, 1.5, 0.125)]
     return {
         "committed": strings([b"".join(texts)]),
         "tentative": strings(["".join(word.text for word in tentative).encode()]),
@@ -300,6 +305,8 @@ def speech_outputs(
         "word_starts": np.array([word.start for word in committed], np.float64),
         "word_ends": np.array([word.end for word in committed], np.float64),
         "word_probabilities": np.array([word.probability for word in committed], np.float32),
+        "word_tokens": strings([" ".join(map(str, word.tokens)).encode() for word in committed]),
+        "windows": strings([json.dumps(asdict(window)).encode() for window in windows]),
         "received_s": np.array([received_s], np.float64),
         "lag_s": np.array([lag_s], np.float64),
         "final": np.array([final]),

@@ -29,9 +29,9 @@ from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_contex
 from trimodal.speech.whisper.tokens import WhisperTokens
 from trimodal.speech.whisper.word_timestamps import compression_ratio, most_tokens, timed_words, token_starts
 
-# CTranslate2 draws from one generator a thread that cannot be seeded again: a draw would depend on all before
-# it. So a temperature above zero searches instead: wider, and without the loops of greedy decoding.
-RETRY_BEAMS, RETRY_NGRAM = 5, 3
+# Drawn above temperature 0, of which the likeliest is taken: faster-whisper's best_of. CTranslate2 has one
+# generator a thread, which cannot be seeded again: a draw depends on all before it.
+DRAWS = 5
 # Precision of the artefact → how CTranslate2 computes with it on (processor, GPU).
 COMPUTE_TYPES = {
     "int8": ("int8", "int8_float16"),
@@ -53,6 +53,7 @@ class _Row:
     window: Window
     at: int = 0
     language: str = ""
+    language_probability: float = 1.0
     prompt: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     no_speech: float = 0.0
@@ -96,7 +97,7 @@ class CTranslate2Whisper:
         self.languages = tuple(tokens.languages) or ("en",)
 
     def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
-        """What is heard in each window, in order; above temperature 0 by a wider search without loops."""
+        """What is heard in each window, in order; above temperature 0 the likeliest of `DRAWS`."""
         rows = [_Row(window) for window in windows]
         for batch in batches(
             rows, lambda row: smallest_context(self.contexts_s, row.samples), self._max_batch
@@ -109,6 +110,8 @@ class CTranslate2Whisper:
                 no_speech_probability=row.no_speech,
                 average_log_probability=row.log_probability,
                 compression_ratio=compression_ratio("".join(word.text for word in row.words)),
+                temperature=temperature,
+                language_probability=row.language_probability,
             )
             for row in rows
         ]
@@ -143,13 +146,16 @@ class CTranslate2Whisper:
         unknown = [row for row in rows if not row.language]
         detected = self._model.detect_language(_rows_of(encoded, unknown)) if unknown else []
         for row, ranked in zip(unknown, detected, strict=True):
-            codes = (token.strip("<|>") for token, _ in ranked)
-            row.language = next(code for code in codes if code in self._tokens.languages)
+            codes = ((token.strip("<|>"), chance) for token, chance in ranked)
+            row.language, row.language_probability = next(
+                (code, chance) for code, chance in codes if code in self._tokens.languages
+            )
 
     def _generate(self, encoded: Any, rows: list[_Row], context_s: float, temperature: float) -> None:
         """Tokens and figures of windows whose prompts have one length, in languages of one bound."""
         given = len(rows[0].prompt)
-        beams = RETRY_BEAMS if temperature else self._beam_size
+        beams = 1 if temperature else self._beam_size
+        drawn = {"num_hypotheses": DRAWS, "sampling_topk": 0, "sampling_temperature": temperature}
         # What a search chooses depends on its bound: the context's. Greedy decoding only ends there.
         longest = most_tokens(context_s, rows[0].written)
         bound = max(row.most_tokens for row in rows) if beams == 1 else longest
@@ -158,7 +164,7 @@ class CTranslate2Whisper:
             encoded,
             [row.prompt for row in rows],
             beam_size=beams,
-            no_repeat_ngram_size=RETRY_NGRAM if temperature else 0,
+            **(drawn if temperature else {}),
             # It makes at most half of max_length, and at most max_length less the prompt.
             max_length=min(max(2 * bound, bound + given), self._shapes.positions),
             suppress_tokens=self._suppressed,
@@ -193,6 +199,7 @@ class CTranslate2Whisper:
                 token_starts(texts, times, len(row.tokens)),
                 result.text_token_probs,
                 row.samples,
+                row.tokens,
             )
             if row.looped:  # The score counts what was cut off, which depends on the neighbours' bounds.
                 likely = np.maximum(result.text_token_probs, np.finfo(np.float32).tiny)

@@ -32,8 +32,8 @@ class SpeechEngine(Protocol):
     def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """What is heard in each window, in order.
 
-        Temperature 0 decodes as the settings say; above it the engine tries otherwise, so that
-        a loop may be left. Both are deterministic, whatever was recognised before.
+        Temperature 0 decodes as the settings say, and the same whatever was recognised before; above it
+        tokens are drawn.
         """
 
     def close(self) -> None:

@@ -14,32 +14,34 @@ from trimodal.errors import RequestError
 from trimodal.speech.values import FIGURES, MAX_PROMPT, TASKS, Recognition, Window
 from trimodal.triton.calls import infer
 
-WORDS = ("words", "word_starts", "word_ends", "word_probabilities")
-OUTPUTS = (*WORDS, "language", *FIGURES, "rejected")
+WORDS = ("words", "word_starts", "word_ends", "word_probabilities", "word_tokens")
+OUTPUTS = (*WORDS, "language", *FIGURES, "doubted", "rejected")
 # What a client chose; a window that does not fit (max_window_s above the model's context) is our fault.
 CLIENTS_FIELDS = ("prompt", "language")
 
 
 def recognise(pb_utils: Any, model: str, window: Window) -> Recognition:
     """What `model` hears in `window`. Raises RequestError of the kind that it answered with; names it."""
-    # Always the same four inputs: Triton only batches requests that have the same set.
+    # Always the same five inputs: Triton only batches requests that have the same set.
     inputs = {
         "window": window.samples[None],
         "prompt": np.array([[window.prompt[-MAX_PROMPT:].encode()]], dtype=object),
         "language": np.array([[window.language.encode()]], dtype=object),
         "task": np.array([[TASKS[window.translate].encode()]], dtype=object),
+        "temperatures": np.array([[",".join(map(str, window.temperatures)).encode()]], dtype=object),
     }
     try:
         out = infer(pb_utils, model, inputs, OUTPUTS, CLIENTS_FIELDS)
     except RequestError as error:
         raise type(error)(f"{model}: {error}") from None
     words = (
-        Word(text.decode(), float(start), float(end), float(probability))
-        for text, start, end, probability in zip(*(out[name] for name in WORDS), strict=True)
+        Word(text.decode(), float(start), float(end), float(probability), tuple(map(int, tokens.split())))
+        for text, start, end, probability, tokens in zip(*(out[name] for name in WORDS), strict=True)
     )
     return Recognition(
         tuple(words),
         language=out["language"][0].decode(),
         **{name: float(out[name][0]) for name in FIGURES},
+        doubted=out["doubted"][0].decode(),
         rejected=out["rejected"][0].decode(),
     )

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from trimodal.audio.languages import language_code
 from trimodal.audio.samples import one_channel, to_float
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples
 from trimodal.errors import InvalidArgument
@@ -31,15 +32,17 @@ class StreamOptions(BaseModel):
         recording: it was spoken before, and comes as fast as it is taken: it is heard after live streams, and
             waits where new ones of those are refused.
         admitted: a turn of a session of which one was admitted before: it is not refused for lateness.
+        temperature: of each decoding; 0: the model's own, higher where it is doubted.
         trace: the last answer tells what took how long.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     policy: PolicyName | None = None
-    language: Annotated[str, Field(max_length=16)] = ""
+    language: Annotated[str, Field(max_length=16), AfterValidator(language_code)] = ""
     prompt: Annotated[str, Field(max_length=MAX_PROMPT)] = ""
     task: Literal["transcribe", "translate"] = "transcribe"
+    temperature: Annotated[float, Field(ge=0, le=1)] = 0.0
     step_s: Annotated[float, Field(ge=0.1, le=30)] | None = None
     max_pending_s: Annotated[float, Field(ge=0, le=3600)] | None = None
     sample_rate: int = SAMPLE_RATE
@@ -91,7 +94,7 @@ def _after(inputs: Mapping[str, Any], parameters: Mapping[str, Any]) -> int | No
         return None
     if one_channel(inputs) is not None:
         raise InvalidArgument(f"{AFTER}: a request for news brings no audio")
-    after_s = _seconds(AFTER, parameters[AFTER])
+    after_s = _number(AFTER, parameters[AFTER])
     if not 0 <= after_s < math.inf:
         raise InvalidArgument(f"{AFTER}: {after_s:g}; the received_s of an answer is needed, 0 or more")
     return round(after_s * SAMPLE_RATE)
@@ -111,19 +114,19 @@ def _samples(inputs: Mapping[str, Any], *, empty: bool) -> Samples:
     return to_float(name, flat)
 
 
-def _seconds(name: str, given: Any) -> float:
+def _number(name: str, given: Any) -> float:
     try:
         return float(given)
     except (ValueError, TypeError, OverflowError):
-        raise InvalidArgument(f"{name}: {shorten(repr(given))} is not a number of seconds") from None
+        raise InvalidArgument(f"{name}: {shorten(repr(given))} is not a number") from None
 
 
 def _options(parameters: Mapping[str, Any]) -> StreamOptions:
     own = {key: value for key, value in parameters.items() if not key.startswith("triton_")}
     # JSON and gRPC parameters know no float for a whole number.
-    for name in ("step_s", "max_pending_s"):
+    for name in ("step_s", "max_pending_s", "temperature"):
         if isinstance(own.get(name), (int, str)) and not isinstance(own[name], bool):
-            own[name] = _seconds(name, own[name])
+            own[name] = _number(name, own[name])
     if "policy" in own and own["policy"] not in get_args(PolicyName):
         known = ", ".join(get_args(PolicyName))
         raise InvalidArgument(f"policy: {shorten(repr(own['policy']))}; known are {known}")

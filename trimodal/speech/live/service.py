@@ -136,6 +136,7 @@ class SpeechService:
             language=options.language,
             prompt=options.prompt,
             translate=options.task == "translate",
+            temperature=options.temperature,
             detector=self._detector(),
         )
 

@@ -1,6 +1,6 @@
-"""Rejects what Whisper makes up over silence, over noise and in loops.
+"""Doubts what Whisper makes up over silence, over noise and in loops.
 
-The thresholds have the names and defaults of openai-whisper and faster-whisper.
+The rules, and the names and defaults of their thresholds, are those of openai-whisper and faster-whisper.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition
 from trimodal.speech.whisper.tokens import UNSPACED
 
-GUARDS = ("silence", "repetition", "compression", "probability")
-# Those whose window is decoded once more; of silence nothing better can come.
-RETRIED = ("repetition", "compression", "probability")
+SILENCE = "silence"  # nothing better can come of it: its words are dropped
+GUARDS = (SILENCE, "repetition", "compression", "probability")
 # Auctioneers reach 6 words a second. The window's own words count, from the first's start to the last's end.
 WORDS_PER_S = 12
 # The same words again and again: this many times in a row, for phrases of so many words.
@@ -24,18 +23,24 @@ LOOP_WORDS_PER_S = 5
 CHARACTERS_A_WORD = 3
 
 
-def rejected_by(heard: Recognition, settings: RecogniseSettings) -> str:
-    """The first of `GUARDS` that rejects what was heard, or ""; nothing heard is never rejected."""
+def doubted_by(heard: Recognition, settings: RecogniseSettings) -> str:
+    """The first of `GUARDS` that doubts what was heard, or ""; nothing heard is never doubted."""
     if not heard.words:
         return ""
     unsure = heard.average_log_probability < settings.log_prob_threshold
     if heard.no_speech_probability > settings.no_speech_threshold and unsure:
-        return "silence"
+        return SILENCE
     if is_repetition(heard):
         return "repetition"
     if heard.compression_ratio > settings.compression_ratio_threshold:
         return "compression"
     return "probability" if unsure else ""
+
+
+def best(decodings: Sequence[Recognition]) -> Recognition:
+    """Of decodings that are all doubted the likeliest; one that loops only where all do."""
+    straight = [one for one in decodings if one.doubted == "probability"]
+    return max(straight or decodings, key=lambda one: one.average_log_probability)
 
 
 def is_repetition(heard: Recognition) -> bool:

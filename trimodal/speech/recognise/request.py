@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trimodal.audio.languages import language_code
 from trimodal.audio.samples import check_samples
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import InvalidArgument
-from trimodal.speech.values import FIGURES, MAX_PROMPT, TASKS, Recognition, Window
+from trimodal.speech.values import FIGURES, MAX_PROMPT, MAX_TEMPERATURES, TASKS, Recognition, Window
 from trimodal.triton.fields import decode
 
 
@@ -22,12 +23,14 @@ class RecogniseRequest:
     Attributes:
         windows: float32[rows, samples].
         prompts, languages, tasks: UTF-8, one a row; None for all empty. A task is one of TASKS.
+        temperatures: numbers parted by commas, 0 to 1, one text a row; empty for the model's own.
     """
 
     windows: NDArray[np.float32]
     prompts: Sequence[bytes] | None = None
     languages: Sequence[bytes] | None = None
     tasks: Sequence[bytes] | None = None
+    temperatures: Sequence[bytes] | None = None
 
     def checked(self, longest: int, languages: Sequence[str]) -> list[Window]:
         """The request's windows of at most `longest` samples; language "" where none is named.
@@ -46,6 +49,7 @@ class RecogniseRequest:
         prompts = _column(self.prompts, "prompt", rows)
         codes = _column(self.languages, "language", rows)
         tasks = _column(self.tasks, "task", rows)
+        temperatures = _column(self.temperatures, "temperatures", rows)
         windows = []
         for index in range(rows):
             place = "" if rows == 1 else f"[{index}]"
@@ -55,14 +59,15 @@ class RecogniseRequest:
                 raise InvalidArgument(
                     f"prompt{place}: {len(prompt)} characters; at most {MAX_PROMPT} are accepted"
                 )
-            code = decode(f"language{place}", codes[index])
+            code = language_code(decode(f"language{place}", codes[index]))
             if code and code not in languages:
                 known = ", ".join(languages)
                 raise InvalidArgument(f"language{place}: {code[:16]!r} is not known (known: {known})")
             task = decode(f"task{place}", tasks[index])
             if task and task not in TASKS:
                 raise InvalidArgument(f"task{place}: {task[:16]!r} is not known (known: {', '.join(TASKS)})")
-            windows.append(Window(self.windows[index], code, prompt, task == "translate"))
+            ladder = _temperatures(f"temperatures{place}", temperatures[index])
+            windows.append(Window(self.windows[index], code, prompt, task == "translate", ladder))
         return windows
 
 
@@ -77,11 +82,13 @@ class Recognised:
         """Output name → values, a row first; rows with fewer words end in "" and 0."""
         width = max(len(row.words) for row in self.rows)
         words = np.full((len(self.rows), width), b"", object)
+        tokens = words.copy()
         times = np.zeros((3, len(self.rows), width), np.float32)
         for index, row in enumerate(self.rows):
             for at, word in enumerate(row.words):
                 words[index, at] = word.text.encode()
                 times[:, index, at] = word.start, word.end, word.probability
+                tokens[index, at] = " ".join(map(str, word.tokens)).encode()
         starts, ends, probabilities = times
 
         def texts(name: str) -> NDArray[np.generic]:
@@ -93,12 +100,27 @@ class Recognised:
             "word_starts": starts,
             "word_ends": ends,
             "word_probabilities": probabilities,
+            "word_tokens": tokens,
             "word_count": np.array([[len(row.words)] for row in self.rows], np.int32),
             "language": texts("language"),
             **{name: np.array([[getattr(row, name)] for row in self.rows], np.float32) for name in FIGURES},
+            "doubted": texts("doubted"),
             "rejected": texts("rejected"),
             "batch_size": np.array([[size] for size in self.batch_sizes], np.int32),
         }
+
+
+def _temperatures(field: str, raw: bytes) -> tuple[float, ...]:
+    text = decode(field, raw)
+    try:
+        temperatures = tuple(float(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        temperatures = (-1.0,)
+    if len(temperatures) > MAX_TEMPERATURES or not all(0 <= one <= 1 for one in temperatures):
+        raise InvalidArgument(
+            f"{field}: {text[:32]!r}; at most {MAX_TEMPERATURES} numbers from 0 to 1 are taken, as 0,0.2,0.4"
+        )
+    return temperatures
 
 
 def _column(values: Sequence[bytes] | None, name: str, rows: int) -> Sequence[bytes]:

@@ -1,4 +1,4 @@
-"""Recognises the windows of many requests: runs of the engine, guards against hallucinations, one retry.
+"""Recognises the windows of many requests: runs of the engine, at higher temperatures where it is doubted.
 
 Each request has one outcome. A request that is refused, or that the engine fails on, does not affect the
 others in its batch.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import RequestError, SettingsError, as_request_error
 from trimodal.metrics import Metrics, counters
 from trimodal.speech.engines.protocol import SpeechEngine, open_engine
-from trimodal.speech.recognise.hallucinations import GUARDS, RETRIED, rejected_by
+from trimodal.speech.recognise.hallucinations import GUARDS, SILENCE, best, doubted_by
 from trimodal.speech.recognise.request import Recognised, RecogniseRequest
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window, batches
@@ -34,9 +34,16 @@ class _Task:
 
     window: Window
     context_s: float
+    temperatures: tuple[float, ...]
+    doubted: list[Recognition] = field(default_factory=list)  # its decodings that a guard doubts
     heard: Recognition | None = None
     error: RequestError | None = None
     batch_size: int = 0
+
+    @property
+    def temperature(self) -> float:
+        """Of its next decoding."""
+        return self.temperatures[len(self.doubted)]
 
 
 class RecogniseService:
@@ -60,12 +67,12 @@ class RecogniseService:
         )
         self._audio = metrics.counter(f"{name}audio_seconds_total", "Audio recognised", {})
         self._retries = metrics.counter(
-            f"{name}fallbacks_total", "Windows decoded again because a guard rejected them", {}
+            f"{name}fallbacks_total", "Windows decoded again because a guard doubted them", {}
         )
         told, outcomes = "Windows by what came of them", ("heard", "empty", "rejected", "refused", "failed")
         self._windows = counters(f"{name}windows_total", metrics, told, "outcome", outcomes)
-        told = "Windows emptied by a guard"
-        self._rejected = counters(f"{name}rejected_total", metrics, told, "guard", GUARDS)
+        told = "Windows that a guard doubts at every temperature: emptied by silence, else kept"
+        self._doubted = counters(f"{name}doubted_total", metrics, told, "guard", GUARDS)
 
     @classmethod
     def open(cls, version: Path, settings: RecogniseSettings, metrics: Metrics) -> RecogniseService:
@@ -94,8 +101,7 @@ class RecogniseService:
                 self._windows["refused"].increment(max(1, len(request.windows)))
                 outcomes.append(error)
         tasks = [task for outcome in outcomes if isinstance(outcome, list) for task in outcome]
-        self._run_all(tasks, 0.0)
-        self._guard(tasks)
+        self._decode(tasks)
         for task in tasks:
             self._count(task)
         return [
@@ -107,14 +113,26 @@ class RecogniseService:
         context_s = smallest_context(self._engine.contexts_s, request.windows.shape[1])
         default = self._settings.language
         return [
-            _Task(window if window.language else replace(window, language=default), context_s)
+            _Task(
+                window if window.language else replace(window, language=default),
+                context_s,
+                window.temperatures or self._settings.temperatures,
+            )
             for window in windows
         ]
 
-    def _run_all(self, tasks: Sequence[_Task], temperature: float) -> None:
-        """Runs of one context and at most `max_batch_windows` each."""
-        for batch in batches(tasks, lambda task: task.context_s, self._settings.max_batch_windows):
-            self._run(batch, temperature)
+    def _decode(self, tasks: Sequence[_Task]) -> None:
+        """Decodes windows, those that are doubted again together at their next temperature.
+
+        Runs are of one context and temperature, and of at most `max_batch_windows`.
+        """
+        most = self._settings.max_batch_windows
+        waiting = list(tasks)
+        while waiting:
+            for batch in batches(waiting, lambda task: (task.temperature, task.context_s), most):
+                self._run(batch, batch[0].temperature)
+            waiting = [task for task in waiting if not self._judge(task)]
+            self._retries.increment(len(waiting))
 
     def _run(self, tasks: Sequence[_Task], temperature: float) -> None:
         """One run. If it fails, its windows are run one by one.
@@ -140,37 +158,34 @@ class RecogniseService:
             words = without_silence_before(one.words, task.window.samples)
             task.heard, task.batch_size = replace(one, words=words), task.batch_size or len(tasks)
 
-    def _guard(self, tasks: Sequence[_Task]) -> None:
-        """Empties what is not believed; windows that another decoding may help get one together first."""
-        doubted: list[tuple[_Task, Recognition]] = []
-        for task in tasks:
-            if task.heard is None:
-                continue
-            guard = rejected_by(task.heard, self._settings)
-            if guard in RETRIED and self._settings.fallback_temperature > 0:
-                doubted.append((task, task.heard))
-            elif guard:
-                task.heard = replace(task.heard, words=(), rejected=guard)
-        if not doubted:
-            return
-        self._retries.increment(len(doubted))
-        self._run_all([task for task, _ in doubted], self._settings.fallback_temperature)
-        for task, first in doubted:
-            # A retry that failed leaves the window as the first decoding left it: rejected.
-            again, task.error = task.heard or first, None
-            guard = rejected_by(again, self._settings)
-            task.heard = replace(again, words=(), rejected=guard) if guard else again
+    def _judge(self, task: _Task) -> bool:
+        """Whether a task is done with its last decoding, or with the best of all that failed a guard."""
+        if task.heard is None:
+            # A decoding that failed leaves the window as those before left it.
+            task.heard = best(task.doubted) if task.doubted else None
+            task.error = None if task.doubted else task.error
+            return True
+        guard = doubted_by(task.heard, self._settings)
+        if guard == SILENCE:
+            task.heard = replace(task.heard, words=(), rejected=guard)
+        if guard in ("", SILENCE):
+            return True
+        task.doubted.append(replace(task.heard, doubted=guard))
+        if len(task.doubted) < len(task.temperatures):
+            task.heard = None
+            return False
+        task.heard = best(task.doubted)
+        return True
 
     def _count(self, task: _Task) -> None:
         if task.heard is None:
             self._windows["failed"].increment(1)
             return
         self._audio.increment(len(task.window.samples) / SAMPLE_RATE)
-        if task.heard.rejected:
-            self._rejected[task.heard.rejected].increment(1)
-            self._windows["rejected"].increment(1)
-        else:
-            self._windows["heard" if task.heard.words else "empty"].increment(1)
+        if guard := task.heard.rejected or task.heard.doubted:
+            self._doubted[guard].increment(1)
+        outcome = "rejected" if task.heard.rejected else "heard" if task.heard.words else "empty"
+        self._windows[outcome].increment(1)
 
     @staticmethod
     def _result(tasks: Sequence[_Task]) -> Recognised | RequestError:

@@ -31,12 +31,16 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Audio [start, end) to be heard. `moment`: the stream's clock at which that was decided."""
+    """Audio [start, end) to be heard, or only `parts` of it, joined.
+
+    `moment`: the stream's clock at which that was decided.
+    """
 
     start: int
     end: int
     moment: int
     kind: Kind
+    parts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

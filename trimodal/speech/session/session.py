@@ -6,17 +6,19 @@ the results back.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trimodal import trace
-from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
+from trimodal.audio.values import SAMPLE_RATE, HeardWindow, PolicyName, Samples, Word
 from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline, VadPolicy, WindowPolicy
 from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
+from trimodal.speech.session.policy_file import FilePolicy
 from trimodal.speech.session.ring_buffer import Ring
 from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream
 from trimodal.speech.session.vad import SpeechDetector
@@ -28,6 +30,7 @@ POLICIES: dict[PolicyName, type[SegmentPolicy]] = {
     "live": LivePolicy,
     "agreement": AgreementPolicy,
     "vad": VadPolicy,
+    "file": FilePolicy,
     "window": WindowPolicy,
 }
 
@@ -35,15 +38,17 @@ POLICIES: dict[PolicyName, type[SegmentPolicy]] = {
 _LOOK_BACK = 3 * SAMPLE_RATE // 10
 # Of audio from which a language is told apart for sure enough to keep it.
 _LANGUAGE = 3 * SAMPLE_RATE
+_SURE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedWindow:
-    """A window and where it lies in the stream: samples [start, end)."""
+    """A window and where it lies in the stream: samples [start, end), or only `parts` of them."""
 
     start: int
     end: int
     window: Window
+    parts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,7 @@ class Update:
         tentative: the whole present guess of what follows them.
         received_s: audio taken in.
         lag_s: received_s less the end of the last committed word; 0 before any.
+        windows: those whose words became final since, or that were dropped as silence.
         trace: what took how long, for a client that wants it.
     """
 
@@ -62,6 +68,7 @@ class Update:
     tentative: tuple[Word, ...]
     received_s: float
     lag_s: float
+    windows: tuple[HeardWindow, ...] = ()
     trace: Sequence[Span] = ()
 
     def tensors(self, *, final: bool) -> dict[str, NDArray[Any]]:
@@ -74,6 +81,8 @@ class Update:
             "word_starts": ([word.start for word in words], np.float64),
             "word_ends": ([word.end for word in words], np.float64),
             "word_probabilities": ([word.probability for word in words], np.float32),
+            "word_tokens": ([" ".join(map(str, word.tokens)).encode() for word in words], np.object_),
+            "windows": ([json.dumps(asdict(one)).encode() for one in self.windows], np.object_),
             "received_s": ([self.received_s], np.float64),
             "lag_s": ([self.lag_s], np.float64),
             "final": ([final], np.bool_),
@@ -89,8 +98,9 @@ def _joined(words: Sequence[Word]) -> bytes:
 class LiveSession:
     """The state of one stream.
 
-    A language that is not given is the one detected in the first window of 3 s or more with words:
-    detected anew in each, it would change within sentences.
+    A language that is not given is the one detected in the first window of 3 s or more with words in which
+    it is likelier than not (faster-whisper's threshold): detected anew in each, it would change within
+    sentences.
     """
 
     def __init__(
@@ -101,6 +111,7 @@ class LiveSession:
         language: str = "",
         prompt: str = "",
         translate: bool = False,
+        temperature: float = 0.0,
         detector: SpeechDetector,
     ) -> None:
         self.max_pending_s = settings.max_pending_s  # above it answers wait
@@ -108,6 +119,7 @@ class LiveSession:
         self._language = language
         self._prompt = prompt
         self._translate = translate
+        self._temperatures = (temperature,) if temperature else ()
         self._detector = detector
         self._pad = round(settings.speech_pad_s * SAMPLE_RATE)
         self._ring = Ring()
@@ -116,6 +128,8 @@ class LiveSession:
         self._ended = self._paused = False
         self._told: tuple[SpokenWord, ...] = ()  # tentative words of the last update
         self._out: Stretch | None = None  # being recognised
+        self._windows: list[HeardWindow] = []  # not told yet
+        self._language_probability = 1.0
 
     @property
     def waiting(self) -> bool:
@@ -188,9 +202,12 @@ class LiveSession:
         self._out = stretch
         before = self._transcript.before(stretch.start, self._prompt_chars)
         prompt = " ".join(filter(None, (self._prompt, before)))
-        samples = self._ring.view(stretch.start, stretch.end)
-        window = Window(samples, self._language, prompt, self._translate)
-        return PlannedWindow(stretch.start, stretch.end, window)
+        parts = [self._ring.view(*part) for part in stretch.parts]
+        samples = np.concatenate(parts) if parts else self._ring.view(stretch.start, stretch.end)
+        # A hypothesis is heard again soon: what is doubted of it is not decoded again.
+        temperatures = self._temperatures or ((0.0,) if stretch.kind is Kind.STEP else ())
+        window = Window(samples, self._language, prompt, self._translate, temperatures)
+        return PlannedWindow(stretch.start, stretch.end, window, stretch.parts)
 
     def accept(self, planned: PlannedWindow, heard: Recognition) -> None:
         """Takes in what was heard in the window that is out; words where nobody spoke are made up.
@@ -201,12 +218,32 @@ class LiveSession:
         if stretch is None or (stretch.start, stretch.end) != (planned.start, planned.end):
             raise ValueError(f"window [{planned.start}, {planned.end}) is not out")
         self._out = None
-        words = [on_stream(word, stretch.start, stretch.end) for word in heard.words]
+        parts = stretch.parts or ((stretch.start, stretch.end),)
+        words = [on_stream(word, parts) for word in heard.words]
         spoken = [word for word in words if self._was_speech(word, stretch.moment)]
-        self._policy.accept(stretch, None if heard.rejected else spoken)
-        if spoken and not heard.rejected and stretch.end - stretch.start >= _LANGUAGE:
-            self._language = self._language or heard.language
+        guessed = stretch.kind is Kind.STEP and heard.doubted
+        settled = self._transcript.end
+        self._policy.accept(stretch, None if heard.rejected or guessed else spoken)
+        sure = heard.language_probability >= _SURE and len(planned.window.samples) >= _LANGUAGE
+        if sure and spoken and not heard.rejected and not guessed and not self._language:
+            self._language, self._language_probability = heard.language, heard.language_probability
+        if self._transcript.end != settled or (heard.rejected and stretch.kind is not Kind.STEP):
+            self._windows.append(self._told_of(stretch, heard))
         self._forget()
+
+    def _told_of(self, stretch: Stretch, heard: Recognition) -> HeardWindow:
+        return HeardWindow(
+            stretch.start / SAMPLE_RATE,
+            stretch.end / SAMPLE_RATE,
+            heard.language,
+            min(heard.language_probability, self._language_probability),
+            heard.temperature,
+            heard.average_log_probability,
+            heard.compression_ratio,
+            heard.no_speech_probability,
+            heard.doubted,
+            heard.rejected,
+        )
 
     def take(self) -> Update:
         """What is new since the last call."""
@@ -214,11 +251,13 @@ class LiveSession:
         self._forget()
         self._told = self._policy.tentative
         lag = self._ring.end - self._transcript.end if self._transcript.recent else 0
+        windows, self._windows = tuple(self._windows), []
         return Update(
             self._transcript.take(),
             tuple(word.to_word() for word in self._policy.tentative),
             self._ring.end / SAMPLE_RATE,
             max(lag, 0) / SAMPLE_RATE,
+            windows,
         )
 
     def _timeline(self) -> Timeline:

@@ -27,6 +27,7 @@ class SpokenWord:
     start: int
     end: int
     probability: float = 1.0
+    tokens: tuple[int, ...] = ()
 
     @property
     def middle(self) -> int:
@@ -35,14 +36,23 @@ class SpokenWord:
 
     def to_word(self) -> Word:
         """The same in seconds."""
-        return Word(self.text, self.start / SAMPLE_RATE, self.end / SAMPLE_RATE, self.probability)
+        start, end = self.start / SAMPLE_RATE, self.end / SAMPLE_RATE
+        return Word(self.text, start, end, self.probability, self.tokens)
 
 
-def on_stream(word: Word, start: int, end: int) -> SpokenWord:
-    """A word of the window [start, end) on the stream's clock, kept within the window."""
-    first = min(max(start + round(word.start * SAMPLE_RATE), start), end)
-    last = min(max(start + round(word.end * SAMPLE_RATE), first), end)
-    return SpokenWord(word.text, first, last, word.probability)
+def on_stream(word: Word, parts: Sequence[tuple[int, int]]) -> SpokenWord:
+    """A word of a window on the stream's clock, kept within the part of the window that has its middle."""
+    middle = round((word.start + word.end) / 2 * SAMPLE_RATE)
+    before = 0  # of the window, ahead of this part
+    for start, end in parts[:-1]:
+        if middle < before + end - start:
+            break
+        before += end - start
+    else:
+        start, end = parts[-1]
+    first = min(max(start - before + round(word.start * SAMPLE_RATE), start), end)
+    last = min(max(start - before + round(word.end * SAMPLE_RATE), first), end)
+    return SpokenWord(word.text, first, last, word.probability, word.tokens)
 
 
 @lru_cache(maxsize=4096)

@@ -67,28 +67,30 @@ def timed_words(
     starts: NDArray[np.float64],
     probabilities: Sequence[float] | NDArray[np.float32],
     samples: int,
+    tokens: Sequence[int] = (),
 ) -> tuple[Word, ...]:
     """Words in order, within the window, none beginning before the one before it ended.
 
     `pieces` are words with their numbers of tokens, n in all; `starts` those of
-    `token_starts`, float64[n + 1]; `probabilities` float[n]; `samples` the length of the window.
+    `token_starts`, float64[n + 1]; `probabilities` float[n]; `samples` the length of the window;
+    `tokens` int[n] if the words shall have them.
     """
     if not pieces:
         return ()
     texts = [text for text, _ in pieces]
     edges = np.concatenate([[0], np.cumsum([count for _, count in pieces])])
     begins, ends = starts[edges[:-1]].copy(), starts[edges[1:]].copy()
-    chances = [
-        float(np.mean(probabilities[low:high])) for low, high in zip(edges[:-1], edges[1:], strict=True)
-    ]
+    ranges = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+    chances = [float(np.mean(probabilities[low:high])) for low, high in ranges]
+    spelled = [tuple(tokens[low:high]) for low, high in ranges]
     _shorten(texts, begins, ends)
     duration = samples / SAMPLE_RATE
     words: list[Word] = []
     earliest = 0.0
-    for word in _with_punctuation(texts, begins, ends, chances):
+    for word in _with_punctuation(texts, begins, ends, chances, spelled):
         start = min(max(word.start, earliest), duration)
         end = min(max(word.end, start), duration)
-        words.append(Word(word.text, start, end, min(max(word.probability, 0.0), 1.0)))
+        words.append(Word(word.text, start, end, min(max(word.probability, 0.0), 1.0), word.tokens))
         earliest = end
     return tuple(words)
 
@@ -140,20 +142,25 @@ def _shorten(texts: Sequence[str], begins: NDArray[np.float64], ends: NDArray[np
 
 
 def _with_punctuation(
-    texts: Sequence[str], begins: NDArray[np.float64], ends: NDArray[np.float64], chances: Sequence[float]
+    texts: Sequence[str],
+    begins: NDArray[np.float64],
+    ends: NDArray[np.float64],
+    chances: Sequence[float],
+    spelled: Sequence[tuple[int, ...]],
 ) -> list[Word]:
     """Opening marks go to the word after, closing ones to the word before; times stay the word's own."""
     words: list[Word] = []
-    opening = ""
-    for text, start, end, chance in zip(texts, begins.tolist(), ends.tolist(), chances, strict=True):
+    opening, held = "", ()  # type: tuple[str, tuple[int, ...]]
+    rows = zip(texts, begins.tolist(), ends.tolist(), chances, spelled, strict=True)
+    for text, start, end, chance, tokens in rows:
         if words and not opening and (text in CLOSING or not text.strip()):
             last = words[-1]
-            words[-1] = Word(last.text + text, last.start, last.end, last.probability)
+            words[-1] = replace(last, text=last.text + text, tokens=last.tokens + tokens)
         elif not text.strip() or (text.startswith(" ") and text.strip() in OPENING):
-            opening += text
+            opening, held = opening + text, held + tokens
         else:
-            words.append(Word(opening + text, start, end, chance))
-            opening = ""
+            words.append(Word(opening + text, start, end, chance, held + tokens))
+            opening, held = "", ()
     if opening.strip():
-        words.append(Word(opening, float(begins[-1]), float(ends[-1]), chances[-1]))
+        words.append(Word(opening, float(begins[-1]), float(ends[-1]), chances[-1], held))
     return words

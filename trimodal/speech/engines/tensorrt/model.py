@@ -35,6 +35,7 @@ class WindowState:
     row: Row
     before: list[int]
     language: str = ""
+    language_probability: float = 1.0
     no_speech: float = 0.0
 
     @property
@@ -70,7 +71,7 @@ class GraphWhisper:
             self._max_batch,
         ):
             self._run(batch, temperature)
-        return [self._recognition(state) for state in states]
+        return [self._recognition(state, temperature) for state in states]
 
     def close(self) -> None:
         """Frees the weights."""
@@ -116,10 +117,12 @@ class GraphWhisper:
             state.no_speech = min(float(silent[index]), 1.0)
             state.language = state.window.language
             if not state.language:
-                state.language = codes[int(logits[index, ids].argmax())] if codes else self.languages[0]
+                chances = logits[index, ids] - log_sum(logits[index : index + 1, ids])
+                state.language = codes[int(chances.argmax())] if codes else self.languages[0]
+                state.language_probability = min(float(np.exp(chances.max())), 1.0) if codes else 1.0
             state.row.most_tokens = most_tokens(state.samples / SAMPLE_RATE, state.written)
 
-    def _recognition(self, state: WindowState) -> Recognition:
+    def _recognition(self, state: WindowState, temperature: float) -> Recognition:
         words = self._words(state)
         return Recognition(
             words=words,
@@ -127,6 +130,8 @@ class GraphWhisper:
             no_speech_probability=state.no_speech,
             average_log_probability=state.row.log_probability / state.row.made,
             compression_ratio=compression_ratio("".join(word.text for word in words)),
+            temperature=temperature,
+            language_probability=state.language_probability,
         )
 
     def _words(self, state: WindowState) -> tuple[Word, ...]:
@@ -147,6 +152,7 @@ class GraphWhisper:
             token_starts(rows.tolist(), steps.tolist(), len(tokens)),
             [row.chances[index] for index in text],
             state.samples,
+            tokens,
         )
 
 

@@ -107,6 +107,9 @@ function takePictures() {
 
 function takeFiles(files) {
   const file = [...files].find(({ type }) => PICTURES.includes(type));
+  if (!file && [...files].some(({ type }) => type.startsWith("audio/"))) {
+    return tell("A chat takes pictures. A recording is for /v1/audio/transcriptions, or play it to Captions.");
+  }
   if (!file) return tell("A picture is a PNG, JPEG or WebP file.");
   if (file.size > MAX_PICTURE_BYTES) return tell("That picture is larger than 10 MB.");
   const reader = new FileReader();

@@ -1,0 +1,87 @@
+from itertools import repeat
+
+import numpy as np
+import pytest
+
+from tests.speech.session.spoken import Oracle, chunks_of, run, speak
+from trimodal.audio.values import SAMPLE_RATE, Word
+from trimodal.speech.session.policy import Kind, Timeline
+from trimodal.speech.session.policy_file import FilePolicy
+from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream
+from trimodal.speech.session.vad import SpeechSpan
+from trimodal.speech.settings import SpeechSettings
+
+PAD = 0.4
+
+
+def samples(*seconds):
+    return tuple(round(one * SAMPLE_RATE) for one in seconds)
+
+
+def span(start, end, known=None):
+    start, end = samples(start, end)
+    return SpeechSpan(start, start + 1536, end, end + 1536)
+
+
+def policy(**settings):
+    return FilePolicy(SpeechSettings(speech_pad_s=PAD, **settings), Transcript())
+
+
+def planned(it, spans, received, *, ended=False):
+    stretch = it.plan(Timeline(*samples(received), ended, spans))
+    return stretch and [tuple(round(edge / SAMPLE_RATE, 3) for edge in part) for part in stretch.parts]
+
+
+def test_a_window_holds_speech_alone_and_waits_until_it_is_full_or_the_recording_ends():
+    spans = [span(1, 3), span(3.2, 6), span(20, 24)]
+    it = policy()
+    assert planned(it, spans, 30) is None
+    assert planned(it, spans, 30, ended=True) == [(0.6, 3.1), (3.1, 6.4), (19.6, 24.4)]
+
+
+def test_a_full_window_is_cut_at_the_longest_pause_of_its_last_fifth():
+    spans = [span(at, at + 3) for at in (0, 3.5, 7, 10.5, 14, 17.5, 21, 25, 28.5, 32)]
+    it = policy()
+    assert planned(it, spans, 40)[-1] == (20.75, 24.4)
+    stretch = it.plan(Timeline(*samples(40), False, spans))
+    assert stretch.kind is Kind.FINAL
+    it.accept(stretch, ())
+    assert planned(it, spans, 40, ended=True)[0] == (24.6, 28.25)
+
+
+def test_speech_without_a_pause_is_cut_where_the_window_is_full():
+    it = policy()
+    stretch = it.plan(Timeline(*samples(60), False, [span(1, 2), span(5, 55)]))
+    assert (stretch.kind, sum(end - start for start, end in stretch.parts)) == (Kind.FULL, 30 * SAMPLE_RATE)
+
+
+def test_a_window_that_does_not_become_full_is_closed_so_that_audio_is_not_kept_for_ever():
+    it = policy()
+    spans = [span(1, 3), span(59, 62)]
+    assert planned(it, spans, 60) is None
+    assert planned(it, spans, 61) == [(0.6, 3.4)]
+    assert planned(it, spans, 300) == [(0.6, 3.4)], "whatever came since"
+
+
+def test_words_lie_where_they_were_spoken():
+    parts = (samples(10, 12), samples(20, 23))
+    assert on_stream(Word(" a", 0.5, 1.5, 0.9), parts) == SpokenWord(" a", *samples(10.5, 11.5), 0.9)
+    assert on_stream(Word(" b", 1.8, 3.0, 0.9), parts) == SpokenWord(" b", *samples(20, 21), 0.9)
+    assert on_stream(Word(" c", 4.5, 9.0, 0.9), parts) == SpokenWord(" c", *samples(22.5, 23), 0.9)
+
+
+@pytest.mark.parametrize("chunk", [4_000, 80_000, 480_000])
+def test_every_word_of_a_long_recording_is_told_once_whatever_the_chunks(chunk):
+    speech = speak(5, 240)
+    oracle = Oracle(speech)
+    windows = []
+
+    def hear(window):
+        windows.append(len(window.window.samples))
+        return oracle(window)
+
+    words = run(SpeechSettings(), "file", hear, chunks_of(speech.samples, repeat(chunk))).words
+    assert [word.text for word in words] == [word.text for word in speech.words]
+    assert all(abs(word.start - said.start) < 0.05 for word, said in zip(words, speech.words, strict=True))
+    assert max(windows) <= 30 * SAMPLE_RATE
+    assert len(windows) <= np.ceil(len(speech.samples) / (24 * SAMPLE_RATE))

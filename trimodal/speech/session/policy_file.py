@@ -1,0 +1,81 @@
+"""Policy `file`: packs the speech of a recording into windows as long as the recogniser takes at once.
+
+As WhisperX and faster-whisper's batched pipeline do: the encoder runs over its whole context however little
+of it is speech, and of a recording nobody waits for single words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimodal.audio.values import SAMPLE_RATE
+from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline
+from trimodal.speech.session.transcript import Transcript
+from trimodal.speech.session.vad import SpeechSpan
+from trimodal.speech.settings import SpeechSettings
+
+_FULL = 4 / 5  # of a window: from here on it is cut at the longest pause
+_PAUSE = 8 * SAMPLE_RATE // 25  # the shortest for a cut; without one speech is cut, and its edge heard again
+_WAIT = 2  # windows of the stream, in which a window that does not become full is closed
+
+Part = tuple[int, int]
+
+
+class FilePolicy(SegmentPolicy):
+    """Windows of speech alone: silence longer than two pads is left out, and cuts lie in pauses.
+
+    A window is decided by what was known at a moment of the stream, as in every policy.
+    """
+
+    def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
+        super().__init__(settings, transcript)
+        self._room = round(settings.file_window_s * SAMPLE_RATE)
+
+    def plan(self, timeline: Timeline) -> Stretch | None:
+        segment = self.segment(timeline)
+        if segment is None:
+            return None
+        late = self.begin(segment) + _WAIT * self._room
+        moment = min(timeline.received, late)
+        over = timeline.ended and moment == timeline.received
+        spans = [one for one in timeline.spans if one.known <= moment and (one.end or moment) > self.floor]
+        parts = self._padded(spans, moment)
+        used, count = 0, 0
+        while count < len(parts) and used + parts[count][1] - parts[count][0] <= self._room:
+            used += parts[count][1] - parts[count][0]
+            count += 1
+        if count == len(parts):
+            if not over:
+                closed = sum((one.closed or moment + 1) <= moment for one in spans)
+                count = closed if moment == late else 0
+            return _stretch(parts[:count], moment, Kind.FINAL)
+        if whole := self._cut(spans, parts, count):
+            return _stretch(parts[:whole], moment, Kind.FINAL)
+        start = parts[count][0]
+        last = [(start, start + self._room - used)] if used < self._room else []
+        return _stretch([*parts[:count], *last], moment, Kind.FULL)
+
+    def _padded(self, spans: Sequence[SpeechSpan], moment: int) -> list[Part]:
+        """Each span with what is heard around it; two that are near each other share what is between."""
+        edges = [(one.start, min(one.end or moment, moment)) for one in spans]
+        parts = []
+        for n, (start, end) in enumerate(edges):
+            before = (start - edges[n - 1][1]) // 2 if n else self.pad
+            after = (edges[n + 1][0] - end + 1) // 2 if n + 1 < len(edges) else self.pad
+            first = max(start - min(self.pad, before), self.floor)
+            parts.append((first, max(min(end + min(self.pad, after), moment), first)))
+        return parts
+
+    def _cut(self, spans: Sequence[SpeechSpan], parts: Sequence[Part], count: int) -> int:
+        """How many of the first `count` parts a full window takes: up to the longest pause; 0 without one."""
+        used, best, longest = 0, 0, _PAUSE
+        for n in range(1, count + 1):
+            used += parts[n - 1][1] - parts[n - 1][0]
+            pause = spans[n].start - (spans[n - 1].end or 0)
+            if used >= _FULL * self._room and pause >= longest:
+                best, longest = n, pause
+        return best
+
+
+def _stretch(parts: Sequence[Part], moment: int, kind: Kind) -> Stretch | None:
+    return Stretch(parts[0][0], parts[-1][1], moment, kind, tuple(parts)) if parts else None
