@@ -262,7 +262,7 @@ def forms() -> Iterator[Bad]:
     fields: list[tuple[str, dict[str, str], str]] = [
         ("unknown format of text", {"response_format": "doc"}, "response_format"),
         ("an empty model of speech", {"model": ""}, "model"),
-        ("hot speech", {"temperature": "1"}, "temperature"),
+        ("hot speech", {"temperature": "2"}, "temperature"),
         ("unknown field", {"speed": "2"}, "speed"),
         ("stream of maybe", {"stream": "maybe"}, "stream"),
         ("times of no words", {"timestamp_granularities[]": "word"}, "timestamp_granularities[]"),

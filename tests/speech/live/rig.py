@@ -26,9 +26,9 @@ class ScriptedSession:
 
     made: list[ScriptedSession] = []
 
-    def __init__(self, settings, *, policy, language, prompt, translate, detector) -> None:
+    def __init__(self, settings, *, policy, language, prompt, translate, temperature, detector) -> None:
         self.settings, self.policy, self.language, self.prompt = settings, policy, language, prompt
-        self.translate = translate
+        self.translate, self.temperature = translate, temperature
         self.received = self.planned = self.heard = 0
         self.outstanding = self.ended = self.paused = False
         self.fresh: list[Word] = []

@@ -130,11 +130,13 @@ def test_unloading_answers_what_is_owed(bench):
 
 def test_options_reach_the_session(bench):
     one = bench(policy="agreement", max_step_s=4)
-    one.send(1, start=True, policy="vad", language="de", prompt="names", step_s=6.0, task="translate").wait()
+    own = {"policy": "vad", "language": "de-AT", "prompt": "names", "step_s": 6.0, "temperature": 0.4}
+    one.send(1, start=True, task="translate", **own).wait()
     one.send(2, start=True).wait()
     first, second = ScriptedSession.made
     assert (first.policy, first.language, first.prompt) == ("vad", "de", "names")
     assert (first.translate, second.translate) == (True, False)
+    assert (first.temperature, second.temperature) == (0.4, 0.0)
     assert (first.settings.step_s, first.settings.max_step_s) == (6, 6)
     assert (second.policy, second.settings.step_s) == ("agreement", 0.5)
 
