@@ -32,7 +32,6 @@ SLOW = {
         f"parity.speech --artefact {SPEECH} --contexts 15 --windows 1",
         ["1 recordings", "15"],
     ),
-    "stall": ("stall --requests 50", ["0 within 450 to 550 ms"]),
     "variants": (
         f"variants shipped xattention --artefact {LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"
         " --rounds 1",
