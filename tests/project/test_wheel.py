@@ -70,6 +70,7 @@ def test_it_holds_repository_build_scripts_and_samples(wheel: Path) -> None:
         f"{DATA}/model_repository/llm/tiers.toml",
         f"{DATA}/model_repository/vision_classify/1/.gitkeep",  # Triton wants the folder of a version
         f"{DATA}/build/steps/vision/export.py",
+        f"{DATA}/build/steps/vision/imagenet.txt",
         f"{DATA}/build/judge/measure.py",
         f"{DATA}/build/starter.toml",
         f"{DATA}/samples/README.md",
