@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.errors import ArtefactError
+from trimodal.paths import INSTALL_JUDGE
 
 MANIFEST = "manifest.json"
 Shape = tuple[int, ...]
@@ -77,7 +78,7 @@ def read_manifest(directory: Path, *, task: str, runtime: str | None) -> Manifes
     if not path.is_file():
         remedy = f"build one first (trimodal build {task}, or trimodal build all --recipe starter)"
         if task == "judge":
-            remedy = "install one with: pip install 'trimodal[cache]'"
+            remedy = f"install one with: {INSTALL_JUDGE}"
         raise ArtefactError(f"no built {task} engine in {directory}: {remedy}")
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())  # Bytes that are no text are damage, too.

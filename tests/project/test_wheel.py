@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from trimodal.paths import INSTALL_JUDGE
+
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.build, pytest.mark.e2e, pytest.mark.timeout(300)]
 DATA = "trimodal/_data"
@@ -131,9 +133,7 @@ def test_the_judge_is_found_where_its_wheel_is_installed(unpacked: Path, judge: 
         )
 
     assert found(unpacked, judge).stdout.strip() == str(judge / "trimodal_judge" / "onnx-int8")
-    assert "no built engine judge/1/onnx-int8: get one with: pip install 'trimodal[cache]'" in (
-        found(unpacked).stderr
-    )
+    assert f"no built engine judge/1/onnx-int8: get one with: {INSTALL_JUDGE}" in (found(unpacked).stderr)
 
 
 def test_it_serves_its_own_repository(unpacked: Path, tmp_path: Path) -> None:
