@@ -42,6 +42,7 @@ def data_files(root: Path) -> Iterator[Path]:
     for file in files_in(build):
         if file.suffix == ".py" and not file.is_relative_to(build / CHECKOUT):
             yield file
+    yield build / "steps" / "vision" / "imagenet.txt"
     yield build / "starter.toml"
     yield from files_in(root / "samples")
 

@@ -5,7 +5,6 @@
 
 Which checkpoints are taken is in `steps/embedding/checkpoint.py`. INT8 is dynamic, for CPUs, and costs
 accuracy (see the printed cosines): fp32 is the default. FP16 is for GPUs: encoder in FP16, pooling in FP32.
-`--weights fp16` halves an FP32 artefact on disk: weights are rounded to FP16 and cast back when it loads.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def main() -> None:
         target = options.out_dir / f"onnx-{precision}"
         with atomic_directory(target) as work:
             with progress(f"{precision}: export"):
-                write_graph(export(model), precision, work / "model.onnx", options.weights)
+                write_graph(export(model), precision, work / "model.onnx")
             shutil.copy(directory / "tokenizer.json", work)
             check = compare(work / "model.onnx", tokenizer, inputs, reference, precision)
             report(f"{target.name}: {source} against torch", check)
@@ -67,7 +66,6 @@ def main() -> None:
                 command=build_command("build/embedding_onnx.py"),
                 shapes={"dimension": dimension, "max_length": max_length},
                 check=check,
-                extra={"weights": options.weights} if options.weights else {},
             )
             write_manifest(work, made)
         print(f"wrote {target}")
@@ -81,24 +79,19 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--precision", action="append", choices=PRECISIONS, help="repeatable; fp32")
     parser.add_argument("--min-cosine", type=float, default=0.9, help="lowest cosine with torch (0.9)")
     parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where onnx-<precision> is put")
-    parser.add_argument("--weights", choices=["fp16"], help="stored so, computed in FP32 (precision fp32)")
     options = parser.parse_args()
     options.precision = list(dict.fromkeys(options.precision or ["fp32"]))
-    if options.weights and options.precision != ["fp32"]:
-        parser.error("--weights applies to --precision fp32 only")
     return options
 
 
-def write_graph(model: onnx.ModelProto, precision: str, path: Path, weights: str | None = None) -> None:
-    """The FP32 graph, in that precision, in `path`; `weights`: fp16 stores them so."""
+def write_graph(model: onnx.ModelProto, precision: str, path: Path) -> None:
+    """The FP32 graph, in that precision, in `path`."""
     import onnx
     from steps.embedding.checkpoint import OUTPUT, pooling
-    from steps.onnx.fp16 import store_weights_as_fp16, to_fp16
+    from steps.onnx.fp16 import to_fp16
 
     if precision == "fp16":
         model = to_fp16(model, keep=[OUTPUT], keep_nodes=pooling(model))
-    if weights == "fp16":
-        store_weights_as_fp16(model)
     onnx.save(model, path)
     if precision == "int8":
         quantise(path)

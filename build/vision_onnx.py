@@ -79,13 +79,6 @@ def arguments() -> argparse.Namespace:
         "--images", type=Path, help="folder of pictures like those to be served; 128 to 512 are best"
     )
     parser.add_argument(
-        "--activations",
-        choices=["u8", "s8"],
-        default="u8",
-        help="of int8, on CPUs (u8: 3 times as fast on x86)",
-    )
-    parser.add_argument("--reduce-range", action="store_true", help="7-bit weights, for a CPU without VNNI")
-    parser.add_argument(
         "--keep-float",
         type=int,
         default=0,
@@ -117,13 +110,7 @@ def write_graph(source: Source, precision: str, path: Path, options: argparse.Na
         model = source.graph(qdq.OPSET if precision in ("int8-gpu", "fp8") else OPSET)
     if precision == "int8":
         onnx.save(model, path)
-        quantise(
-            path,
-            source.calibration.pixels,
-            activations=options.activations,
-            reduce_range=options.reduce_range,
-            keep_float=options.keep_float,
-        )
+        quantise(path, source.calibration.pixels, options.keep_float)
         return
     kept = normalisation_nodes(model)
     if precision in ("int8-gpu", "fp8"):
@@ -159,8 +146,7 @@ def manifest(source: Source, precision: str, check: dict[str, Any], options: arg
         used = {"images": len(source.calibration.pixels), "from": source.calibration.origin}
         used["method"] = "minmax" if precision == "int8" else "largest magnitude"
     if precision == "int8":
-        kept = {name: getattr(options, name) for name in ("activations", "reduce_range", "keep_float")}
-        used |= kept
+        used["keep_float"] = options.keep_float
     return Manifest(
         task="vision",
         runtime="onnxruntime",

@@ -59,7 +59,9 @@ def test_what_was_written_is_read(built: Path) -> None:
 def test_nothing_built_says_how_to_build(tmp_path: Path) -> None:
     with pytest.raises(ArtefactError, match=r"no built llm engine .*: build one first \(trimodal build llm"):
         read_manifest(tmp_path, task="llm", runtime="openvino")
-    with pytest.raises(ArtefactError, match=r"no built judge engine in .* pip install 'trimodal\[cache\]'"):
+    with pytest.raises(
+        ArtefactError, match=r"no built judge engine in .* --find-links DIST 'trimodal\[cache\]'"
+    ):
         read_manifest(tmp_path, task="judge", runtime=None)
 
 

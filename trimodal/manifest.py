@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.errors import ArtefactError
 from trimodal.host import host_cpus
+from trimodal.paths import INSTALL_JUDGE
 
 MANIFEST = "manifest.json"
 Shape = tuple[int, ...]
@@ -87,7 +88,7 @@ def read_manifest(directory: Path, *, task: str, runtime: str | None) -> Manifes
     if not path.is_file():
         remedy = f"build one first (trimodal build {task}, or trimodal build all --recipe starter)"
         if task == "judge":
-            remedy = "install one with: pip install 'trimodal[cache]'"
+            remedy = f"install one with: {INSTALL_JUDGE}"
         raise ArtefactError(f"no built {task} engine in {directory}: {remedy}")
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())  # Bytes that are no text are damage, too.

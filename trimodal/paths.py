@@ -20,6 +20,8 @@ STOP_VARIABLE = "TRIMODAL_STOP_FILE"  # once this file is there, what still runs
 ENGINES_VARIABLE = "TRIMODAL_ENGINES"
 PACKAGES_VARIABLE = "TRIMODAL_PACKAGES"  # a folder with the starter set's wheels
 STARTER = "starter:"  # before the name of a checkpoint of the starter set, where a source is asked for
+# Where the judge of the semantic cache is missing; DIST is the folder of the wheels, which are on no index.
+INSTALL_JUDGE = "pip install --find-links DIST 'trimodal[cache]'"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 

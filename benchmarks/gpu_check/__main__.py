@@ -1,4 +1,4 @@
-"""Measures this machine's GPU in parts: facts, vision, embedding, speech, llm, interference.
+"""Measures this machine's GPU in parts: facts, vision, embedding, speech, llm.
 
     scripts/ci/gpu_check                       with a GPU: makes an environment for itself
     scripts/ci/gpu_check --device cpu          a rehearsal: the same steps and files, small numbers
@@ -8,7 +8,7 @@
 
 Each part runs in a process of its own and is ended at its time limit; what it had measured stays. A step
 whose library or file is missing is skipped, with the reason; weights are random where no checkpoint is
-given. JSON and text are written after each part ("On a GPU" in docs/benchmarks.md). Engines' answers are
+given. JSON and text are written after each part. Engines' answers are
 compared with the processor's first. What serving adds: `trimodal bench KIND --bare --profile cuda`.
 """
 

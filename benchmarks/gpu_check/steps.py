@@ -24,7 +24,7 @@ from benchmarks.gpu_check.measure import Figures, timed
 from trimodal.errors import TrimodalError
 
 Cases = dict[str, Figures]
-PARTS = ("facts", "vision", "embedding", "speech", "llm", "interference")
+PARTS = ("facts", "vision", "embedding", "speech", "llm")
 
 
 class Skipped(Exception):

@@ -33,8 +33,10 @@ HARD: tuple[HardClass, ...] = get_args(HardClass)
 """Nearly the same words, another answer: false hits are counted among these. `near` is any of the others."""
 CLASSES: tuple[PairClass, ...] = (*SAME, *HARD, "unrelated")
 DATA = Path(__file__).with_name("data")
+TABLE = ".tsv"  # the project's own: class, domain and the two questions a line, between tabs
 MOST_BYTES = 64 << 20
 CONFIDENCE = 0.95
+WRONG = ("no JSON object in UTF-8", "not class, domain and two questions between tabs")  # of lines
 
 normalised = cache(normalise)
 """The same as `normalise`, for texts that are read many times."""
@@ -73,7 +75,7 @@ class _Line(BaseModel):
 
 
 def read_pairs(path: Path) -> list[Example]:
-    """The pairs of a JSON-lines file; empty lines are skipped.
+    """The pairs of a JSON-lines file, or of one of the project's tables; empty lines are skipped.
 
     Raises:
         OperatorError: no such file, or a line that is no pair: names the line and the field.
@@ -97,7 +99,7 @@ def read_files(paths: Iterable[Path]) -> list[Example]:
 
 def _pair(path: Path, number: int, line: str) -> Example:
     try:
-        pair = _Line.model_validate(json.loads(line))
+        pair = _row(line) if path.suffix == TABLE else _Line.model_validate(json.loads(line))
         for text in (pair.a, pair.b):
             text.encode()
     except ValidationError as error:
@@ -105,11 +107,19 @@ def _pair(path: Path, number: int, line: str) -> Example:
         field = ".".join(map(str, first["loc"])) or "the line"
         raise OperatorError(f"{path}, line {number}: {field}: {first['msg']}") from None
     except (ValueError, RecursionError):
-        raise OperatorError(f"{path}, line {number}: no JSON object in UTF-8") from None
+        raise OperatorError(f"{path}, line {number}: {WRONG[path.suffix == TABLE]}") from None
     if (pair.label == "same") != (pair.kind in SAME):
         wanted = "same" if pair.kind in SAME else "different"
         raise OperatorError(f"{path}, line {number}: label: class {pair.kind!r} is {wanted!r}")
     return Example(pair.a, pair.b, pair.label == "same", pair.kind, pair.domain)
+
+
+def _row(line: str) -> _Line:
+    kind, domain, a, b = line.split("\t")
+    label = "same" if kind in SAME else "different"
+    return _Line.model_validate(
+        {"id": "row", "a": a, "b": b, "label": label, "class": kind, "domain": domain}
+    )
 
 
 def clopper_pearson(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from judge.blocks import own_blocks
 from judge.disguise.disguise import disguise
 from judge.lines import own_lines
 from judge.mix import Mixture, Parts, mix, without_copies
-from judge.pairs import DATA, Example, read_files
+from judge.pairs import DATA, TABLE, Example, read_files
 
 from trimodal.build_support import report, resolve_checkpoint
 from trimodal.errors import ArtefactError
@@ -35,7 +35,7 @@ def mixed_pairs(files: Sequence[Path], mixture: Mixture) -> Parts:
     for path in files:
         if path.name.startswith(SEALED):
             raise ArtefactError(f"--pairs {path}: a sealed file is measured on, never trained on")
-    own = {path for path in DATA.glob("*.jsonl") if not path.name.startswith(SEALED)}
+    own = {path for path in DATA.glob(f"*{TABLE}") if not path.name.startswith(SEALED)}
     held = {path for path in own if path.name.startswith(BY_HAND)}
     # Again and again, each time in other disguises: they are the likest to what is asked.
     given = FILES_DRAWN * read_files([*sorted(own - held), *files])
@@ -45,7 +45,7 @@ def mixed_pairs(files: Sequence[Path], mixture: Mixture) -> Parts:
 
 def once_wrong() -> list[Example]:
     """Pairs that an earlier way to judge got wrong, found one by one, and that a judge is asked about."""
-    return list(without_copies(read_files(DATA.glob("behaviour.jsonl")), Counter()))
+    return list(without_copies(read_files(DATA.glob(f"behaviour{TABLE}")), Counter()))
 
 
 def embed(texts: Sequence[str]) -> npt.NDArray[np.float32]:

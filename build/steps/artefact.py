@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trimodal.build_support import build_command, report
+from trimodal.build_support import build_command, report, resolve_checkpoint
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, checkpoint_sha256
 from trimodal.paths import artefact_root
@@ -32,6 +32,27 @@ def targets(model: str, precisions: Iterable[str], name: str, out: str) -> dict[
     if len(set(found.values())) < len(found):
         raise ArtefactError("each precision needs its own directory: put {precision} into --name or --out")
     return found
+
+
+def resolve_converted(source: str, suffix: str, convert: Callable[[Path], Path]) -> Path:
+    """The checkpoint's directory; converts such a file, also the only one of a directory without config.json.
+
+    Raises:
+        ArtefactError: there is none, or it cannot be read.
+    """
+    file = Path(source).expanduser()
+    if file.suffix == suffix and not file.is_dir():
+        if not file.is_file():
+            raise ArtefactError(f"no file {source}")
+        return convert(file)
+    directory = resolve_checkpoint(source)
+    files = sorted(directory.glob(f"*{suffix}"))
+    if not files or (directory / "config.json").is_file():
+        return directory
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise ArtefactError(f"{source} has {len(files)} {suffix} files: name one of {names}")
+    return convert(files[0])
 
 
 def source_name(directory: Path, source: str) -> str:

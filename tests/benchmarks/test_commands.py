@@ -36,7 +36,6 @@ SLOW = {
         f"parity.speech --artefact {SPEECH} --beam 1 --long-s 0",
         ["5: sentences", "faster-whisper", "batched"],
     ),
-    "stall": ("stall --requests 50", ["0 within 450 to 550 ms"]),
     "variants": (
         f"variants shipped xattention --artefact {LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"
         " --rounds 1",

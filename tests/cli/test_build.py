@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -161,6 +162,20 @@ def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.Monke
     result = run("embedding", "x")
     assert result.exit_code == 1
     assert result.output == "error: not installed: no_such_package; pip install 'trimodal[cpu,build]'\n"
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_torch_comes_first_and_without_cuda_where_there_is_no_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpu: bool
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(build, "NVIDIA_DRIVER", tmp_path if gpu else tmp_path / "none")
+    steps = run("llm", "x").output.split("; ")[1].strip().split(" && ")
+    assert [step.split()[-1] for step in steps] == [
+        *([] if gpu else ["https://download.pytorch.org/whl/cpu"]),
+        "'trimodal[cpu,build]'",
+        "optimum-intel==2.2.0",
+    ]
 
 
 @pytest.mark.parametrize(

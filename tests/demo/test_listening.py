@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from openai import AsyncOpenAI
 from rich.console import Console
 from websockets.asyncio.server import ServerConnection
@@ -14,7 +17,8 @@ from websockets.asyncio.server import serve as websockets_serve
 
 from tests.gateway.conftest import Serve, fake_triton
 from trimodal.client.transports.fake import FakeSpeech
-from trimodal.demo.listening import Talk, listen
+from trimodal.demo import listening
+from trimodal.demo.listening import Talk, captions, listen
 from trimodal.errors import TrimodalError, Unavailable
 
 # Heard a second late: "what" is final when "is" is over, and the end comes 0.8 s later.
@@ -40,6 +44,25 @@ async def test_words_come_with_their_lag_and_what_may_still_change(serve: Serve)
     assert said.lags[1] - said.lags[2] == pytest.approx(0.7), "both came at once"
     samples = [request.inputs["audio"] for request in running.triton.requests if request.inputs]
     assert np.concatenate([one.ravel() for one in samples]) == pytest.approx(said.samples, abs=1e-4)
+
+
+@pytest.mark.parametrize(("second", "right"), [("is this", True), ("was that", False)])
+async def test_speakers_speak_at_once_and_one_of_them_is_shown(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str, right: bool
+) -> None:
+    monkeypatch.setattr(listening, "PAUSE_S", 0.2)
+    texts = ["what", "is this", "what", second]
+    for number in range(len(texts)):
+        soundfile.write(tmp_path / f"{number}.wav", np.full(11_200, 0.5, np.float32), 16_000)
+    listed = [{"file": f"{number}.wav", "text": text} for number, text in enumerate(texts)]
+    (tmp_path / "samples.json").write_text(json.dumps(listed))
+    shown, running = io.StringIO(), serve(fake_triton(speech=FakeSpeech(*WORDS)))
+    async with running.openai_async() as api:
+        assert await captions(api, Console(file=shown, width=100), tmp_path) is right
+    assert len(re.findall(r" s  what\b", shown.getvalue())) == 1
+    assert re.search(rf"6 +{0 if right else 33}.[03]%", shown.getvalue())
+    streams = {request.parameters["sequence_id"] for request in running.triton.requests if request.inputs}
+    assert len(streams) == len(listening.SPEAKERS)
 
 
 async def test_a_refusal_is_told(serve: Serve) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from trimodal.paths import INSTALL_JUDGE
+
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.build, pytest.mark.e2e, pytest.mark.timeout(300)]
 DATA = "trimodal/_data"
@@ -70,6 +72,7 @@ def test_it_holds_repository_build_scripts_and_samples(wheel: Path) -> None:
         f"{DATA}/model_repository/llm/tiers.toml",
         f"{DATA}/model_repository/vision_classify/1/.gitkeep",  # Triton wants the folder of a version
         f"{DATA}/build/steps/vision/export.py",
+        f"{DATA}/build/steps/vision/imagenet.txt",
         f"{DATA}/build/judge/measure.py",
         f"{DATA}/build/starter.toml",
         f"{DATA}/samples/README.md",
@@ -130,9 +133,7 @@ def test_the_judge_is_found_where_its_wheel_is_installed(unpacked: Path, judge: 
         )
 
     assert found(unpacked, judge).stdout.strip() == str(judge / "trimodal_judge" / "onnx-int8")
-    assert "no built engine judge/1/onnx-int8: get one with: pip install 'trimodal[cache]'" in (
-        found(unpacked).stderr
-    )
+    assert f"no built engine judge/1/onnx-int8: get one with: {INSTALL_JUDGE}" in (found(unpacked).stderr)
 
 
 def test_it_serves_its_own_repository(unpacked: Path, tmp_path: Path) -> None:

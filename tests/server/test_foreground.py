@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
+from rich.console import Console
 
 from trimodal.server import foreground as module
-from trimodal.server.foreground import ServiceManager
+from trimodal.server.foreground import ServiceManager, show_summary
+from trimodal.server.options import ServerOptions
+from trimodal.server.triton_log import LoadLog
+
+if TYPE_CHECKING:
+    from trimodal.server.process import TritonServer
 
 # A signal that comes while Python ends, and has given its own handlers back.
 PROGRAM = """
@@ -32,6 +41,18 @@ signals, last = Signals(), Last()
 def test_a_signal_at_the_very_end_changes_no_status(end: str, status: int) -> None:
     program = PROGRAM.format(number=int(signal.SIGTERM), end=end)
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == status
+
+
+def test_paths_and_addresses_are_whole_on_a_narrow_terminal() -> None:
+    shown = io.StringIO()
+    long = Path("/home") / "somebody" / ".cache" / "trimodal" / "logs" / "server-20261126-093212-lophc3bq.log"
+    server = SimpleNamespace(
+        models={}, load=LoadLog(), options=ServerOptions(engines=long), log_path=long,
+        http_url="127.0.0.1:8000", grpc_url="127.0.0.1:8001", metrics_url="m:1", health_url="h:1",
+    )  # fmt: skip
+    show_summary(cast("TritonServer", server), Console(file=shown, width=40))
+    assert f"engines {long}\n" in shown.getvalue()
+    assert f"log     {long}\n" in shown.getvalue()
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])

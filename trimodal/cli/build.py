@@ -86,6 +86,9 @@ NEEDS = {
     "embedding_onnx": ("torch", "transformers", "onnx", "onnxruntime"),
 }
 INSTALL = "pip install 'trimodal[cpu,build]'"
+# First where there is no GPU: plain torch brings gigabytes of CUDA packages along.
+INSTALL_TORCH = "pip install torch==2.13.0+cpu --extra-index-url https://download.pytorch.org/whl/cpu"
+NVIDIA_DRIVER = Path("/proc/driver/nvidia")
 # Its own requirements would bring a torchvision that does not fit the torch of the extra.
 INSTALL_OPTIMUM = "pip install --no-deps optimum==2.3.0 optimum-intel==2.2.0"
 
@@ -209,7 +212,8 @@ def check_installed(scripts: Sequence[str]) -> None:
 
     wanted = dict.fromkeys(name for script in scripts for name in NEEDS.get(script, ()))
     if missing := [name for name in wanted if find_spec(name) is None]:
-        steps = [INSTALL] if missing != ["optimum"] else []
+        steps = [INSTALL_TORCH] if "torch" in missing and not NVIDIA_DRIVER.exists() else []
+        steps += [INSTALL] if missing != ["optimum"] else []
         steps += [INSTALL_OPTIMUM] if "optimum" in missing else []
         raise ArtefactError(f"not installed: {', '.join(missing)}; {' && '.join(steps)}")
 

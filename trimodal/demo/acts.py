@@ -21,6 +21,7 @@ from rich.table import Table
 
 from trimodal.client.timing import percentile
 from trimodal.demo.chat import Reply, ask, data_url
+from trimodal.paths import INSTALL_JUDGE
 
 # Two turns of one chat: question, and a word that a right answer has.
 TURNS = (("What is the capital of France?", "Paris"), ("And what is the capital of Germany?", "Berlin"))
@@ -129,7 +130,7 @@ async def cache(api: AsyncOpenAI, console: Console, *, judged: bool) -> bool:
         await asyncio.sleep(_STORING_S)
     console.print(shown)
     if not judged:
-        console.print("in other words it is another question: pip install 'trimodal[cache]'", markup=False)
+        console.print(f"in other words it is another question: {INSTALL_JUDGE}", markup=False)
     return verdict(console, good)
 
 

@@ -31,9 +31,7 @@ from trimodal.errors import TrimodalError
 
 CHUNK_S = 0.1
 PAUSE_S = 0.7  # between two recordings of a talk
-SPEAKERS = 2
-TOGETHER = 6  # recordings, dealt out to the speakers
-FIRST = slice(2, 4)  # of the recordings: two long sentences
+SPEAKERS = slice(2, 4), slice(0, 2)  # the recordings of each; they speak at once
 MAX_WER = 0.1
 # One turn, until it is committed, and words that may still change: the gateway's own, so without a type.
 SESSION: Any = {
@@ -84,31 +82,27 @@ async def recording(api: AsyncOpenAI, console: Console, folder: Path) -> bool:
 
 
 async def captions(api: AsyncOpenAI, console: Console, folder: Path) -> bool:
-    """One speaker with the words as they arrive, then several at once."""
+    """Speakers at once, one of them with the words as they arrive."""
     acts.title(
         console,
-        "Speech: live captions",
-        f"right: word error rate at most {MAX_WER:.0%}, of one speaker and of {SPEAKERS} at once",
+        f"Speech: live captions of {len(SPEAKERS)} speakers at once",
+        f"right: word error rate at most {MAX_WER:.0%}",
     )
     recordings = _recordings(folder)
-    first = talk(folder, recordings[FIRST])
+    talks = [talk(folder, recordings[chosen]) for chosen in SPEAKERS]
     console.print(
-        f"streaming {len(first.samples) / SAMPLE_RATE:.0f} s of recordings at their own pace:\n"
-        "words as they become final, and in brackets what may still change"
+        f"streaming {len(talks[0].samples) / SAMPLE_RATE:.0f} s of recordings at their own pace; of the "
+        "first speaker:\nwords as they become final, and in brackets what may still change"
     )
-    await listen(api, first, console)
-    console.print(
-        f"[dim]lag of committed words p50 {percentile(first.lags, 50):.2f} s, "
-        f"word error rate {_wer([first]):.1%}[/dim]"
-    )
-    talks = [talk(folder, recordings[number:TOGETHER:SPEAKERS]) for number in range(SPEAKERS)]
-    await asyncio.gather(*(listen(api, one) for one in talks))
+    shown = [console, *[None] * (len(talks) - 1)]
+    await asyncio.gather(*(listen(api, one, where) for one, where in zip(talks, shown, strict=True)))
     lags = [lag for one in talks for lag in one.lags]
-    table = acts.table(f"{SPEAKERS} speakers at once", "lag p50", "lag p95", "words", "word error rate")
+    table = acts.table("committed words", "lag p50", "lag p95", "words", "word error rate")
     lag = (f"{percentile(lags, p):.2f} s" for p in (50, 95))
-    table.add_row(*lag, str(sum(len(one.text.split()) for one in talks)), f"{_wer(talks):.1%}")
+    wer = word_error_rate([one.text for one in talks], [one.heard for one in talks])
+    table.add_row(*lag, str(sum(len(one.text.split()) for one in talks)), f"{wer:.1%}")
     console.print(table)
-    return acts.verdict(console, max(_wer([first]), _wer(talks)) <= MAX_WER)
+    return acts.verdict(console, wer <= MAX_WER)
 
 
 def _recordings(folder: Path) -> list[dict[str, Any]]:
@@ -175,7 +169,3 @@ def _show(console: Console, spoken: float, lag: float, delta: str, tentative: st
     if tentative := tentative.strip():
         line.append(f"  ({tentative} …)", "dim italic")
     console.print(line)
-
-
-def _wer(talks: list[Talk]) -> float:
-    return word_error_rate([one.text for one in talks], [one.heard for one in talks])

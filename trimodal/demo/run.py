@@ -19,7 +19,7 @@ from trimodal.errors import TrimodalError
 from trimodal.gateway.server import GatewayServer
 from trimodal.gateway.settings import GatewaySettings
 from trimodal.paths import data_directory, judge_artefact
-from trimodal.server.foreground import summary
+from trimodal.server.foreground import show_summary
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 
@@ -76,7 +76,7 @@ def run(console: Console, engines: Path | None, *, keep: bool) -> int:
                 options = replace(options, http_port=0, grpc_port=0, metrics_port=0, health_port=0)
             with console.status("starting the server and loading the models …"):
                 server = stack.enter_context(TritonServer(options))
-            console.print(summary(server))
+            show_summary(server, console)
             settings = GatewaySettings(upstream=(server.grpc_url,), port=GATEWAY_PORT if keep else 0)
             gateway = GatewayServer(settings)
             url = gateway.listen()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from trimodal.errors import ArtefactError, OperatorError, ServerError
 from trimodal.manifest import MANIFEST, InputRange, Manifest, Shape, check_files, read_manifest
-from trimodal.paths import STARTER
+from trimodal.paths import INSTALL_JUDGE, STARTER
 from trimodal.repository import Model
 from trimodal.runtimes import gpu_fit, gpu_libraries
 from trimodal.runtimes.gpu_device import Gpu
@@ -57,14 +57,13 @@ class Artefact:
         runtime = self.runtime
         if runtime is None:
             return "build it first"
-        command = f"trimodal build {self.task} CHECKPOINT --runtime {SCRIPTS.get(runtime, runtime)}"
         if self.task == "judge":  # trained, and not made of a checkpoint alone
-            command = "pip install 'trimodal[cache]', or python build/judge/build.py"
+            return f"get one with: {INSTALL_JUDGE}"
+        command = f"trimodal build {self.task} CHECKPOINT --runtime {SCRIPTS.get(runtime, runtime)}"
         prefix, name = PREFIXES.get(runtime, runtime), self.directory.name
         if name.startswith(f"{prefix}-"):
             command += f" --precision {name[len(prefix) + 1 :]}"
-        way = "get" if self.task == "judge" else "build"
-        return f"{way} one with: {command}"
+        return f"build one with: {command}"
 
     @property
     def by_triton(self) -> bool:

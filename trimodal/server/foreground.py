@@ -37,10 +37,10 @@ def loading(server: TritonServer) -> str:
     return f"loading {done} of {len(server.models)}, waiting for: {', '.join(left)}"
 
 
-def summary(server: TritonServer) -> Table:
-    """Models with engine, precision and load time; endpoints and profile below."""
+def show_summary(server: TritonServer, console: Console) -> None:
+    """Prints the models with engine, precision and load time, then profile and endpoints."""
     # Narrow: all of it fits a terminal of 80 columns.
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption_style="", caption_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("model", no_wrap=True)
     for column in ("engine", "artefact", "precision"):
         table.add_column(column, overflow="fold")
@@ -54,20 +54,20 @@ def summary(server: TritonServer) -> Table:
             model.precision(),
             f"{seconds:.1f} s" if seconds else "–",
         )
-    engines = f"engines {server.options.engines}\n" if server.options.engines else ""
-    table.caption = (
-        f"profile {server.options.profile}\n"
-        f"{engines}"
-        f"HTTP    http://{server.http_url}\n"
-        f"gRPC    {server.grpc_url}\n"
-        f"metrics http://{server.metrics_url}/metrics\n"
-        f"health  http://{server.health_url}/ready\n"
-        f"log     {server.log_path}"
-    )
-    for model in server.models.values():
-        if sentence := newer_beside(model):
-            table.caption += f"\n{sentence}"
-    return table
+    console.print(table)
+    lines = [f"profile {server.options.profile}"]
+    if server.options.engines:
+        lines.append(f"engines {server.options.engines}")
+    lines += [
+        f"HTTP    http://{server.http_url}",
+        f"gRPC    {server.grpc_url}",
+        f"metrics http://{server.metrics_url}/metrics",
+        f"health  http://{server.health_url}/ready",
+        f"log     {server.log_path}",
+        *filter(None, map(newer_beside, server.models.values())),
+    ]
+    # Not folded: what is copied from it must be whole.
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
 class Signals:
@@ -148,7 +148,7 @@ def serving(options: ServerOptions, signals: Signals, *, verbose: bool) -> Itera
                     status.update(loading(server))
 
             server.start(stop=signals.once, on_lines=on_lines)
-        Console(highlight=False, markup=False).print(summary(server))
+        show_summary(server, Console(highlight=False, markup=False))
         yield server
         # What stood before the server, such as a gateway, has drained in the same time.
         left = options.drain_timeout - (time.monotonic() - signals.first)

@@ -1,1 +1,1 @@
-"""Measures one thing each: facts, vision, embedding, speech, llm, interference."""
+"""Measures one thing each: facts, vision, embedding, speech, llm."""

@@ -1,4 +1,4 @@
-"""Measures the language model: our engine on vLLM beside vLLM alone, and the bound that memory sets."""
+"""Measures the language model: our engine on vLLM beside vLLM alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.gpu_check.measure import percentiles
-from benchmarks.gpu_check.models import open_decoder
 from benchmarks.gpu_check.steps import Options, Skipped, Step
 from trimodal.errors import ServerError
 
@@ -26,18 +25,6 @@ PROMPT_TOKENS, ANSWER_TOKENS = 128, 128
 MEMORY = 0.9  # vLLM's share of the GPU
 LIMIT_S = 300.0  # for streams that run together
 VOCABULARY = 30_000  # ids below which every tokenizer has texts
-
-
-def decode_bound(options: Options) -> Mapping[str, Any]:
-    """All weights of an 8B model, multiplied once a step in torch: no engine decodes faster in BF16."""
-    import torch
-
-    with torch.inference_mode():
-        read, step = open_decoder(options)
-        cases = options.sweep("streams", STREAMS if options.full else (1, 4), step)
-    for figures in cases.values():
-        figures["gb_s"] = read / 1e6 / figures["p50"]
-    return {"gigabytes_read": read / 1e9, **cases}
 
 
 @dataclass
@@ -153,7 +140,6 @@ def beside_vllm(options: Options, **changes: str) -> Mapping[str, Any]:
 VLLM = ("torch", "pydantic", "tokenizers", "vllm")
 
 STEPS = (
-    Step("decode_bound", decode_bound, ("torch",)),
     Step("vllm", beside_vllm, VLLM, gpu=True),
     Step("vllm_fp8", partial(beside_vllm, quantization="fp8"), VLLM, gpu=True),
 )

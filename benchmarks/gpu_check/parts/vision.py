@@ -1,4 +1,4 @@
-"""Measures a ResNet-50: in torch, in ONNX Runtime, and as a TensorRT plan."""
+"""Measures a ResNet-50: in ONNX Runtime, and as a TensorRT plan."""
 
 from __future__ import annotations
 
@@ -6,31 +6,19 @@ import itertools
 import sys
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_check.artefacts import provide
-from benchmarks.gpu_check.models import BUILD, open_classifier
 from benchmarks.gpu_check.steps import Options, Step, require_onnxruntime
 from trimodal.errors import ArtefactError
 
+BUILD = Path(__file__).parents[3] / "build"
 MOST_ERROR = 1e-2  # of the largest logit; FP16 graphs were built to the same bound
 
 
 def sizes(options: Options) -> tuple[int, ...]:
     return (1, 2, 4, 8, 16, 32, 64) if options.full else (1, 4)
-
-
-def torch_steps(options: Options) -> Mapping[str, Any]:
-    """torch in FP16, channels-last (rehearsal: FP32), with and without CUDA graphs."""
-    import torch
-
-    torch.backends.cudnn.benchmark = True
-    opened = open_classifier(options)
-    with torch.inference_mode():
-        found = options.sweep("eager", sizes(options), lambda batch: opened(batch, False))
-        if options.full:
-            found |= options.sweep("graph", sizes(options), lambda batch: opened(batch, True))
-    return found
 
 
 def onnxruntime_steps(options: Options) -> Mapping[str, Any]:
@@ -91,7 +79,6 @@ BUILT = ("torch", "onnxruntime", "onnx", "onnxscript", "safetensors", "pydantic"
 """What building the ONNX graph and opening it need."""
 
 STEPS = (
-    Step("torch", torch_steps, ("torch",)),
     Step("onnxruntime", onnxruntime_steps, BUILT),
     Step("tensorrt", tensorrt_steps, (*BUILT, "tensorrt"), gpu=True),
 )

@@ -13,9 +13,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from steps.artefact import resolve_converted
 from steps.llm.checkpoint import quiet, unreadable
 
-from trimodal.build_support import progress, resolve_checkpoint
+from trimodal.build_support import progress
 from trimodal.errors import ArtefactError
 from trimodal.manifest import atomic_directory, sha256
 from trimodal.paths import cache_directory
@@ -39,24 +40,8 @@ SPLITS = {
 
 
 def resolve_model(source: str) -> Path:
-    """The checkpoint's directory; converts a GGUF file, also the only one of a directory without config.json.
-
-    Raises:
-        ArtefactError: there is none, or it cannot be read.
-    """
-    file = Path(source).expanduser()
-    if file.suffix == ".gguf" and not file.is_dir():
-        if not file.is_file():
-            raise ArtefactError(f"no file {source}")
-        return checkpoint_from_gguf(file)
-    directory = resolve_checkpoint(source)
-    files = sorted(directory.glob("*.gguf"))
-    if not files or (directory / "config.json").is_file():
-        return directory
-    if len(files) > 1:
-        names = ", ".join(file.name for file in files)
-        raise ArtefactError(f"{source} has {len(files)} GGUF files: name one of {names}")
-    return checkpoint_from_gguf(files[0])
+    """The checkpoint's directory; a GGUF file is converted. Raises: ArtefactError: none, or unreadable."""
+    return resolve_converted(source, ".gguf", checkpoint_from_gguf)
 
 
 def checkpoint_from_gguf(file: Path) -> Path:

@@ -137,25 +137,3 @@ def _join_casts(graph: onnx.GraphProto) -> None:
 def _drop(graph: onnx.GraphProto, outputs: set[str]) -> None:
     for node in [node for node in graph.node if node.output and node.output[0] in outputs]:
         graph.node.remove(node)
-
-
-def store_weights_as_fp16(model: onnx.ModelProto) -> None:
-    """Rounds large FP32 weights to FP16, each with a Cast to FP32 that ONNX Runtime folds when it loads.
-
-    Half the file, and the speed of FP32.
-
-    Raises:
-        ArtefactError: a weight is too large for FP16.
-    """
-    casts = []
-    for weight in model.graph.initializer:
-        if weight.data_type != TensorProto.FLOAT or len(weight.raw_data) < LARGE:
-            continue
-        _fits(weight)
-        name = weight.name
-        rounded = numpy_helper.to_array(weight).astype(np.float16)
-        weight.CopyFrom(numpy_helper.from_array(rounded, f"{name}_fp16"))
-        casts.append(onnx.helper.make_node("Cast", [weight.name], [name], to=TensorProto.FLOAT))
-    nodes = [*casts, *model.graph.node]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from steps.artefact import resolve_converted
 from steps.llm.checkpoint import quiet
 
 from trimodal.build_support import progress, resolve_checkpoint
@@ -51,21 +52,8 @@ NAMES = (
 
 
 def resolve_whisper(source: str) -> Path:
-    """The checkpoint's directory; converts a .pt file, also the only one of a directory without config.json.
-
-    Raises:
-        ArtefactError: there is none, or it cannot be read.
-    """
-    if (file := Path(source).expanduser()).is_file() and file.suffix == ".pt":
-        return checkpoint_from_pt(file)
-    directory = resolve_checkpoint(source)
-    files = sorted(directory.glob("*.pt"))
-    if not files or (directory / "config.json").is_file():
-        return directory
-    if len(files) > 1:
-        names = ", ".join(file.name for file in files)
-        raise ArtefactError(f"{source} has {len(files)} .pt files: name one of {names}")
-    return checkpoint_from_pt(files[0])
+    """The checkpoint's directory; a .pt file is converted. Raises: ArtefactError: none, or unreadable."""
+    return resolve_converted(source, ".pt", checkpoint_from_pt)
 
 
 def checkpoint_from_pt(file: Path) -> Path:

@@ -76,12 +76,20 @@ def read_own_config(directory: Path) -> OwnConfig:
 
 def name_classes(labels: list[str], classes: int, whose: Path) -> list[str]:
     """The labels, ImageNet's, or numbers. Raises: ArtefactError: more or fewer labels than classes."""
-    from steps.vision.imagenet import LABELS
-
-    labels = labels or (LABELS if classes == len(LABELS) else [str(index) for index in range(classes)])
+    imagenet = imagenet_labels()
+    labels = labels or (imagenet if classes == len(imagenet) else [str(index) for index in range(classes)])
     if len(labels) != classes:
         raise ArtefactError(f"{whose}: {len(labels)} labels for {classes} classes")
     return labels
+
+
+def imagenet_labels() -> list[str]:
+    """Names of the 1,000 classes of ImageNet (ILSVRC 2012) in their order.
+
+    Of each class's synonyms in WordNet the first, or a longer one that says more: "tabby cat" for "tabby".
+    Names that two classes share tell them apart.
+    """
+    return Path(__file__).with_name("imagenet.txt").read_text(encoding="utf-8").splitlines()
 
 
 def read_json(file: Path) -> dict[str, Any]:

@@ -103,15 +103,13 @@ def normalisation_nodes(model: onnx.ModelProto) -> list[str]:
 
 
 @without_advice()
-def quantise(path: Path, pixels: Pixels, *, activations: str, reduce_range: bool, keep_float: int) -> None:
+def quantise(path: Path, pixels: Pixels, keep_float: int) -> None:
     """INT8 for CPUs in place of the FP32 graph in `path`: Q/DQ with zero points and quantised biases.
 
     Weights are quantised per channel, activations by the range that they reach on `pixels`. TensorRT wants
     another form; see `steps/onnx/qdq.py`.
 
     Args:
-        activations: u8 or s8.
-        reduce_range: 7-bit weights, for CPUs without VNNI, whose sums would overflow.
         keep_float: so many of the first layers with weights stay in floats, and the last one with them.
     """
     from onnxruntime import quantization as q
@@ -136,8 +134,7 @@ def quantise(path: Path, pixels: Pixels, *, activations: str, reduce_range: bool
             SimpleNamespace(get_next=partial(next, batches(), None)),
             quant_format=q.QuantFormat.QDQ,
             per_channel=True,
-            reduce_range=reduce_range,
-            activation_type=q.QuantType.QUInt8 if activations == "u8" else q.QuantType.QInt8,
+            activation_type=q.QuantType.QUInt8,  # 3 times as fast as signed ones on x86
             weight_type=q.QuantType.QInt8,
             nodes_to_exclude=[*normalisation_nodes(graph), *floats],
         )

@@ -13,11 +13,10 @@ import torch
 from steps.artefact import source_name
 from steps.random.classifier import random_classifier
 from steps.vision.check import batched
-from steps.vision.classifier import GRAPH, Classifier, read_classifier
+from steps.vision.classifier import GRAPH, Classifier, imagenet_labels, read_classifier
 from steps.vision.export import from_onnx, from_torch
 from steps.vision.exported import read_graph, refuse_probabilities
 from steps.vision.hub import LogitsOf
-from steps.vision.imagenet import LABELS
 from steps.vision.images import ImageSet, load_images, normalised, random_images
 
 from trimodal.build_support import progress, resolve_checkpoint
@@ -49,7 +48,7 @@ def from_random(architecture: str) -> Source:
     with progress("random weights: batch statistics"):
         seen = normalised(random_images(spec, 32, seed=0).pixels, spec)
         network = LogitsOf(random_classifier(architecture, seen)).eval()
-    classifier = Classifier(architecture, spec, LABELS, network)
+    classifier = Classifier(architecture, spec, imagenet_labels(), network)
     images = random_images(spec, 128, seed=1), random_images(spec, 64, seed=2)
     return _of_network(classifier, f"{architecture} with random weights (seed 0)", "none", images)
 

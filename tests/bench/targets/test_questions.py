@@ -69,6 +69,14 @@ def test_lines_of_a_file_are_asked_in_turn(tmp_path: Path) -> None:
     assert [asked.at(number).text for number in range(3)] == ["one", "two", "one"]
 
 
+def test_each_round_begins_at_another_line() -> None:
+    lines = [str(number) for number in range(500)]
+    asked = Questions(mix(lines=lines))
+    rounds = [[asked.reseeded(f"0 8 streams {round}").at(n).text for n in range(3)] for round in range(3)]
+    assert len({text for texts in rounds for text in texts}) == 9
+    assert rounds[0] == [asked.reseeded("0 8 streams 0").at(n).text for n in range(3)]
+
+
 def test_a_traces_lengths_and_blocks_are_kept() -> None:
     trace = [Traced(0.0, 1100, 7, (4, 5, 6)), Traced(1.0, 1100, 9, (4, 5, 9)), Traced(2.0, 20, 3)]
     asked = Questions(mix(trace=trace))

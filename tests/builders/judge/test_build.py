@@ -137,7 +137,7 @@ def test_a_sample_has_every_kind(capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--pairs", "sealed_1.jsonl"), "a sealed file is measured on, never trained on"),
+        (("--pairs", "sealed_1.tsv"), "a sealed file is measured on, never trained on"),
         (("--pairs", "none.jsonl"), "none.jsonl: no readable file of pairs"),
         (("./nowhere",), "no checkpoint at ./nowhere"),
         ((TESTS,), "is not a checkpoint: it lacks a readable config.json"),

@@ -22,8 +22,7 @@ SEALED = tuple(f"sealed_{number}" for number in range(1, 6))
 
 
 def pairs(part):
-    lines = (DATA / f"{part}.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
+    return reader.read_pairs(DATA / f"{part}.tsv")
 
 
 def words(text):
@@ -31,27 +30,27 @@ def words(text):
 
 
 def content(pair):
-    return frozenset((words(pair["a"]), words(pair["b"])))
+    return frozenset((words(pair.a), words(pair.b)))
 
 
 def test_the_sealed_part_is_large_and_of_every_kind():
     rows = [pair for one in SEALED for pair in pairs(one)]
-    counts = Counter(pair["class"] for pair in rows)
+    counts = Counter(pair.kind for pair in rows)
     assert len(rows) >= 1200
-    assert sum(pair["label"] == "different" and pair["class"] != "unrelated" for pair in rows) >= 700
+    assert sum(pair.kind in reader.HARD for pair in rows) >= 700
     assert {kind: counts[kind] for kind in reader.HARD if kind != "near" and counts[kind] < 25} == {}
     assert {kind: counts[kind] for kind in reader.SAME if kind not in COMMON and counts[kind] < 30} == {}
-    assert len({pair["domain"] for pair in rows}) >= 100
+    assert len({pair.domain for pair in rows}) >= 100
 
 
-def test_every_pair_can_be_read_and_is_there_once():
-    files = sorted(DATA.glob("*.jsonl"))
-    ids = [pair["id"] for path in files for pair in pairs(path.stem)]
-    assert len(ids) == len(set(ids)) == len(reader.read_files(files))
+def test_every_pair_can_be_read_and_is_in_a_file_once():
+    found = {path.stem: pairs(path.stem) for path in DATA.glob("*.tsv")}
+    assert sum(map(len, found.values())) == 12_282
+    assert [name for name, rows in found.items() if len({pair[:2] for pair in rows}) < len(rows)] == []
 
 
 def test_no_sealed_pair_is_trained_on_or_calibrated_on():
-    others = [path.stem for path in DATA.glob("*.jsonl") if not path.stem.startswith("sealed")]
+    others = [path.stem for path in DATA.glob("*.tsv") if not path.stem.startswith("sealed")]
     assert len(others) >= 8
     known = {content(pair) for one in others for pair in pairs(one)}
     assert [pair for one in SEALED for pair in pairs(one) if content(pair) in known] == []
@@ -89,6 +88,17 @@ def test_a_line_that_is_no_pair_is_named(tmp_path: Path, line: str, told: str) -
     path = tmp_path / "pairs.jsonl"
     path.write_text(f"{json.dumps(LINE)}\n{line}\n")
     with pytest.raises(OperatorError, match=re.escape(told)):
+        reader.read_pairs(path)
+
+
+@pytest.mark.parametrize("row", ["near\tmixed\tHow?", "near\tmixed\tHow?\tWhy?\t", "How? Why?"])
+def test_a_row_that_is_no_pair_is_named(tmp_path: Path, row: str) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text(f"near\tmixed\tHow?\tWhy?\n{row}\n")
+    with pytest.raises(OperatorError, match="line 2: not class, domain and two questions between tabs"):
+        reader.read_pairs(path)
+    path.write_text("mood\tmixed\tHow?\tWhy?\n")
+    with pytest.raises(OperatorError, match="line 1: class: "):
         reader.read_pairs(path)
 
 

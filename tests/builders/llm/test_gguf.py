@@ -88,7 +88,7 @@ def test_a_directory_with_one_file_is_that_file_and_with_two_is_asked_about(tmp_
     assert (directory / "config.json").is_file()
     assert gguf.resolve_model(str(folder / "a.gguf")) == directory, "converted once"
     (folder / "b.gguf").write_bytes((folder / "a.gguf").read_bytes())
-    with pytest.raises(ArtefactError, match=r"has 2 GGUF files: name one of a\.gguf, b\.gguf"):
+    with pytest.raises(ArtefactError, match=r"has 2 \.gguf files: name one of a\.gguf, b\.gguf"):
         gguf.resolve_model(str(folder))
     (folder / "config.json").write_text("{}")
     assert gguf.resolve_model(str(folder)) == folder, "a checkpoint in place goes first"

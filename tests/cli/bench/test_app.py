@@ -14,7 +14,11 @@ from typer.testing import CliRunner
 from tests.bench.common.recordings import write_recordings
 from tests.vision.pictures import artefact
 from trimodal.bench.common.samples import Recording
+from trimodal.bench.scenarios import llm as llm_scenario
+from trimodal.bench.scenarios.llm import LlmScenario
+from trimodal.bench.scenarios.server import LoadTest
 from trimodal.cli.app import app
+from trimodal.errors import SettingsError
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 from trimodal.speech.engines.fake import speak
@@ -53,6 +57,7 @@ def said(result: Result) -> str:
         ("llm --shared-prefix 2:3", "--shared-prefix 2:3: SHARE:TOKENS"),
         ("llm --prompts /nowhere.txt", "--prompts /nowhere.txt: cannot be read"),
         ("llm --prompts /dev/null", "--prompts /dev/null: no line with text"),
+        ("llm --prompts /dev/null --prompt-tokens 64", "leave --prompt-tokens and --shared-prefix out"),
         ("llm --html /nowhere/r.html", "--html /nowhere/r.html: no file can be"),
         ("llm --url 127.0.0.1:1 --bare", "--bare runs on this machine's own model"),
         ("llm --url http://h/v1/completions", "only /v1/chat/completions is known"),
@@ -185,3 +190,24 @@ def test_live_streams_on_the_fake_recogniser(report: Any, tmp_path: Path) -> Non
     for case in found["cases"]:
         assert (case["ok"], case["word_error_rate"]) == (3, 0)
         assert case["metrics"]["lag_ms"]["least"] > 0, "no word is told before it ends"
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [("", 500), ("--prompt-tokens 64", 0), ("--shared-prefix 0.5:400", 0), ("--prompts {file}", 2)],
+)
+def test_the_language_model_is_asked_questions_unless_lengths_are_given(
+    options: str, lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    async def measured(test: LoadTest, scenario: LlmScenario) -> None:
+        asked.append(scenario.mix)
+        raise SettingsError("enough")
+
+    monkeypatch.setattr(llm_scenario, "run_llm", measured)
+    file = tmp_path / "mine.txt"
+    file.write_text("one\ntwo\n")
+    run("llm", *options.format(file=file).split())
+    (mix,) = asked
+    assert (len(mix.lines), mix.prompt.text) == (lines, "64")

@@ -239,11 +239,17 @@ def test_an_engine_that_loses_a_result_is_not_trusted_with_the_batch(metrics, ca
     assert [one.rows[0].text for one in outcomes] == [" one", " two", " three"]
 
 
-def test_opening_warms_every_shape_and_counts_nothing(metrics, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("device", "shapes"), [("cpu", [(1, 5), (1, 30)]), ("cuda", [(1, 5), (3, 5), (1, 30), (3, 30)])]
+)
+def test_opening_warms_every_context_and_on_a_gpu_a_full_batch_and_counts_nothing(
+    metrics, tmp_path, monkeypatch, device, shapes
+):
     engine = Scripted()
     monkeypatch.setattr("trimodal.speech.recognise.service.open_engine", lambda directory, settings: engine)
-    opened = RecogniseService.open(tmp_path, RecogniseSettings(artefact="x", max_batch_windows=3), metrics)
-    assert [(len(run), run[0] // SAMPLE_RATE) for run, _ in engine.runs] == [(1, 5), (3, 5), (1, 30), (3, 30)]
+    settings = RecogniseSettings(artefact="x", max_batch_windows=3, device=device)
+    opened = RecogniseService.open(tmp_path, settings, metrics)
+    assert [(len(run), run[0] // SAMPLE_RATE) for run, _ in engine.runs] == shapes
     assert windows(metrics) == {}
     opened.close()
     assert engine.closed

@@ -111,7 +111,8 @@ class _Served:
     async def open(self) -> None:
         """Learns how long words are, and finds out whether anything answers. Raises: ServerError."""
         await check(self._first)
-        await self._questions.calibrate(self._first.count)
+        if not self._scenario.mix.lines:
+            await self._questions.calibrate(self._first.count)
 
     def questions(self, case: Case, number: int) -> Questions:
         """Those of a round."""
@@ -136,7 +137,8 @@ class _Served:
 
     def described(self) -> list[tuple[str, str]]:
         mix = self._scenario.mix
-        drawn = f"{mix.prompt.text} prompt and {mix.answer.text} answer tokens"
+        prompt = f"{len(mix.lines)} lines" if mix.lines else f"{mix.prompt.text} prompt"
+        drawn = f"{prompt} and {mix.answer.text} answer tokens"
         asked = f"{'lengths of the trace' if mix.trace else drawn}, over {'HTTP' if self._http else 'gRPC'}"
         shares = {
             f"begin with the same {mix.shared_tokens} tokens": mix.shared_share if mix.shared_tokens else 0.0,

@@ -1,4 +1,4 @@
-"""Makes the prompts of a run: of random words, of a file's lines, or as long as a trace says.
+"""Makes the prompts of a run: a file's lines, or random words, of a length that is drawn or a trace's.
 
 Number n of a seed is always the same question, so that all sides of a bench are asked the same.
 """
@@ -87,13 +87,15 @@ class Questions:
         self._seed = seed
         self._per_word = tokens_per_word
         self._added = 0.0  # by a chat template
+        self._first_line = 0
         rng = random.Random(0)
         self._words = sorted({"".join(rng.choices("abcdefghij", k=4)) for _ in range(3000)})
         self._kept: dict[int, Question] = {}
 
     def reseeded(self, seed: int | str) -> Questions:
-        """The questions of another run, as long as these."""
+        """The questions of another run, as long as these; lines begin at another one, not to be cached."""
         other = Questions(self._mix, seed)
+        other._first_line = random.Random(f"lines {seed}").randrange(len(self._mix.lines) or 1)
         other._per_word, other._added = self._per_word, self._added
         return other
 
@@ -129,7 +131,7 @@ class Questions:
             prompt, answer, blocks = traced.input_tokens, traced.output_tokens, traced.blocks
         tier = rng.choices(list(mix.tiers), list(mix.tiers.values()))[0] if mix.tiers else ""
         if mix.lines:
-            return Question(mix.lines[number % len(mix.lines)], answer, tier=tier)
+            return Question(mix.lines[(self._first_line + number) % len(mix.lines)], answer, tier=tier)
         begin = ""
         if mix.shared_tokens and rng.random() < mix.shared_share:
             begin = self._made(random.Random(f"shared {self._seed}"), self._count(mix.shared_tokens))

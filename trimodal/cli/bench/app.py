@@ -30,9 +30,11 @@ DISTRIBUTION = "a number, or as uniform:8-64, normal:40,8, lognormal:40,0.6."
 @with_settings(LoadOptions)
 def llm(
     streams: list[int] = typer.Option([1, 8, 16], help="Clients of a closed loop; repeatable."),
-    prompt_tokens: str = typer.Option("64", help=f"Of a prompt: {DISTRIBUTION}"),
+    prompts: Path | None = typer.Option(
+        None, show_default="samples/questions.txt", help="Ask the lines of this file."
+    ),
+    prompt_tokens: str = typer.Option("", help=f"Ask random words, so many tokens each: {DISTRIBUTION}"),
     max_tokens: str = typer.Option("64", help="Of an answer, in the same forms."),
-    prompts: Path | None = typer.Option(None, help="Ask the lines of this file, not random words."),
     shared: str = typer.Option(
         "", "--shared-prefix", help="SHARE:TOKENS: so many prompts begin alike, as 0.5:400."
     ),
@@ -54,7 +56,11 @@ def llm(
     """
     from trimodal.bench.scenarios.llm import LlmScenario, run_llm
 
-    mix = settings.mix(prompt_tokens, max_tokens, prompts=prompts, **shared_prefix(shared))
+    if prompts and (prompt_tokens or shared):
+        raise typer.BadParameter("--prompts has its own texts: leave --prompt-tokens and --shared-prefix out")
+    words = prompt_tokens or shared or settings.trace
+    asked = prompts or (None if words else data_directory() / "samples" / "questions.txt")
+    mix = settings.mix(prompt_tokens or "64", max_tokens, prompts=asked, **shared_prefix(shared))
     with one_sentence("bench"):
         key = read_key(api_key_file, API_KEY)
     measure = partial(run_llm, scenario=LlmScenario(mix, bare, tuple(beside)))
