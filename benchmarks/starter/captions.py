@@ -21,7 +21,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from benchmarks.parity.speech import ARTEFACTS, CHUNK, SAMPLES, Recording, errors, read, recognise
+from benchmarks.parity.contexts import ARTEFACTS, CHUNK, SAMPLES, Recording, errors, read, recognise
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.audio.word_errors import normalise
 from trimodal.metrics import MemoryMetrics

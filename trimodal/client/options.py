@@ -80,7 +80,7 @@ class Options(TypedDict, total=False):
     min_tokens: int | None
     ignore_eos: bool | None
     stop_token_ids: Sequence[int] | None
-    logit_bias: str | Mapping[int, float] | None
+    logit_bias: str | Mapping[int, float] | Mapping[str, float] | None
     response_format: str | Mapping[str, Any] | None
     tools: str | Sequence[Mapping[str, Any]] | None
     tool_choice: str | Mapping[str, Any] | None
