@@ -66,7 +66,7 @@ def test_the_artefact_is_named_after_what_runs_it(name: str, profile: str) -> No
     prefix = PREFIXES.get(artefact.runtime, artefact.runtime)
     built = artefact.directory.name
     assert built == prefix or built.startswith(f"{prefix}-"), one.config_file
-    if "-" in built:
+    if "-" in built and name != "judge":  # which comes in a package
         assert f"--precision {built.removeprefix(prefix + '-')}" in artefact.remedy
 
 

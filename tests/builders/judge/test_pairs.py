@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.scripts import BUILD, Later
-from trimodal.cache.audit.disagreements import Disagreements
+from trimodal.cache.audit.disagreements import write_pair
 from trimodal.cache.decision import Decision
 from trimodal.cache.values import CacheScope, Entry
 from trimodal.errors import OperatorError
@@ -62,8 +62,8 @@ LINE = {"id": "x", "a": "How?", "b": "Why?", "label": "different", "class": "nea
 @pytest.mark.parametrize("asked", ["When?", "When?\u2028\x85\x0c\u2029"])
 def test_what_the_audit_wrote_is_read_once_it_is_labelled(tmp_path: Path, asked: str) -> None:
     scope, entry = CacheScope("0" * 16, "", "faq", "0" * 64), Entry("Who?", "He.", "stop", 1, 64, 0.0, 1e12)
-    assert Disagreements(tmp_path).write(Decision(scope, asked, "Who?", 0.97, True, entry), "At one.")
-    (path,) = tmp_path.iterdir()
+    path = tmp_path / "pairs.jsonl"
+    assert write_pair(path, Decision(scope, asked, "Who?", 0.97, True, entry), "At one.")
     path.write_text(
         path.read_text().replace('"label": null, "class": null', '"label": "different", "class": "person"')
     )

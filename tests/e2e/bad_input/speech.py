@@ -120,7 +120,7 @@ CHUNKS: list[tuple[str, list[Tensor], str]] = [
         f"audio_int16: 9600000 samples; {LENGTHS}",
     ),
     ("both tensors", [GOOD, audio(np.zeros(400, np.int16), "audio_int16")], "give one of them, not both"),
-    ("no tensor", [], f"audio: missing; {LENGTHS}, and only the end"),
+    ("no tensor", [], f"audio: missing; {LENGTHS}; only a stream's end"),
 ]
 # What Triton itself refuses before the model sees it.
 TENSORS: list[tuple[str, list[Tensor], str]] = [
@@ -138,7 +138,7 @@ START: list[tuple[str, dict[str, Any], str]] = [
     ("unknown language", {"language": "xx"}, r"language: 'xx' is not known \(known: en\)"),
     ("prompt of 1 MB", {"prompt": "x" * 1_000_000}, "prompt.* 1000"),
     ("step_s 0", {"step_s": 0}, r"step_s.* 0\.1"),
-    ("step_s a word", {"step_s": "often"}, "step_s: 'often' is not a number of seconds"),
+    ("step_s a word", {"step_s": "often"}, "step_s: 'often' is not a number"),
     ("unknown parameter", {"colour": "red"}, "colour"),
 ]
 FLOWS = [

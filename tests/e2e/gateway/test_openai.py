@@ -151,7 +151,8 @@ def test_vectors_labels_and_words(client: openai.OpenAI, url: str) -> None:
     soundfile.write(recording, samples, 16_000, format="WAV", subtype="FLOAT")
     heard = client.audio.transcriptions.create(model="speech", file=("a.wav", recording.getvalue()))
     assert heard.text == "one two three"
-    assert {model.id for model in client.models.list()} >= set(all_fakes.MODELS)
+    listed = {model.id for model in client.models.list()}
+    assert listed >= set(all_fakes.MODELS) - {"speech_recognize"}, "whom no endpoint asks"
     assert httpx.get(f"{url}/ready").status_code == 200
 
 

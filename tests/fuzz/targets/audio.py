@@ -12,7 +12,7 @@ from tests.fuzz.choices import Choices
 from tests.fuzz.hostile import spoil_bytes, text
 from tests.fuzz.targets.promise import Broken, promise
 from trimodal.audio.captions import as_srt, as_text, as_vtt
-from trimodal.audio.values import Word
+from trimodal.audio.values import HeardWindow, Word
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.media import decode_data_url, recording
 from trimodal.gateway.openai.audio import segments
@@ -88,4 +88,5 @@ def _captions(choices: Choices) -> None:
     for made in (as_srt(words), as_vtt(words), as_text(words)):
         if not isinstance(made, str):
             raise Broken("captions are a text")
-    segments([word for word in words if word.text.isprintable()])
+    windows = [HeardWindow(0.0, at / 2, "en", 0.9, 0.0, -0.5, 1.2, 0.1)] if choices.chance(2) else []
+    segments([word for word in words if word.text.isprintable()], windows, at)

@@ -20,7 +20,7 @@ from tests.fuzz.targets.promise import Broken, promise
 from trimodal.assistant.request import read_request as read_question
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.embedding.engines.fake import FakeEmbedder
-from trimodal.embedding.service import EmbeddingService
+from trimodal.embedding.service import EmbeddingService, Texts
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import InvalidArgument, RequestError
 from trimodal.llm.request.request import GenerationRequest, read_request
@@ -211,7 +211,10 @@ def _recognise(choices: Choices) -> None:
 
 def _embedding(choices: Choices) -> None:
     requests = [
-        [encoded(choices, choices.pick(("text_input", "word"))) for _ in range(choices.pick((1, 1, 3)))]
+        Texts(
+            [encoded(choices, choices.pick(("text_input", "word"))) for _ in range(choices.pick((1, 1, 3)))],
+            truncate=choices.chance(2),
+        )
         for _ in range(choices.pick((1, 2)))
     ]
     outcomes = EMBEDDING.embed(requests)

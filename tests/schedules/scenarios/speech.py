@@ -162,4 +162,5 @@ class Service(SpeechService):
     """The real one, on scripted sessions."""
 
     def _session(self, chunk: Chunk) -> Any:
-        return DrawnSession(self._settings, policy="", language="", prompt="", translate=False, detector=None)
+        options = {"policy": "", "language": "", "prompt": "", "translate": False, "temperature": 0.0}
+        return DrawnSession(self._settings, **options, detector=None)
