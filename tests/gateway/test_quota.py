@@ -62,6 +62,15 @@ def test_a_budget_is_not_spent_many_times_at_once() -> None:
     assert ask(quota, who)["x-ratelimit-remaining-tokens"] == "46", "the reserve is given back"
 
 
+def test_what_is_reserved_does_not_come_back_while_it_is_used() -> None:
+    clock = Clock()
+    quota, who = Quota(clock), key(tokens_per_minute=6000)
+    with quota.use(who) as usage:
+        clock.now += 60
+        usage.tokens = 1000
+    assert ask(quota, who)["x-ratelimit-remaining-tokens"] == "5000"
+
+
 def test_as_many_at_once_as_the_budget_holds_of_what_they_use() -> None:
     clock = Clock()
     quota, who = Quota(clock), key(tokens_per_minute=1_000_000)

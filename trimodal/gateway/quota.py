@@ -39,6 +39,7 @@ class _Used:
     requests: Bucket
     tokens: Bucket
     streams: int = 0
+    reserved: float = 0.0  # tokens, of requests that run
     average: float = 1000.0  # tokens that a request of the key used lately; before its first ones: many
 
 
@@ -79,20 +80,21 @@ class Quota:
         if key.requests_per_minute and used.requests.left < 1:
             limit = f"{key.requests_per_minute} requests a minute"
             raise _limited(f"this key may send {limit}", used.requests.wait_s(1))
-        if key.tokens_per_minute and used.tokens.left <= 0:
+        if key.tokens_per_minute and used.tokens.left <= used.reserved:
             limit = f"{key.tokens_per_minute} tokens a minute"
-            raise _limited(f"this key may use {limit}", used.tokens.wait_s(1))
+            raise _limited(f"this key may use {limit}", used.tokens.wait_s(used.reserved + 1))
         used.requests.left -= requests
         used.streams += not held
         usage = KeyUsage(self._headers(key, used))
         reserved = min(used.average, float(key.tokens_per_minute)) if reserve else 0.0
-        used.tokens.left -= reserved
+        used.reserved += reserved
         try:
             yield usage
         finally:
             used.streams -= not held
             used.tokens.refill(max(now, self._clock()), key.tokens_per_minute)
-            used.tokens.left += reserved - usage.tokens
+            used.tokens.left -= usage.tokens
+            used.reserved -= reserved
             if reserve:
                 used.average += (usage.tokens - used.average) / _LATELY
 
