@@ -100,5 +100,6 @@ def test_the_arguments_of_each_call_are_checked() -> None:
     wrong = call % '["</tool_call>", "</tool_call>"]'
     assert form.problem(f"Free text <.\n{good}\n{other}") == ""
     assert "broke 'uniqueItems' at a" in form.problem(f"{good}\n{wrong}")
+    assert form.problem('{"a": "<tool_call> and <tool_call>\\n"}') == ""  # a text, beside calls that may be
     with served(wrong, good) as (server, _):
         assert ask(server, Sampling(200), form).text == good
