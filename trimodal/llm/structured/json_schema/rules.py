@@ -13,7 +13,7 @@ from typing import Any
 from trimodal.errors import InvalidArgument
 from trimodal.llm.structured.grammar import MOST_REPEATS, SEPARATOR, Grammar, json_text, literal, one_text
 from trimodal.llm.structured.json_schema.bounds import number
-from trimodal.llm.structured.json_schema.checks import can_tell, is_valid
+from trimodal.llm.structured.json_schema.checks import can_tell, valid
 from trimodal.llm.structured.json_schema.keywords import (
     ANNOTATIONS,
     KNOWN,
@@ -229,7 +229,7 @@ class SchemaRules:
             if not can_tell(others, self._schema):
                 raise Unheld(name, f"is not supported beside '{key}'")
             try:
-                values = [value for value in values if is_valid(others, value)]
+                values = valid(others, values)
             except ValueError:
                 raise Unheld(name, f"is not supported beside '{key}'", later=True) from None
         if not values:
