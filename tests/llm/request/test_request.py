@@ -73,7 +73,26 @@ BAD = [
     ({"messages": text('[{"role": "user"}]')}, r"messages\[0\].content must be a string"),
     ({"messages": text('[{"role": "user", "content": [1]}]')}, "content must be a string"),
     ({"messages": text('[{"role": "user", "content": "a", "x": 1}]')}, "unknown key 'x'"),
-    ({"messages": text('[{"role": "user", "content": "\\ud800"}]')}, "lone surrogate"),
+    ({"messages": text('[{"role": "user", "content": "\\ud800"}]')}, "messages holds a lone surrogate"),
+    (
+        {"messages": text(CHAT), "chat_template_kwargs": text('{"a": "\\udc00"}')},
+        "chat_template_kwargs holds a lone surrogate",
+    ),
+    (
+        {"messages": text(CHAT), "response_format": text(JSON.replace("{", '{"a": "\\ud800",', 1))},
+        "response_format holds a lone surrogate",
+    ),
+    (
+        {
+            "messages": text(CHAT),
+            "tools": text('[{"type": "function", "function": {"name": "f", "description": "\\ud800"}}]'),
+        },
+        "tools holds a lone surrogate",
+    ),
+    (
+        {"prompt_token_ids": np.array([1], np.int32), "apply_chat_template": np.array([True])},
+        "apply_chat_template is true beside prompt_token_ids",
+    ),
     ({"text_input": text("a"), "max_tokens": np.array([0], dtype=np.int32)}, "max_tokens is 0"),
     ({"text_input": text("a"), "max_tokens": np.array([-1], dtype=np.int32)}, "max_tokens is -1"),
     ({"text_input": text("a"), "max_tokens": np.array([101], dtype=np.int32)}, "between 1 and 100"),
