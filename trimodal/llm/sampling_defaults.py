@@ -1,7 +1,7 @@
 """Reads what a checkpoint's generation_config.json says of sampling: the defaults of what requests leave out.
 
-The rule is vLLM's (`--generation-config auto`): these five fields, each alone. `do_sample` decides only where
-no temperature is named.
+The rule is vLLM's (`--generation-config auto`): these five fields, each alone; and transformers': `do_sample`
+false is greedy whatever temperature is named, true without one is 1.
 """
 
 from __future__ import annotations

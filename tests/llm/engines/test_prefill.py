@@ -19,6 +19,8 @@ from trimodal.llm.engines.prefill import share
         ([40, 300, 20], 256, [40, 64, 20]),
         ([40, 150, 66], 256, [40, 150, 66]),
         ([4000, 20], 32, [0, 20]),
+        ([4000, 20], 127, [32, 20]),  # 128, and one stream decodes: it has a block, or would wait for ever
+        ([4000, 50], 64, [32, 32]),
         ([4000], 0, [0]),
         ([4000, 2], -5, [0, 0]),
     ],

@@ -77,6 +77,22 @@ def test_a_stored_answer_without_an_end_is_none(
     assert sink.deltas[-1].finish_reason == "length"
 
 
+def test_a_message_that_is_continued_counts_to_its_last_blank() -> None:
+    cache = CacheLookup(LlmSettings(engine="fake"), NoAnswers(), "0123456789abcdef")
+
+    def key(said: str, rendering: Rendering) -> str:
+        state = state_of()
+        chat = ({"role": "user", "content": said},)
+        state.request = replace(state.request, prompt=None, messages=chat, rendering=rendering)
+        asked = cache.question(state)
+        assert asked
+        return asked.key
+
+    continued = Rendering(add_generation_prompt=False, continue_final_message=True)
+    assert key("Once upon ", Rendering()) == key("Once upon", Rendering())
+    assert key("Once upon ", continued) != key("Once upon", continued)
+
+
 def test_a_long_prompt_is_hashed_before_the_lock_is_taken() -> None:
     cache = CacheLookup(LlmSettings(engine="fake"), NoAnswers(), "0123456789abcdef")
     asked = cache.question(state_of())

@@ -197,6 +197,16 @@ def test_an_answer_of_default_length_gets_room_in_a_trimmed_talk(settings: LlmSe
     assert state.request.sampling.max_tokens == 1024 - len(state.prompt_ids)
 
 
+def test_fewest_tokens_beyond_what_the_prompt_leaves_are_refused(settings: LlmSettings) -> None:
+    """OpenVINO GenAI would refuse it, as the engine's fault."""
+    admission = Admission(settings, EngineInfo("fake", 32, 32, 4, 128))
+    asked = replace(prompt(100, default=True), sampling=Sampling(64, min_tokens=28))
+    assert InputProcessor(settings).process(asked, Collector(), admission).request.sampling.max_tokens == 28
+    asked = replace(asked, sampling=Sampling(64, min_tokens=29))
+    with pytest.raises(InvalidArgument, match="min_tokens is 29: the answer has 28 at most"):
+        InputProcessor(settings).process(asked, Collector(), admission)
+
+
 def test_a_tier_bounds_the_answer() -> None:
     tier = Tier(max_output_tokens=8)
     asked = GenerationRequest("hi", None, Sampling(10))

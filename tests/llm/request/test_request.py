@@ -73,7 +73,26 @@ BAD = [
     ({"messages": text('[{"role": "user"}]')}, r"messages\[0\].content must be a string"),
     ({"messages": text('[{"role": "user", "content": [1]}]')}, "content must be a string"),
     ({"messages": text('[{"role": "user", "content": "a", "x": 1}]')}, "unknown key 'x'"),
-    ({"messages": text('[{"role": "user", "content": "\\ud800"}]')}, "lone surrogate"),
+    ({"messages": text('[{"role": "user", "content": "\\ud800"}]')}, "messages holds a lone surrogate"),
+    (
+        {"messages": text(CHAT), "chat_template_kwargs": text('{"a": "\\udc00"}')},
+        "chat_template_kwargs holds a lone surrogate",
+    ),
+    (
+        {"messages": text(CHAT), "response_format": text(JSON.replace("{", '{"a": "\\ud800",', 1))},
+        "response_format holds a lone surrogate",
+    ),
+    (
+        {
+            "messages": text(CHAT),
+            "tools": text('[{"type": "function", "function": {"name": "f", "description": "\\ud800"}}]'),
+        },
+        "tools holds a lone surrogate",
+    ),
+    (
+        {"prompt_token_ids": np.array([1], np.int32), "apply_chat_template": np.array([True])},
+        "apply_chat_template is true beside prompt_token_ids",
+    ),
     ({"text_input": text("a"), "max_tokens": np.array([0], dtype=np.int32)}, "max_tokens is 0"),
     ({"text_input": text("a"), "max_tokens": np.array([-1], dtype=np.int32)}, "max_tokens is -1"),
     ({"text_input": text("a"), "max_tokens": np.array([101], dtype=np.int32)}, "between 1 and 100"),
@@ -98,7 +117,6 @@ BAD = [
     ({"prompt_token_ids": np.array([], np.int32)}, "prompt_token_ids is empty"),
     ({"prompt_token_ids": np.array([3, -1], np.int32)}, "prompt_token_ids has -1"),
     ({"prompt_token_ids": np.zeros(1001, np.int32)}, "prompt_token_ids holds 1001 values: at most 1000"),
-    ({"text_input": text("a"), "min_tokens": np.array([11], np.int32)}, "min_tokens is 11: max_tokens is 10"),
     ({"text_input": text("a"), "stop_token_ids": np.array([-1], np.int32)}, "stop_token_ids has -1"),
     ({"text_input": text("a"), "logit_bias": text("[1]")}, "logit_bias must be a JSON object"),
     ({"text_input": text("a"), "logit_bias": text('{"a": 1}')}, "logit_bias has 'a': token ids"),
@@ -196,12 +214,14 @@ def test_where_an_answer_ends_and_what_is_biased() -> None:
     request = read(
         messages=text(CHAT), min_tokens=np.array([2], np.int32), ignore_eos=np.array([True]),
         stop_token_ids=np.array([7, 9], np.int32), logit_bias=text('{"5": -100, "6": 1.5}'),
-        response_format=text(JSON), stop=text("x"), top_k=np.array([-1], np.int32),
+        top_k=np.array([-1], np.int32),
     )  # fmt: skip
     sampling = request.sampling
     assert (sampling.min_tokens, sampling.ignore_eos, sampling.stop_token_ids) == (2, True, (7, 9))
     assert sampling.logit_bias == {5: -100.0, 6: 1.5}
-    assert (request.stops, bool(sampling.grammar), sampling.top_k) == (("x",), True, 0)
+    assert sampling.top_k == 0
+    request = read(messages=text(CHAT), response_format=text(JSON), stop=text("x"))
+    assert (request.stops, bool(request.sampling.grammar)) == (("x",), True)
 
 
 BEGUN = '[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]'

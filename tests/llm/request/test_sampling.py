@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.request.sampling import read_sampling
 from trimodal.llm.settings import LlmSettings
@@ -48,6 +49,23 @@ def test_who_names_how_to_sample_gets_a_sample(tmp_path: Path, given: dict[str, 
     assert read(tmp_path, {}, **given).temperature == 1
     assert read(tmp_path, {}, temperature=0, **given).temperature == 0
     assert round(read(tmp_path, QWEN, **given).temperature, 4) == 0.7
+
+
+def test_the_filters_of_a_greedy_checkpoint_ask_for_no_sample(tmp_path: Path) -> None:
+    config = {**QWEN, "do_sample": False}
+    assert read(tmp_path, config).temperature == 0
+    assert read(tmp_path, {"top_k": 50}, repetition_penalty=1.2).temperature == 0
+    assert read(tmp_path, config, top_k=5).temperature == 1
+
+
+@pytest.mark.parametrize("field", ["min_tokens", "ignore_eos"])
+def test_an_answer_in_a_form_ends_with_it(field: str) -> None:
+    settings = LlmSettings(engine="fake")
+    inputs = {field: np.array([1], bool if field == "ignore_eos" else np.int32)}
+    assert read_sampling(inputs, settings, "").min_tokens in (0, 1)
+    with pytest.raises(InvalidArgument, match=f"{field} goes with neither response_format nor tools"):
+        read_sampling(inputs, settings, 'root ::= "yes"')
+    read_sampling({field: np.array([0], inputs[field].dtype)}, settings, 'root ::= "yes"')
 
 
 def test_what_filters_nothing_asks_for_nothing(tmp_path: Path) -> None:

@@ -65,7 +65,9 @@ def test_what_breaks_the_form_is_made_again_and_never_sent() -> None:
         answer = ask(server, Sampling(50, 0.7, seed=6))
         assert (answer.text, answer.deltas[-1].finish_reason) == ("[1,2,3]", "stop")
         assert answer.deltas[-1].completion_tokens == len("[1,2,3]")
-        assert [one.seed for one in writer.asked] == [6, 7, 4]
+        assert writer.asked[0].seed == 6
+        again = [one.seed for one in writer.asked[1:]]
+        assert len({seed % 2**32 for seed in again if seed is not None and abs(seed - 6) > 1000}) == 2
         assert all(not delta.text for delta in answer.deltas[:-1])
 
 
@@ -100,5 +102,6 @@ def test_the_arguments_of_each_call_are_checked() -> None:
     wrong = call % '["</tool_call>", "</tool_call>"]'
     assert form.problem(f"Free text <.\n{good}\n{other}") == ""
     assert "broke 'uniqueItems' at a" in form.problem(f"{good}\n{wrong}")
+    assert form.problem('{"a": "<tool_call> and <tool_call>\\n"}') == ""  # a text, beside calls that may be
     with served(wrong, good) as (server, _):
         assert ask(server, Sampling(200), form).text == good

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimodal.errors import InvalidArgument
-from trimodal.llm.structured.grammar import MOST_REPEATS, Grammar, json_text, literal, one_text
+from trimodal.llm.structured.grammar import MOST_REPEATS, Grammar, literal, one_text
 
 
 def rules(text: str) -> dict[str, str]:
@@ -49,11 +48,6 @@ def test_many_repeats_are_few_rules() -> None:
 )
 def test_a_literal_has_only_plain_characters(text: str, written: str) -> None:
     assert literal(text) == written
-
-
-def test_a_constant_that_is_no_text_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="here holds a lone surrogate"):
-        json_text({"a": "\ud800"}, "here")
 
 
 def test_a_rule_is_kept_once_and_a_type_brings_what_it_needs() -> None:

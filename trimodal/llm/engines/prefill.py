@@ -20,7 +20,8 @@ def share(remaining: Sequence[int], budget: int, block_tokens: int) -> list[int]
         budget: tokens of the step. block_tokens: of a KV block, where a prompt can be cut.
     """
     given, left = [0] * len(remaining), max(0, budget)
-    part = left // OLDEST // block_tokens * block_tokens
+    blocks = left // block_tokens
+    part = (blocks // OLDEST or int(blocks > 1)) * block_tokens
     order = sorted(range(len(remaining)), key=remaining.__getitem__)
     while order and remaining[order[0]] <= left - (part if len(order) > 1 else 0):
         at = order.pop(0)

@@ -66,8 +66,9 @@ class CacheLookup:
             form=(sampling.grammar, json.dumps(told) if told else ""),
             stops=request.stops,
             max_tokens=sampling.max_tokens,
-            verbatim=request.messages is None
-            and (self._templated is None or not request.is_templated(self._templated)),
+            verbatim=request.rendering.continue_final_message
+            or self._templated is None
+            or not request.is_templated(self._templated),
         )
         made.key  # noqa: B018 - computed once, here: a long prompt must not be hashed under a lock
         return made

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 _PREFIX_TOKENS = 64
 _MOST_ATTEMPTS = 3
+_SEED_STEP = 0x9E3779B9  # odd, of 32 bits: OpenVINO GenAI takes no more of a seed
 _QUIET_S = 5.0
 """So long nothing is sent before a client is told that the engine works. Clients give up a silent server:
 ours after 60 s."""
@@ -84,7 +85,9 @@ class Generation:
         self._held_logprobs: list[TokenLogprob] = []
         if self._attempts:
             # The same choices again would make the same answer.
-            seed = None if sampling.seed is None else sampling.seed ^ self._attempts
+            seed = sampling.seed
+            if seed is not None:  # nor those of other choices, whose seeds follow each other
+                seed ^= self._attempts * _SEED_STEP
             self.sampling = replace(sampling, temperature=sampling.temperature or 1.0, seed=seed)
             self.ticket.completion_tokens = 0
             for state in self.listeners:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -73,7 +72,6 @@ def _calls(name: str, calls: Any) -> list[Mapping[str, Any]]:
         values = read_json(at, _text(at, arguments))
         if not isinstance(values, dict):
             raise InvalidArgument(f"{at} must be the text of a JSON object")
-        _text(at, json.dumps(values, ensure_ascii=False))
         id = _text(f"{name}[{index}].id", call.get("id", ""))
         read.append({"id": id, "type": "function", "function": {"name": called, "arguments": values}})
     return read
@@ -82,8 +80,4 @@ def _calls(name: str, calls: Any) -> list[Mapping[str, Any]]:
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidArgument(f"{name} must be a string")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidArgument(f"{name} holds a lone surrogate: it is not valid Unicode") from None
     return value

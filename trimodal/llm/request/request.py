@@ -128,6 +128,10 @@ def read_request(
     templated = boolean(inputs, "apply_chat_template")
     if messages is not None and templated is False:
         raise InvalidArgument("apply_chat_template is false beside messages: text_input is a raw prompt")
+    if ids and templated:
+        raise InvalidArgument(
+            "apply_chat_template is true beside prompt_token_ids: they are the whole prompt"
+        )
     tools = read_tools(
         text(inputs, "tools", MAX_BYTES),
         text(inputs, "tool_choice", MAX_BYTES),

@@ -40,11 +40,16 @@ def read_sampling(inputs: Inputs, settings: LlmSettings, grammar: str) -> Sampli
     seed = integer(inputs, "seed", None, 0, (1 << 64) - 1)
     if temperature < 0:
         temperature = defaults.temperature
-        if not temperature and (seed is not None or top_p < 1 or top_k or min_p):
+        filters = {"seed": seed is not None, "top_p": top_p < 1, "top_k": top_k, "min_p": min_p}
+        if not temperature and any(inputs.keys() & {name for name, value in filters.items() if value}):
             temperature = 1.0  # OpenAI's default: who names one of these wants a sample
     min_tokens = integer(inputs, "min_tokens", 0, 0, settings.max_output_tokens)
-    if min_tokens > max_tokens:
-        raise InvalidArgument(f"min_tokens is {min_tokens}: max_tokens is {max_tokens}")
+    ignore_eos = bool(boolean(inputs, "ignore_eos"))
+    if grammar and (min_tokens or ignore_eos):
+        name = "min_tokens" if min_tokens else "ignore_eos"
+        raise InvalidArgument(
+            f"{name} goes with neither response_format nor tools: an answer in a form ends with it"
+        )
     return Sampling(
         max_tokens=max_tokens,
         temperature=0.0 if temperature < _GREEDY_BELOW else temperature,
@@ -60,7 +65,7 @@ def read_sampling(inputs: Inputs, settings: LlmSettings, grammar: str) -> Sampli
         grammar=grammar,
         logprobs=integer(inputs, "top_logprobs", None, 0, MAX_TOP_LOGPROBS),
         min_tokens=min_tokens,
-        ignore_eos=bool(boolean(inputs, "ignore_eos")),
+        ignore_eos=ignore_eos,
         stop_token_ids=integers(inputs, "stop_token_ids", 0, MAX_TOKEN_ID, _MOST_STOP_IDS),
         logit_bias=_biases(text(inputs, "logit_bias", MAX_BYTES)),
     )

@@ -84,6 +84,9 @@ class Admission:
             raise InvalidArgument(
                 f"top_logprobs is {sampling.logprobs}: engine '{info.name}' tells {most} at most"
             )
+        if sampling.min_tokens > sampling.max_tokens:
+            most = sampling.max_tokens
+            raise InvalidArgument(f"min_tokens is {sampling.min_tokens}: the answer has {most} at most")
         for name in ("stop_token_ids", "logit_bias"):
             self.check_tokens(name, getattr(sampling, name))
 

@@ -52,15 +52,16 @@ class Form:
 
     def problem(self, text: str) -> str:
         """Why a whole answer does not have this form, a sentence; "": it has."""
-        at = text.find(CALL_BEGINS) if self.calls else -1
+        begins = f"{CALL_BEGINS}\n"  # in JSON no text has a line end
+        at = text.find(begins) if self.calls else -1
         if at < 0:
             return self.answer.problem(text) if self.answer else ""
         while at >= 0:
-            call, end = _DECODER.raw_decode(text, at + len(CALL_BEGINS) + 1)
+            call, end = _DECODER.raw_decode(text, at + len(begins))
             check = self.calls.get(call["name"])
             if check and (wrong := check.problem(json.dumps(call["arguments"]))):
                 return wrong
-            at = text.find(CALL_BEGINS, end)
+            at = text.find(begins, end)
         return ""
 
 

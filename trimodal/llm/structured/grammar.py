@@ -11,8 +11,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from trimodal.errors import InvalidArgument
-
 SEPARATOR = '"," " "?'
 MOST_REPEATS = 4096
 """The longest that a bounded string or list is let grow to: a schema that allows more is still kept."""
@@ -165,14 +163,9 @@ def one_text(texts: Iterable[str], depth: int = 0) -> str:
     return f"{literal(different[0][:start])} {rest}" if start else rest
 
 
-def json_text(value: object, where: str) -> str:
-    """This value as compact JSON. Raises InvalidArgument: it cannot be written."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidArgument(f"{where} holds a lone surrogate: it is not valid Unicode") from None
-    return text
+def json_text(value: object) -> str:
+    """This value as compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def one_of(expressions: Sequence[str]) -> str:

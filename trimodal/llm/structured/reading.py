@@ -14,7 +14,7 @@ MAX_NESTING = 64
 
 
 def read_json(field: str, text: str) -> Any:
-    """The value in `text`. Raises InvalidArgument: it is no JSON, or nested too deeply."""
+    """The value in `text`. Raises InvalidArgument: it is no JSON, no Unicode, or nested too deeply."""
 
     def refuse(name: str) -> NoReturn:
         raise InvalidArgument(f"{field} holds {name}, which is not JSON")
@@ -29,7 +29,9 @@ def read_json(field: str, text: str) -> Any:
     except ValueError:  # Python's own bound, which keeps the reading of a number from taking minutes
         raise InvalidArgument(f"{field} holds a number of more digits than can be read") from None
     try:
-        json.dumps(value, allow_nan=False)
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # JSON has escapes for halves of a pair, tokenizers and grammars take none
+        raise InvalidArgument(f"{field} holds a lone surrogate: it is not valid Unicode") from None
     except ValueError:  # 1e999 is read as infinity
         raise InvalidArgument(f"{field} holds a number that is too large") from None
     except RecursionError:

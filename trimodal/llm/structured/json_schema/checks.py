@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
 from trimodal.llm.structured.json_schema.keywords import shortened
 
-_MOST_REFERENCES = 2_000  # followed in one check: a schema can make them double with each level of an answer
+_MOST_WORK = 50_000
+"""Keywords that one check looks at, and values in them: a schema can ask for minutes of it, and meanwhile no
+stream gets a token."""
+_MOST_LISTED = 64  # of a schema's lists, where it is held against JSON Schema: all may be compared with all
 _MAPS = ("properties", "$defs", "definitions", "dependentSchemas")
 _OLD = re.compile(r'"additionalItems":|"items": \[')
 _VALUES = ("enum", "const", "default", "examples")
@@ -19,14 +22,15 @@ _VALUES = ("enum", "const", "default", "examples")
 def problem(schema: Mapping[str, Any], text: str) -> str:
     """What is wrong with an answer in JSON, the end of a sentence; "": nothing."""
     try:
-        return _first_error(schema, json.loads(text))
-    except (ValueError, ArithmeticError, RecursionError) as error:
+        return _first_error(_validator(schema), json.loads(text))
+    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
         return f"could not be checked: {type(error).__name__}"
 
 
-def is_valid(schema: Mapping[str, Any], value: Any) -> bool:
-    """Whether a value is valid, patterns aside. Raises ValueError: that cannot be told."""
-    return not _first_error(schema, value)
+def valid(schema: Mapping[str, Any], values: Iterable[Any]) -> list[Any]:
+    """Those of some values that are valid, patterns aside. Raises ValueError: that cannot be told."""
+    validator = _validator(schema)
+    return [value for value in values if not _first_error(validator, value)]
 
 
 def can_tell(value: Any, schema: Mapping[str, Any]) -> bool:
@@ -43,34 +47,23 @@ def fault(schema: Mapping[str, Any]) -> str:
     from jsonschema.exceptions import best_match
 
     kind = _dialect(schema)
-    error = best_match(kind(kind.META_SCHEMA).iter_errors(schema))
+    shown = json.loads(json.dumps(schema), object_hook=_shortened_lists)
+    error = best_match(kind(kind.META_SCHEMA).iter_errors(shown))
     place = error and shortened(".".join(map(str, error.absolute_path)))
     return f"{place} is not what JSON Schema has there" if error else ""
 
 
-def _first_error(schema: Mapping[str, Any], value: Any) -> str:
-    """Raises ValueError: a reference leads nowhere, or too many have to be followed."""
-    # Imported here: a server whose clients ask for nothing of this kind needs it not.
+def _shortened_lists(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: one[:_MOST_LISTED] if isinstance(one, list) else one for key, one in schema.items()}
+
+
+def _first_error(validator: Any, value: Any) -> str:
+    """Raises ValueError: a reference leads nowhere, or it is too much work."""
     from jsonschema.exceptions import best_match
-    from jsonschema.validators import Draft7Validator, extend
-    from referencing import Registry
     from referencing.exceptions import Unresolvable
 
-    kind = _dialect(schema)
-    followed = 0
-
-    def reference(validator: Any, target: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        nonlocal followed
-        followed += 1
-        if followed > _MOST_REFERENCES:
-            raise ValueError("too many references")
-        yield from kind.VALIDATORS["$ref"](validator, target, instance, schema)
-
-    more = {"$ref": reference, "multipleOf": _multiple}
-    checked = extend(kind, {**more, "dependencies": Draft7Validator.VALIDATORS["dependencies"]})
     try:
-        # An empty registry: the default one would ask the network for what it does not know.
-        error = best_match(checked(_without_patterns(schema), registry=Registry()).iter_errors(value))
+        error = best_match(validator.iter_errors(value))
     except Unresolvable as unresolvable:
         raise ValueError("a reference leads nowhere") from unresolvable
     if error is None:
@@ -79,13 +72,41 @@ def _first_error(schema: Mapping[str, Any], value: Any) -> str:
     return f"broke '{error.validator}' at {place}"
 
 
+def _validator(schema: Mapping[str, Any]) -> Any:
+    """What tells the errors of values, until it is too much work."""
+    # Imported here: a server whose clients ask for nothing of this kind needs it not.
+    from jsonschema.validators import Draft7Validator, extend
+    from referencing import Registry
+
+    kind = _dialect(schema)
+    work = 0
+
+    def counted(check: Any) -> Any:
+        def keyword(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+            nonlocal work
+            work += 1 + (len(value) if isinstance(value, list | dict) else 0)
+            if work > _MOST_WORK:
+                raise ValueError("too much to check")
+            return check(validator, value, instance, schema)
+
+        return keyword
+
+    own = {"multipleOf": _multiple, "uniqueItems": _unique}
+    own["dependencies"] = Draft7Validator.VALIDATORS["dependencies"]
+    checked = extend(kind, {name: counted(check) for name, check in {**kind.VALIDATORS, **own}.items()})
+    # An empty registry: the default one would ask the network for what it does not know.
+    return checked(_without_patterns(schema), registry=Registry())
+
+
 def _dialect(schema: Mapping[str, Any]) -> Any:
     """The validator of a schema's own draft; without one, of the last that has its keywords."""
     from jsonschema.validators import Draft201909Validator, Draft202012Validator, validator_for
 
-    return validator_for(
-        schema, Draft201909Validator if _OLD.search(json.dumps(schema)) else Draft202012Validator
-    )
+    last = Draft201909Validator if _OLD.search(json.dumps(schema)) else Draft202012Validator
+    try:
+        return validator_for(schema, last)
+    except (AttributeError, TypeError, ValueError):  # it is no address
+        return last
 
 
 def _multiple(validator: Any, step: Any, instance: Any, schema: Any) -> Iterator[Any]:
@@ -96,13 +117,33 @@ def _multiple(validator: Any, step: Any, instance: Any, schema: Any) -> Iterator
         yield ValidationError(f"{instance} is not a multiple of {step}")
 
 
+def _unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    """In one pass, unlike the library's, which compares each with each."""
+    from jsonschema.exceptions import ValidationError
+
+    if wanted and isinstance(instance, list) and len(set(map(_frozen, instance))) < len(instance):
+        yield ValidationError("two items are equal")
+
+
+def _frozen(value: Any) -> Any:
+    """A value as JSON Schema compares it: 1 is 1.0 and not true."""
+    if isinstance(value, list):
+        return "list", *map(_frozen, value)
+    if isinstance(value, dict):
+        return "object", frozenset((name, _frozen(one)) for name, one in value.items())
+    return (type(value), value) if isinstance(value, bool) else value
+
+
 def _without_patterns(schema: Any) -> Any:
-    """The schema without what the grammar has held already and only regular expressions could tell again."""
+    """The schema without what the grammar has held already and only regular expressions could tell again.
+
+    And without `$schema`, at which the library would take a validator of its own.
+    """
     if isinstance(schema, list):
         return [_without_patterns(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    dropped = {"pattern", "patternProperties"}
+    dropped = {"pattern", "patternProperties", "$schema"}
     if "patternProperties" in schema:
         dropped |= {"additionalProperties", "unevaluatedProperties"}
     result = {}

@@ -60,11 +60,8 @@ class Unheld(Exception):
 
 
 def shortened(path: str) -> str:
-    """A place as an error names it.
-
-    The client chose its names: long ones, and lone surrogates, in which no error could be sent.
-    """
-    text = path.encode("utf-8", "backslashreplace").decode() or "the schema"
+    """A place as an error names it: the client chose its names, and long ones."""
+    text = path or "the schema"
     half = _MOST_PATH // 2
     return text if len(text) <= _MOST_PATH else f"{text[:half]}…{text[-half:]}"
 

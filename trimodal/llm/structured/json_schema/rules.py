@@ -13,7 +13,7 @@ from typing import Any
 from trimodal.errors import InvalidArgument
 from trimodal.llm.structured.grammar import MOST_REPEATS, SEPARATOR, Grammar, json_text, literal, one_text
 from trimodal.llm.structured.json_schema.bounds import number
-from trimodal.llm.structured.json_schema.checks import can_tell, is_valid
+from trimodal.llm.structured.json_schema.checks import can_tell, valid
 from trimodal.llm.structured.json_schema.keywords import (
     ANNOTATIONS,
     KNOWN,
@@ -145,7 +145,7 @@ class SchemaRules:
         value, at = schema[key], inside(path, key)
         beside = {name: one for name, one in schema.items() if name != key and name not in ANNOTATIONS}
         if key in ("const", "enum"):
-            return self._constants(value if key == "enum" else [value], beside, key, at)
+            return self._constants(value if key == "enum" else [value], beside, key)
         if key == "$ref":
             resolved = self._references.resolved(value)
             if not beside:
@@ -218,7 +218,7 @@ class SchemaRules:
             names = [name for name in names if name != "integer"]
         return list(dict.fromkeys(names))
 
-    def _constants(self, values: Any, beside: Mapping[str, Any], key: str, at: str) -> str:
+    def _constants(self, values: Any, beside: Mapping[str, Any], key: str) -> str:
         if not isinstance(values, list) or not 0 < len(values) <= MAX_CHOICES:
             raise Unheld(key, f"is {shown(values)}: a list of 1 to {MAX_CHOICES} values is needed")
         types = self._types(beside)
@@ -229,14 +229,13 @@ class SchemaRules:
             if not can_tell(others, self._schema):
                 raise Unheld(name, f"is not supported beside '{key}'")
             try:
-                values = [value for value in values if is_valid(others, value)]
+                values = valid(others, values)
             except ValueError:
                 raise Unheld(name, f"is not supported beside '{key}'", later=True) from None
         if not values:
             raise Unheld(key, f"has no value of the type {shown(beside.get('type'))}")
-        where = f"{self._field}: {shortened(at)}"
         try:
-            return self._grammar.rule(one_text(json_text(value, where) for value in values))
+            return self._grammar.rule(one_text(map(json_text, values)))
         except ValueError as error:
             raise Unheld(key, str(error), later=True) from None
 
@@ -265,9 +264,8 @@ class SchemaRules:
         ):
             if key in schema and not kept:
                 raise Unheld(key, "is not supported beside properties", later=True)
-        where = f"{self._field}: {shortened(path)}"
         pairs = [
-            (f'{literal(json_text(name, where))} ":" " "? {self._inner(one, at, depth)}', name in required)
+            (f'{literal(json_text(name))} ":" " "? {self._inner(one, at, depth)}', name in required)
             for name, one in properties.items()
             for at in [inside(path, f"properties.{name}")]
             if one is not False
