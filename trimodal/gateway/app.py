@@ -40,6 +40,7 @@ from trimodal.gateway.openai.responses.store import ResponseStore
 from trimodal.gateway.openai.rows import (
     ClassificationRequest,
     EmbeddingRequest,
+    Turns,
     classifications,
     embeddings,
 )
@@ -67,6 +68,7 @@ class Gateway:
         self.metrics = GatewayMetrics(upstreams)
         self.findings = FindingsCache()
         self.models = ModelList(self.client)
+        self.turns = Turns()
 
     def admit(self, request: Request, asked: ModelBody | TranscriptionRequest) -> Caller:
         """Who asks for this model, whose own name `asked` gets; what is ignored is noted.
@@ -239,7 +241,8 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
     @app.post("/v1/embeddings")
     async def embed(request: Request, body: EmbeddingRequest) -> Response:
         caller = gateway.admit(request, body)
-        return gateway.whole(caller, lambda usage: embeddings(body, gateway.client_for(caller), usage))
+        client, turn = gateway.client_for(caller), gateway.turns.of(caller.key)
+        return gateway.whole(caller, lambda usage: embeddings(body, client, usage, turn))
 
 
 def add_media(app: FastAPI, gateway: Gateway) -> None:
@@ -301,24 +304,29 @@ async def _form(request: Request) -> tuple[dict[str, list[str]], bytes | None, s
 def add_operation(app: FastAPI, gateway: Gateway) -> None:
     """What there is, and whether it works."""
 
+    @app.head("/v1/models", include_in_schema=False)
     @app.get("/v1/models")
     async def models(request: Request) -> Any:
         entries = await gateway.models.all(gateway.access.identify(request))
         return {"object": "list", "data": entries}
 
+    @app.head("/v1/models/{name:path}", include_in_schema=False)
     @app.get("/v1/models/{name:path}")
     async def model(request: Request, name: str) -> Any:
         return await gateway.models.one(gateway.access.identify(request), name)
 
+    @app.head("/health", include_in_schema=False)
     @app.get("/health")
     async def health() -> Any:
         return {"status": "ok"}
 
+    @app.head("/metrics", include_in_schema=False)
     @app.get("/metrics")
     async def metrics(request: Request) -> Response:
         check_operator(gateway.access.identify(request))
         return Response(generate_latest(gateway.metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
+    @app.head("/ready", include_in_schema=False)
     @app.get("/ready")
     async def ready() -> Response:
         await gateway.upstreams.looked()
