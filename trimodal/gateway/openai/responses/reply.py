@@ -81,7 +81,7 @@ class Reply:
                     yield chunk
         except Exception as error:
             if count >= 0:
-                failure = as_api_error(error, self._caller.request_id)
+                failure = as_api_error(error, self._caller.request_id, self._request.own_name)
                 told = {"code": failure.code or "server_error", "message": str(failure)}
                 body = {**self._body("failed"), "output": self._output.items, "error": told}
                 yield event("failed", {"response": body})
