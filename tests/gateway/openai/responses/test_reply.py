@@ -346,6 +346,9 @@ def test_what_a_talk_has_lost_here_is_told(serve: Serve, monkeypatch: pytest.Mon
     with pytest.raises(openai.BadRequestError) as told:
         create(model="llm", input="a", previous_response_id=last.id, truncation="disabled")
     assert told.value.code == "context_length_exceeded"
+    several = [{"role": role, "content": "new"} for role in ("user", "assistant", "user")]
+    create(model="llm", input=several, previous_response_id=last.id)
+    assert [text for _, text in said(sent_to(served))] == ["new"] * 3, "with what is new it is not too long"
 
 
 @pytest.mark.parametrize("stream", [False, True])
