@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 import time
 from contextvars import ContextVar
@@ -23,6 +24,7 @@ from typing import Any
 
 FORMAT_VARIABLE = "TRIMODAL_LOG_FORMAT"
 LEVEL_VARIABLE = "TRIMODAL_LOG_LEVEL"
+_WORD = re.compile(r"[!#-\[\]-~]+")  # printable ASCII without blanks, quotes and backslashes
 LEVELS = ("debug", "info", "warning", "error")
 trace_id: ContextVar[str] = ContextVar("trace_id", default="")
 """Of the request that the present task works for; in every record."""
@@ -88,7 +90,7 @@ class RecordFormatter(logging.Formatter):
             request = f" [request {request_id}]" if request_id else ""
             traced = f" [trace {trace}]" if trace else ""
             line = f"{moment} {record.levelname} {self._model or 'trimodal'}{request}{traced} {message}"
-            line += "".join(f" {name}={value}" for name, value in more.items())
+            line += "".join(f" {name}={_plain(value)}" for name, value in more.items())
             return f"{line}\n{exception}" if exception else line
         fields: dict[str, Any] = {
             "time": moment,
@@ -101,3 +103,9 @@ class RecordFormatter(logging.Formatter):
             "exception": exception,
         }
         return json.dumps({name: value for name, value in fields.items() if value} | more, ensure_ascii=False)
+
+
+def _plain(value: object) -> str:
+    """A value that cannot pass for other fields, or for a line of its own: a client may have chosen it."""
+    text = str(value)
+    return text if _WORD.fullmatch(text) else json.dumps(text)

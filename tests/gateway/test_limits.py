@@ -205,6 +205,15 @@ def test_paths_and_methods(serve: Serve, method: str, path: str, status: int) ->
     assert path in answer.json()["error"]["message"]
 
 
+def test_probes_may_ask_for_the_head_alone(serve: Serve) -> None:
+    url = serve().url
+    for path in ("/health", "/ready", "/metrics", "/v1/models", "/v1/models/llm", "/"):
+        answer = httpx.head(f"{url}{path}")
+        assert (answer.status_code, answer.content) == (200, b""), path
+        assert int(answer.headers["content-length"]) > 0
+    assert "head" not in httpx.get(f"{url}/openapi.json").text.lower().partition('"components"')[0].split('"')
+
+
 # Pages of other sites, at a gateway that asks for no key
 
 

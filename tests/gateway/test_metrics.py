@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.gateway.conftest import CHAT, LIMIT_S, Running, Serve, fails, fake_tr
 from trimodal.client.transports.fake import scripted
 from trimodal.errors import Unavailable
 from trimodal.gateway.keys import Key, add_key
+from trimodal.logs import RecordFormatter
 
 ENDPOINT = "/v1/chat/completions"
 
@@ -119,7 +121,8 @@ def test_every_request_has_a_line_in_the_log(
     assert served.chat(key, stream=True).response.is_success
     served.chat(key)
     httpx.post(
-        f"{served.url}/v1/nothing%0A%1B", headers={"authorization": f"Bearer {key}", "x-request-id": "1"}
+        f"{served.url}/v1/nothing%0A%1B status=200",
+        headers={"authorization": f"Bearer {key}", "x-request-id": "1"},
     )
     httpx.get(f"{served.url}/v1/models")
     for probe in ("health", "ready"):
@@ -135,12 +138,24 @@ def test_every_request_has_a_line_in_the_log(
         assert told["total_ms"] > 0
         assert record.request_id.startswith("req_")
     assert streamed.fields["ttft_ms"] <= streamed.fields["total_ms"]
-    assert unknown.getMessage() == r"POST /v1/nothing\n\x1b"
+    assert unknown.getMessage() == "POST /v1/nothing%0A%1B%20status%3D200"
     assert (unknown.request_id, unknown.fields["status"]) == ("1", 404)
     assert keyless.fields["error"] == "no_api_key"
     assert not any("hi" in str(record.fields.values()) for record in lines(caplog)), (
         "nothing of what was said"
     )
+
+
+def test_no_name_of_a_client_makes_lines_or_fields_of_its_own(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "trimodal")
+    name = "x status=200\n2026-11-26T00:00:00.000Z ERROR llm the engine is lost \x1b[31m\u2028"
+    httpx.post(f"{serve().url}{ENDPOINT}", json={"model": name, "messages": CHAT})
+    wait_until(lambda: lines(caplog), "the line")
+    told = RecordFormatter("", as_json=False).format(lines(caplog)[0])
+    assert told.isprintable()
+    assert f" model={json.dumps(name)} " in told
 
 
 def test_fewer_lines_on_request(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:

@@ -94,8 +94,8 @@ def lines() -> Iterator[str]:
     yield "| `POST /v1/…` | honoured | ignored, and named in the header |"
     yield "|---|---|---|"
     for endpoint, (body, of_openai, of_vllm) in _ENDPOINTS.items():
-        names = sorted({*of_openai.__annotations__, *of_vllm, "stream", *body.refused})
         ours = {field.alias or name for name, field in body.model_fields.items()}
+        names = sorted({*of_openai.__annotations__, *of_vllm, "stream", *ours, *body.refused})
         for name in (name for name in names if name in body.refused):
             refused.setdefault((name, body.refused[name].why), []).append(f"`{endpoint}`")
         honoured = _listed(name for name in names if name in ours)

@@ -17,14 +17,21 @@ Ask = Callable[[Sequence[Item]], Awaitable[list[Row]]]
 
 async def in_batches(items: Sequence[Item], size: int, ask: Ask[Item, Row]) -> list[Row]:
     """Returns one row an item, in order, `size` in a batch. The first error cancels what still runs."""
-    room = asyncio.Semaphore(BATCHES_AT_ONCE)
+    size = max(1, size)
+    return await in_parts([items[at : at + size] for at in range(0, len(items), size)], ask)
+
+
+async def in_parts(
+    parts: Sequence[Sequence[Item]], ask: Ask[Item, Row], at_once: int = BATCHES_AT_ONCE
+) -> list[Row]:
+    """As `in_batches`, of items that are parted already."""
+    room = asyncio.Semaphore(at_once)
 
     async def one(part: Sequence[Item]) -> list[Row]:
         async with room:
             return await ask(part)
 
-    size = max(1, size)
-    tasks = [asyncio.ensure_future(one(items[at : at + size])) for at in range(0, len(items), size)]
+    tasks = [asyncio.ensure_future(one(part)) for part in parts]
     try:
         return [row for rows in await asyncio.gather(*tasks) for row in rows]
     finally:

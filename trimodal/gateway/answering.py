@@ -65,10 +65,18 @@ class Answering(Response):
 
     Args:
         allowed: asked twice a second; False (the key was revoked) ends the work with an error.
+        own_name: see `as_api_error`.
     """
 
-    def __init__(self, request_id: str, use: Use, allowed: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        request_id: str,
+        use: Use,
+        allowed: Callable[[], bool],
+        own_name: Callable[[str], str] = str,
+    ) -> None:
         super().__init__()
+        self._own_name = own_name
         self._request_id = request_id
         self._use = use
         self._allowed = allowed
@@ -90,6 +98,9 @@ class Answering(Response):
 
     async def _work(self, send: Send) -> None:
         raise NotImplementedError
+
+    def _told(self, error: Exception) -> ApiError:
+        return as_api_error(error, self._request_id, self._own_name)
 
     async def _while_allowed(
         self, work: Coroutine[Any, Any, Result], meanwhile: Callable[[], Awaitable[None]] | None = None
@@ -123,8 +134,9 @@ class WholeAnswer(Answering):
         use: Use,
         allowed: Callable[[], bool],
         content_type: str = "application/json",
+        own_name: Callable[[str], str] = str,
     ) -> None:
-        super().__init__(request_id, use, allowed)
+        super().__init__(request_id, use, allowed, own_name)
         self._make = make
         self._content_type = content_type
 
@@ -134,7 +146,7 @@ class WholeAnswer(Answering):
                 content, more = await self._while_allowed(self._made(usage))
                 raw = content if isinstance(content, bytes) else encoded(content)
         except Exception as error:
-            await refuse(send, as_api_error(error, self._request_id), self._request_id)
+            await refuse(send, self._told(error), self._request_id)
             return
         size = {"content-type": self._content_type, "content-length": str(len(raw))}
         self._started = True
@@ -153,9 +165,16 @@ class EventAnswer(Answering):
     """
 
     def __init__(
-        self, events: Events, request_id: str, use: Use, allowed: Callable[[], bool], *, done: bool = True
+        self,
+        events: Events,
+        request_id: str,
+        use: Use,
+        allowed: Callable[[], bool],
+        own_name: Callable[[str], str] = str,
+        *,
+        done: bool = True,
     ) -> None:
-        super().__init__(request_id, use, allowed)
+        super().__init__(request_id, use, allowed, own_name)
         self._events = events
         self._done = done
         self._event_headers = {
@@ -173,7 +192,7 @@ class EventAnswer(Answering):
                 self._event_headers |= usage.headers
                 await self._while_allowed(self._copy(self._events(usage), send), partial(self._ping, send))
         except Exception as problem:
-            error = as_api_error(problem, self._request_id)
+            error = self._told(problem)
             if not self._started:
                 await refuse(send, error, self._request_id)
                 return

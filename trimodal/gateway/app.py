@@ -24,7 +24,7 @@ from starlette.types import Message
 from trimodal.client.client import Client
 from trimodal.client.transports.base import Timeouts
 from trimodal.gateway.access import Access, Caller, check_model, check_operator, request_id
-from trimodal.gateway.answering import EventAnswer, Make, WholeAnswer
+from trimodal.gateway.answering import EventAnswer, Make, Use, WholeAnswer
 from trimodal.gateway.errors import ApiError, as_api_error, invalid_body, unsupported
 from trimodal.gateway.limits import BodyLimits, OriginCheck
 from trimodal.gateway.metrics import GatewayMetrics, Measured
@@ -40,10 +40,11 @@ from trimodal.gateway.openai.responses.store import ResponseStore
 from trimodal.gateway.openai.rows import (
     ClassificationRequest,
     EmbeddingRequest,
+    Turns,
     classifications,
     embeddings,
 )
-from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest, Generation
+from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest, Sampling
 from trimodal.gateway.page.serving import add_page
 from trimodal.gateway.quota import KeyUsage
 from trimodal.gateway.realtime.route import add_realtime
@@ -67,8 +68,9 @@ class Gateway:
         self.metrics = GatewayMetrics(upstreams)
         self.findings = FindingsCache()
         self.models = ModelList(self.client)
+        self.turns = Turns()
 
-    def admit(self, request: Request, asked: ModelBody | TranscriptionRequest) -> Caller:
+    async def admit(self, request: Request, asked: ModelBody | TranscriptionRequest) -> Caller:
         """Who asks for this model, whose own name `asked` gets; what is ignored is noted.
 
         Raises: ApiError 401 (who is it), 403 (not this model), 400 (a header, or a field that is refused).
@@ -79,8 +81,8 @@ class Gateway:
         check_model(caller, asked.model)
         if isinstance(asked, Body):
             request.state.ignored = take_ignored(asked)
-        if isinstance(asked, Generation):
-            request.state.ignored += unheld(asked.options(0))
+        if isinstance(asked, Sampling):
+            request.state.ignored += tuple(map(asked.own_name, await unheld(asked.options())))
         return caller
 
     def client_for(self, caller: Caller) -> Client:
@@ -88,12 +90,16 @@ class Gateway:
         return self.client.with_metadata(caller.trace)
 
     def whole(
-        self, caller: Caller, make: Make, content_type: str = "application/json", requests: int = 1
+        self,
+        caller: Caller,
+        make: Make,
+        content_type: str = "application/json",
+        own_name: Callable[[str], str] = str,
+        requests: int = 1,
     ) -> Response:
         """An answer in one piece, counted against the caller's limits while it is made."""
-        return WholeAnswer(
-            make, caller.request_id, lambda: self._use(caller, requests), self._allowed(caller), content_type
-        )
+        use, allowed = self._terms(caller, requests)
+        return WholeAnswer(make, caller.request_id, use, allowed, content_type, own_name)
 
     def answer(
         self,
@@ -102,6 +108,7 @@ class Gateway:
         *,
         stream: bool,
         done: bool = True,
+        own_name: Callable[[str], str] = str,
         requests: int = 1,
         **whole: str,
     ) -> Response:
@@ -111,17 +118,12 @@ class Gateway:
             done: whether "[DONE]" ends the stream. requests: as how many it counts.
         """
         if not stream:
-            return self.whole(caller, pending.whole, requests=requests, **whole)
-        return EventAnswer(
-            pending.events,
-            caller.request_id,
-            lambda: self._use(caller, requests),
-            self._allowed(caller),
-            done=done,
-        )
+            return self.whole(caller, pending.whole, own_name=own_name, requests=requests, **whole)
+        use, allowed = self._terms(caller, requests)
+        return EventAnswer(pending.events, caller.request_id, use, allowed, own_name, done=done)
 
-    def _allowed(self, caller: Caller) -> Callable[[], bool]:
-        return lambda: self.access.holds(caller.key)
+    def _terms(self, caller: Caller, requests: int) -> tuple[Use, Callable[[], bool]]:
+        return lambda: self._use(caller, requests), lambda: self.access.holds(caller.key)
 
     @contextmanager
     def _use(self, caller: Caller, requests: int) -> Iterator[KeyUsage]:
@@ -206,22 +208,26 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request, body: ChatRequest) -> Response:
-        caller = gateway.admit(request, body)
+        caller = await gateway.admit(request, body)
         pending = Chat(body, gateway.client_for(caller), caller, gateway.findings)
-        return gateway.answer(caller, pending, stream=body.stream, requests=body.answers)
+        return gateway.answer(
+            caller, pending, stream=body.stream, own_name=body.own_name, requests=body.answers
+        )
 
     @app.post("/v1/completions")
     async def completions(request: Request, body: CompletionRequest) -> Response:
-        caller = gateway.admit(request, body)
+        caller = await gateway.admit(request, body)
         pending = Completion(body, gateway.client_for(caller), caller)
-        return gateway.answer(caller, pending, stream=body.stream, requests=body.answers)
+        return gateway.answer(
+            caller, pending, stream=body.stream, own_name=body.own_name, requests=body.answers
+        )
 
     @app.post("/v1/responses")
     async def respond(request: Request, body: ResponseRequest) -> Response:
-        caller = gateway.admit(request, body)
+        caller = await gateway.admit(request, body)
         client = gateway.client_for(caller)
         pending = Reply(body, client, caller, gateway.findings, gateway.responses)
-        return gateway.answer(caller, pending, stream=body.stream, done=False)
+        return gateway.answer(caller, pending, stream=body.stream, done=False, own_name=body.own_name)
 
     @app.get("/v1/responses/{id}")
     async def kept_response(request: Request, id: str) -> Any:
@@ -238,8 +244,9 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
 
     @app.post("/v1/embeddings")
     async def embed(request: Request, body: EmbeddingRequest) -> Response:
-        caller = gateway.admit(request, body)
-        return gateway.whole(caller, lambda usage: embeddings(body, gateway.client_for(caller), usage))
+        caller = await gateway.admit(request, body)
+        client, turn = gateway.client_for(caller), gateway.turns.of(caller.key)
+        return gateway.whole(caller, lambda usage: embeddings(body, client, usage, turn))
 
 
 def add_media(app: FastAPI, gateway: Gateway) -> None:
@@ -249,7 +256,7 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
         gateway.access.identify(request)  # before the form is read
         fields, file, name = await _form(request)
         form = read_form(fields, file, task, name)
-        caller = gateway.admit(request, form)
+        caller = await gateway.admit(request, form)
         transcription = Transcription(form, gateway.client_for(caller))
         return gateway.answer(caller, transcription, stream=form.stream, content_type=form.content_type)
 
@@ -263,7 +270,7 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
 
     @app.post("/v1/images/classifications")
     async def classify(request: Request, body: ClassificationRequest) -> Response:
-        caller = gateway.admit(request, body)
+        caller = await gateway.admit(request, body)
         return gateway.whole(caller, lambda usage: classifications(body, gateway.client_for(caller)))
 
 
@@ -301,24 +308,29 @@ async def _form(request: Request) -> tuple[dict[str, list[str]], bytes | None, s
 def add_operation(app: FastAPI, gateway: Gateway) -> None:
     """What there is, and whether it works."""
 
+    @app.head("/v1/models", include_in_schema=False)
     @app.get("/v1/models")
     async def models(request: Request) -> Any:
         entries = await gateway.models.all(gateway.access.identify(request))
         return {"object": "list", "data": entries}
 
+    @app.head("/v1/models/{name:path}", include_in_schema=False)
     @app.get("/v1/models/{name:path}")
     async def model(request: Request, name: str) -> Any:
         return await gateway.models.one(gateway.access.identify(request), name)
 
+    @app.head("/health", include_in_schema=False)
     @app.get("/health")
     async def health() -> Any:
         return {"status": "ok"}
 
+    @app.head("/metrics", include_in_schema=False)
     @app.get("/metrics")
     async def metrics(request: Request) -> Response:
         check_operator(gateway.access.identify(request))
         return Response(generate_latest(gateway.metrics.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
+    @app.head("/ready", include_in_schema=False)
     @app.get("/ready")
     async def ready() -> Response:
         await gateway.upstreams.looked()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -90,17 +90,27 @@ def unsupported(field: str, why: str) -> ApiError:
     return invalid(f"{field} {why}", code="unsupported_parameter")
 
 
-def as_api_error(error: BaseException, request_id: str = "") -> ApiError:
-    """What a client may be told of any failure; what is our fault goes to the log with its traceback."""
+def as_api_error(
+    error: BaseException, request_id: str = "", own_name: Callable[[str], str] = str
+) -> ApiError:
+    """What a client may be told of any failure; what is our fault goes to the log with its traceback.
+
+    Args:
+        own_name: puts the name that a field has in the request in front of a sentence about it.
+    """
     if isinstance(error, ApiError):
         return error
     if isinstance(error, ModelNotFound):
         return ApiError(404, str(error), param="model", code="model_not_found")
     if isinstance(error, InvalidArgument):
         sentence = _STAGE.sub("", str(error))
+        stage = str(error).removesuffix(sentence)
+        sentence = own_name(sentence)
         field = _FIELD.match(sentence)
         code = "context_length_exceeded" if _TOO_LONG.match(sentence) else None
-        return ApiError(400, str(error), param=_FIELDS.get(field[1], field[1]) if field else None, code=code)
+        return ApiError(
+            400, stage + sentence, param=_FIELDS.get(field[1], field[1]) if field else None, code=code
+        )
     if isinstance(error, Unavailable):
         return ApiError(503, str(error), code="overloaded", retry_after_s=error.retry_after_s or 1.0)
     if isinstance(error, Cancelled):

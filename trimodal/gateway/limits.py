@@ -120,7 +120,8 @@ class BodyLimits:
                 self._check_headers(connection)
                 reading = asyncio.ensure_future(self._read(receive))
                 body = await self._whole(reading)
-                if body and not connection.headers.get("content-type", "").startswith("multipart/"):
+                kind = connection.headers.get("content-type", "").lower()
+                if body and not kind.startswith("multipart/"):
                     check_encoding(body)
                     check_values(body)
             except ApiError as error:

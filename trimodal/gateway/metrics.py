@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -217,9 +218,8 @@ class Measured:
             "total_ms": round((time.perf_counter() - measure.began) * 1000, 1),
             "error": measure.cause,
         }
-        path = scope["path"].encode("unicode_escape").decode()
         logger.info(
-            "%s %s", scope["method"], shorten(path, 200),
+            "%s %s", scope["method"], shorten(quote(scope["path"]), 200),
             extra={
                 "request_id": measure.request_id,
                 "fields": {name: value for name, value in told.items() if value not in (None, "")},

@@ -139,7 +139,7 @@ def test_a_file_without_a_file_name_is_taken(serve: Serve, disposition: str, sec
     answer = httpx.post(
         f"{serve().url}/v1/audio/transcriptions",
         content=b"".join(parts),
-        headers={"content-type": "multipart/form-data; boundary=b"},
+        headers={"content-type": "Multipart/Form-Data; boundary=b"},
     )
     assert answer.status_code == 200, answer.text
     assert answer.json()["usage"]["seconds"] == seconds

@@ -273,3 +273,12 @@ def test_a_deadline_that_passed_is_told_beside_openais_reason(serve: Serve) -> N
     answer = served.chat()
     assert answer.choices[0].finish_reason == "length"
     assert answer.trimodal["finish_reason"] == "deadline"
+
+
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_limit_that_was_sent_is_named(serve: Serve, field: str, stream: bool) -> None:
+    served = serve(fake_triton(llm=fails(InvalidArgument("max_tokens is 9: 1 to 8 are taken"))))
+    with pytest.raises(openai.BadRequestError, match=f"{field} is 9") as told:
+        served.chat(**{field: 9}, stream=stream)
+    assert told.value.param == field

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import openai
 import pytest
 
-from tests.gateway.conftest import Serve, fake_triton, vectors
+from tests.gateway.conftest import LIMIT_S, Serve, fake_triton, vectors, wait_until
 from trimodal.errors import InvalidArgument
 from trimodal.gateway.keys import Key, add_key
 
@@ -56,11 +57,59 @@ def test_tokens_are_counted_and_charged(serve: Serve, file: Path) -> None:
 def test_what_is_too_long_is_refused_unless_it_is_to_be_cut(serve: Serve, cut: dict[str, object]) -> None:
     client = serve(fake_triton(embedding=counted)).openai()
     texts = ["a"] * 40 + ["a" * 9]
-    with pytest.raises(openai.BadRequestError, match="input has 9 tokens: this model reads 8") as caught:
+    with pytest.raises(
+        openai.BadRequestError, match=r"input\[40\] has 9 tokens: this model reads 8"
+    ) as caught:
         client.embeddings.create(model="embedding", input=texts)
-    assert caught.value.param == "input"
+    assert caught.value.param == "input[40]"
+    with pytest.raises(openai.BadRequestError, match="^.*input has 9 tokens"):
+        client.embeddings.create(model="embedding", input=texts[-1])
     answer = client.embeddings.create(model="embedding", input=texts, extra_body=cut)
     assert answer.usage.prompt_tokens == 40 * 3 + 10
+
+
+async def test_a_long_request_keeps_no_other_waiting_and_ends_with_its_client(
+    serve: Serve, file: Path
+) -> None:
+    """1,024 texts of 8 kB delayed a word of another client by 26 s, and went on when theirs had left."""
+    sent: list[int] = []
+
+    async def slow(request):  # type: ignore[no-untyped-def]
+        if request.inputs["text_input"][0, 0] != b"word":
+            sent.append(len(request.inputs["text_input"]))
+            await asyncio.sleep(60)
+        return vectors(request)
+
+    def ended() -> int:
+        return len(served.triton.cancelled)
+
+    async def asked(key: str, texts: list[str]) -> int:
+        body = {"model": "embedding", "input": texts}
+        headers = {"authorization": f"Bearer {key}"}
+        return (await client.post("/v1/embeddings", json=body, headers=headers)).status_code
+
+    one, other = (add_key(file, Key(name=name)) for name in ("one", "other"))
+    served = serve(fake_triton(embedding=slow), keys=file)
+    async with httpx.AsyncClient(base_url=served.url, timeout=LIMIT_S) as client:
+        floods = [asyncio.ensure_future(asked(one, ["page " * 1600] * 100)) for _ in range(4)]
+        await asyncio.to_thread(wait_until, lambda: len(sent) >= 4, "the first pieces")
+        assert await asked(one, ["word"]) == await asked(other, ["word"]) == 200
+        assert sent == [2] * 4, "small pieces, four of a key"
+        other_flood = asyncio.ensure_future(asked(other, ["page " * 1600] * 100))
+        await asyncio.to_thread(wait_until, lambda: len(sent) == 6, "the other key's pieces")
+        for flood in (*floods, other_flood):
+            flood.cancel()
+        await asyncio.to_thread(wait_until, lambda: ended() == 6, "the end of what ran")
+    assert len(sent) == 6, "nothing is sent any more"
+
+
+def test_what_was_embedded_is_charged_where_the_rest_is_refused(serve: Serve, file: Path) -> None:
+    key = add_key(file, Key(name="a", tokens_per_minute=20))
+    client = serve(fake_triton(embedding=counted), keys=file).openai(key)
+    with pytest.raises(openai.BadRequestError):
+        client.embeddings.create(model="embedding", input=["abcdef"] * 16 + ["a" * 9])
+    with pytest.raises(openai.RateLimitError, match="20 tokens a minute"):
+        client.embeddings.create(model="embedding", input="a")
 
 
 def classify(url: str, **body: object) -> httpx.Response:

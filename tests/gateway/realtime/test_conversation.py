@@ -18,6 +18,8 @@ from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
 from trimodal.client.transports.tensors import strings
 from trimodal.errors import Unavailable
 from trimodal.gateway.realtime.openai import conversation
+from trimodal.gateway.realtime.openai.items import message_item
+from trimodal.gateway.realtime.outbox import Outbox
 
 LONG = "word " * 400
 
@@ -321,3 +323,13 @@ def test_whole_turns_are_forgotten_and_told(
     assert gone == ["q0", "a0"], "with the next one they were too many; then there is room for some"
     kept = [one["content"][:2] for one in messages(running.triton)]
     assert kept == ["be", "1日", "本本", "2日", "本本", "3日", "本本", "an"]
+
+
+def test_an_item_is_measured_when_it_changes_not_with_every_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+    monkeypatch.setattr(conversation, "_size", lambda item: measured.append(item["id"]) or 1)
+    talk = conversation.Conversation(Outbox())
+    for n in range(20):
+        content = [{"type": "input_text", "text": "hi"}]
+        talk.create(message_item(f"i{n}", "user", content, "completed"), None)
+    assert len(measured) == 20

@@ -128,8 +128,8 @@ def read_samples(contents: bytes, field: str) -> Samples:
     return np.concatenate(blocks)
 
 
-def read_message(field: str, message: ChatMessage) -> DecodedMessage:
-    """Decodes the parts of one message. Raises: ApiError 400 naming the part."""
+def read_message(field: str, message: ChatMessage, url: str = "image_url.url") -> DecodedMessage:
+    """Decodes the parts of one message; `url`: a picture's field. Raises: ApiError 400 naming the part."""
     role = "system" if message.role == "developer" else message.role
     image: bytes | None = None
     audio: bytes | None = None
@@ -140,7 +140,7 @@ def read_message(field: str, message: ChatMessage) -> DecodedMessage:
         if isinstance(part, ImagePart):
             if image is not None:
                 raise invalid(f"{place}: one picture a message is taken")
-            image = decode_data_url(part.image_url.url, f"{place}.image_url.url")
+            image = decode_data_url(part.image_url.url, f"{place}.{url}")
         elif isinstance(part, AudioPart):
             if audio is not None:
                 raise invalid(f"{place}: one recording a message is taken")

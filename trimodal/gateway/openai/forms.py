@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -14,15 +15,19 @@ from trimodal.llm.structured.tools import read_tools
 _MOST_BYTES: int = LlmSettings.model_fields["max_grammar_bytes"].default
 
 
-def unheld(options: Mapping[str, Any]) -> tuple[str, ...]:
+async def unheld(options: Mapping[str, Any]) -> tuple[str, ...]:
     """Their places, for the header of what is ignored; none of what the model will refuse.
+
+    Read in a thread: many tools take a tenth of a second.
 
     Args:
         options: `response_format`, `tools` and `tool_choice` as the client sends them to the model.
     """
     form, tools, choice = (options.get(name) for name in ("response_format", "tools", "tool_choice"))
-    if not (form or tools):
-        return ()
+    return await asyncio.to_thread(_unheld, form, tools, choice) if form or tools else ()
+
+
+def _unheld(form: Any, tools: Any, choice: Any) -> tuple[str, ...]:
     try:
         functions = read_tools(_text(tools), choice if isinstance(choice, str) else _text(choice), None)
         return read_form(_text(form), functions, _MOST_BYTES).unheld

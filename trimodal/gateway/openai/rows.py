@@ -5,26 +5,36 @@ OpenAI has no endpoint for classifications; its shape is that of embeddings.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Annotated, Any, Literal
+from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
+from trimodal.client.batches import in_parts
 from trimodal.client.client import Client
 from trimodal.errors import InvalidArgument
+from trimodal.gateway.answering import encoded
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
+from trimodal.gateway.keys import Key
 from trimodal.gateway.media import decode_data_url
 from trimodal.gateway.openai.fields import ModelBody, Refusal, Whole
 from trimodal.gateway.quota import KeyUsage
 
 MAX_TEXTS = 2048
 MAX_IMAGES = 64
-_TEXT = re.compile(r"^text_input(\[\d+\])?")
-Answer = tuple[dict[str, Any], Mapping[str, str]]
-"""Body and headers."""
+_TEXT = re.compile(r"^text_input(?:\[(\d+)\])?")
+# Characters of a text that the embedder reads, about; of the texts in a piece; of a request that never waits.
+_READ, _PIECE, _SHORT = 1024, 2048, 512
+# Of one key's longer requests, and of one of them.
+_PIECES_AT_ONCE, _PIECES_OF_ONE = 4, 2
+Vectors = NDArray[np.float32]
 
 
 class EmbeddingRequest(ModelBody):
@@ -48,37 +58,92 @@ class ClassificationRequest(ModelBody):
     top_k: Whole | None = Field(default=None, ge=1)
 
 
-async def embeddings(request: EmbeddingRequest, client: Client, usage: KeyUsage) -> Answer:
+class Turns:
+    """Lets each key have a few pieces of its longer requests at the embedder at a time, in turn.
+
+    The embedder takes what comes first: whoever sends a thousand pages would go before everybody's next word.
+    """
+
+    def __init__(self) -> None:
+        self._of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def of(self, key: Key) -> asyncio.Semaphore:
+        """What a piece of this key's is sent within."""
+        turn = self._of.get(key.hash)
+        if turn is None:
+            turn = self._of[key.hash] = asyncio.Semaphore(_PIECES_AT_ONCE)
+        return turn
+
+
+async def embeddings(
+    request: EmbeddingRequest, client: Client, usage: KeyUsage, turn: asyncio.Semaphore
+) -> tuple[bytes, Mapping[str, str]]:
     """Vectors of unit length. With `dimensions` their first numbers, scaled to unit length again.
 
     A text beyond the model's length is refused, unless it is to be cut: `truncate` is TEI's word for it,
-    `truncate_prompt_tokens` -1 is vLLM's.
+    `truncate_prompt_tokens` -1 is vLLM's. Each piece is written as it comes: 2,048 vectors at once would keep
+    all others waiting for half a second.
     """
     texts = _listed(request.input)
     for index, text in enumerate(texts):
         if not text:
             raise ApiError(400, f"input[{index}] is empty: at least one character is needed", param="input")
     truncate = request.truncate or request.truncate_prompt_tokens is not None
-    try:
-        made = await client.embeddings(texts, truncate=truncate, model=request.model)
-    except InvalidArgument as error:
-        raise InvalidArgument(_TEXT.sub("input", str(error))) from None  # of a batch: its number is not ours
-    vectors, usage.tokens = made.vectors, made.tokens
-    if request.dimensions is not None:
-        most = vectors.shape[1]
-        if request.dimensions > most:
-            raise invalid(f"dimensions is {request.dimensions}: this model has {most}")
-        vectors = vectors[:, : request.dimensions]
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    rows: list[Any] = vectors.astype(float).tolist()
-    if request.encoding_format == "base64":
-        rows = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in vectors]
-    data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
-    tokens = {"prompt_tokens": made.tokens, "total_tokens": made.tokens}
-    return {"object": "list", "data": data, "model": request.model, "usage": tokens}, {}
+    is_short = sum(map(len, texts)) <= _SHORT
+
+    async def ask(part: Sequence[int]) -> list[bytes]:
+        given = [texts[index] for index in part]
+        try:
+            async with nullcontext() if is_short else turn:
+                made = await client.embeddings(given, truncate=truncate, model=request.model)
+        except InvalidArgument as error:
+
+            def named(found: re.Match[str]) -> str:
+                return f"input[{part[int(found[1] or 0)]}]" if len(texts) > 1 else "input"
+
+            raise InvalidArgument(_TEXT.sub(named, str(error))) from None
+        usage.tokens += made.tokens
+        vectors = _cut(made.vectors, request.dimensions)
+        rows: Sequence[Any] = (
+            vectors.astype(float).tolist()
+            if request.encoding_format == "float"
+            else [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in vectors]
+        )
+        told = zip(part, rows, strict=True)
+        return [encoded({"object": "embedding", "index": at, "embedding": row}) for at, row in told]
+
+    pieces = _pieces(texts, await client.max_batch_size(request.model))
+    rows = b",".join(await in_parts(pieces, ask, _PIECES_OF_ONE))
+    more = {"model": request.model, "usage": dict.fromkeys(("prompt_tokens", "total_tokens"), usage.tokens)}
+    return b'{"object":"list","data":[' + rows + b"]," + encoded(more)[1:], {}
 
 
-async def classifications(request: ClassificationRequest, client: Client) -> Answer:
+def _pieces(texts: Sequence[str], most: int) -> list[list[int]]:
+    """The numbers of the texts, in pieces that the embedder has done within little time."""
+    pieces: list[list[int]] = []
+    size = 0
+    for index, text in enumerate(texts):
+        cost = min(len(text), _READ)
+        if not pieces or len(pieces[-1]) >= most or size + cost > _PIECE:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(index)
+        size += cost
+    return pieces
+
+
+def _cut(vectors: Vectors, dimensions: int | None) -> Vectors:
+    if dimensions is None:
+        return vectors
+    if dimensions > vectors.shape[1]:
+        raise invalid(f"dimensions is {dimensions}: this model has {vectors.shape[1]}")
+    cut = vectors[:, :dimensions]
+    return cut / np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), 1e-12)
+
+
+async def classifications(
+    request: ClassificationRequest, client: Client
+) -> tuple[dict[str, Any], Mapping[str, str]]:
     """Labels of each picture, best first; one that is refused gets its error and harms no other.
 
     A lone picture that is refused is an error of the request.

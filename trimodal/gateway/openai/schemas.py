@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -121,14 +122,11 @@ _REFUSED: Mapping[str, Refusal] = {
 """What vLLM's server takes and would change the answer."""
 
 
-class Generation(ModelBody):
-    """What chat and text completions share. Unset: as the model's configuration says."""
+class Sampling(ModelBody):
+    """How text is made, at every endpoint. Unset: as the model's configuration says."""
 
     refused = _REFUSED
     stream: bool = False
-    stream_options: StreamOptions | None = None
-    n: Whole = Field(default=1, ge=1, le=MAX_CHOICES)
-    max_tokens: Whole | None = Field(default=None, ge=1)
     temperature: Number | None = Field(default=None, ge=0, le=2)
     top_p: Number | None = Field(default=None, gt=0, le=1)
     top_k: Whole | None = Field(default=None, ge=-1)
@@ -142,6 +140,36 @@ class Generation(ModelBody):
     min_tokens: Whole | None = Field(default=None, ge=0)
     ignore_eos: bool | None = None
     stop_token_ids: list[Whole] | None = None
+
+    def options(self, choice: int = 0) -> Options:
+        """The client's options of one of the choices."""
+        return Options(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            min_p=self.min_p,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            repetition_penalty=self.repetition_penalty,
+            seed=None if self.seed is None else (self.seed + choice) % (1 << 64),
+            stop=self.stop,
+            logit_bias=self.logit_bias or None,
+            min_tokens=self.min_tokens,
+            ignore_eos=self.ignore_eos,
+            stop_token_ids=self.stop_token_ids,
+        )
+
+    def own_name(self, sentence: str) -> str:
+        """What the model, or its client, says of a field, with the field's name in this request in front."""
+        return sentence
+
+
+class Generation(Sampling):
+    """What chat and text completions share."""
+
+    stream_options: StreamOptions | None = None
+    n: Whole = Field(default=1, ge=1, le=MAX_CHOICES)
+    max_tokens: Whole | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
     def _usage_only_in_streams(self) -> Generation:
@@ -159,29 +187,13 @@ class Generation(ModelBody):
         """How many answers are asked for."""
         return self.n
 
-    def options(self, choice: int) -> Options:
-        """The client's options; each of several choices has a seed of its own, so that no two are alike."""
-        seed = self.seed
-        if seed is None and self.n > 1:
-            seed = secrets.randbits(63)
-        elif seed is not None:
-            seed = (seed + choice) % (1 << 64)
-        return Options(
-            max_tokens=self.max_tokens,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            top_k=self.top_k,
-            min_p=self.min_p,
-            presence_penalty=self.presence_penalty,
-            frequency_penalty=self.frequency_penalty,
-            repetition_penalty=self.repetition_penalty,
-            seed=seed,
-            stop=self.stop,
-            logit_bias=self.logit_bias or None,
-            min_tokens=self.min_tokens,
-            ignore_eos=self.ignore_eos,
-            stop_token_ids=self.stop_token_ids,
-        )
+    def options(self, choice: int = 0) -> Options:
+        """Each of several choices has a seed of its own, so that no two are alike."""
+        options = super().options(choice)
+        options["max_tokens"] = self.max_tokens
+        if self.seed is None and self.n > 1:
+            options["seed"] = secrets.randbits(63)
+        return options
 
 
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
@@ -317,7 +329,7 @@ class ChatRequest(Generation):
         if self.top_logprobs and not self.logprobs:
             raise invalid("top_logprobs is only allowed when logprobs is true")
 
-    def options(self, choice: int) -> Options:
+    def options(self, choice: int = 0) -> Options:
         options = super().options(choice)
         options["max_tokens"] = self.max_completion_tokens or self.max_tokens
         options["response_format"] = self.response_format.for_model() if self.response_format else None
@@ -335,6 +347,10 @@ class ChatRequest(Generation):
             options["tool_choice"] = which.model_dump() if isinstance(which, NamedTool) else which
             options["parallel_tool_calls"] = self.parallel_tool_calls
         return options
+
+    def own_name(self, sentence: str) -> str:
+        renamed = self.max_completion_tokens is not None
+        return re.sub(r"^max_tokens\b", "max_completion_tokens", sentence) if renamed else sentence
 
 
 class CompletionRequest(Generation):
@@ -379,7 +395,7 @@ class CompletionRequest(Generation):
         if self.best_of is not None and self.best_of != self.n:
             raise unsupported("best_of", f"is {self.best_of} and n is {self.n}: this server takes equal ones")
 
-    def options(self, choice: int) -> Options:
+    def options(self, choice: int = 0) -> Options:
         options = super().options(choice)
         options["response_format"] = self.response_format.for_model() if self.response_format else None
         return Options(**options, top_logprobs=self.logprobs, apply_chat_template=False)

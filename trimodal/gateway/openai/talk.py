@@ -27,18 +27,24 @@ def newest_turns(roles: Sequence[str], sizes: Sequence[int], most: int, most_byt
     while; what is the system's and the last turn stay, as long as they are not twice too many themselves.
     """
 
-    def within(share: float) -> bool:
-        return len(kept) <= share * most and sum(sizes[at] for at in kept) <= share * most_bytes
+    count, size, passed = len(roles), sum(sizes), 0
 
-    kept = list(range(len(roles)))
+    def within(share: float) -> bool:
+        return count <= share * most and size <= share * most_bytes
+
     if within(1):
-        return kept
-    for start in [at for at in kept if roles[at] == "user"] or kept[-1:]:
-        kept = [at for at, role in enumerate(roles) if at >= start or role == "system"]
+        return list(range(count))
+    start = 0
+    for start in [at for at, role in enumerate(roles) if role == "user"] or [len(roles) - 1]:
+        for at in range(passed, start):
+            if roles[at] != "system":
+                count, size = count - 1, size - sizes[at]
+        passed = start
         if within(_KEPT):
             break
+    kept = [at for at, role in enumerate(roles) if at >= start or role == "system"]
     while len(kept) > 1 and not within(2):
-        del kept[0]
+        count, size = count - 1, size - sizes[kept.pop(0)]
     return kept
 
 

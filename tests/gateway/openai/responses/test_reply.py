@@ -108,7 +108,7 @@ def test_refusals_and_failures_of_the_server(serve: Serve) -> None:
     refused = fails(InvalidArgument("max_tokens is 9 and the limit is 8"))
     client = serve(fake_triton(llm=refused)).openai()
     for stream in (False, True):
-        with pytest.raises(openai.BadRequestError, match="max_tokens is 9"):
+        with pytest.raises(openai.BadRequestError, match="max_output_tokens is 9"):
             client.responses.create(model="llm", input="hi", stream=stream)
     client = serve(fake_triton(llm=fails(Unavailable("the engine is gone"), "half"))).openai()
     events: list[Any] = []
@@ -346,6 +346,9 @@ def test_what_a_talk_has_lost_here_is_told(serve: Serve, monkeypatch: pytest.Mon
     with pytest.raises(openai.BadRequestError) as told:
         create(model="llm", input="a", previous_response_id=last.id, truncation="disabled")
     assert told.value.code == "context_length_exceeded"
+    several = [{"role": role, "content": "new"} for role in ("user", "assistant", "user")]
+    create(model="llm", input=several, previous_response_id=last.id)
+    assert [text for _, text in said(sent_to(served))] == ["new"] * 3, "with what is new it is not too long"
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -370,7 +373,7 @@ def test_vllms_sampling_is_handed_on(serve: Serve) -> None:
     strict(served).responses.create(model="llm", input="hi", extra_body=more)
     inputs = sent_to(served).inputs
     assert inputs["min_tokens"].tolist() == [2]
-    assert (inputs["top_k"].tolist(), inputs["seed"].tolist(), inputs["stop"].tolist()) == ([0], [7], [b"x"])
+    assert (inputs["top_k"].tolist(), inputs["seed"].tolist(), inputs["stop"].tolist()) == ([-1], [7], [b"x"])
 
 
 def test_what_other_servers_put_into_a_talk_is_ignored_and_named(serve: Serve) -> None:
@@ -386,3 +389,59 @@ def test_what_other_servers_put_into_a_talk_is_ignored_and_named(serve: Serve) -
     )
     assert said(sent_to(served)) == [("user", "hi")]
     assert {"reasoning", "user"} <= set(raw.headers["x-ignored-fields"].split(", "))
+
+
+LOOK_AHEAD = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)"}}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"text": {"format": {"type": "json_schema", "name": "x", "schema": LOOK_AHEAD}}},
+         "text.format.properties.a.pattern"),
+        ({"tools": [{"type": "function", "name": "f", "parameters": LOOK_AHEAD, "strict": False}]},
+         "tools[0].parameters.properties.a.pattern"),
+    ],
+)  # fmt: skip
+def test_what_no_answer_is_held_to_is_named(serve: Serve, asked: dict[str, Any], named: str) -> None:
+    raw = serve().openai().responses.with_raw_response.create(model="llm", input="hi", **asked)
+    assert raw.headers["x-ignored-fields"] == named
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ("max_tokens is 9: 1 to 8 are taken", "max_output_tokens"),
+        ("messages holds 1025 entries: at most 1024 are taken", "input"),
+        ("response_format.properties.a: what", "text.format.properties.a"),
+        ("tools[1].function.parameters: what", "tools[1].parameters"),
+        ("top_p is 2: 0 to 1 is taken", "top_p"),
+    ],
+)
+def test_refusals_of_the_model_name_the_fields_of_this_endpoint(
+    serve: Serve, said: str, field: str, stream: bool
+) -> None:
+    client = serve(fake_triton(llm=fails(InvalidArgument(said)))).openai()
+    with pytest.raises(openai.BadRequestError) as told:
+        client.responses.create(model="llm", input="hi", stream=stream)
+    assert told.value.param == field
+    assert told.value.body["message"].startswith(field)  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("image", "field"),
+    [
+        ({"file_id": "file-1"}, "input[0].content[0].file_id"),
+        ({"image_url": "http://a/b.png"}, "input[0].content[0].image_url"),
+        ({}, "input[0].content[0].image_url"),
+    ],
+    ids=str,
+)
+def test_a_picture_that_is_none_is_refused_by_its_field(
+    serve: Serve, image: dict[str, str], field: str
+) -> None:
+    asked: Any = [{"role": "user", "content": [{"type": "input_image", **image}]}]
+    with pytest.raises(openai.BadRequestError) as told:
+        serve().openai().responses.create(model="llm", input=asked)
+    assert told.value.param == field

@@ -40,7 +40,7 @@ class Reply:
         self._store = store
         self._new = request.messages()
         self._output = Output(calling=request.calls_tools)
-        self._left_out = 0  # messages of the talk that are not kept any more
+        self._left_out = 0  # of the oldest messages of the talk
         self._id = f"resp_{secrets.token_hex(16)}"
         self._created = int(time.time())
 
@@ -81,7 +81,7 @@ class Reply:
                     yield chunk
         except Exception as error:
             if count >= 0:
-                failure = as_api_error(error, self._caller.request_id)
+                failure = as_api_error(error, self._caller.request_id, self._request.own_name)
                 told = {"code": failure.code or "server_error", "message": str(failure)}
                 body = {**self._body("failed"), "output": self._output.items, "error": told}
                 yield event("failed", {"response": body})
@@ -92,20 +92,24 @@ class Reply:
 
     async def _begin(self) -> tuple[Talk, Stream]:
         """The talk with what is kept of it, and the stream of its answer, which is sent when it is read."""
-        request, earlier = self._request, list[DecodedMessage]()
+        request, messages = self._request, self._new
         if request.previous_response_id is not None:
             field = "previous_response_id"
             kept = await self._store.get(self._caller.key.tenant, request.previous_response_id, field)
-            earlier, self._left_out = kept.messages, kept.left_out
+            messages, self._left_out = kept.talk(self._new)
         if self._left_out and request.trims == "disabled":
             raise invalid(
-                f"previous_response_id: {self._left_out} messages of this talk are not kept any more, and "
+                f"previous_response_id: the oldest {self._left_out} messages of this talk are left out, and "
                 "truncation is 'disabled'", code="context_length_exceeded",
             )  # fmt: skip
         system = [DecodedMessage("system", request.instructions)] if request.instructions else []
-        messages = [*system, *earlier, *self._new]
         talk = Talk(
-            messages, request.model, self._client, self._caller, self._findings, tools=bool(request.tools)
+            [*system, *messages],
+            request.model,
+            self._client,
+            self._caller,
+            self._findings,
+            tools=bool(request.tools),
         )
         (stream,) = await talk.streams([request.options()])
         return talk, stream

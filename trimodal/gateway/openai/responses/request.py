@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -10,7 +11,7 @@ from pydantic import BeforeValidator, Discriminator, Field, StringConstraints, T
 from trimodal.client.options import Options
 from trimodal.gateway.errors import invalid
 from trimodal.gateway.openai.conversation import DecodedMessage, read_message
-from trimodal.gateway.openai.fields import Body, ModelBody, Number, Refusal, Whole
+from trimodal.gateway.openai.fields import Body, Refusal, Whole
 from trimodal.gateway.openai.schemas import (
     MAX_MESSAGES,
     MAX_TOOLS,
@@ -19,12 +20,12 @@ from trimodal.gateway.openai.schemas import (
     AudioPart,
     ChatMessage,
     Function,
-    Generation,
     ImagePart,
     JsonSchema,
     Name,
     RefusalPart,
     ResponseFormat,
+    Sampling,
     Schema,
     TextPart,
     Url,
@@ -47,7 +48,7 @@ class InputText(Body):
 class InputImage(Body):
     refused = {"file_id": _NO_FILES}  # noqa: RUF012
     type: Literal["input_image"]
-    image_url: str
+    image_url: str = ""
 
     @property
     def part(self) -> ImagePart:
@@ -175,20 +176,21 @@ class AllowedTools(Body):
 
 
 Choice = Annotated[NamedFunction | AllowedTools, Field(discriminator="type")]
-_SAMPLING = (
-    *("temperature", "top_p", "top_k", "min_p", "seed", "stop"),
-    *("presence_penalty", "frequency_penalty", "repetition_penalty"),
-    *("logit_bias", "min_tokens", "ignore_eos", "stop_token_ids"),
-)
+_OWN_NAMES = {
+    r"^max_tokens\b": "max_output_tokens",
+    r"^messages\b": "input",
+    r"^response_format\b": "text.format",
+    r"^(tools\[\d+\])\.function\b": r"\1",
+}
 _Key = Annotated[str, StringConstraints(max_length=64)]
 _Value = Annotated[str, StringConstraints(max_length=512)]
 
 
-class ResponseRequest(ModelBody):
+class ResponseRequest(Sampling):
     """POST /v1/responses. Unset: as the model's configuration says."""
 
     refused = {  # noqa: RUF012
-        **Generation.refused,
+        **Sampling.refused,
         "background": Refusal("is not supported: an answer comes with its request", (False,)),
         "conversation": Refusal("is not supported: previous_response_id is"),
         "prompt": Refusal("is not supported: this server keeps no prompts"),
@@ -197,10 +199,7 @@ class ResponseRequest(ModelBody):
     }
     input: str | Annotated[list[Item], Field(min_length=1, max_length=MAX_MESSAGES)]
     instructions: str | None = None
-    stream: bool = False
     max_output_tokens: Whole | None = Field(default=None, ge=1)
-    temperature: Number | None = Field(default=None, ge=0, le=2)
-    top_p: Number | None = Field(default=None, gt=0, le=1)
     text: TextOptions = TextOptions()
     tools: list[Tool] = Field(default=[], max_length=MAX_TOOLS)
     tool_choice: Literal["none", "auto", "required"] | Choice = "auto"
@@ -211,18 +210,6 @@ class ResponseRequest(ModelBody):
     top_logprobs: Whole | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
     include: list[str] = []
     metadata: dict[_Key, _Value] = Field(default={}, max_length=16)
-    # Of vLLM's server.
-    top_k: Whole | None = Field(default=None, ge=-1)
-    min_p: Number | None = Field(default=None, ge=0, lt=1)
-    seed: Whole | None = None
-    stop: str | list[str] | None = None
-    presence_penalty: Number | None = Field(default=None, ge=-2, le=2)
-    frequency_penalty: Number | None = Field(default=None, ge=-2, le=2)
-    repetition_penalty: Number | None = Field(default=None, gt=0, le=10)
-    logit_bias: dict[str, Number] | None = None
-    min_tokens: Whole | None = Field(default=None, ge=0)
-    ignore_eos: bool | None = None
-    stop_token_ids: list[Whole] | None = None
 
     @model_validator(mode="after")
     def _tools_to_choose(self) -> ResponseRequest:
@@ -271,19 +258,16 @@ class ResponseRequest(ModelBody):
                 content = item.content
                 parts = content if isinstance(content, str) else [part.part for part in content]
                 message = ChatMessage.model_construct(role=item.role, content=parts)
-                found.append(read_message(f"input[{index}]", message))
+                found.append(read_message(f"input[{index}]", message, url="image_url"))
                 calls = []
         if not found:
             raise invalid("input: there is nothing to answer in it")
         return found
 
-    def options(self) -> Options:
-        """The client's options."""
-        options = Options(max_tokens=self.max_output_tokens, truncation=self.trims)
-        for name in _SAMPLING:
-            options[name] = getattr(self, name)  # type: ignore[literal-required]
-        if self.top_k is not None:
-            options["top_k"] = max(0, self.top_k)
+    def options(self, choice: int = 0) -> Options:
+        options = super().options(choice)
+        options["max_tokens"] = self.max_output_tokens
+        options["truncation"] = self.trims
         if self.wants_logprobs:
             options["top_logprobs"] = self.top_logprobs or 0
         options["response_format"] = self.text.format.for_model()
@@ -300,3 +284,8 @@ class ResponseRequest(ModelBody):
                 options["tool_choice"] = choice
             options["parallel_tool_calls"] = self.parallel_tool_calls
         return options
+
+    def own_name(self, sentence: str) -> str:
+        for name, own in _OWN_NAMES.items():
+            sentence = re.sub(name, own, sentence)
+        return sentence

@@ -11,7 +11,7 @@ import logging
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -40,6 +40,16 @@ class KeptResponse:
     body: dict[str, Any]
     messages: list[DecodedMessage]
     left_out: int = 0
+
+    def talk(self, new: Sequence[DecodedMessage]) -> tuple[list[DecodedMessage], int]:
+        """The messages that it goes on from, then these, and how many older ones are gone.
+
+        Of a talk that is too long its oldest turns are: no client can shorten it.
+        """
+        messages = [*self.messages, *new]
+        roles, sizes = [one.role for one in messages], [len(encoded(_bare(one))) for one in messages]
+        newest = newest_turns(roles, sizes, MAX_MESSAGES, MAX_TALK_BYTES)
+        return [messages[at] for at in newest], self.left_out + len(messages) - len(newest)
 
 
 class Answers(Protocol):
@@ -109,11 +119,7 @@ class ResponseStore:
     async def put(self, tenant: str, kept: KeptResponse) -> bool:
         """Keeps a response; False: it is too large, or the store does not answer."""
         messages = [_bare(one) for one in kept.messages]
-        roles, sizes = [one.role for one in kept.messages], [len(encoded(one)) for one in messages]
-        newest = newest_turns(roles, sizes, MAX_MESSAGES, MAX_TALK_BYTES)
-        left_out = kept.left_out + len(messages) - len(newest)
-        told = {"body": kept.body, "messages": [messages[at] for at in newest], "left_out": left_out}
-        text = encoded(told)
+        text = encoded({"body": kept.body, "messages": messages, "left_out": kept.left_out})
         if len(text) > MAX_RESPONSE_BYTES:
             return False
         try:

@@ -32,6 +32,7 @@ class Conversation:
         self._outbox = outbox
         self._items: list[Item] = []
         self._pictures: dict[str, Picture] = {}  # by the id of their item, in the order in which they came
+        self._sizes: dict[str, int] = {}
         self._pending: set[str] = set()
         self._settled = asyncio.Event()
         self._settled.set()
@@ -73,6 +74,7 @@ class Conversation:
         for item in self._items:
             if item["id"] == identity:
                 item["content"][0]["transcript"] = transcript
+                self._sizes[identity] = _size(item)
         self._pending.discard(identity)
         if not self._pending:
             self._settled.set()
@@ -92,6 +94,8 @@ class Conversation:
         """Completes an answer."""
         item["content"] = [{"type": "output_text", "text": text}]
         item["status"] = status
+        if item["id"] in self._sizes:
+            self._sizes[item["id"]] = _size(item)
         self._tell_done(item)
 
     def delete(self, identity: object) -> None:
@@ -141,15 +145,18 @@ class Conversation:
         previous = self._items[at - 1]["id"] if at else None
         self._items.insert(at, item)
         self._outbox.put("conversation.item.added", previous_item_id=previous, item=item)
-        sizes = [_size(one) for one in self._items]
+        self._sizes[item["id"]] = _size(item)
+        sizes = [self._sizes[one["id"]] for one in self._items]
         newest = newest_turns([one["role"] for one in self._items], sizes, MAX_ITEMS, MAX_TALK_BYTES)
-        for old in [one for at, one in enumerate(self._items) if at not in newest]:
+        kept = set(newest)
+        for old in [one for at, one in enumerate(self._items) if at not in kept]:
             self._drop(self._items.index(old))
             self._outbox.put("conversation.item.deleted", item_id=old["id"])
 
     def _drop(self, at: int) -> Item:
         item = self._items.pop(at)
         self._pictures.pop(item["id"], None)
+        del self._sizes[item["id"]]
         return item
 
     def _bound_pictures(self) -> None:
