@@ -159,6 +159,16 @@ def test_a_wrong_request_is_not_tried_again(bench):
     assert one.open_streams == 0
 
 
+def test_a_wrong_request_does_not_make_the_recogniser_s_speed_unknown(bench):
+    one = bench()
+    one.send(1, start=True).wait()
+    assert one.send(1, end=True, seconds=0).wait().words() == " 0"
+    eventually(lambda: one.service._windows.speed)
+    one.recogniser.errors = [InvalidArgument("language: 'xx'; known are en")]
+    assert isinstance(one.send(2, start=True, end=True).wait().error, InvalidArgument)
+    assert one.service._windows.speed
+
+
 def test_a_defect_of_a_session_is_told_without_details_and_harms_nobody(bench, caplog):
     one = bench()
     one.send(2, start=True, seconds=0.5).wait()

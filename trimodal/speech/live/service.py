@@ -192,7 +192,7 @@ class SpeechService:
             except Exception as error:
                 actions = stream.fail(as_request_error(error))
             finally:
-                self._windows.done(audio_s)
+                self._windows.done(stream, audio_s)
             self._perform(stream, actions)
 
     def _recognise(self, stream: LiveStream, window: Window) -> Recognition:
@@ -210,12 +210,14 @@ class SpeechService:
                 told = as_request_error(error)
             finally:
                 self._metrics.windows_in_flight.increment(-1)
+            if isinstance(told, InvalidArgument):
+                raise told
             self._windows.forget()
             self._metrics.retries.increment(1)
             failures += 1
             waited_s = time.monotonic() - since
             loading = isinstance(told, Unavailable) and waited_s < self._settings.recognizer_wait_s
-            if isinstance(told, InvalidArgument) or (failures >= MAX_FAILURES and not loading):
+            if failures >= MAX_FAILURES and not loading:
                 raise told
             if self._closing.wait(min(BACKOFF_S * failures, MAX_BACKOFF_S)) or stream.closed:
                 raise told

@@ -293,6 +293,8 @@ class LiveStream:
         if self._pending and not self._must_wait(self._pending[0], final):
             chunk, sink = self._pending
             self._pending = None
+            if chunk.after is None:  # a client that waited for it speaks on from now
+                self._audio_until = max(self._audio_until, self._clock() + self._quiet_s)
             actions.append(Answer(sink, self._update(final), final))
             self._count_requests([chunk], -1)
             if final:
