@@ -149,6 +149,18 @@ def test_a_stream_that_cannot_be_heard_fails_with_the_recognisers_error(bench, m
     assert one.send(2, end=True, seconds=1).wait().words() == " 0"
 
 
+def test_nothing_more_is_heard_for_a_client_that_left(bench):
+    one = bench()
+    one.recogniser.gate = threading.Semaphore(0)
+    one.send(start=True, seconds=5).wait()
+    end = one.send(end=True, seconds=0)
+    eventually(lambda: one.recogniser.calls == 1)
+    end.left = True
+    one.recogniser.gate.release(5)
+    assert isinstance(end.wait().error, Cancelled)
+    assert (one.recogniser.calls, one.open_streams, one.outcome("left")) == (1, 0, 1)
+
+
 def test_a_wrong_request_is_not_tried_again(bench):
     one = bench()
     one.recogniser.errors = [InvalidArgument("language: 'xx'; known are en")]

@@ -30,6 +30,7 @@ LOOK_S = 0.1
 MAX_FAILURES = 8
 BACKOFF_S, MAX_BACKOFF_S = 0.2, 1.0
 JOIN_S = 5.0
+LEFT = "the client left"
 UNLOADING = "speech is being unloaded; start the stream again later"
 
 Recogniser = Callable[[Window], Recognition]
@@ -184,8 +185,10 @@ class SpeechService:
             actions: list[Action] = []
             audio_s = 0.0
             try:
+                if stream.left:
+                    actions = stream.close("left", Cancelled(LEFT))
                 # Only now, so that it holds all audio that came while it waited for a thread.
-                if planned := stream.next_window():
+                elif planned := stream.next_window():
                     heard = self._recognise(stream, planned.window)
                     audio_s = len(planned.window.samples) / SAMPLE_RATE
                     actions = stream.heard(planned, heard)

@@ -26,7 +26,7 @@ PARTIAL_S, RECORDING_S = 0.5, 2.0
 # A network may hold a microphone's audio up and hand it over at once, but not before it was spoken.
 AHEAD_S = 1.0
 
-Outcome = Literal["finished", "failed", "idle", "restarted"]
+Outcome = Literal["finished", "failed", "idle", "restarted", "left"]
 
 
 class Sink(Protocol):
@@ -35,6 +35,9 @@ class Sink(Protocol):
     def answer(self, update: Update, *, final: bool) -> None: ...
 
     def fail(self, error: RequestError) -> None: ...
+
+    def is_cancelled(self) -> bool:
+        """Whether its client has given up or gone; asked before the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,13 @@ class LiveStream:
     def closed(self) -> bool:
         """Whether it is over: results that still come are dropped."""
         return self._state == "closed"
+
+    @property
+    def left(self) -> bool:
+        """Whether its END came and nobody waits for the last words any more."""
+        with self._lock:
+            last = self._inbox[-1] if self._inbox else self._pending
+            return self._state == "ending" and last is not None and last[1].is_cancelled()
 
     def put(self, chunk: Chunk, sink: Sink) -> list[Action]:
         """Takes a chunk into the inbox; an END always.
