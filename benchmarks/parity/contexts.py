@@ -149,7 +149,12 @@ def reshaped(artefact: Path, work: Path, contexts_s: list[float], padding: str) 
 
 def recognise(service: RecogniseService, window: Window) -> Recognition:
     """One window through engine and guards."""
-    request = RecogniseRequest(window.samples[None], [window.prompt.encode()], [window.language.encode()])
+    request = RecogniseRequest(
+        window.samples[None],
+        [window.prompt.encode()],
+        [window.language.encode()],
+        temperatures=[",".join(map(str, window.temperatures)).encode()],
+    )
     (outcome,) = service.recognise([request])
     if isinstance(outcome, Exception):
         raise outcome

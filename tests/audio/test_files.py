@@ -94,16 +94,23 @@ def test_a_long_file_does_not_lie_in_memory(tmp_path):
     assert peak < 24 << 20  # all of it, decoded, is 230 MB
 
 
+def test_a_file_without_a_header_says_by_its_name_what_it_is(tmp_path):
+    samples = np.array([0, 16_384, -32_768], "<i2")
+    for name in ("a.raw", "B.PCM"):
+        (tmp_path / name).write_bytes(samples.tobytes() + b"\0")
+        np.testing.assert_array_equal(read(tmp_path / name), [0, 0.5, -1])
+
+
 def test_files_that_are_none(tmp_path):
     (tmp_path / "text.wav").write_text("not audio at all")
     (tmp_path / "nothing.mp3").write_bytes(b"")
-    (tmp_path / "a.raw").write_bytes(b"\0" * 3200)
+    (tmp_path / "a.raw").write_bytes(b"\0")
     soundfile.write(tmp_path / "empty.wav", np.zeros(0), RATE)
     for name, words in [
         ("missing.wav", "no such file or directory"),
         ("text.wav", "cannot be read as audio"),
         ("nothing.mp3", "cannot be read as audio"),
-        ("a.raw", "raw audio"),
+        ("a.raw", "there is no audio in it"),
         ("empty.wav", "there is no audio in it"),
         (".", "a folder"),
     ]:

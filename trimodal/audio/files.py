@@ -39,10 +39,11 @@ class AudioError(TrimodalError):
 def read_blocks(
     source: str | Path | BinaryIO, block_s: float, name: str = ""
 ) -> Generator[Samples, None, None]:
-    """The audio of a file, or with "-" of raw 16 kHz 16-bit little-endian mono samples on stdin.
+    """The audio of a file, or with "-" of stdin, which like a file called .raw or .pcm is without a header.
 
     Yields float32[n], n = 16,000 · block_s, but the last may be shorter. Channels become one by `mono`;
-    another rate is resampled. `name` is what errors call it, and the name of an open file.
+    another rate is resampled; without a header it is 16 kHz 16-bit little-endian mono. `name` is what errors
+    call it, and the name of an open file.
 
     Raises: AudioError: no such file, no audio in it, or a missing package.
     """
@@ -115,9 +116,10 @@ def _decode(source: str | BinaryIO, name: str) -> Generator[Samples, None, None]
 
 
 def _decode_open(file: BinaryIO, name: str) -> Generator[Samples, None, None]:
-    soundfile = package("soundfile")
     if name.lower().endswith((".raw", ".pcm")):
-        raise AudioError(f"{name}: raw audio says not what it is; 16 kHz 16-bit mono is read from -")
+        yield from read_raw(file)
+        return
+    soundfile = package("soundfile")
     found, why = False, ""
     try:
         for block in _decode_with_libsndfile(soundfile, file, name):

@@ -8,8 +8,8 @@ import io
 import re
 from collections.abc import Generator
 
-from trimodal.audio.files import AudioError, exactly, read_blocks, read_raw
-from trimodal.audio.values import SAMPLE_RATE, Samples
+from trimodal.audio.files import AudioError, read_blocks
+from trimodal.audio.values import Samples
 from trimodal.gateway.errors import ApiError, invalid
 
 _DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[^;,]*)*;base64,", re.I)
@@ -34,15 +34,10 @@ def decode_data_url(url: str, field: str) -> bytes:
 def recording(contents: bytes, block_s: float, field: str, name: str = "") -> Generator[Samples, None, None]:
     """The audio of a file's contents, float32[n] at 16 kHz, block by block; decoded as it is read.
 
-    A file called .raw or .pcm is 16 kHz 16-bit little-endian mono. Raises: ApiError 400 when it is no audio,
-    also while the blocks are read.
+    Raises: ApiError 400 when it is no audio, also while the blocks are read.
     """
-    file = io.BytesIO(contents)
     try:
-        if name.lower().endswith((".raw", ".pcm")):
-            yield from exactly(round(block_s * SAMPLE_RATE), read_raw(file))
-        else:
-            yield from read_blocks(file, block_s, name or field)
+        yield from read_blocks(io.BytesIO(contents), block_s, name or field)
     except AudioError as error:
         told = f"{field}{str(error).removeprefix(name or field)}"
         raise ApiError(400, told, param=field, code="invalid_audio") from None

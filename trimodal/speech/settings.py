@@ -8,7 +8,15 @@ from pydantic import BeforeValidator, Field
 
 from trimodal.audio.values import PolicyName
 from trimodal.settings import EngineSettings, Settings
-from trimodal.speech.values import MAX_WINDOW_S
+from trimodal.speech.values import MAX_TEMPERATURES, MAX_WINDOW_S
+
+Temperatures = Annotated[
+    tuple[Annotated[float, Field(ge=0, le=1)], ...],
+    BeforeValidator(lambda given: given.split(",") if isinstance(given, str) else given),
+    Field(
+        min_length=1, max_length=MAX_TEMPERATURES, description="tried in turn until a decoding is not doubted"
+    ),
+]
 
 
 class RecogniseSettings(EngineSettings):
@@ -26,11 +34,7 @@ class RecogniseSettings(EngineSettings):
     no_speech_threshold: Annotated[float, Field(ge=0, le=1)] = 0.6
     log_prob_threshold: Annotated[float, Field(le=0)] = -1.0
     compression_ratio_threshold: Annotated[float, Field(ge=1)] = 2.4
-    temperatures: Annotated[
-        tuple[Annotated[float, Field(ge=0, le=1)], ...],
-        BeforeValidator(lambda given: given.split(",") if isinstance(given, str) else given),
-        Field(min_length=1, description="tried in turn until a decoding is not doubted"),
-    ] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    temperatures: Temperatures = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
     # Of the fake engine alone.
     fake_batch_ms: Annotated[float, Field(ge=0)] = 20.0
     fake_window_ms: Annotated[float, Field(ge=0)] = 5.0
@@ -48,6 +52,7 @@ class SpeechSettings(Settings):
     overlap_s: Annotated[float, Field(ge=0.1, le=5, description="of policy window")] = 0.5
     max_window_s: float = Field(10.0, ge=2, le=MAX_WINDOW_S, description="longest stretch recognised at once")
     file_window_s: Annotated[float, Field(ge=5, le=MAX_WINDOW_S, description="of policy file")] = 30.0
+    live_temperatures: Temperatures = (0.0, 0.4)
     pause_s: Annotated[float, Field(ge=0.1, le=5, description="silence that ends a segment")] = 0.5
     vad: Literal["silero", "energy"] = "silero"
     vad_threshold: Annotated[float, Field(ge=0.05, le=0.95)] = 0.35

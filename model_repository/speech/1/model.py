@@ -71,5 +71,8 @@ class ResponseSink:
         outputs = [pb_utils.Tensor(name, array) for name, array in update.tensors(final=final).items()]
         self.sender.send(pb_utils.InferenceResponse(output_tensors=outputs), flags=FINAL)
 
+    def is_cancelled(self):
+        return self.sender.is_cancelled()
+
     def fail(self, error):
         self.sender.send(error_response(pb_utils, error), flags=FINAL)

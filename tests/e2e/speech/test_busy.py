@@ -126,9 +126,9 @@ def test_while_the_recogniser_is_behind_new_streams_are_refused_and_old_ones_go_
 
 @pytest.mark.slow
 def test_a_whole_recording_that_is_given_up_while_it_is_heard_is_forgotten(busy: TritonServer) -> None:
-    """Its client's deadline passes; the words have nobody to go to."""
+    """Its client's deadline passes; nothing more of it is heard."""
     samples, _ = sentences(8, 12)
-    finished = settled(busy, "speech_streams_total", '"finished"')
+    left = settled(busy, "speech_streams_total", '"left"')
 
     async def impatient() -> None:
         async with Client(busy.grpc_url, timeouts=Timeouts(total=0.5)) as client:
@@ -136,5 +136,5 @@ def test_a_whole_recording_that_is_given_up_while_it_is_heard_is_forgotten(busy:
                 await client.listen().end(samples)
 
     asyncio.run(impatient())
-    wait_until(lambda: total(busy, STREAMS, '"finished"') == finished + 1, "its end")
+    wait_until(lambda: total(busy, STREAMS, '"left"') == left + 1, "its end")
     wait_until(lambda: empty(busy), "an empty server")

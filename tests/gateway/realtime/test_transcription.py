@@ -198,6 +198,20 @@ def test_a_stream_that_the_server_refuses_fails_its_item_only(serve: Serve, dial
 
 
 @pytest.mark.usefixtures("_loud_is_speech")
+@pytest.mark.parametrize("before", [{"type": "server_vad", "silence_duration_ms": 2_000}, None])
+def test_a_turn_ends_by_the_detection_that_is_chosen_within_it(
+    serve: Serve, dial: Dial, before: dict[str, object] | None
+) -> None:
+    peer = dial(serve(), "intent=transcription")
+    peer.send("session.update", session=transcription(turn_detection=before))
+    peer.append(3.2)
+    vad = {"type": "server_vad", "silence_duration_ms": 300}
+    peer.send("session.update", session=transcription(turn_detection=vad))
+    peer.append(0.6, level=0.0)
+    assert peer.until(f"{PREFIX}.completed")["transcript"] == WORDS
+
+
+@pytest.mark.usefixtures("_loud_is_speech")
 def test_a_microphone_that_is_muted_within_a_turn_ends_it(
     serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,9 @@ class Sink:
         self.outcomes.append(type(error).__name__)
         self._told.append(self)
 
+    def is_cancelled(self) -> bool:
+        return self._draw.random() < 0.05
+
 
 class DrawnSession(ScriptedSession):
     """Meets a defect when it is fed a certain level."""
@@ -63,7 +66,7 @@ class Speech(Scenario):
     stall_s = 2 * IDLE_S
     comes_to = (
         *("answer", "InternalError", "Unavailable", "InvalidArgument", "Cancelled"),
-        *("stream finished", "stream failed", "stream idle", "stream restarted"),
+        *("stream finished", "stream failed", "stream idle", "stream restarted", "stream left"),
     )
     switching: ClassVar[tuple[str, ...]] = tuple(
         f"trimodal.speech.live.{name}" for name in ("service", "stream", "table", "windows")
@@ -153,7 +156,7 @@ class Speech(Scenario):
             assert value == 0, f"{name} is {value:g} at the end"
         table = self.service._table
         assert (table._open, len(table._ending)) == ({}, 0)
-        for outcome in ("finished", "failed", "idle", "restarted", "refused"):
+        for outcome in ("finished", "failed", "idle", "restarted", "left", "refused"):
             count = self.metrics.get("trimodal_speech_streams_total", {"outcome": outcome}).value
             self.seen[f"stream {outcome}"] += int(count)
 

@@ -106,6 +106,7 @@ class Answer:
     def __init__(self) -> None:
         self.update = self.error = self.final = None
         self.times = 0
+        self.left = False
         self._ended = threading.Event()
 
     def answer(self, update, *, final: bool) -> None:
@@ -117,6 +118,9 @@ class Answer:
         self.error = error
         self.times += 1
         self._ended.set()
+
+    def is_cancelled(self) -> bool:
+        return self.left
 
     @property
     def given(self) -> bool:

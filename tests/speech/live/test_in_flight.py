@@ -149,6 +149,18 @@ def test_a_stream_that_cannot_be_heard_fails_with_the_recognisers_error(bench, m
     assert one.send(2, end=True, seconds=1).wait().words() == " 0"
 
 
+def test_nothing_more_is_heard_for_a_client_that_left(bench):
+    one = bench()
+    one.recogniser.gate = threading.Semaphore(0)
+    one.send(start=True, seconds=5).wait()
+    end = one.send(end=True, seconds=0)
+    eventually(lambda: one.recogniser.calls == 1)
+    end.left = True
+    one.recogniser.gate.release(5)
+    assert isinstance(end.wait().error, Cancelled)
+    assert (one.recogniser.calls, one.open_streams, one.outcome("left")) == (1, 0, 1)
+
+
 def test_a_wrong_request_is_not_tried_again(bench):
     one = bench()
     one.recogniser.errors = [InvalidArgument("language: 'xx'; known are en")]
@@ -157,6 +169,16 @@ def test_a_wrong_request_is_not_tried_again(bench):
     failed = one.send(seconds=0.5).wait()
     assert isinstance(failed.error, InvalidArgument)
     assert one.open_streams == 0
+
+
+def test_a_wrong_request_does_not_make_the_recogniser_s_speed_unknown(bench):
+    one = bench()
+    one.send(1, start=True).wait()
+    assert one.send(1, end=True, seconds=0).wait().words() == " 0"
+    eventually(lambda: one.service._windows.speed)
+    one.recogniser.errors = [InvalidArgument("language: 'xx'; known are en")]
+    assert isinstance(one.send(2, start=True, end=True).wait().error, InvalidArgument)
+    assert one.service._windows.speed
 
 
 def test_a_defect_of_a_session_is_told_without_details_and_harms_nobody(bench, caplog):

@@ -183,3 +183,32 @@ def test_audio_that_comes_steadily_in_large_chunks_or_ahead_of_time_is_not_taken
     muted.look()
     muted.request()
     assert muted.text() == "".join(word.text for word in said)
+
+
+def test_a_client_whose_answer_was_held_back_speaks_on_from_then():
+    muted, paused = Muted("vad"), []
+    muted.stream._session.pause = lambda: paused.append(muted.now)
+    muted.stream._session.max_pending_s = 0.0
+    out: list[Recognise] = []
+    perform, muted.perform = muted.perform, lambda actions: perform(_kept(actions, out))
+    samples, _ = speak(["one", "two"], gap_s=0.6)
+    for at in range(0, len(samples), CHUNK):
+        muted.say(samples[at : at + CHUNK])
+        if out:
+            break
+    held = muted.answers[-1]
+    assert not held.given
+    muted.now += 3.0  # the recogniser is slow
+    muted.perform(muted.stream.heard(muted.stream.next_window(), Recognition(())))
+    assert held.given
+    muted.look()
+    assert not paused
+    muted.now += 1.1
+    muted.look()
+    assert paused
+
+
+def _kept(actions, out):
+    """The actions without those that have a window recognised, which `out` gets."""
+    out += [action for action in actions if isinstance(action, Recognise)]
+    return [action for action in actions if not isinstance(action, Recognise)]

@@ -18,6 +18,7 @@ class Stream:
     name: str
     due: float | None
     patience_s: float = 0.0
+    recording: bool = False
 
 
 def queue_of(*streams: Stream, most: int = 16) -> tuple[WindowQueue[Stream], list[float]]:
@@ -42,6 +43,37 @@ def test_last_words_come_before_partial_ones_and_recordings_after_but_not_for_ev
     ]  # fmt: skip
 
 
+def test_many_recordings_make_no_live_stream_wait_for_all_of_them():
+    live = Stream("live", 10.0)
+    queue, now = queue_of(
+        *(Stream(f"recording {n}", 0.0, RECORDING_S, recording=True) for n in range(8)), live, most=1
+    )
+    order, now[0] = [], 10.0
+    for _ in range(12):
+        stream = queue.get()
+        order.append(stream.name.split()[0])
+        now[0] += 1.0
+        queue.done(stream, 5.0)
+        if stream is live:
+            live.due = now[0]  # it always has another one
+            queue.put(live)
+    assert order == ["recording", "live", "live"] * 4
+
+
+def test_live_windows_need_not_wait_for_two_of_recordings():
+    queue, now = queue_of(*(Stream(str(n), 0.0, RECORDING_S, recording=True) for n in range(4)))
+    stream = queue.get()
+    now[0] = 2.0  # two are at the recogniser now
+    queue.done(stream, 30.0)
+    queue.get()
+    taken: list[Stream | None] = []
+    threading.Thread(target=lambda: taken.append(queue.get()), daemon=True).start()
+    queue.put(Stream("live", 9.0))
+    eventually(lambda: len(taken) == 1)
+    assert taken[0].name == "live"
+    queue.close()
+
+
 @pytest.mark.parametrize(
     ("seconds", "at_once"),
     [(0.01, 16), (0.05, 10), (0.2, 2), (3.0, 2)],
@@ -51,9 +83,9 @@ def test_as_many_windows_are_at_the_recogniser_as_it_hears_in_half_a_second(seco
     streams = [Stream(str(number), 0.0) for number in range(60)]
     queue, now = queue_of(*streams)
     for _ in range(20):
-        queue.get()
+        stream = queue.get()
         now[0] += seconds * 0.9999
-        queue.done(5.0)
+        queue.done(stream, 5.0)
         now[0] += 7.0  # with nothing to do, which is no work
     assert queue.speed == pytest.approx(5.0 / seconds, rel=1e-3)
     taken: list[Stream | None] = []
@@ -61,7 +93,7 @@ def test_as_many_windows_are_at_the_recogniser_as_it_hears_in_half_a_second(seco
     for thread in threads:
         thread.start()
     eventually(lambda: len(taken) == min(at_once, 20))
-    queue.done(0.0)  # one comes back, one goes
+    queue.done(streams[0], 0.0)  # one comes back, one goes
     eventually(lambda: len(taken) == min(at_once + 1, 20))
     queue.close()
     for thread in threads:
@@ -72,20 +104,19 @@ def test_as_many_windows_are_at_the_recogniser_as_it_hears_in_half_a_second(seco
 def test_windows_in_one_batch_share_its_time():
     queue, now = queue_of(*(Stream(str(number), 0.0) for number in range(40)))
     for _ in range(5):
-        for _ in range(8):
-            queue.get()
+        streams = [queue.get() for _ in range(8)]
         now[0] += 0.4
-        for _ in range(8):
-            queue.done(2.0)
+        for stream in streams:
+            queue.done(stream, 2.0)
     assert queue.speed == pytest.approx(40.0, rel=0.1)
 
 
 def test_nothing_is_known_before_anything_is_heard():
     queue, now = queue_of(Stream("a", 0.0), Stream("b", 0.0), most=2)
     assert queue.speed is None
-    queue.get()
+    stream = queue.get()
     now[0] = 100.0
-    queue.done(0.0)  # nothing was due any more
+    queue.done(stream, 0.0)  # nothing was due any more
     assert queue.speed is None
     assert queue.get() is not None
 

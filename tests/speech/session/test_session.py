@@ -147,9 +147,16 @@ def test_a_step_that_is_doubted_is_not_believed_and_a_final_window_is() -> None:
     assert it.take().tentative == ()
     it.feed(np.concatenate((noise(0.4), silence(0.6))))
     final = due(it)
-    assert final.window.temperatures == ()
+    assert final.window.temperatures == (0.0, 0.4), "somebody waits for its words"
     it.accept(final, heard((" hardly", 0.1, 0.5), doubted="probability"))
     assert texts(it.take().committed) == [" hardly"]
+
+
+def test_a_recording_is_decoded_at_all_temperatures_of_the_recogniser() -> None:
+    it = session("file")
+    it.feed(np.concatenate((noise(2), silence(1))))
+    it.end()
+    assert due(it).window.temperatures == ()
 
 
 def test_what_is_told_of_the_windows_whose_words_are_final() -> None:

@@ -26,7 +26,7 @@ class SpeechMetrics:
         self.windows_in_flight = metrics.gauge(
             "trimodal_speech_windows_in_flight", "Windows of live streams at the recogniser", label
         )
-        outcomes = ("finished", "refused", "idle", "restarted", "failed")
+        outcomes = ("finished", "refused", "idle", "restarted", "failed", "left")
         self.streams = counters(
             "trimodal_speech_streams_total", metrics, "Streams by how they ended", "outcome", outcomes
         )

@@ -30,6 +30,7 @@ LOOK_S = 0.1
 MAX_FAILURES = 8
 BACKOFF_S, MAX_BACKOFF_S = 0.2, 1.0
 JOIN_S = 5.0
+LEFT = "the client left"
 UNLOADING = "speech is being unloaded; start the stream again later"
 
 Recogniser = Callable[[Window], Recognition]
@@ -184,15 +185,17 @@ class SpeechService:
             actions: list[Action] = []
             audio_s = 0.0
             try:
+                if stream.left:
+                    actions = stream.close("left", Cancelled(LEFT))
                 # Only now, so that it holds all audio that came while it waited for a thread.
-                if planned := stream.next_window():
+                elif planned := stream.next_window():
                     heard = self._recognise(stream, planned.window)
                     audio_s = len(planned.window.samples) / SAMPLE_RATE
                     actions = stream.heard(planned, heard)
             except Exception as error:
                 actions = stream.fail(as_request_error(error))
             finally:
-                self._windows.done(audio_s)
+                self._windows.done(stream, audio_s)
             self._perform(stream, actions)
 
     def _recognise(self, stream: LiveStream, window: Window) -> Recognition:
@@ -210,12 +213,14 @@ class SpeechService:
                 told = as_request_error(error)
             finally:
                 self._metrics.windows_in_flight.increment(-1)
+            if isinstance(told, InvalidArgument):
+                raise told
             self._windows.forget()
             self._metrics.retries.increment(1)
             failures += 1
             waited_s = time.monotonic() - since
             loading = isinstance(told, Unavailable) and waited_s < self._settings.recognizer_wait_s
-            if isinstance(told, InvalidArgument) or (failures >= MAX_FAILURES and not loading):
+            if failures >= MAX_FAILURES and not loading:
                 raise told
             if self._closing.wait(min(BACKOFF_S * failures, MAX_BACKOFF_S)) or stream.closed:
                 raise told

@@ -26,7 +26,7 @@ PARTIAL_S, RECORDING_S = 0.5, 2.0
 # A network may hold a microphone's audio up and hand it over at once, but not before it was spoken.
 AHEAD_S = 1.0
 
-Outcome = Literal["finished", "failed", "idle", "restarted"]
+Outcome = Literal["finished", "failed", "idle", "restarted", "left"]
 
 
 class Sink(Protocol):
@@ -35,6 +35,9 @@ class Sink(Protocol):
     def answer(self, update: Update, *, final: bool) -> None: ...
 
     def fail(self, error: RequestError) -> None: ...
+
+    def is_cancelled(self) -> bool:
+        """Whether its client has given up or gone; asked before the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,13 @@ class LiveStream:
     def closed(self) -> bool:
         """Whether it is over: results that still come are dropped."""
         return self._state == "closed"
+
+    @property
+    def left(self) -> bool:
+        """Whether its END came and nobody waits for the last words any more."""
+        with self._lock:
+            last = self._inbox[-1] if self._inbox else self._pending
+            return self._state == "ending" and last is not None and last[1].is_cancelled()
 
     def put(self, chunk: Chunk, sink: Sink) -> list[Action]:
         """Takes a chunk into the inbox; an END always.
@@ -293,6 +303,8 @@ class LiveStream:
         if self._pending and not self._must_wait(self._pending[0], final):
             chunk, sink = self._pending
             self._pending = None
+            if chunk.after is None:  # a client that waited for it speaks on from now
+                self._audio_until = max(self._audio_until, self._clock() + self._quiet_s)
             actions.append(Answer(sink, self._update(final), final))
             self._count_requests([chunk], -1)
             if final:

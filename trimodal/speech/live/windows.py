@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
@@ -14,13 +15,19 @@ _KEPT = 0.98  # of what was measured, with each window: the last fifty count mos
 
 
 class Waiting(Protocol):
-    """A stream whose window waits: since `due`, and it may wait `patience_s` longer than the most urgent."""
+    """A stream whose window waits: since `due`, and it may wait `patience_s` longer than the most urgent.
+
+    Recordings wait as one: from when a window of any of them was heard.
+    """
 
     @property
     def due(self) -> float | None: ...
 
     @property
     def patience_s(self) -> float: ...
+
+    @property
+    def recording(self) -> bool: ...
 
 
 Stream = TypeVar("Stream", bound=Waiting)
@@ -30,7 +37,7 @@ class WindowQueue(Generic[Stream]):
     """Hands streams to the window threads, the most urgent first.
 
     As many are handed out at once as the recogniser hears in half a second, at most `most`: all at once where
-    it is a GPU, two where it is a processor with a Whisper as large as it can bear.
+    it is a GPU, two where it is a processor with a Whisper as large as it can bear; of recordings one less.
     """
 
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
@@ -39,7 +46,8 @@ class WindowQueue(Generic[Stream]):
         # Guards all below, and tells of a stream that waits, a window that is heard, and the end.
         self._changed = threading.Condition()
         self._waiting: list[Stream] = []
-        self._in_flight = 0
+        self._in_flight = self._recordings = 0  # of these in flight
+        self._recorded = -math.inf  # when a window of a recording was heard last
         self._closed = False
         self._since = 0.0  # up to when time with windows in flight is counted
         self._new_busy_s = 0.0  # since the last window was heard
@@ -60,21 +68,24 @@ class WindowQueue(Generic[Stream]):
     def get(self) -> Stream | None:
         """Waits for a stream whose window may go to the recogniser now; None once closed."""
         with self._changed:
-            while not self._closed and not (self._waiting and self._in_flight < self._room()):
+            while not self._closed and not (ready := self._ready()):
                 self._changed.wait()
             if self._closed:
                 return None
-            stream = min(self._waiting, key=lambda one: (one.due or 0.0) + one.patience_s)
+            stream = min(ready, key=self._until)
             self._waiting.remove(stream)
             self._count_time()
             self._in_flight += 1
+            self._recordings += stream.recording
             return stream
 
-    def done(self, audio_s: float) -> None:
+    def done(self, stream: Stream, audio_s: float) -> None:
         """A stream's window is back: so much audio was heard, 0 if none was due any more."""
         with self._changed:
             self._count_time()
             self._in_flight -= 1
+            if stream.recording:
+                self._recordings, self._recorded = self._recordings - 1, self._since
             if audio_s:
                 self._busy_s = self._busy_s * _KEPT + self._new_busy_s
                 self._new_busy_s = 0.0
@@ -93,6 +104,16 @@ class WindowQueue(Generic[Stream]):
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+
+    def _ready(self) -> list[Stream]:
+        room = self._room()
+        if self._in_flight >= room:
+            return []
+        return [one for one in self._waiting if not one.recording or self._recordings < max(1, room - 1)]
+
+    def _until(self, one: Stream) -> float:
+        due = one.due or 0.0
+        return (max(due, self._recorded) if one.recording else due) + one.patience_s
 
     def _room(self) -> int:
         if not (self._windows and self._busy_s):

@@ -119,7 +119,9 @@ class LiveSession:
         self._language = language
         self._prompt = prompt
         self._translate = translate
-        self._temperatures = (temperature,) if temperature else ()
+        # Somebody waits for the words of a live window: a recording's get all of the recogniser's.
+        live = () if policy == "file" else settings.live_temperatures
+        self._temperatures = (temperature,) if temperature else live
         self._detector = detector
         self._pad = round(settings.speech_pad_s * SAMPLE_RATE)
         self._ring = Ring()
@@ -205,7 +207,7 @@ class LiveSession:
         parts = [self._ring.view(*part) for part in stretch.parts]
         samples = np.concatenate(parts) if parts else self._ring.view(stretch.start, stretch.end)
         # A hypothesis is heard again soon: what is doubted of it is not decoded again.
-        temperatures = self._temperatures or ((0.0,) if stretch.kind is Kind.STEP else ())
+        temperatures = self._temperatures[: 1 if stretch.kind is Kind.STEP else None]
         window = Window(samples, self._language, prompt, self._translate, temperatures)
         return PlannedWindow(stretch.start, stretch.end, window, stretch.parts)
 

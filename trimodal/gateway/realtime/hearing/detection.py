@@ -46,9 +46,12 @@ class TurnDetector:
     Args:
         padding_s: audio before the speech that belongs to the turn; `silence_s` ends it.
         at: the session's sample that comes first.
+        speaking: it belongs to a turn that goes on.
     """
 
-    def __init__(self, threshold: float, padding_s: float, silence_s: float, at: int) -> None:
+    def __init__(
+        self, threshold: float, padding_s: float, silence_s: float, at: int, *, speaking: bool = False
+    ) -> None:
         self._threshold = threshold
         self._detector = speech_detector(threshold)
         self._padding = round(padding_s * SAMPLE_RATE)
@@ -56,7 +59,7 @@ class TurnDetector:
         self._base = at
         self._heard = 0
         self._kept: Samples = np.zeros(0, np.float32)  # up to now, of a turn that has not begun
-        self.speaking = False
+        self.speaking = speaking
 
     def feed(self, samples: Samples) -> Iterator[Started | Speech | Stopped]:
         """Takes audio in; yields what it means, in order."""
@@ -75,10 +78,11 @@ class TurnDetector:
         span = self._detector.spans[-1] if self._detector.spans else None
         if self.speaking:
             yield Speech(samples)
-            if span is not None and span.end is not None and self._heard - span.end >= self._silence:
+            end = span.end if span is not None else 0
+            if end is not None and self._heard - end >= self._silence:
                 self.speaking = False
                 self._detector.forget(self._heard)
-                yield Stopped(self._base + span.end)
+                yield Stopped(self._base + end)
             return
         self._kept = np.concatenate((self._kept, samples))
         if span is not None:

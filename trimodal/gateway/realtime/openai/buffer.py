@@ -80,7 +80,10 @@ class InputBuffer:
             self._vad, self._detector = vad, None
             if vad is not None:
                 padding_s, silence_s = vad.prefix_padding_ms / 1e3, vad.silence_duration_ms / 1e3
-                self._detector = TurnDetector(vad.threshold, padding_s, silence_s, self._samples)
+                speaking = self._open is not None
+                self._detector = TurnDetector(
+                    vad.threshold, padding_s, silence_s, self._samples, speaking=speaking
+                )
         self._config = config
 
     async def append(self, data: bytes) -> None:
