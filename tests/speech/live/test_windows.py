@@ -101,6 +101,27 @@ def test_as_many_windows_are_at_the_recogniser_as_it_hears_in_half_a_second(seco
     assert taken.count(None) == 20 - min(at_once + 1, 20)
 
 
+@pytest.mark.parametrize(
+    ("alone_s", "more_s", "at_once"),
+    [(0.2, 0.0, 16), (0.4, 0.0, 16), (0.4, 0.01, 16), (0.2, 0.2, 2), (1.0, 1.0, 2)],
+    ids=["a batch as quick as one", "and slow", "nearly", "one after the other", "and slow"],
+)
+def test_a_recogniser_that_takes_a_batch_in_the_time_of_one_gets_batches(alone_s, more_s, at_once):
+    """With two at once, one heard and one on its way, none ever shared a batch."""
+    queue, now = queue_of(*(Stream(str(number), 0.0) for number in range(600)))
+    stream = queue.get()
+    now[0] += alone_s
+    queue.done(stream, 2.0)
+    heard, coming = [], [queue.get() for _ in range(queue.room)]
+    for _ in range(30):
+        heard, coming = coming, []
+        now[0] += alone_s + more_s * (len(heard) - 1)
+        for stream in heard:
+            queue.done(stream, 2.0)
+        coming = [queue.get() for _ in range(queue.room)]
+    assert at_once <= queue.room <= at_once + 2
+
+
 def test_windows_in_one_batch_share_its_time():
     queue, now = queue_of(*(Stream(str(number), 0.0) for number in range(40)))
     for _ in range(5):

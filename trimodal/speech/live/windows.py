@@ -7,10 +7,14 @@ import threading
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-# So many seconds of work are at the recogniser: what waits there is heard in the order in which it came, and
+# A window may be at the recogniser for so long: what waits there is heard in the order in which it came, and
 # gets no audio that comes meanwhile; what waits here does.
 _AHEAD_S = 0.5
+# … or for so many times as long as one alone: the recogniser may take a batch in the time of one.
+_TIMES = 2.5
 _LEAST = 2  # one is heard, one is on its way
+_GROWS, _SHRINKS = 0.5, 0.8  # how many are tried, with each window that was soon back, or late
+_LATELY = 0.7  # of the time that windows took, with each window
 _KEPT = 0.98  # of what was measured, with each window: the last fifty count most
 
 
@@ -36,8 +40,9 @@ Stream = TypeVar("Stream", bound=Waiting)
 class WindowQueue(Generic[Stream]):
     """Hands streams to the window threads, the most urgent first.
 
-    As many are handed out at once as the recogniser hears in half a second, at most `most`: all at once where
-    it is a GPU, two where it is a processor with a Whisper as large as it can bear; of recordings one less.
+    As many are handed out at once as the recogniser hears in half a second, or as are back in 2.5 times what
+    one alone takes, at most `most`: all at once where it is a GPU, two where it is a processor with a Whisper
+    as large as it can bear; of recordings one less.
     """
 
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
@@ -52,12 +57,21 @@ class WindowQueue(Generic[Stream]):
         self._since = 0.0  # up to when time with windows in flight is counted
         self._new_busy_s = 0.0  # since the last window was heard
         self._busy_s = self._windows = self._audio_s = 0.0  # lately: time with windows in flight; heard in it
+        self._sent: dict[int, tuple[float, bool]] = {}  # of those in flight: since when, and if alone then
+        self._tried = float(_LEAST)  # as many at once as are soon back
+        self._took_s = self._alone_s = 0.0  # by a window lately; by the last ones alone, or the quickest
 
     @property
     def speed(self) -> float | None:
         """Seconds of audio heard in a second of work; None before any."""
         with self._changed:
             return self._audio_s / self._busy_s if self._audio_s and self._busy_s else None
+
+    @property
+    def room(self) -> int:
+        """How many windows may be at the recogniser now."""
+        with self._changed:
+            return self._room()
 
     def put(self, stream: Stream) -> None:
         """Adds a stream whose window is due."""
@@ -75,6 +89,7 @@ class WindowQueue(Generic[Stream]):
             stream = min(ready, key=self._until)
             self._waiting.remove(stream)
             self._count_time()
+            self._sent[id(stream)] = self._since, not self._in_flight
             self._in_flight += 1
             self._recordings += stream.recording
             return stream
@@ -83,10 +98,13 @@ class WindowQueue(Generic[Stream]):
         """A stream's window is back: so much audio was heard, 0 if none was due any more."""
         with self._changed:
             self._count_time()
+            full, last = self._in_flight >= self._room(), self._in_flight == 1
             self._in_flight -= 1
             if stream.recording:
                 self._recordings, self._recorded = self._recordings - 1, self._since
+            since, first = self._sent.pop(id(stream), (self._since, False))
             if audio_s:
+                self._adapt(self._since - since, alone=first and last, full=full)
                 self._busy_s = self._busy_s * _KEPT + self._new_busy_s
                 self._new_busy_s = 0.0
                 self._windows = self._windows * _KEPT + 1
@@ -97,6 +115,7 @@ class WindowQueue(Generic[Stream]):
         """Forgets how quick the recogniser was: it failed, and all that wait shall learn of it together."""
         with self._changed:
             self._busy_s = self._new_busy_s = self._windows = self._audio_s = 0.0
+            self._tried, self._took_s, self._alone_s = float(_LEAST), 0.0, 0.0
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -118,7 +137,18 @@ class WindowQueue(Generic[Stream]):
     def _room(self) -> int:
         if not (self._windows and self._busy_s):
             return self._most
-        return max(min(_LEAST, self._most), min(self._most, int(_AHEAD_S * self._windows / self._busy_s)))
+        return min(self._most, max(int(_AHEAD_S * self._windows / self._busy_s), int(self._tried)))
+
+    def _adapt(self, took_s: float, *, alone: bool, full: bool) -> None:
+        """Tries more at once while windows are soon back, and fewer where they queue at the recogniser."""
+        self._took_s = self._took_s * _LATELY + took_s * (1 - _LATELY) if self._took_s else took_s
+        if alone or not self._alone_s:
+            self._alone_s = took_s
+        self._alone_s = min(self._alone_s, took_s)
+        if self._took_s > _TIMES * self._alone_s:
+            self._tried = max(self._tried * _SHRINKS, float(_LEAST))
+        elif full:
+            self._tried = min(self._tried + _GROWS, float(self._most))
 
     def _count_time(self) -> None:
         now = self._clock()
