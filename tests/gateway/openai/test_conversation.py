@@ -76,6 +76,16 @@ def test_the_talk_comes_again_and_what_was_seen_in_it_is_not_seen_again(serve: S
     ]
 
 
+def test_what_was_seen_for_one_tenant_is_looked_at_again_for_another(serve: Serve, file: Path) -> None:
+    keys = [add_key(file, Key(name=name)) for name in ("one", "other")]
+    served = serve(keys=file)
+    talk = [user("which digit?", IMAGE), {"role": "assistant", "content": "7"}, user("sure?")]
+    for key in (keys[0], keys[0], keys[1]):
+        served.openai(key).chat.completions.create(model="llm", messages=talk)  # type: ignore[arg-type]
+    asked = [request.model for request in served.triton.requests]
+    assert asked == ["vision", "assistant", "assistant", "vision", "assistant"]
+
+
 def test_a_gateway_that_never_saw_it_looks_itself(serve: Serve) -> None:
     served = serve(fake_triton())
     talk = [user("which digit?", IMAGE, AUDIO), {"role": "assistant", "content": "x"}, user("sure?")]

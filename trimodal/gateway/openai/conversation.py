@@ -68,10 +68,17 @@ def plain(chat: Sequence[DecodedMessage]) -> list[Message] | None:
 
 
 class FindingsCache:
-    """What was heard and seen in files, by their hashes; the oldest are forgotten."""
+    """What was heard and seen in files, by tenant and their hashes; the oldest are forgotten."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, str | tuple[Prediction, ...]] = OrderedDict()
+        self._tenant = b""
+
+    def of(self, tenant: str) -> FindingsCache:
+        """One tenant's: whether a file is known tells no other that it was sent."""
+        own = FindingsCache()
+        own._known, own._tenant = self._known, tenant.encode() + b"\0"
+        return own
 
     def keep(self, message: DecodedMessage, heard: str, labels: tuple[Prediction, ...]) -> None:
         """Remembers what the assistant heard and saw in a message's files."""
@@ -107,15 +114,20 @@ class FindingsCache:
         return replace(message, image=None, audio=None, heard=heard, labels=labels)
 
     def _get(self, file: bytes) -> str | tuple[Prediction, ...] | None:
-        key = hashlib.sha256(file).digest()
+        key = self._key(file)
         if key in self._known:
             self._known.move_to_end(key)
         return self._known.get(key)
 
     def _put(self, file: bytes, finding: str | tuple[Prediction, ...]) -> None:
-        self._known[hashlib.sha256(file).digest()] = finding
+        self._known[self._key(file)] = finding
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
+
+    def _key(self, file: bytes) -> bytes:
+        key = hashlib.sha256(self._tenant)
+        key.update(file)
+        return key.digest()
 
 
 def read_samples(contents: bytes, field: str) -> Samples:

@@ -104,18 +104,18 @@ async def embeddings(
             raise InvalidArgument(_TEXT.sub(named, str(error))) from None
         usage.tokens += made.tokens
         vectors = _cut(made.vectors, request.dimensions)
-        rows: Sequence[Any] = (
+        numbers: Sequence[Any] = (
             vectors.astype(float).tolist()
             if request.encoding_format == "float"
             else [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in vectors]
         )
-        told = zip(part, rows, strict=True)
+        told = zip(part, numbers, strict=True)
         return [encoded({"object": "embedding", "index": at, "embedding": row}) for at, row in told]
 
     pieces = _pieces(texts, await client.max_batch_size(request.model))
-    rows = b",".join(await in_parts(pieces, ask, _PIECES_OF_ONE))
+    rows: list[bytes] = await in_parts(pieces, ask, _PIECES_OF_ONE)
     more = {"model": request.model, "usage": dict.fromkeys(("prompt_tokens", "total_tokens"), usage.tokens)}
-    return b'{"object":"list","data":[' + rows + b"]," + encoded(more)[1:], {}
+    return b'{"object":"list","data":[' + b",".join(rows) + b"]," + encoded(more)[1:], {}
 
 
 def _pieces(texts: Sequence[str], most: int) -> list[list[int]]:
@@ -138,7 +138,8 @@ def _cut(vectors: Vectors, dimensions: int | None) -> Vectors:
     if dimensions > vectors.shape[1]:
         raise invalid(f"dimensions is {dimensions}: this model has {vectors.shape[1]}")
     cut = vectors[:, :dimensions]
-    return cut / np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), 1e-12)
+    scaled: Vectors = cut / np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), 1e-12)
+    return scaled
 
 
 async def classifications(

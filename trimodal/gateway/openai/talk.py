@@ -68,7 +68,7 @@ class Talk:
         self._model = model
         self._client = client
         self._caller = caller
-        self._findings = findings
+        self._findings = findings.of(caller.key.tenant)
         self._plain = None if model == ASSISTANT else plain(messages)
         if self._plain is None:
             check_model(caller, ASSISTANT)

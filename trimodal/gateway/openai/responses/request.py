@@ -271,17 +271,17 @@ class ResponseRequest(Sampling):
         if self.wants_logprobs:
             options["top_logprobs"] = self.top_logprobs or 0
         options["response_format"] = self.text.format.for_model()
-        tools, choice = self.tools, self.tool_choice
-        if isinstance(choice, AllowedTools):
-            allowed = {one.name for one in choice.tools}
-            tools, choice = [tool for tool in tools if tool.name in allowed], choice.mode
+        tools, wanted = self.tools, self.tool_choice
+        if isinstance(wanted, AllowedTools):
+            allowed = {one.name for one in wanted.tools}
+            tools, wanted = [tool for tool in tools if tool.name in allowed], wanted.mode
         if tools:
             functions = [tool.model_dump(exclude={"type"}, exclude_none=True) for tool in tools]
             options["tools"] = [{"type": "function", "function": function} for function in functions]
-            if isinstance(choice, NamedFunction):
-                options["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+            if isinstance(wanted, NamedFunction):
+                options["tool_choice"] = {"type": "function", "function": {"name": wanted.name}}
             else:
-                options["tool_choice"] = choice
+                options["tool_choice"] = wanted
             options["parallel_tool_calls"] = self.parallel_tool_calls
         return options
 
