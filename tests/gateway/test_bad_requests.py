@@ -233,7 +233,7 @@ def responses() -> Iterator[Bad]:
         ({"input": [{"type": "reasoning"}]}, "input"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
         ({"input": [{"type": "function_call_output", "output": "12"}]}, "input[0].call_id"),
-        ({"input": pictured}, "input[0].content[0].image_url.url"),
+        ({"input": pictured}, "input[0].content[0].image_url"),
         ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0]"),
         ({"input": [{"role": "robot", "content": "hi"}]}, "input[0].role"),
         ({"max_output_tokens": 0}, "max_output_tokens"),

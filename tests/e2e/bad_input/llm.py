@@ -59,7 +59,7 @@ REFUSED: list[tuple[str, list[Tensor], str]] = [
     (
         "messages: lone surrogate",
         [message("user", "\ud800")],
-        r"messages\[0\].content holds a lone surrogate",
+        "messages holds a lone surrogate",
     ),
     (
         "messages: surrogate as key",

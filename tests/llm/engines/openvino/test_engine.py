@@ -251,7 +251,7 @@ def test_a_short_prompt_is_computed_between_the_pieces_of_long_ones(opened, prom
     first = driver.add(prompt)
     driver.step(2)
     short = driver.add(prompts[0][:40], max_tokens=2)
-    driver.step()
+    driver.step(2)  # of 64 tokens, of which the long one has 32
     assert driver.tokens(short)
     assert not driver.tokens(first)
     driver.finish()
