@@ -29,7 +29,7 @@ from trimodal.bench.common.serving import settings_of
 from trimodal.client.client import BLOCK_S, FILE_LISTENING
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root, default_repository
-from trimodal.report.console import make_table
+from trimodal.report.console import NARROW, make_table
 from trimodal.repository import select_models
 from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.session.session import LiveSession
@@ -139,7 +139,8 @@ def main(
         "faster-whisper": theirs(model, beam),
         "batched": theirs(BatchedInferencePipeline(model), beam, batch_size=8),
     }
-    table = make_table(f"{place.name}, beam {beam}", "recordings|seconds|way|WER|CER|empty|CPU s|of batched")
+    columns = "recordings|seconds|way|WER|CER|empty|CPU s|of batched"
+    table = make_table(f"{place.name}, beam {beam}", columns, **NARROW)
     for name, recordings in sets.items():
         heard: dict[str, list[str]] = {way: [] for way in ways}
         spent = dict.fromkeys(ways, 0.0)

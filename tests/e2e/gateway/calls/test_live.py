@@ -103,7 +103,7 @@ def test_a_spoken_question_is_answered(starter: Starter) -> None:
 
 def test_a_spoken_question_that_needs_no_commit(starter: Starter) -> None:
     with starter.client.realtime.connect(model="llm") as connection:
-        connection.session.update(session=session("realtime", {"type": "server_vad"}))
+        connection.session.update(session=session("realtime", {"type": "server_vad"}, max_output_tokens=32))
         for piece in pieces(HIMSELF, silence_s=1.5):
             connection.input_audio_buffer.append(audio=piece)
         while checked(event := connection.recv()).type != "response.output_text.done":

@@ -115,11 +115,11 @@ class GraphWhisper:
         codes, ids = list(self._tokens.languages), list(self._tokens.languages.values())
         for index, state in enumerate(batch):
             state.no_speech = min(float(silent[index]), 1.0)
-            state.language = state.window.language
-            if not state.language:
+            state.language = state.window.language or self.languages[0]
+            if codes and not state.window.language:
                 chances = logits[index, ids] - log_sum(logits[index : index + 1, ids])
-                state.language = codes[int(chances.argmax())] if codes else self.languages[0]
-                state.language_probability = min(float(np.exp(chances.max())), 1.0) if codes else 1.0
+                state.language = codes[int(chances.argmax())]
+                state.language_probability = min(float(np.exp(chances.max())), 1.0)
             state.row.most_tokens = most_tokens(state.samples / SAMPLE_RATE, state.written)
 
     def _recognition(self, state: WindowState, temperature: float) -> Recognition:
