@@ -47,6 +47,11 @@ class Running:
     triton: FakeTransport
     clients: ExitStack
 
+    @property
+    def asked(self) -> list[Request]:
+        """What was sent but for probes, by which the list of models is made."""
+        return [request for request in self.triton.requests if "probe" not in request.parameters]
+
     def openai(self, key: str = "none", **options: object) -> openai.OpenAI:
         values = {"max_retries": 0, "timeout": LIMIT_S, **options}
         client = openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, **values)  # type: ignore[arg-type]

@@ -69,6 +69,11 @@ async def speech(client: Client) -> None:
     """Two recordings at once."""
     samples, _ = speak(["one", "two", 1.0, "three", 0.8])
     await asyncio.gather(client.transcribe(samples), client.transcribe(samples))
+    async with client.listen() as stream:  # open for longer than a recording
+        for begin in range(0, len(samples), 8000):
+            await stream.send(samples[begin : begin + 8000])
+            await asyncio.sleep(0.1)
+        await stream.end()
 
 
 async def asked(client: Client, seed: int) -> None:

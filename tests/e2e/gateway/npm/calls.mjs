@@ -83,8 +83,8 @@ const calls = {
       client.chat.completions.create({ model: "llm", messages, max_tokens: 1_000_000 }),
       (error) => error instanceof OpenAI.BadRequestError && error.type === "invalid_request_error");
     await assert.rejects(
-      client.chat.completions.create({ model: "llm", messages, nonsense: 1 }),
-      (error) => error instanceof OpenAI.BadRequestError && error.param === "nonsense");
+      client.chat.completions.create({ model: "llm", messages, modalities: ["text", "audio"] }),
+      (error) => error instanceof OpenAI.BadRequestError && error.param === "modalities");
   },
   async aborted() {
     const leaving = new AbortController();
