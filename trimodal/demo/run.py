@@ -77,7 +77,9 @@ def run(console: Console, engines: Path | None, *, keep: bool) -> int:
             with console.status("starting the server and loading the models …"):
                 server = stack.enter_context(TritonServer(options))
             show_summary(server, console)
-            settings = GatewaySettings(upstream=(server.grpc_url,), port=GATEWAY_PORT if keep else 0)
+            # Its log would stand between the acts.
+            port = GATEWAY_PORT if keep else 0
+            settings = GatewaySettings(upstream=(server.grpc_url,), port=port, log_requests=0)
             gateway = GatewayServer(settings)
             url = gateway.listen()
             stack.enter_context(gateway.serving())
