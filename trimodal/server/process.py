@@ -101,7 +101,7 @@ class TritonServer:
             self.log_path.parent.mkdir(parents=True, exist_ok=True)
             self.load = LoadLog()
             try:
-                self._supervisor = Supervisor(self.api, options.hang_timeout)
+                self._supervisor = Supervisor(self.api, self.grpc_url, options.hang_timeout)
                 self._page = HealthServer(health_host, health, self._supervisor)
                 last = self._launch(triton)
                 self._wait_ready(last, stop, on_lines)

@@ -7,8 +7,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import grpc
 import pytest
 
 from trimodal.server.admin import Api
@@ -32,9 +34,12 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
     wait.communicate()
 
 
-def beat(port: int, pid: int, limit_s: float = 0.2) -> tuple[Heartbeat, threading.Event]:
+def beat(
+    port: int, pid: int, limit_s: float = 0.2, grpc_port: int = 9, timeout_s: float = 0.05
+) -> tuple[Heartbeat, threading.Event]:
     stopping = threading.Event()
-    thread = Heartbeat(Api("127.0.0.1", port, port, "", timeout=0.05), pid, limit_s, stopping)
+    api = Api("127.0.0.1", port, port, "", timeout=timeout_s)
+    thread = Heartbeat(api, f"127.0.0.1:{grpc_port}", pid, limit_s, stopping)
     thread.start()
     return thread, stopping
 
@@ -83,3 +88,28 @@ def test_a_server_that_answers_lives_on_over_one_connection(process: subprocess.
         server.shutdown()
     assert process.poll() is None
     assert len(connections) == 1
+
+
+def test_an_answer_by_grpc_is_a_sign_of_life(
+    process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loads of models hold all HTTP threads of Triton."""
+    monkeypatch.setattr(Heartbeat, "_answers_http", lambda self: False)
+    asked = threading.Semaphore(0)
+
+    def live(request: bytes, context: grpc.ServicerContext) -> bytes:
+        asked.release()
+        return b"\x08\x01"
+
+    name, handler = "inference.GRPCInferenceService", grpc.unary_unary_rpc_method_handler(live)
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, {"ServerLive": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    thread, stopping = beat(9, process.pid, limit_s=0.1, grpc_port=port, timeout_s=LIMIT_S)
+    for _ in range(20):  # of 20 ms each
+        assert asked.acquire(timeout=LIMIT_S)
+    stopping.set()
+    thread.join(LIMIT_S)
+    server.stop(None)
+    assert process.poll() is None

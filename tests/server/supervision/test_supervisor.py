@@ -125,7 +125,7 @@ def watched(triton: Triton, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
             for _ in range(model.instances):
                 triton.start(model.name)
             triton.index[model.name], triton.count[model.name] = "READY", model.instances
-        supervisors.append(Supervisor(triton, hang_timeout))  # type: ignore[arg-type]
+        supervisors.append(Supervisor(triton, hang_timeout=hang_timeout))  # type: ignore[arg-type]
         supervisors[-1].watch(os.getpid(), {one.name: one for one in models})
         return supervisors[-1]
 

@@ -22,11 +22,16 @@ class Heartbeat(threading.Thread):
 
     Ends when `stopping` is set. Only the time of questions without an answer counts: after a sleep of the
     whole machine nothing is ended.
+
+    Args:
+        grpc_url: asked where HTTP is silent: each load of a model holds one of Triton's eight HTTP threads
+            until it is done (2.51), so eight at once leave none for as long as they take.
     """
 
-    def __init__(self, api: Api, pid: int, limit_s: float, stopping: threading.Event) -> None:
+    def __init__(self, api: Api, grpc_url: str, pid: int, limit_s: float, stopping: threading.Event) -> None:
         super().__init__(name="heartbeat", daemon=True)
-        self._api, self._pid, self._limit_s, self._stopping = api, pid, limit_s, stopping
+        self._api, self._grpc_url, self._pid = api, grpc_url, pid
+        self._limit_s, self._stopping = limit_s, stopping
         self._connection: http.client.HTTPConnection | None = None
 
     def run(self) -> None:
@@ -40,17 +45,17 @@ class Heartbeat(threading.Thread):
         silence = 0.0
         while not self._stopping.wait(BEAT_S):
             asked = time.monotonic()
-            if self._answers():
+            if self._answers_http() or self._answers_grpc():
                 silence = 0.0
                 continue
-            silence += BEAT_S + min(self._api.timeout, time.monotonic() - asked)
+            silence += BEAT_S + min(2 * self._api.timeout, time.monotonic() - asked)
             if silence >= self._limit_s:
                 logger.error("tritonserver runs and answers nothing for %.0f s: it is ended", silence)
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._pid, signal.SIGKILL)
                 return
 
-    def _answers(self) -> bool:
+    def _answers_http(self) -> bool:
         """Over one connection that stays: a server that clients leave no descriptors still answers on it."""
         self._connection = self._connection or self._api.connect()
         try:
@@ -61,3 +66,13 @@ class Heartbeat(threading.Thread):
             self._connection = None
             return False
         return True
+
+    def _answers_grpc(self) -> bool:
+        import grpc  # seldom needed
+
+        with grpc.insecure_channel(self._grpc_url, [("grpc.enable_http_proxy", 0)]) as channel:
+            live = channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
+            try:
+                return bool(live(b"", timeout=self._api.timeout))
+            except grpc.RpcError:
+                return False

@@ -83,8 +83,8 @@ class Health:
 class Supervisor:
     """Owns what is known of one server and of its models' processes."""
 
-    def __init__(self, api: Api, hang_timeout: float = 0.0) -> None:
-        self._api = api
+    def __init__(self, api: Api, grpc_url: str = "", hang_timeout: float = 0.0) -> None:
+        self._api, self._grpc_url = api, grpc_url
         self._hang_timeout = hang_timeout  # seconds; 0: what stands still is left alone
         self._models: Mapping[str, Model] = {}
         self._expected: dict[str, int] = {}  # of Python models: the processes that each has; the thread's
@@ -109,7 +109,7 @@ class Supervisor:
         self._thread = threading.Thread(target=self._watch, args=(stubs,), name="supervisor", daemon=True)
         self._thread.start()
         if self._hang_timeout:
-            Heartbeat(self._api, pid, self._hang_timeout, self._stopping).start()
+            Heartbeat(self._api, self._grpc_url, pid, self._hang_timeout, self._stopping).start()
 
     def drain(self) -> None:
         """From now on the server is not ready, whatever its models are, and no model is loaded again."""
