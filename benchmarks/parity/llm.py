@@ -107,9 +107,10 @@ def main(
     }
     rates = timed(pipelines, int(manifest.shapes["vocab_size"]), rounds)
     title = f"{artefact.name} of {manifest.source}; {len(PROMPTS)} chats, {MAX_TOKENS} tokens each at most"
-    columns = "numerics|KV|positions|torch's argmax|answers equal|" + "|".join(
-        f"tok/s, {count} streams" for count in STREAMS
+    title += (
+        "\nargmax: share of tokens that are torch's; equal: whole answers; then tokens a second, by streams"
     )
+    columns = "numerics|KV|positions|argmax|equal|" + "|".join(map(str, STREAMS))
     table = make_table(title, columns, **NARROW)
     for way, figures in found.items():
         share = f"{figures['token_agreement']:.3f}"

@@ -139,8 +139,6 @@ def main(
         "faster-whisper": theirs(model, beam),
         "batched": theirs(BatchedInferencePipeline(model), beam, batch_size=8),
     }
-    columns = "recordings|seconds|way|WER|CER|empty|CPU s|of batched"
-    table = make_table(f"{place.name}, beam {beam}", columns, **NARROW)
     for name, recordings in sets.items():
         heard: dict[str, list[str]] = {way: [] for way in ways}
         spent = dict.fromkeys(ways, 0.0)
@@ -152,13 +150,15 @@ def main(
             if show:
                 print(f"said {one.text}\n" + "\n".join(f"  {way}: {heard[way][-1].strip()}" for way in ways))
         seconds = sum(len(one.samples) for one in recordings) / SAMPLE_RATE
+        title = f"{len(recordings)}: {name}, {seconds:.0f} s; {place.name}, beam {beam}"
+        table = make_table(title, "way|WER|CER|empty|CPU s|of batched", **NARROW)
         for way, texts in heard.items():
             wer, cer = errors(recordings, texts), letters(recordings, texts)
             empty = sum(not text.strip() for text in texts)
             ratio = spent[way] / spent["batched"]
             cells = [f"{wer:.1f} %", f"{cer:.1f} %", str(empty), f"{spent[way]:.1f}", f"{ratio:.2f}"]
-            table.add_row(f"{len(recordings)}: {name}", f"{seconds:.0f}", way, *cells)
-    Console().print(table)
+            table.add_row(way, *cells)
+        Console().print(table)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import ValidationError
 
 from tests.gateway.conftest import CHAT, LIMIT_S, Serve, fake_triton
 from trimodal.client.transports.fake import llm_outputs
 from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.limits import HELD_BODIES, MAX_VALUES
+from trimodal.gateway.settings import GatewaySettings
 
 BODY = json.dumps({"model": "llm", "messages": [{"role": "user", "content": "hi"}]}).encode()
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
@@ -233,7 +235,7 @@ def post(url: str, key: str = "", **headers: str) -> tuple[int, str | None]:
     + ["gateway.default.svc.cluster.local", "box.local:80", "API.Example.com"],
 )
 def test_names_that_no_page_elsewhere_can_have(serve: Serve, host: str) -> None:
-    assert post(serve(allowed_hosts=("api.example.com",)).url, host=host) == (200, None)
+    assert post(serve(allowed_hosts=("API.example.com",)).url, host=host) == (200, None)
 
 
 @pytest.mark.parametrize(
@@ -251,6 +253,14 @@ def test_dns_rebinding(serve: Serve, file: Path, host: str) -> None:
     # No page sends a key that it does not have.
     key = add_key(file, Key(name="a"))
     assert post(serve(keys=file).url, key, host="evil.example")[0] == 200
+
+
+@pytest.mark.parametrize("origin", ["http://[", "good.example", "https://good.example/", "https://a b", ""])
+def test_what_is_no_origin_is_refused_before_the_gateway_starts(origin: str) -> None:
+    with pytest.raises(ValidationError, match="cors_origins"):
+        GatewaySettings(cors_origins=(origin,))
+    for good in ("*", "https://good.example", "http://[::1]:3000", "tauri://localhost"):
+        assert GatewaySettings(cors_origins=(good,)).cors_origins == (good,)
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "multipart/form-data; boundary=a", "application/json"])

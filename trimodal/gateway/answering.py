@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, TypeVar
@@ -103,7 +103,7 @@ class Answering(Response):
         return as_api_error(error, self._request_id, self._own_name)
 
     async def _while_allowed(
-        self, work: Coroutine[Any, Any, Result], meanwhile: Callable[[], Awaitable[None]] | None = None
+        self, work: Awaitable[Result], meanwhile: Callable[[], Awaitable[None]] | None = None
     ) -> Result:
         """What the work returns; twice a second `meanwhile` is done. Raises: ApiError 401, what it raises."""
         task = asyncio.ensure_future(work)
@@ -143,7 +143,7 @@ class WholeAnswer(Answering):
     async def _work(self, send: Send) -> None:
         try:
             with self._use() as usage:
-                content, more = await self._while_allowed(self._made(usage))
+                content, more = await self._while_allowed(self._make(usage))
                 raw = content if isinstance(content, bytes) else encoded(content)
         except Exception as error:
             await refuse(send, self._told(error), self._request_id)
@@ -152,9 +152,6 @@ class WholeAnswer(Answering):
         self._started = True
         await _head(send, 200, {**size, "x-request-id": self._request_id, **usage.headers, **more})
         await send({"type": "http.response.body", "body": raw})
-
-    async def _made(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
-        return await self._make(usage)
 
 
 class EventAnswer(Answering):

@@ -253,7 +253,6 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
     """Recordings and pictures."""
 
     async def listen(request: Request, task: Task) -> Response:
-        gateway.access.identify(request)  # before the form is read
         fields, file, name = await _form(request)
         form = read_form(fields, file, task, name)
         caller = await gateway.admit(request, form)

@@ -27,9 +27,8 @@ from trimodal.errors import SettingsError
 from trimodal.gateway.tables import WatchedFile, locked, read_tables, write_tables
 
 PREFIX = "tm-"
-_PRINTABLE = (
-    r"^[^\x00-\x1f\x7f-\x9f]*$"  # TOML's texts hold no control characters, and logs none of a tenant's
-)
+# One control character made the whole file unreadable, so later revocations were not seen: TOML has none.
+_PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 _LOOK_S = 0.5  # a revoked key ends its streams within a second
 
 

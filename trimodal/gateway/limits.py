@@ -184,7 +184,8 @@ class OriginCheck:
         self._with_keys = settings.keys is not None
         self._origins = frozenset(settings.cors_origins)
         named = (urlsplit(origin).hostname for origin in settings.cors_origins)
-        self._hosts = {*settings.allowed_hosts, *filter(None, named), socket.gethostname().lower()}
+        given = (*settings.allowed_hosts, socket.gethostname())
+        self._hosts = {*(name.lower() for name in given), *filter(None, named)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from trimodal.errors import SettingsError
 from trimodal.gateway.keys import ModelAlias
 from trimodal.settings import Settings
+
+# As browsers write one: of an app or an extension too. "*": any.
+_ORIGIN = r"^(\*|[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[\w.-]+)(:[0-9]+)?)$"
 
 
 class GatewaySettings(Settings):
@@ -21,7 +25,7 @@ class GatewaySettings(Settings):
     port: int = Field(default=8080, ge=0, le=65_535)
     keys: Path | None = None
     without_keys: bool = False
-    cors_origins: tuple[str, ...] = ()
+    cors_origins: tuple[Annotated[str, Field(pattern=_ORIGIN)], ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     log_requests: float = Field(default=1.0, ge=0, le=1)  # share of those that did not fail; 0: none at all
     model_aliases: tuple[ModelAlias, ...] = ()

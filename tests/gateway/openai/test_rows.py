@@ -99,8 +99,9 @@ async def test_a_long_request_keeps_no_other_waiting_and_ends_with_its_client(
         await asyncio.to_thread(wait_until, lambda: len(sent) == 6, "the other key's pieces")
         for flood in (*floods, other_flood):
             flood.cancel()
-        await asyncio.to_thread(wait_until, lambda: ended() == 6, "the end of what ran")
-    assert len(sent) == 6, "nothing is sent any more"
+        # Where one flood ends, a piece of another may begin before that one is seen to have left.
+        await asyncio.to_thread(wait_until, lambda: ended() == len(sent), "the end of what ran")
+    assert ended() == len(sent) < 6 + 2 * 5, "nothing is sent any more: two pieces at most of a request"
 
 
 def test_what_was_embedded_is_charged_where_the_rest_is_refused(serve: Serve, file: Path) -> None:

@@ -89,6 +89,23 @@ def test_memory_is_bounded_in_count_bytes_and_age(monkeypatch: pytest.MonkeyPatc
     assert answers.get(scope("other"), "f") is None
 
 
+@pytest.mark.parametrize(("count", "size"), [(20, 1), (10, 9)], ids=["many", "large"])
+def test_who_keeps_much_pushes_out_only_what_is_his(
+    monkeypatch: pytest.MonkeyPatch, count: int, size: int
+) -> None:
+    monkeypatch.setattr(store, "MAX_RESPONSES", 6)
+    monkeypatch.setattr(store, "MAX_BYTES", 40)
+    answers = MemoryAnswers(lambda: 0.0)
+    for key in "ab":
+        answers.put(scope("small"), key, entry("1", 100.0), None)
+    for number in range(count):
+        answers.put(scope("large"), str(number), entry("1" * size, 100.0), None)
+    assert all(answers.get(scope("small"), key) for key in "ab")
+    assert [number for number in range(count) if answers.get(scope("large"), str(number))] == [
+        *range(count - 4, count)
+    ]
+
+
 async def test_one_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "MAX_RESPONSE_BYTES", 1_000)
     responses = ResponseStore("memory")

@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -61,35 +61,46 @@ class Answers(Protocol):
 
 
 class MemoryAnswers:
-    """Keeps entries in memory; those that were not asked for the longest go first."""
+    """Keeps entries in memory. Where there is no room, the tenant who takes the most loses the one that was
+    not asked for the longest: nobody pushes out what others keep.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._entries: OrderedDict[tuple[str, str], Entry] = OrderedDict()
-        self._bytes = 0
+        self._entries: dict[str, OrderedDict[str, Entry]] = {}  # of each tenant
+        self._bytes: Counter[str] = Counter()
 
     def get(self, scope: CacheScope, key: str) -> Entry | None:
-        entry = self._entries.get((scope.tenant, key))
+        own = self._entries.get(scope.tenant, OrderedDict())
+        entry = own.get(key)
         if entry is None or entry.expires_at <= self._clock():
             return None
-        self._entries.move_to_end((scope.tenant, key))
+        own.move_to_end(key)
         return entry
 
     def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None:
-        self._drop((scope.tenant, key))
+        self._drop(scope.tenant, key)
         if entry.expires_at <= self._clock():
             return
-        self._entries[scope.tenant, key] = entry
-        self._bytes += len(entry.answer.encode())
-        while len(self._entries) > MAX_RESPONSES or self._bytes > MAX_BYTES:
-            self._drop(next(iter(self._entries)))
+        self._entries.setdefault(scope.tenant, OrderedDict())[key] = entry
+        self._bytes[scope.tenant] += len(entry.answer.encode())
+        while self._bytes.total() > MAX_BYTES:
+            self._drop(max(self._bytes, key=self._bytes.__getitem__))
+        while sum(map(len, self._entries.values())) > MAX_RESPONSES:
+            self._drop(max(self._entries, key=lambda tenant: len(self._entries[tenant])))
 
     def close(self) -> None:
         self._entries.clear()
 
-    def _drop(self, name: tuple[str, str]) -> None:
-        if gone := self._entries.pop(name, None):
-            self._bytes -= len(gone.answer.encode())
+    def _drop(self, tenant: str, key: str = "") -> None:
+        """Takes an entry away, if it is there; by default the tenant's oldest."""
+        own = self._entries.get(tenant, OrderedDict())
+        gone = own.pop(key or next(iter(own), ""), None)
+        if gone:
+            self._bytes[tenant] -= len(gone.answer.encode())
+        if not own:
+            self._entries.pop(tenant, None)
+            del self._bytes[tenant]
 
 
 class ResponseStore:
