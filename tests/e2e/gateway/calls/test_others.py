@@ -25,16 +25,18 @@ def run(*command: str | Path, cwd: Path, limit_s: float) -> str:
     return done.stdout
 
 
+@pytest.mark.timeout(1500)  # some hundred packages, fetched and compiled at their first import
 def test_langchain_llamaindex_pydantic_ai_instructor_litellm(starter: Starter, tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"
     wanted = HERE / "requirements.txt"
-    run(python, "-m", "pip", "install", "--quiet", "-r", wanted, cwd=tmp_path, limit_s=900)
+    run(python, "-m", "pip", "install", "--quiet", "-r", wanted, cwd=tmp_path, limit_s=800)
     told = run(python, HERE / "calls.py", starter.url, cwd=tmp_path, limit_s=600)
     assert "FAILED" not in told, told
     assert told.count("ok ") == 28, told
 
 
+@pytest.mark.timeout(600)
 def test_vercels_ai_sdk(starter: Starter, tmp_path: Path) -> None:
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed: Vercel's AI SDK was not tried")
