@@ -27,7 +27,7 @@ from trimodal.triton.fields import Inputs, integer, scalar, text
 
 HANDED_ON = (
     *(*sampling.INPUTS, "stop", "response_format", "chat_template_kwargs"),
-    *("tenant", "tier", "cache_control", "cache_namespace", "truncation"),
+    *("tenant", "tier", "cache_control", "cache_namespace", "cache_salt", "truncation"),
 )
 _OWN = (
     *("text_input", "history", "image", "audio", "audio_int16"),

@@ -29,7 +29,7 @@ _SCALARS: dict[str, type[np.generic]] = {
     "ttft_deadline_ms": np.int32,
     "deadline_ms": np.int32,
 }
-_TEXTS = ("tenant", "tier", "cache_control", "cache_namespace", "cancel_key")
+_TEXTS = ("tenant", "tier", "cache_control", "cache_namespace", "cache_salt", "cancel_key")
 _JSON = ("response_format", "tools", "tool_choice", "logit_bias", "chat_template_kwargs", "truncation")
 _CHOICES = (
     *("parallel_tool_calls", "apply_chat_template", "ignore_eos"),
@@ -61,6 +61,7 @@ class Options(TypedDict, total=False):
             `Unavailable.retry_after_s`. deadline_ms: until the end; what came until then is kept.
         cache_control: of "no-cache", "no-store" and "store", commas between.
         cache_namespace: how long its answer may be kept, by name.
+        cache_salt: only prompts with the same one find each other in the prefix cache of computed prompts.
         truncation: of a chat that is too long, as OpenAI has it: "auto" (it loses its oldest turns),
             "disabled" (it is refused), or {"type": "retention_ratio", "retention_ratio": 0.8} (down to so
             much of its room).
@@ -97,6 +98,7 @@ class Options(TypedDict, total=False):
     deadline_ms: int | None
     cache_control: str | None
     cache_namespace: str | None
+    cache_salt: str | None
     truncation: str | Mapping[str, Any] | None
     cancel_key: str | None
 

@@ -41,3 +41,15 @@ def test_the_least_recently_used_blocks_go_first() -> None:
         mirror.prefilled(id, 3)
     assert mirror.add(9, [1, 1, 0]) == 0
     assert mirror.add(10, [3, 3, 0]) == 2
+
+
+def test_prompts_of_other_salts_share_nothing_nor_do_their_answers() -> None:
+    mirror = PrefixMirror(100, 4)
+    prompt = list(range(8))
+    mirror.add(1, prompt, "acme")
+    mirror.prefilled(1, 8)
+    mirror.finish(1, [8, 9, 10, 11, 12])
+    found = {
+        salt: mirror.add(place, [*range(13)], salt) for place, salt in enumerate(("", "acme", "umbrella"), 2)
+    }
+    assert found == {"": 0, "acme": 12, "umbrella": 0}

@@ -140,6 +140,7 @@ class Sampling(ModelBody):
     min_tokens: Whole | None = Field(default=None, ge=0)
     ignore_eos: bool | None = None
     stop_token_ids: list[Whole] | None = None
+    cache_salt: str | None = Field(default=None, min_length=1, max_length=256)
 
     def options(self, choice: int = 0) -> Options:
         """The client's options of one of the choices."""
@@ -157,6 +158,7 @@ class Sampling(ModelBody):
             min_tokens=self.min_tokens,
             ignore_eos=self.ignore_eos,
             stop_token_ids=self.stop_token_ids,
+            cache_salt=self.cache_salt,
         )
 
     def own_name(self, sentence: str) -> str:

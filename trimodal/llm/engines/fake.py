@@ -73,12 +73,13 @@ class FakeEngine:
         return EngineInfo(
             "fake", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20, vocab_size=256,
             max_top_logprobs=MAX_TOP_LOGPROBS, max_num_batched_tokens=s.max_num_batched_tokens,
-            shortest_first=True, unsupported=dict.fromkeys(("grammar", "logit_bias"), "it has no model"),
+            shortest_first=True, salts_prefixes=True,
+            unsupported=dict.fromkeys(("grammar", "logit_bias"), "it has no model"),
         )  # fmt: skip
 
     def add(self, request: EngineRequest) -> None:
         caching = self._settings.enable_prefix_caching
-        cached = self._prefix.add(request.id, request.prompt_ids) if caching else 0
+        cached = self._prefix.add(request.id, request.prompt_ids, request.cache_salt) if caching else 0
         self._waiting.append(_Sequence(request, cached, prefilled=cached))
 
     def cancel(self, id: int) -> None:

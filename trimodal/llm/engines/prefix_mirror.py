@@ -16,6 +16,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class _Prompt:
     ids: list[int]
+    salt: str
     keys: list[int]  # of its whole blocks
 
 
@@ -28,9 +29,12 @@ class PrefixMirror:
         self._blocks: OrderedDict[int, None] = OrderedDict()
         self._live: dict[int, _Prompt] = {}
 
-    def add(self, id: int, prompt_ids: list[int]) -> int:
-        """Cached tokens of a prompt that is added now; remembers the prompt under `id`."""
-        self._live[id] = _Prompt(prompt_ids, self._keys(prompt_ids))
+    def add(self, id: int, prompt_ids: list[int], salt: str = "") -> int:
+        """Cached tokens of a prompt that is added now; remembers the prompt under `id`.
+
+        Prompts of different salts share nothing.
+        """
+        self._live[id] = _Prompt(prompt_ids, salt, self._keys(prompt_ids, salt))
         return self.cached(id)
 
     def cached(self, id: int) -> int:
@@ -55,7 +59,7 @@ class PrefixMirror:
         The last generated token was never fed back, so it has no KV.
         """
         if prompt := self._live.pop(id, None):
-            self._keep(self._keys(prompt.ids + generated[:-1]))
+            self._keep(self._keys(prompt.ids + generated[:-1], prompt.salt))
 
     def drop(self, id: int) -> None:
         """`id` was cancelled: what its answer had computed is unknown, so it counts for nothing."""
@@ -68,8 +72,8 @@ class PrefixMirror:
         while len(self._blocks) > self._capacity:
             self._blocks.popitem(last=False)
 
-    def _keys(self, tokens: list[int]) -> list[int]:
-        keys, key = [], 0
+    def _keys(self, tokens: list[int], salt: str) -> list[int]:
+        keys, key = [], hash(salt)
         for start in range(0, len(tokens) - self._block_tokens + 1, self._block_tokens):
             key = hash((key, tuple(tokens[start : start + self._block_tokens])))
             keys.append(key)

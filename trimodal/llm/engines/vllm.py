@@ -78,6 +78,7 @@ def open_vllm(settings: LlmSettings) -> Engine:
         max_top_logprobs=MAX_TOP_LOGPROBS,
         max_num_batched_tokens=artefact.max_num_batched_tokens,
         vocab_size=int(artefact.manifest.shapes.get("vocab_size", 0)),
+        salts_prefixes=True,
         unsupported=_UNSPECULATED if settings.drafted_tokens else {},
     )
     return AsyncEngine(loop, runtime, info)
@@ -160,7 +161,7 @@ class VllmRuntime:
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Output, None]:
         updates = self._engine.generate(
-            {"prompt_token_ids": request.prompt_ids}, self._sampling_params(request.sampling), str(request.id)
+            _prompt(request), self._sampling_params(request.sampling), str(request.id)
         )
         # Cancelled or closed, generate() aborts the request itself.
         async with aclosing(updates):
@@ -202,6 +203,11 @@ class VllmRuntime:
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
         )
+
+
+def _prompt(request: EngineRequest) -> dict[str, Any]:
+    salt = {"cache_salt": request.cache_salt} if request.cache_salt else {}
+    return {"prompt_token_ids": request.prompt_ids, **salt}
 
 
 def _structured(grammar: str) -> Any:

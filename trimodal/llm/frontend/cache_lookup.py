@@ -42,6 +42,8 @@ class CacheLookup:
             return None  # samples are wanted because they differ
         if request.form.is_checked:
             return None  # its first answer may not be the one that it gets
+        if terms.cache_salt:
+            return None  # how soon an answer comes is to tell nobody else that it was asked for
         if sampling.logprobs is not None:
             return None  # stored answers have none, and other listeners want none
         if sampling.min_tokens or sampling.ignore_eos or sampling.stop_token_ids or sampling.logit_bias:

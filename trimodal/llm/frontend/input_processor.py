@@ -207,9 +207,17 @@ class InputProcessor:
         admission.check_tokens("prompt_token_ids", request.prompt_token_ids)
         admission.check_size(tokens, request.sampling.max_tokens)
         admission.check_sampling(request.sampling)
+        salt = self._salt(terms, admission.info)
         return RequestState(
-            request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed
+            request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed, salt
         )
+
+    def _salt(self, terms: Terms, info: EngineInfo) -> str:
+        """What keeps the prompt's blocks in the prefix cache apart from those of others; "": nothing."""
+        if terms.cache_salt and not info.salts_prefixes:
+            raise InvalidArgument(f"cache_salt: engine '{info.name}' has one prefix cache for all requests")
+        tenant = terms.tenant if self._settings.prefix_cache == "tenant" else ""
+        return json.dumps([tenant, terms.cache_salt]) if tenant or terms.cache_salt else ""
 
     def _without_defaults(self, request: GenerationRequest, info: EngineInfo) -> GenerationRequest:
         """The request without what the checkpoint asks for and this engine does not honour."""

@@ -13,7 +13,7 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.reading import read_json
 from trimodal.triton.fields import Inputs, decode, integer, scalar, shown, text
 
-TEXT_PARAMETERS = ("tenant", "tier", "cache_control", "cache_namespace", "truncation")
+TEXT_PARAMETERS = ("tenant", "tier", "cache_control", "cache_namespace", "truncation", "cache_salt")
 NUMBER_PARAMETERS = ("priority", "ttft_deadline_ms", "deadline_ms")
 PARAMETERS = TEXT_PARAMETERS + NUMBER_PARAMETERS
 """Inputs that may come as a request parameter instead of a tensor. Over gRPC `priority` may not: Triton takes
@@ -44,6 +44,7 @@ class Terms:
     cancel_key: str = ""  # a request with it as `cancel` ends this one; "" is none
     # A chat that is too long loses its oldest turns, down to this share of its room; 0: it is refused.
     retention: float | None = None
+    cache_salt: str = ""  # its prompt shares the prefix cache only with those that have the same
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ def read_terms(inputs: Inputs, settings: LlmSettings) -> Terms:
         deadline_ms=integer(inputs, "deadline_ms", None, 1, MAX_DEADLINE_MS),
         cache_control=_controls(text(inputs, "cache_control", _MAX_NAME_BYTES)),
         cache_namespace=namespace,
+        cache_salt=text(inputs, "cache_salt", _MAX_NAME_BYTES) or "",
         cancel_key=_cancel_key(inputs, "cancel_key") if "cancel_key" in inputs else "",
         retention=_retention(text(inputs, "truncation", _MAX_NAME_BYTES)),
     )
