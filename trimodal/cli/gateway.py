@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trimodal.cli.common import URL, one_sentence, with_settings
+from trimodal.cli.common import OPERATOR_KEY, URL, OperatorKeyFile, one_sentence, read_key, with_settings
 
 if TYPE_CHECKING:
     from trimodal.gateway.server import GatewayServer
@@ -73,6 +73,7 @@ class GatewayCommand:
     allowed_hosts: AllowedHosts = None
     log_requests: LogRequests = 1.0
     model_aliases: ModelAliases = None
+    operator_key_file: OperatorKeyFile = None
     responses: Annotated[
         str,
         access(
@@ -99,7 +100,9 @@ def serve(context: typer.Context, settings: GatewayCommand) -> None:
     if context.invoked_subcommand:
         return
     with one_sentence("trimodal gateway"):
-        checked = settings_of(**asdict(settings))
+        values = asdict(settings)
+        key = read_key(values.pop("operator_key_file"), OPERATOR_KEY)
+        checked = settings_of(**values, operator_key=key or None)
         server = server_of(checked)
         url = server.listen()
         where = checked.upstreams or ", ".join(checked.upstream)

@@ -249,7 +249,9 @@ class BuiltInGateway:
     @contextmanager
     def serving(self, server: TritonServer, signals: Signals) -> Iterator[str]:
         """Serves while the block lasts, and drains at its end; a line that says where."""
-        gateway = server_of(self._settings.model_copy(update={"upstream": (server.url,)}))
+        gateway = server_of(
+            self._settings.model_copy(update={"upstream": (server.url,), "operator_key": server.operator_key})
+        )
         url = gateway.listen(self._port)
         with gateway.serving(signals.twice):
             yield f"OpenAI  {url}/v1, for {whom(self._settings)}\npage    {url}/"

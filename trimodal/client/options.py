@@ -29,7 +29,7 @@ _SCALARS: dict[str, type[np.generic]] = {
     "ttft_deadline_ms": np.int32,
     "deadline_ms": np.int32,
 }
-_TEXTS = ("tenant", "tier", "cache_control", "cache_namespace", "cache_salt", "cancel_key")
+_TEXTS = ("tenant", "tier", "cache_control", "cache_namespace", "cache_salt", "cancel_key", "lora_name")
 _JSON = ("response_format", "tools", "tool_choice", "logit_bias", "chat_template_kwargs", "truncation")
 _CHOICES = (
     *("parallel_tool_calls", "apply_chat_template", "ignore_eos"),
@@ -55,6 +55,7 @@ class Options(TypedDict, total=False):
         stop_token_ids: each ends the answer. logit_bias: token id → -100 to 100, added to its logit.
         top_logprobs: tells the log probability of each token, and of so many (0 to 20) of the most likely in
             its place, as far as the engine has them.
+        lora_name: the adapter to answer with, one of those that are loaded.
         tenant: whose stored answers may be used; nothing is shared between two.
         tier: class of service. priority: may only lower the tier's.
         ttft_deadline_ms: until the first text; a request that cannot make it is refused at once, with
@@ -91,6 +92,7 @@ class Options(TypedDict, total=False):
     continue_final_message: bool | None
     chat_template_kwargs: str | Mapping[str, Any] | None
     top_logprobs: int | None
+    lora_name: str | None
     tenant: str | None
     tier: str | None
     priority: int | None

@@ -38,6 +38,11 @@ class Caller:
     cache_control: str = ""
     trace: Mapping[str, str] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    adapter: str = ""  # the adapter of the llm that stands in the place of a model
+
+    def served(self, model: str) -> str:
+        """The model that answers for the one that was asked for."""
+        return "llm" if self.adapter and model == self.adapter else model
 
     def named(self, model: str) -> str:
         """The model that the caller means."""
@@ -47,6 +52,7 @@ class Caller:
         """These options with what only the gateway may set (tenant and tier) and what headers say."""
         options["tenant"] = self.key.tenant or None
         options["tier"] = self.key.tier or None
+        options["lora_name"] = self.adapter or None
         options["ttft_deadline_ms"] = self.ttft_deadline_ms
         options["cache_control"] = self.cache_control or None
         return options

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -33,7 +34,7 @@ from trimodal.gateway.openai.chat import Chat, Completion
 from trimodal.gateway.openai.conversation import FindingsCache
 from trimodal.gateway.openai.fields import IGNORED_HEADER, Body, ModelBody, take_ignored
 from trimodal.gateway.openai.forms import unheld
-from trimodal.gateway.openai.models import ModelList
+from trimodal.gateway.openai.models import AdapterRequest, ModelList, operate
 from trimodal.gateway.openai.responses.reply import Reply
 from trimodal.gateway.openai.responses.request import ResponseRequest
 from trimodal.gateway.openai.responses.store import ResponseStore
@@ -59,9 +60,15 @@ class Gateway:
     """What the handlers share: the servers and a client of them, who may what, and what is counted."""
 
     def __init__(
-        self, upstreams: Upstreams, timeouts: Timeouts, access: Access, responses: ResponseStore
+        self,
+        upstreams: Upstreams,
+        timeouts: Timeouts,
+        access: Access,
+        responses: ResponseStore,
+        operator_key: str = "",
     ) -> None:
         self.upstreams = upstreams
+        self.operator_key = operator_key
         self.client = Client(transport=upstreams, timeouts=timeouts)
         self.access = access
         self.responses = responses
@@ -79,11 +86,26 @@ class Gateway:
         request.state.tenant = caller.key.tenant
         request.state.model = asked.model = caller.named(asked.model)
         check_model(caller, asked.model)
+        if isinstance(asked, Sampling) and await self._is_adapter(asked.model):
+            caller = replace(caller, adapter=asked.model)
         if isinstance(asked, Body):
             request.state.ignored = take_ignored(asked)
         if isinstance(asked, Sampling):
             request.state.ignored += tuple(map(asked.own_name, await unheld(asked.options())))
         return caller
+
+    async def _is_adapter(self, name: str) -> bool:
+        """Whether a name that no model has is one of the llm's adapters."""
+        return name not in self.upstreams.state and name in await self.models.adapters()
+
+    async def operate(self, request: Request, call: str, **more: Any) -> Response:
+        """What an operator wants of the llm, done by every server. Raises: ApiError 403."""
+        check_operator(self.access.identify(request))
+        try:
+            await operate(self.upstreams.each(), self.operator_key, call, **more)
+        finally:
+            self.models.forget()
+        return JSONResponse({"done": call, **more})
 
     def client_for(self, caller: Caller) -> Client:
         """The client of the servers whose requests belong to the caller's trace."""
@@ -138,7 +160,7 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
     """The application. Raises: SettingsError: the file of keys or the store of responses cannot be used."""
     timeouts = Timeouts(silence=settings.silence_s)
     access = Access(settings.keys, settings.model_aliases)
-    gateway = Gateway(upstreams, timeouts, access, ResponseStore(settings.responses))
+    gateway = Gateway(upstreams, timeouts, access, ResponseStore(settings.responses), settings.operator_key)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -317,6 +339,22 @@ def add_operation(app: FastAPI, gateway: Gateway) -> None:
     @app.get("/v1/models/{name:path}")
     async def model(request: Request, name: str) -> Any:
         return await gateway.models.one(gateway.access.identify(request), name)
+
+    @app.post("/v1/load_lora_adapter")
+    async def load_adapter(request: Request, body: AdapterRequest) -> Response:
+        return await gateway.operate(request, "load_lora_adapter", lora_name=body.lora_name)
+
+    @app.post("/v1/unload_lora_adapter")
+    async def unload_adapter(request: Request, body: AdapterRequest) -> Response:
+        return await gateway.operate(request, "unload_lora_adapter", lora_name=body.lora_name)
+
+    @app.post("/sleep")
+    async def sleep(request: Request, level: Literal["1", "2"] = "1") -> Response:
+        return await gateway.operate(request, "sleep", level=int(level))
+
+    @app.post("/wake_up")
+    async def wake_up(request: Request) -> Response:
+        return await gateway.operate(request, "wake_up")
 
     @app.head("/health", include_in_schema=False)
     @app.get("/health")

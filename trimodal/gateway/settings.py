@@ -29,6 +29,7 @@ class GatewaySettings(Settings):
     allowed_hosts: tuple[str, ...] = ()
     log_requests: float = Field(default=1.0, ge=0, le=1)  # share of those that did not fail; 0: none at all
     model_aliases: tuple[ModelAlias, ...] = ()
+    operator_key: str = ""  # of the servers behind: for adapters and sleep
     responses: str = "memory"
     max_body_bytes: int = Field(default=32 << 20, ge=1024)
     max_header_bytes: int = Field(default=64 << 10, ge=1024)

@@ -24,9 +24,11 @@ from trimodal.llm.frontend.cache_lookup import CacheLookup
 from trimodal.llm.frontend.dispatcher import Dispatcher
 from trimodal.llm.frontend.input_processor import InputProcessor
 from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.frontend.operator_calls import PendingCall
 from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.frontend.response_sender import ResponseSender
+from trimodal.llm.request.operator import OperatorCall
 from trimodal.llm.request.outputs import Delta, Note, Sink
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import CancelRequest, ProbeRequest
@@ -90,7 +92,10 @@ class LlmService:
             thread.start()
 
     def submit(
-        self, request: GenerationRequest | CancelRequest | ProbeRequest, sink: Sink, request_id: str = ""
+        self,
+        request: GenerationRequest | CancelRequest | ProbeRequest | OperatorCall,
+        sink: Sink,
+        request_id: str = "",
     ) -> None:
         """Takes a request; its answer goes to `sink`, from other threads. `request_id` is for the log.
 
@@ -106,8 +111,15 @@ class LlmService:
             with self._lock:
                 self._dispatcher.check_engine()
                 length = self._dispatcher.admission.room(0)
+                adapters = self._dispatcher.calls.adapters
             told = {"max_model_len": length, "created": self._created}
+            told |= {"adapters": adapters} if adapters else {}
             sink.send(Delta(json.dumps(told), "ready", note=Note()))
+            return
+        if isinstance(request, OperatorCall):
+            self._check_open()
+            with self._lock:
+                self._sender.notify(*self._dispatcher.operate(request, sink, request_id))
             return
         with self._metrics.refusals():
             self._check_open()
@@ -332,7 +344,7 @@ class LlmService:
             except Exception:
                 logger.exception("a request failed", extra={"request_id": state.request_id})
 
-    def _send_all(self, state: RequestState) -> None:
+    def _send_all(self, state: RequestState | PendingCall) -> None:
         """Sends what a request has, until it has nothing more. Called without the lock."""
         while True:
             with self._lock:
@@ -342,7 +354,8 @@ class LlmService:
             if not self._sender.send(state, item):
                 with self._lock:
                     state.break_off(InternalError("the answer could not be sent; send the request again"))
-                    self._leave(state)
+                    if isinstance(state, RequestState):
+                        self._leave(state)
                     self._schedule()
 
     def _schedule(self) -> None:

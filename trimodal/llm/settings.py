@@ -14,6 +14,9 @@ from trimodal.settings import Settings
 
 GPU_ENGINES = ("tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
 """Engines on NVIDIA GPUs: they batch by themselves and start processes of their own."""
+ADAPTER_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+MAX_ADAPTERS = 32
+"""LoRA adapters that may be loaded at a time."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,16 @@ class LlmSettings(Settings):
     # GPUs that share the layers
     pipeline_parallel_size: Annotated[int, FromCheckpoint] = Field(1, ge=1, le=64)
 
+    max_loras: Annotated[int, Vllm] = Field(
+        0, ge=0, le=MAX_ADAPTERS
+    )  # adapters in one batch; 0: there are none
+    max_lora_rank: Annotated[int, Vllm] = Field(16, ge=1, le=512)  # of the largest adapter
+    lora_directory: Annotated[str, Vllm] = "lora"  # holds the adapters, each a directory; as artefact
+    # adapters that are loaded at the start, by their names there
+    lora_modules: Annotated[str, Vllm] = Field("", pattern=rf"^({ADAPTER_NAME}( {ADAPTER_NAME})*)?$")
+    # further arguments of its engine, as on vLLM's command line
+    engine_args: Annotated[str, Vllm] = ""
+
     speculation: Annotated[Literal["none", "eagle3", "prompt_lookup"], Drafting] = "none"
     draft_artefact: Annotated[str, FromCheckpoint] = "draft"  # eagle3: checkpoint of the heads, as artefact
     num_assistant_tokens: Annotated[int, Drafting] = Field(4, ge=1, le=32)  # tokens drafted in a step
@@ -155,7 +168,9 @@ class LlmSettings(Settings):
     senders: int = Field(2, ge=1, le=16)  # threads that hand responses to Triton
     cancel_poll_ms: int = Field(50, ge=1, le=1000)  # how often cancellation is looked for
 
-    version_directory: Path = Path(".")  # set by the glue, not by operators
+    # The two are set by the glue, not by operators.
+    version_directory: Path = Path(".")
+    operator_hash: str = ""  # SHA-256 of the key that operators' calls need; empty: there are none
 
     @model_validator(mode="before")
     @classmethod

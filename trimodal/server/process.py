@@ -7,6 +7,7 @@ with TritonServer(ServerOptions(models=("llm",), http_port=0, grpc_port=0, metri
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 import tempfile
@@ -17,7 +18,13 @@ from datetime import datetime
 from pathlib import Path
 
 from trimodal.errors import ServerError
-from trimodal.paths import ADDRESS_VARIABLE, PROFILE_VARIABLE, STOP_VARIABLE, cache_directory
+from trimodal.paths import (
+    ADDRESS_VARIABLE,
+    OPERATOR_VARIABLE,
+    PROFILE_VARIABLE,
+    STOP_VARIABLE,
+    cache_directory,
+)
 from trimodal.repository import Model, callers, loaded_last, select_models
 from trimodal.server import launch, ports, preflight, process_guard
 from trimodal.server.admin import Api, LoadsInTurn, await_unloaded, drain
@@ -139,6 +146,7 @@ class TritonServer:
                 ADDRESS_VARIABLE: self.grpc_url,
                 PROFILE_VARIABLE: options.profile,
                 STOP_VARIABLE: str(run_directory / _STOP),
+                OPERATOR_VARIABLE: hashlib.sha256(self.operator_key.encode()).hexdigest(),
             }
             command = launch.command_line(
                 triton,

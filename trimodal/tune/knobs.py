@@ -117,7 +117,10 @@ class Pipeline:
         if one.steps:
             return ["max_batch_size"]
         parameters = list(cls.model_fields) if cls else list(one.parameters)
-        return [*fields.PATHS, *(name for name in parameters if name not in ("version_directory", "engine"))]
+        return [
+            *fields.PATHS,
+            *(name for name in parameters if name not in ("version_directory", "operator_hash", "engine")),
+        ]
 
     def present(self, model: str, knob: str) -> str:
         """The value now: as configured, else the default of the settings class."""

@@ -12,7 +12,7 @@ from trimodal.llm.request.outputs import columns
 from trimodal.llm.request.request import INPUTS, read_request
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
-from trimodal.paths import STOP_VARIABLE
+from trimodal.paths import OPERATOR_VARIABLE, STOP_VARIABLE
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import version_directory
 from trimodal.triton.metrics import TritonMetrics
@@ -24,7 +24,10 @@ from trimodal.triton.stub import begin
 class TritonPythonModel:
     def initialize(self, args):
         begin(args)
-        given = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
+        given = parameters_of(args["model_config"]) | {
+            "version_directory": str(version_directory(args)),
+            "operator_hash": os.environ.get(OPERATOR_VARIABLE, ""),
+        }
         source = "llm/configs/cpu.pbtxt (profile cuda: configs/cuda.pbtxt, tensorrt: config.pbtxt)"
         self.settings = fitted(parse_parameters(LlmSettings, given, source=source))
         self.metrics = TritonMetrics(pb_utils)

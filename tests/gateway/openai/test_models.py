@@ -15,7 +15,7 @@ import pytest
 from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, assistant, fake_triton
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import labelled, llm_outputs
-from trimodal.errors import SettingsError
+from trimodal.errors import InvalidArgument, SettingsError
 from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.settings import GatewaySettings
 
@@ -93,3 +93,71 @@ def test_a_key_has_names_of_its_own(serve: Serve, file: Path) -> None:
 def test_an_alias_that_is_none_is_refused(alias: str) -> None:
     with pytest.raises((SettingsError, ValueError), match="model_aliases"):
         GatewaySettings.model_validate({"model_aliases": [alias]})
+
+
+def loading() -> Any:
+    """An llm with an operator's key that loads adapters, and says with which one it answers."""
+    adapters: dict[str, int] = {}
+
+    async def model(request: Request) -> AsyncIterator[Tensors]:
+        given = request.parameters
+        if given.get("probe"):
+            yield llm_outputs(json.dumps(TOLD | {"adapters": adapters}), "ready")
+        elif "operate" in given:
+            if given["operator_key"] != "secret":
+                raise InvalidArgument("operator_key is not the operator's")
+            if given["operate"] == "load_lora_adapter":
+                adapters[str(given["lora_name"])] = 1_800_000_000
+            elif given["operate"] == "unload_lora_adapter":
+                del adapters[str(given["lora_name"])]
+            yield llm_outputs("{}", "done")
+        else:
+            name = request.inputs.get("lora_name", [b"none"])[0].decode()
+            yield llm_outputs(f"as {name}", "stop")
+
+    return model
+
+
+def test_adapters_are_models_that_the_operator_loads_and_unloads(serve: Serve, file: Path) -> None:
+    operator = add_key(file, Key(name="operator", operator=True))
+    user = add_key(file, Key(name="user"))
+    limited = add_key(file, Key(name="limited", models=("llm",)))
+    served = serve(fake_triton(llm=loading(), assistant=assistant), keys=file, operator_key="secret")
+
+    def post(path: str, key: str = operator, **body: object) -> httpx.Response:
+        headers = {"authorization": f"Bearer {key}"}
+        return httpx.post(f"{served.url}{path}", json=body, headers=headers, timeout=LIMIT_S)
+
+    name = {"lora_name": "pirate", "lora_path": "/adapters/pirate"}
+    assert post("/v1/load_lora_adapter", user, **name).json()["error"]["code"] == "not_an_operator"
+    assert post("/v1/load_lora_adapter", **name).json() == {
+        "done": "load_lora_adapter",
+        "lora_name": "pirate",
+    }
+    client = served.openai(user)
+    listed: dict[str, Any] = {one.id: one for one in client.models.list()}
+    entry = listed["pirate"]
+    assert (entry.parent, entry.root, entry.max_model_len) == ("llm", "llm", TOLD["max_model_len"])
+    assert (entry.created, "parent" in listed["llm"].model_dump()) == (1_800_000_000, False)
+    assert "pirate" not in {one.id for one in served.openai(limited).models.list()}
+    answer = client.chat.completions.create(model="pirate", messages=CHAT)  # type: ignore[arg-type]
+    assert (answer.model, answer.choices[0].message.content) == ("pirate", "as pirate")
+    assert client.completions.create(model="pirate", prompt="hi").choices[0].text == "as pirate"
+    assert client.responses.create(model="pirate", input="hi").output_text == "as pirate"
+    assert client.completions.create(model="llm", prompt="hi").choices[0].text == "as none"
+    with pytest.raises(openai.PermissionDeniedError):
+        served.openai(limited).completions.create(model="pirate", prompt="hi")
+    assert post("/sleep?level=2").json() == {"done": "sleep", "level": 2}
+    assert post("/wake_up").json() == {"done": "wake_up"}
+    assert post("/v1/unload_lora_adapter", lora_name="pirate").is_success
+    with pytest.raises(openai.APIStatusError, match="the server has no model 'pirate'"):
+        client.completions.create(model="pirate", prompt="hi")
+
+
+def test_without_the_servers_key_nothing_is_operated(serve: Serve) -> None:
+    served = serve(fake_triton(llm=loading()))
+    refused = httpx.post(f"{served.url}/sleep", timeout=LIMIT_S)
+    assert (refused.status_code, refused.json()["error"]["message"]) == (
+        501,
+        "the gateway has no operator's key of the servers: --operator-key-file has it",
+    )

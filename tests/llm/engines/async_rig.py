@@ -11,7 +11,7 @@ from typing import Any
 from tests.llm.engine_core.rig import Loop
 from trimodal.llm.engines.async_engine import AsyncEngine
 from trimodal.llm.engines.async_runtime import LoopThread
-from trimodal.llm.engines.protocol import EngineInfo, EngineRequest, EngineStats, Output, Sampling
+from trimodal.llm.engines.protocol import EngineCall, EngineInfo, EngineRequest, EngineStats, Output, Sampling
 
 Chunk = partial(Output, 0)  # the runtime puts the sequence's id in
 INFO = EngineInfo("played", 64, 32, 4, 1000)
@@ -26,6 +26,8 @@ class PlayedRuntime:
         self.dead = False
         self.closed = False
         self.usage = 0.5
+        self.calls: list[EngineCall] = []
+        self.fails: BaseException | None = None
         self.aborted: list[int] = []
         self.requests: list[EngineRequest] = []
         self._lines: dict[int, asyncio.Queue[Output | BaseException | None]] = {}
@@ -55,6 +57,11 @@ class PlayedRuntime:
             del self._lines[request.id]
             if not finished:
                 self.aborted.append(request.id)
+
+    async def call(self, call: EngineCall) -> None:
+        self.calls.append(call)
+        if self.fails:
+            raise self.fails
 
     def alive(self) -> bool:
         return not self.dead

@@ -26,6 +26,8 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.runtimes.gpu_device import Gpu
 from trimodal.runtimes.jit_tools import JitTools
 
+NO_ADAPTERS = {"lora_name": "max_loras is 0"}
+
 
 @pytest.fixture
 def vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedVllm]:
@@ -207,7 +209,7 @@ def test_a_request_in_its_words(
     assert given.stop_token_ids == expected.get("stop_token_ids", [2, 3])
     assert (given.detokenize, given.output_kind.name) == (False, "DELTA")
     held = given.structured_outputs
-    assert (held and held.grammar, engine.info.unsupported) == (sampling.get("grammar"), {})
+    assert (held and held.grammar, engine.info.unsupported) == (sampling.get("grammar"), NO_ADAPTERS)
     engine.close()
     assert vllm.aborted == ["3"]
 
@@ -267,7 +269,7 @@ def test_log_probabilities_in_its_words_and_back(vllm: PlayedVllm, tmp_path: Pat
     from vllm.logprobs import Logprob
 
     loop = Loop(opened(vllm, tmp_path))
-    assert (loop.link.info.unsupported, loop.link.info.max_top_logprobs) == ({}, 20)
+    assert (loop.link.info.unsupported, loop.link.info.max_top_logprobs) == (NO_ADAPTERS, 20)
     loop.link.add(ask(1))
     loop.link.add(ask(2, logprobs=2))
     eventually(lambda: len(vllm.requests()) == 2)

@@ -71,7 +71,7 @@ class PlayedVllm:
         return self._lines.setdefault(id, asyncio.Queue())
 
     async def _play(
-        self, instance: object, prompt: Any, sampling_params: Any, request_id: str
+        self, instance: object, prompt: Any, sampling_params: Any, request_id: str, lora_request: Any = None
     ) -> AsyncGenerator[Any, None]:
         self.loop = asyncio.get_running_loop()
         self.threads.add(threading.current_thread().name)

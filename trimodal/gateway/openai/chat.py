@@ -105,7 +105,7 @@ class Completion:
         self._streams = [
             client.stream(
                 prompt,
-                model=request.model,
+                model=caller.served(request.model),
                 request_id=caller.request_id,
                 **caller.terms(request.options(choice)),
             )

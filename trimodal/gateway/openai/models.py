@@ -1,20 +1,39 @@
-"""Answers GET /v1/models: what a caller may ask for, with its aliases."""
+"""Answers GET /v1/models: what a caller may ask for, with its aliases; has the llm do what operators want."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import Field
 
 from trimodal.client.client import Client
+from trimodal.client.transports.base import Parameter, Request, Timeouts, Transport
 from trimodal.client.transports.probes import PROBES
 from trimodal.errors import TrimodalError
 from trimodal.gateway.access import Caller
 from trimodal.gateway.errors import ApiError
+from trimodal.gateway.openai.fields import Body
 
+LLM = "llm"
 _INNER = {"judge", "speech_recognize", "vision_classify", "vision_preprocess", "vision_rank"}
 """Models that others ask, and no endpoint."""
+_FRESH_S = 1.0
+_CALL_S = 600.0  # an adapter from a slow disk, weights that come back to a GPU
+
+
+class AdapterRequest(Body):
+    """POST /v1/load_lora_adapter and /v1/unload_lora_adapter, as vLLM has them.
+
+    `lora_path`: where vLLM's clients say that it lies; ours is a directory of that name.
+    """
+
+    lora_name: str = Field(min_length=1, max_length=128)
+    lora_path: str | None = None
+    load_inplace: Literal[False] = False
 
 
 class ModelList:
@@ -23,11 +42,17 @@ class ModelList:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._seen: dict[str, int] = {}
+        self._adapters: Mapping[str, int] = {}
+        self._asked = -_FRESH_S
 
     async def all(self, caller: Caller) -> list[dict[str, Any]]:
-        """The entries of the models that the caller may use, then those of its aliases."""
+        """The entries of the models that the caller may use, then the llm's adapters and those of aliases."""
         names = [one.name for one in await self._client.models() if one.name not in _INNER]
         entries = {name: await self._entry(name) for name in names if caller.key.may_use(name)}
+        for name, created in (await self.adapters() if LLM in names else {}).items():
+            if caller.key.may_use(name) and name not in names:
+                base = entries.get(LLM) or await self._entry(LLM)
+                entries[name] = {**base, "id": name, "created": created, "parent": LLM}
         aliases = [
             {**entries[model], "id": alias, "root": model}
             for alias, model in caller.aliases.items()
@@ -42,8 +67,18 @@ class ModelList:
                 return entry
         raise ApiError(404, f"the server has no model '{name}'", param="model", code="model_not_found")
 
+    async def adapters(self) -> Mapping[str, int]:
+        """The llm's adapters and when they were loaded, at most a second ago."""
+        if time.monotonic() - self._asked >= _FRESH_S:
+            await self._told(LLM)
+        return self._adapters
+
+    def forget(self) -> None:
+        """The adapters are others now."""
+        self._asked = -_FRESH_S
+
     async def _entry(self, name: str) -> dict[str, Any]:
-        told = await self._told(name) if name == "llm" else {}
+        told = await self._told(name) if name == LLM else {}
         created = told.get("created") or self._seen.setdefault(name, int(time.time()))
         entry = {"id": name, "object": "model", "created": created, "owned_by": "trimodal", "root": name}
         return entry | {key: told[key] for key in ("max_model_len",) if key in told}
@@ -54,4 +89,21 @@ class ModelList:
             told = json.loads(await self._client.probe(PROBES[name]))
         except (TrimodalError, ValueError):
             return {}
-        return told if isinstance(told, dict) else {}
+        told = told if isinstance(told, dict) else {}
+        self._adapters, self._asked = told.get("adapters", {}), time.monotonic()
+        return told
+
+
+async def operate(servers: Sequence[Transport], key: str, call: str, **more: Parameter) -> None:
+    """Has the llm of every server do what an operator wants.
+
+    Raises: ApiError where the gateway has no operator's key; TrimodalError: the first that did not.
+    """
+    if not key:
+        raise ApiError(501, "the gateway has no operator's key of the servers: --operator-key-file has it")
+    request = Request(LLM, {}, parameters={"operate": call, "operator_key": key, **more})
+    timeouts = Timeouts(connect=_CALL_S, silence=_CALL_S)
+    calls = [Client(transport=server, timeouts=timeouts).probe(request) for server in servers]
+    for end in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(end, BaseException):
+            raise end

@@ -88,7 +88,7 @@ class Talk:
             return [
                 self._client.stream(
                     messages=self._plain,
-                    model=self._model,
+                    model=self._caller.served(self._model),
                     request_id=self._caller.request_id,
                     **self._caller.terms(options),
                 )

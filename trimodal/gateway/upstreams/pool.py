@@ -85,6 +85,10 @@ class Upstreams:
         await responses.open()
         return responses
 
+    def each(self) -> list[Transport]:
+        """Every server by itself, for what all of them are to do."""
+        return [server.transport for server in self._servers.values()]
+
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
         await self.looked()
         state = self.state

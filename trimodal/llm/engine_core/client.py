@@ -13,7 +13,7 @@ import time
 from trimodal.errors import OperatorError
 from trimodal.llm.engine_core.messages import Cancel, Close, Connection, Failed, Stepped
 from trimodal.llm.engine_core.process import EngineProcess
-from trimodal.llm.engines.protocol import EngineInfo, EngineRequest
+from trimodal.llm.engines.protocol import EngineCall, EngineInfo, EngineRequest
 from trimodal.llm.settings import LlmSettings
 
 logger = logging.getLogger(__name__)
@@ -55,6 +55,10 @@ class EngineCoreClient:
         """Hands a sequence over; never waits, not even for an engine that reads nothing during a step."""
         self._give(request)
 
+    def call(self, call: EngineCall) -> None:
+        """Has the engine do what an operator wants; never waits."""
+        self._give(call)
+
     def cancel(self, id: int) -> None:
         """Drops a sequence; never waits."""
         self._give(Cancel(id))
@@ -93,7 +97,7 @@ class EngineCoreClient:
             self._connection.close()
             self._receiving.release()
 
-    def _give(self, command: EngineRequest | Cancel) -> None:
+    def _give(self, command: EngineRequest | EngineCall | Cancel) -> None:
         if not self._busy:
             self._moved = time.monotonic()
         self._given += 1

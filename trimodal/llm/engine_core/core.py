@@ -14,7 +14,15 @@ import sys
 
 from trimodal.errors import OperatorError
 from trimodal.llm.engine_core.messages import Cancel, Close, Connection, Failed, Stepped
-from trimodal.llm.engines.protocol import Engine, EngineLost, EngineRequest, EngineStats, Output, open_engine
+from trimodal.llm.engines.protocol import (
+    Engine,
+    EngineCall,
+    EngineLost,
+    EngineRequest,
+    EngineStats,
+    Output,
+    open_engine,
+)
 from trimodal.llm.settings import LlmSettings
 
 logger = logging.getLogger(__name__)
@@ -65,6 +73,8 @@ def _commands_wait(engine: Engine, connection: Connection, *, idle: bool) -> boo
 def _apply(engine: Engine, command: object) -> list[Output]:
     if isinstance(command, Cancel):
         engine.cancel(command.id)
+    elif isinstance(command, EngineCall):
+        engine.call(command)
     elif isinstance(command, EngineRequest):
         try:
             engine.add(command)

@@ -1,6 +1,6 @@
 """Messages between the server's process and the engine's process.
 
-To the engine: an EngineRequest, which it takes in, Cancel and Close.
+To the engine: an EngineRequest, which it takes in, an EngineCall, Cancel and Close.
 From the engine: Failed, or its EngineInfo and then Stepped.
 """
 

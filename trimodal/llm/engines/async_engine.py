@@ -16,7 +16,15 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from trimodal.llm.engines.async_runtime import AsyncRuntime, LoopThread
-from trimodal.llm.engines.protocol import EngineInfo, EngineLost, EngineRequest, EngineStats, Output
+from trimodal.llm.engines.protocol import (
+    EngineCall,
+    EngineInfo,
+    EngineLost,
+    EngineRequest,
+    EngineStats,
+    Output,
+    Sampling,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +67,11 @@ class AsyncEngine:
         sequence = self._sequences[request.id] = _Sequence(request)
         self._loop.loop.call_soon_threadsafe(self._begin, sequence)
 
+    def call(self, call: EngineCall) -> None:
+        nothing = EngineRequest(call.id, [], Sampling(max_tokens=1))
+        sequence = self._sequences[call.id] = _Sequence(nothing)
+        self._loop.loop.call_soon_threadsafe(self._begin, sequence, call)
+
     def cancel(self, id: int) -> None:
         if sequence := self._sequences.pop(id, None):
             sequence.dropped = True
@@ -100,9 +113,10 @@ class AsyncEngine:
         ending.start()
         ending.join(_CLOSE_SECONDS)  # one that hangs ends with its process
 
-    def _begin(self, sequence: _Sequence) -> None:
+    def _begin(self, sequence: _Sequence, call: EngineCall | None = None) -> None:
         if not sequence.dropped:
-            sequence.task = self._loop.loop.create_task(self._follow(sequence))
+            work = self._perform(sequence, call) if call else self._follow(sequence)
+            sequence.task = self._loop.loop.create_task(work)
 
     def _drop(self, sequence: _Sequence) -> None:
         if sequence.task:
@@ -127,6 +141,16 @@ class AsyncEngine:
             logger.exception("%s failed on a sequence", self.info.name, extra={"request_id": id})
         if not ended:
             self._outputs.put((sequence, Output(id, [], "error", error=problem)))
+
+    async def _perform(self, sequence: _Sequence, call: EngineCall) -> None:
+        """Does what an operator wants; its end is an output, too."""
+        problem = ""
+        try:
+            await self._runtime.call(call)
+        except Exception as error:
+            logger.warning("%s: %s failed", self.info.name, call.name, exc_info=True)
+            problem = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+        self._outputs.put((sequence, Output(call.id, [], "error" if problem else "stop", error=problem)))
 
     def _take(self, item: tuple[_Sequence, Output] | EngineLost) -> Output | None:
         if isinstance(item, EngineLost):

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
 from trimodal.errors import OperatorError
-from trimodal.llm.engines.protocol import EngineRequest, Logprobs, Output, Sampling
+from trimodal.llm.engines.protocol import EngineCall, EngineRequest, Logprobs, Output, Sampling
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +77,9 @@ class AsyncRuntime(Protocol):
         "error" is for one that the library ended for a reason of its own; `cached_tokens` is 0 as long as it
         is not known.
         """
+
+    async def call(self, call: EngineCall) -> None:
+        """Does one of the calls that the engine's info names, on the loop."""
 
     def alive(self) -> bool:
         """Whether the library can still serve; false is for good. From any thread."""

@@ -10,6 +10,7 @@ import os
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 from trimodal.llm.engines.budgets import fitted
 from trimodal.llm.engines.prefill import share
@@ -17,6 +18,8 @@ from trimodal.llm.engines.prefix_mirror import PrefixMirror
 from trimodal.llm.engines.protocol import (
     KV_BLOCK_TOKENS,
     MAX_TOP_LOGPROBS,
+    CallName,
+    EngineCall,
     EngineInfo,
     EngineRequest,
     EngineStats,
@@ -53,7 +56,7 @@ def invented_logprobs(token: int, place: int, top: int) -> Logprobs:
 
 
 class FakeEngine:
-    """Answers every prompt with `fake_answer`, byte by byte, from an offset that the prompt decides."""
+    """Answers every prompt with `fake_answer`, byte by byte, from an offset that its request decides."""
 
     def __init__(self, settings: LlmSettings) -> None:
         settings = fitted(settings)
@@ -66,6 +69,7 @@ class FakeEngine:
         self._prefix = PrefixMirror(settings.num_kv_blocks, KV_BLOCK_TOKENS)
         self._stats = EngineStats()
         self._steps = 0
+        self._called: list[Output] = []
 
     @property
     def info(self) -> EngineInfo:
@@ -75,6 +79,7 @@ class FakeEngine:
             max_top_logprobs=MAX_TOP_LOGPROBS, max_num_batched_tokens=s.max_num_batched_tokens,
             shortest_first=True, salts_prefixes=True,
             unsupported=dict.fromkeys(("grammar", "logit_bias"), "it has no model"),
+            calls=frozenset(get_args(CallName)),
         )  # fmt: skip
 
     def add(self, request: EngineRequest) -> None:
@@ -82,13 +87,16 @@ class FakeEngine:
         cached = self._prefix.add(request.id, request.prompt_ids, request.cache_salt) if caching else 0
         self._waiting.append(_Sequence(request, cached, prefilled=cached))
 
+    def call(self, call: EngineCall) -> None:
+        self._called.append(Output(call.id, [], "stop"))
+
     def cancel(self, id: int) -> None:
         self._running.pop(id, None)
         self._waiting = deque(s for s in self._waiting if s.request.id != id)
         self._prefix.drop(id)
 
     def has_work(self) -> bool:
-        return bool(self._running or self._waiting)
+        return bool(self._running or self._waiting or self._called)
 
     def step(self) -> list[Output]:
         settings = self._settings
@@ -99,7 +107,8 @@ class FakeEngine:
         running = list(self._running.values())
         decoding = [one for one in running if not one.remaining]
         prompts = [one for one in running if one.remaining]
-        outputs = [self._advance(one) for one in decoding]
+        outputs = [*self._called, *(self._advance(one) for one in decoding)]
+        self._called.clear()
         decoded = len(decoding)
         given = share([one.remaining for one in prompts], settings.max_num_batched_tokens - decoded, 1)
         prefill = sum(given)
@@ -123,6 +132,7 @@ class FakeEngine:
     def _advance(self, sequence: _Sequence) -> Output:
         request = sequence.request
         offset = sum(request.prompt_ids) + len(sequence.made)
+        offset += sum(request.adapter.path.encode()) if request.adapter else 0
         token = self._script[offset % len(self._script)]
         sequence.made.append(token)
         sampling = request.sampling

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast
 
 from trimodal.llm.settings import LlmSettings
 
@@ -34,6 +34,7 @@ class Sampling:
         ignore_eos: the end-of-sequence token ends nothing.
         stop_token_ids: each ends the answer as the end-of-sequence token does, and is its last token.
         logit_bias: token id → what is added to its logit.
+        lora_name: the adapter whose weights are added to the model's; "": none.
     """
 
     max_tokens: int
@@ -51,10 +52,33 @@ class Sampling:
     ignore_eos: bool = False
     stop_token_ids: tuple[int, ...] = ()
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+    lora_name: str = ""
 
     @property
     def penalties(self) -> tuple[float, float, float]:
         return self.presence_penalty, self.frequency_penalty, self.repetition_penalty
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter in a directory. `id` is new whenever one is loaded, be it under an old name."""
+
+    name: str
+    id: int
+    path: str
+
+
+CallName = Literal["load_lora_adapter", "unload_lora_adapter", "sleep", "wake_up"]
+
+
+@dataclass(frozen=True)
+class EngineCall:
+    """What an operator has the engine do; an Output with its `id` ends it: "stop" or "error"."""
+
+    id: int
+    name: CallName
+    adapter: Adapter | None = None
+    level: int = 1  # of sleep; 1: the weights stay in host memory, 2: they are dropped
 
 
 @dataclass(frozen=True)
@@ -68,6 +92,7 @@ class EngineRequest:
     prompt_ids: list[int]
     sampling: Sampling
     cache_salt: str = ""
+    adapter: Adapter | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +147,7 @@ class EngineInfo:
     """What an opened engine is and can hold.
 
     `max_num_batched_tokens` 0: as set. `unsupported`: fields of `Sampling` that it does not honour, and why.
+    `calls`: an operator may have it do these.
     """
 
     name: str
@@ -136,6 +162,7 @@ class EngineInfo:
     salts_prefixes: bool = False  # its prefix cache keeps what has different salts apart
     shortest_first: bool = False  # prompts share its steps as engines/prefill.py says; else they go in order
     unsupported: Mapping[str, str] = field(default_factory=dict)
+    calls: frozenset[CallName] = frozenset()
 
 
 class Engine(Protocol):
@@ -149,6 +176,9 @@ class Engine(Protocol):
 
     def cancel(self, id: int) -> None:
         """Drops a sequence and frees its KV blocks; unknown ids are ignored. No output follows."""
+
+    def call(self, call: EngineCall) -> None:
+        """Begins one of `info.calls`."""
 
     def has_work(self) -> bool:
         """Whether a step would do anything."""

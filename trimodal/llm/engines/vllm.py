@@ -18,11 +18,19 @@ from trimodal.llm.engines.async_engine import AsyncEngine
 from trimodal.llm.engines.async_runtime import LoopThread, finish_reason, ranked, warm_up
 from trimodal.llm.engines.protocol import (
     MAX_TOP_LOGPROBS,
+    CallName,
     Engine,
     EngineInfo,
     EngineRequest,
     Output,
     Sampling,
+)
+from trimodal.llm.engines.vllm_adapters import (
+    VllmCalls,
+    calls,
+    lora_arguments,
+    lora_request,
+    own_arguments,
 )
 from trimodal.llm.settings import LlmSettings
 from trimodal.runtimes.gpu_device import visible_gpus
@@ -79,7 +87,9 @@ def open_vllm(settings: LlmSettings) -> Engine:
         max_num_batched_tokens=artefact.max_num_batched_tokens,
         vocab_size=int(artefact.manifest.shapes.get("vocab_size", 0)),
         salts_prefixes=True,
-        unsupported=_UNSPECULATED if settings.drafted_tokens else {},
+        unsupported=(_UNSPECULATED if settings.drafted_tokens else {})
+        | ({} if settings.max_loras else {"lora_name": "max_loras is 0"}),
+        calls=runtime.calls,
     )
     return AsyncEngine(loop, runtime, info)
 
@@ -109,7 +119,7 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
 
     usages: list[Usage] = []
     gpus = settings.tensor_parallel_size * settings.pipeline_parallel_size
-    arguments = AsyncEngineArgs(
+    arguments: dict[str, Any] = dict(
         model=str(artefact.directory),
         skip_tokenizer_init=False,  # grammars need the tokens' texts
         max_model_len=artefact.max_model_len,
@@ -127,8 +137,10 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
         disable_log_stats=True,  # its own log lines; the loggers passed below are called all the same
         enable_log_requests=False,  # prompts are not for logs
     )
-    engine = AsyncLLM.from_engine_args(arguments, stat_loggers=[Usage])
-    return VllmRuntime(engine, artefact.eos_ids, usages)
+    given = own_arguments(settings, arguments)
+    arguments |= lora_arguments(settings) | given
+    engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), stat_loggers=[Usage])
+    return VllmRuntime(engine, artefact.eos_ids, usages, calls(settings, given))
 
 
 def _speculative(settings: LlmSettings, artefact: GpuArtefact) -> dict[str, Any] | None:
@@ -149,8 +161,17 @@ def _speculative(settings: LlmSettings, artefact: GpuArtefact) -> dict[str, Any]
 class VllmRuntime:
     """An opened AsyncLLM as an AsyncRuntime."""
 
-    def __init__(self, engine: Any, eos_ids: list[int], usages: list[Any]) -> None:
+    def __init__(
+        self,
+        engine: Any,
+        eos_ids: list[int],
+        usages: list[Any],
+        calls: frozenset[CallName] = frozenset(),
+    ) -> None:
         self._engine = engine
+        self.calls = calls
+        self._calls = VllmCalls(engine)
+        self.call = self._calls.call
         self._eos_ids = eos_ids  # without a tokenizer vLLM knows them only from here
         self._usages = usages  # of the KV pool, one an engine core
 
@@ -160,11 +181,13 @@ class VllmRuntime:
         return self._engine.vllm_config
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Output, None]:
+        adapter = request.adapter
+        lora = {"lora_request": lora_request(adapter)} if adapter else {}
         updates = self._engine.generate(
-            _prompt(request), self._sampling_params(request.sampling), str(request.id)
+            _prompt(request), self._sampling_params(request.sampling), str(request.id), **lora
         )
         # Cancelled or closed, generate() aborts the request itself.
-        async with aclosing(updates):
+        async with aclosing(updates), self._calls.using(adapter):
             async for update in updates:
                 completion = update.outputs[0]
                 reason, tokens = finish_reason(completion.finish_reason), list(completion.token_ids)

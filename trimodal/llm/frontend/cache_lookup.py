@@ -50,6 +50,8 @@ class CacheLookup:
             return None  # what an evaluation or a bench asks for, which wants to see the model
         if request.prompt_token_ids:
             return None  # likewise
+        if sampling.lora_name:
+            return None  # another adapter may have this name tomorrow
         told: object = request.tools.offered if request.tools else ""
         if request.rendering != ANSWERED:
             told = [told, asdict(request.rendering)]

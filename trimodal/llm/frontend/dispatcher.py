@@ -19,8 +19,11 @@ from trimodal.llm.engine_core.supervisor import (
 from trimodal.llm.engines.protocol import EngineInfo, EngineStats, Output
 from trimodal.llm.frontend.idle_audits import IdleAudits
 from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.frontend.operator_calls import ASLEEP, OperatorCalls, PendingCall
 from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
+from trimodal.llm.request.operator import OperatorCall
+from trimodal.llm.request.outputs import Sink
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.scheduler.scheduler import Scheduler
 from trimodal.llm.settings import LlmSettings
@@ -56,6 +59,7 @@ class Dispatcher:
         self._unavailable = ""  # message for clients while no engine is running
         self.audits = IdleAudits(audits, engine, tokenizer, self._ids) if audits else None
         self._scheduler = Scheduler(settings, engine.client.info)
+        self.calls = OperatorCalls(settings, engine, self._ids)
         metrics.engine_ready.set(1)
 
     @property
@@ -69,9 +73,9 @@ class Dispatcher:
         return not (self._unavailable or self._registry.generations)
 
     def check_engine(self) -> None:
-        """Raises Unavailable while there is none."""
-        if self._unavailable:
-            raise Unavailable(self._unavailable)
+        """Raises Unavailable while there is none, or it sleeps."""
+        if self._unavailable or self.calls.asleep:
+            raise Unavailable(self._unavailable or ASLEEP)
 
     def add(self, state: RequestState) -> None:
         """Queues a generation for a request.
@@ -80,11 +84,27 @@ class Dispatcher:
             Unavailable: no engine, no room, or too late for its deadline.
         """
         self.check_engine()
+        adapter = self.calls.adapter(state.request.sampling.lora_name)
         ticket = state.ticket(next(self._ids))
         self._scheduler.admit(ticket)
         if state.trace:
             state.trace.queued = time.perf_counter()
-        self._registry.begin(Generation(ticket, state, self._tokenizer))
+        self._registry.begin(Generation(ticket, state, self._tokenizer, adapter))
+
+    def operate(self, call: OperatorCall, sink: Sink, request_id: str) -> list[RequestState]:
+        """Has the engine do what an operator wants; before it sleeps, what is in it or waits is ended.
+
+        Raises:
+            RequestError: it cannot.
+        """
+        if self._unavailable:
+            raise Unavailable(self._unavailable)
+        self.calls.begin(call, sink, request_id)
+        return (
+            self._end_all(list(self._registry.generations.values()), Unavailable(ASLEEP))
+            if self.calls.asleep
+            else []
+        )
 
     def join(self, state: RequestState) -> bool:
         """Lets a request listen to an identical one under way; False: there is none."""
@@ -116,9 +136,9 @@ class Dispatcher:
             ended += self.end(self._registry.generations[stranded.id], error)
         return ended
 
-    def take(self, event: EngineEvent) -> tuple[list[RequestState], list[Generation]]:
+    def take(self, event: EngineEvent) -> tuple[list[RequestState | PendingCall], list[Generation]]:
         """Follows the engine: the requests that have something to send, and the generations completed."""
-        changed: list[RequestState] = []
+        changed: list[RequestState | PendingCall] = []
         completed: list[Generation] = []
         if isinstance(event, Stepped):
             changed, completed = self._step(event)
@@ -128,23 +148,26 @@ class Dispatcher:
         elif isinstance(event, EngineLost):
             if self.audits:
                 self.audits.lost()
-            changed = self._lost(event.reason)
+            changed = [*self._lost(event.reason), *self.calls.lost(event.reason)]
         elif isinstance(event, EngineReopened):
+            self.calls.reopened()
             self._reopened(event.info)
         elif isinstance(event, EngineGivenUp):
             self._unavailable = event.reason
-            changed = self._end_all(list(self._registry.generations.values()), Unavailable(event.reason))
+            changed = [*self._end_all(list(self._registry.generations.values()), Unavailable(event.reason))]
         return changed, completed
 
-    def _step(self, stepped: Stepped) -> tuple[list[RequestState], list[Generation]]:
+    def _step(self, stepped: Stepped) -> tuple[list[RequestState | PendingCall], list[Generation]]:
         """Turns a step into text."""
         self.stats, self.stepped = stepped.stats, time.perf_counter()
-        changed: list[RequestState] = []
+        changed: list[RequestState | PendingCall] = []
         completed: list[Generation] = []
         for output in stepped.outputs:
             generation = self._registry.generations.get(output.id)
-            if generation is None:
-                continue  # cancelled while this step ran
+            if generation is None:  # cancelled while this step ran, or no request's
+                if call := self.calls.take(output):
+                    changed.append(call)
+                continue
             listeners = list(generation.listeners)
             try:
                 if self._push(generation, output):

@@ -12,7 +12,7 @@ from trimodal.cache.answers import Lookup
 from trimodal.cache.values import Hit, Question
 from trimodal.errors import RequestError, Unavailable
 from trimodal.llm.detokenizer import TextStream
-from trimodal.llm.engines.protocol import EngineRequest, Output
+from trimodal.llm.engines.protocol import Adapter, EngineRequest, Output
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.logprobs import TextLogprobs
 from trimodal.llm.request.outputs import Delta, Note, Sink, TokenLogprob
@@ -43,13 +43,16 @@ class Generation:
     shared) if it is `storable`: no listener has forbidden it.
     """
 
-    def __init__(self, ticket: Ticket, first: RequestState, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self, ticket: Ticket, first: RequestState, tokenizer: Tokenizer, adapter: Adapter | None = None
+    ) -> None:
         self.ticket = ticket
         self.question = first.question
         self.storable = first.question is not None
         self.listeners: list[RequestState] = []
         self.prompt_ids = first.prompt_ids
         self.cache_salt = first.cache_salt
+        self.adapter = adapter
         self.sampling = first.request.sampling
         self.finish_reason = ""
         self.problem = ""  # why the engine's last answer to it was not the one that was asked for
@@ -72,7 +75,7 @@ class Generation:
 
     def engine_request(self) -> EngineRequest:
         """The sequence as the engine takes it."""
-        return EngineRequest(self.id, self.prompt_ids, self.sampling, self.cache_salt)
+        return EngineRequest(self.id, self.prompt_ids, self.sampling, self.cache_salt, self.adapter)
 
     def _begin(self) -> None:
         """Makes ready for an answer: the first, or another for one that was not in its form."""
@@ -268,7 +271,9 @@ class RequestState:
             tier=self.tier,
             tier_name=self.tier_name,
             priority=self.priority,
-            prefix=hash((self.cache_salt, *self.prompt_ids[:_PREFIX_TOKENS])),
+            prefix=hash(
+                (self.cache_salt, self.request.sampling.lora_name, *self.prompt_ids[:_PREFIX_TOKENS])
+            ),
             arrived=self.arrived,
             ttft_deadline=self.ttft_deadline,
             bound="deadline_ms" if self.ttft_deadline == self.deadline else "ttft_deadline_ms",

@@ -7,6 +7,7 @@ import queue
 
 from trimodal.errors import RequestError
 from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.frontend.operator_calls import PendingCall
 from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.request.outputs import Delta
 
@@ -22,21 +23,22 @@ class ResponseSender:
 
     def __init__(self, metrics: LlmMetrics) -> None:
         self._metrics = metrics
-        self._ready: queue.SimpleQueue[RequestState | None] = queue.SimpleQueue()
+        self._ready: queue.SimpleQueue[RequestState | PendingCall | None] = queue.SimpleQueue()
 
-    def notify(self, *states: RequestState) -> None:
+    def notify(self, *states: RequestState | PendingCall) -> None:
         """Queues requests that have something to send. Called under the service's lock."""
         for state in states:
             if not state.sending:
                 state.sending = True
                 self._ready.put(state)
 
-    def next(self) -> RequestState | None:
+    def next(self) -> RequestState | PendingCall | None:
         """Waits for a request that has something to send; None after `close`."""
         return self._ready.get()
 
-    def send(self, state: RequestState, item: Delta | RequestError) -> bool:
+    def send(self, state: RequestState | PendingCall, item: Delta | RequestError) -> bool:
         """Sends a response without any lock; False: a delta could not be sent, the answer has a hole."""
+        assert state.sink
         try:
             if isinstance(item, RequestError):
                 state.sink.fail(item)

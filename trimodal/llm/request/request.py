@@ -15,6 +15,7 @@ from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.rendering import Rendering
 from trimodal.llm.request import sampling
 from trimodal.llm.request.messages import read_messages
+from trimodal.llm.request.operator import OperatorCall, read_operator_call
 from trimodal.llm.request.sampling import MAX_TOKEN_ID, read_sampling
 from trimodal.llm.request.terms import (
     PARAMETERS,
@@ -100,7 +101,7 @@ class GenerationRequest:
 
 def read_request(
     inputs: Inputs, parameters: Mapping[str, Any], settings: LlmSettings
-) -> GenerationRequest | CancelRequest | ProbeRequest:
+) -> GenerationRequest | CancelRequest | ProbeRequest | OperatorCall:
     """The request in `inputs` (tensor name → array) and Triton's request `parameters`.
 
     Raises:
@@ -108,6 +109,8 @@ def read_request(
     """
     if not inputs and parameters == {"probe": True}:
         return ProbeRequest()
+    if "operate" in parameters:
+        return read_operator_call(parameters, settings.operator_hash)
     traced, parameters = trace.wanted(parameters)
     inputs = with_parameters(inputs, parameters)
     if cancel := read_cancel(inputs):

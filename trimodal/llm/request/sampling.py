@@ -14,13 +14,14 @@ from trimodal.triton.fields import Inputs, boolean, integer, integers, number, s
 INPUTS = (
     *("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty"),
-    *("top_logprobs", "min_tokens", "ignore_eos", "stop_token_ids", "logit_bias"),
+    *("top_logprobs", "min_tokens", "ignore_eos", "stop_token_ids", "logit_bias", "lora_name"),
 )
 _MOST_MIN_P = 0.999
 """OpenVINO GenAI refuses 1, which would mean greedy."""
 _GREEDY_BELOW = 1e-5
 """Below it the choice is greedy anyway, and logits divided by it can leave FP32's range (vLLM's limit)."""
 _MOST_BIASES = 1024
+MAX_NAME_BYTES = 256
 _MOST_STOP_IDS = 128
 MAX_TOKEN_ID = (1 << 31) - 1
 
@@ -68,6 +69,7 @@ def read_sampling(inputs: Inputs, settings: LlmSettings, grammar: str) -> Sampli
         ignore_eos=ignore_eos,
         stop_token_ids=integers(inputs, "stop_token_ids", 0, MAX_TOKEN_ID, _MOST_STOP_IDS),
         logit_bias=_biases(text(inputs, "logit_bias", MAX_BYTES)),
+        lora_name=text(inputs, "lora_name", MAX_NAME_BYTES) or "",
     )
 
 

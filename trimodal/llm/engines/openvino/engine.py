@@ -33,6 +33,7 @@ from trimodal.llm.engines.prefill import share
 from trimodal.llm.engines.prefix_mirror import PrefixMirror
 from trimodal.llm.engines.protocol import (
     KV_BLOCK_TOKENS,
+    EngineCall,
     EngineInfo,
     EngineRequest,
     EngineStats,
@@ -115,7 +116,10 @@ class OpenVinoEngine:
             max_model_len=int(self._manifest.shapes["max_position_embeddings"]),
             vocab_size=int(self._manifest.shapes["vocab_size"]),
             shortest_first=settings.enable_prefix_caching,
-            unsupported={"logit_bias": "OpenVINO GenAI has none"},
+            unsupported={
+                "logit_bias": "OpenVINO GenAI has none",
+                "lora_name": "OpenVINO GenAI gives one set of adapters to a whole batch",
+            },
             lookahead=settings.num_assistant_tokens + 1 if settings.speculation != "none" else 0,
         )
 
@@ -127,6 +131,9 @@ class OpenVinoEngine:
         self._sequences[request.id] = _Sequence(request, config)
         if self._settings.enable_prefix_caching:
             self._prefix.add(request.id, request.prompt_ids)
+
+    def call(self, call: EngineCall) -> None:
+        """Its info names none."""
 
     def cancel(self, id: int) -> None:
         sequence = self._sequences.pop(id, None)

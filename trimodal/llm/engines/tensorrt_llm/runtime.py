@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trimodal.llm.engines.async_runtime import finish_reason, ranked, warm_up
-from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineRequest, Output, Sampling
+from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineCall, EngineRequest, Output, Sampling
 
 if TYPE_CHECKING:
     from tensorrt_llm import SamplingParams
@@ -87,6 +87,9 @@ class TensorRtLlmRuntime:
             if not result.finished:
                 with contextlib.suppress(Exception):  # a library that is gone holds nothing any more
                     result.abort()
+
+    async def call(self, call: EngineCall) -> None:
+        """Its engine's info names none."""
 
     def alive(self) -> bool:
         return bool(self._llm._check_health())  # what its own server's /health asks

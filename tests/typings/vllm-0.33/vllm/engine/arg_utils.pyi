@@ -1,6 +1,8 @@
 # vLLM 0.33.0, Python API: the part that this project calls. Signatures alone; tests/typings/README.md.
 from typing import Any
 
+from ..utils.argparse_utils import FlexibleArgumentParser
+
 class AsyncEngineArgs:
     def __init__(
         self,
@@ -27,4 +29,14 @@ class AsyncEngineArgs:
         enable_chunked_prefill: bool | None = None,
         generation_config: str = "auto",
         enable_log_requests: bool = False,
+        enable_lora: bool = False,
+        max_loras: int = 1,
+        max_lora_rank: int = 16,
+        max_cpu_loras: int | None = None,
+        enable_sleep_mode: bool = False,
+        async_scheduling: bool | None = None,
     ) -> None: ...
+    @staticmethod
+    def add_cli_args(
+        parser: FlexibleArgumentParser, async_args_only: bool = False
+    ) -> FlexibleArgumentParser: ...

@@ -4,6 +4,7 @@ from typing import Any
 
 from ...config import VllmConfig
 from ...engine.arg_utils import AsyncEngineArgs
+from ...lora.request import LoRARequest
 from ...outputs import RequestOutput
 from ...sampling_params import SamplingParams
 
@@ -25,9 +26,21 @@ class AsyncLLM:
         request_id: str,
         *,
         prompt_text: str | None = None,
+        lora_request: LoRARequest | None = None,
         priority: int = 0,
     ) -> AsyncGenerator[RequestOutput]: ...
     async def abort(self, request_id: str, internal: bool = False) -> None: ...
+    async def add_lora(self, lora_request: LoRARequest) -> bool: ...
+    async def remove_lora(self, lora_id: int) -> bool: ...
+    async def sleep(self, level: int = 1, mode: str = "abort") -> None: ...
+    async def wake_up(self, tags: list[str] | None = None) -> bool: ...
+    async def collective_rpc(
+        self,
+        method: str,
+        timeout: float | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any: ...
     async def check_health(self) -> None: ...
     @property
     def is_running(self) -> bool: ...

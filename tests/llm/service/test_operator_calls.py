@@ -1,0 +1,177 @@
+"""Operators' calls: adapters that come and go, an engine that sleeps."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.llm.doubles.engine_thread import start_thread
+from tests.llm.doubles.sinks import Collector, FakeServer, eventually
+from trimodal.errors import ArtefactError, InvalidArgument, RequestError, Unavailable
+from trimodal.llm.engine_core.client import EngineCoreClient, start_process
+from trimodal.llm.engines.fake import FakeEngine
+from trimodal.llm.engines.protocol import EngineCall, Sampling
+from trimodal.llm.request.operator import OperatorCall
+from trimodal.llm.request.request import GenerationRequest, read_request
+from trimodal.llm.request.terms import ProbeRequest
+from trimodal.llm.settings import LlmSettings
+
+KEY = "the operator's"
+HASH = hashlib.sha256(KEY.encode()).hexdigest()
+
+
+@pytest.fixture
+def adapters(tmp_path: Path) -> dict[str, object]:
+    """Settings of a server with a directory of three adapters."""
+    for name in ("pirate", "poet", "clerk"):
+        (tmp_path / "lora" / name).mkdir(parents=True)
+        (tmp_path / "lora" / name / "adapter_config.json").write_text("{}")
+    return {"version_directory": tmp_path}
+
+
+def operate(server: FakeServer, name: str, lora_name: str = "", level: int = 1) -> Collector:
+    sink = Collector()
+    server.service.submit(OperatorCall(name, lora_name, level), sink)  # type: ignore[arg-type]
+    return sink.wait()
+
+
+def ask(server: FakeServer, lora_name: str = "", max_tokens: int = 20) -> Collector:
+    sink = Collector()
+    sampling = Sampling(max_tokens, lora_name=lora_name)
+    server.service.submit(GenerationRequest("hello", None, sampling), sink)
+    return sink
+
+
+def told(server: FakeServer) -> list[str]:
+    sink = Collector()
+    server.service.submit(ProbeRequest(), sink)
+    return list(json.loads(sink.wait().text).get("adapters", {}))
+
+
+def test_adapters_are_loaded_used_and_unloaded_while_others_are_answered(adapters: dict[str, object]) -> None:
+    with FakeServer(**adapters) as server:
+        plain = ask(server).wait().text
+        running = ask(server, max_tokens=300)
+        for name in ("pirate", "poet"):
+            assert json.loads(operate(server, "load_lora_adapter", name).text)["lora_name"] == name
+        assert told(server) == ["pirate", "poet"]
+        answers = [ask(server, name) for name in ("pirate", "poet", "")]
+        assert len({answer.wait().text for answer in answers}) == 3
+        assert answers[2].text == plain
+        going = ask(server, "poet", max_tokens=300)
+        eventually(lambda: bool(going.deltas))
+        operate(server, "unload_lora_adapter", "poet")
+        assert told(server) == ["pirate"]
+        with pytest.raises(InvalidArgument, match="lora_name is 'poet', which is not loaded: pirate is"):
+            ask(server, "poet")
+        for answer in (running, going):
+            assert answer.wait().deltas[-1].completion_tokens == 300, "what runs goes on"
+        server.nothing_left()
+
+
+def test_an_answer_of_an_adapter_is_nobody_elses(adapters: dict[str, object]) -> None:
+    """Loaded anew under its old name it is another one, for the engine's caches too."""
+    seen: list[EngineCall] = []
+
+    class Watched(FakeEngine):
+        def call(self, call: EngineCall) -> None:
+            seen.append(call)
+            super().call(call)
+
+    with FakeServer(start=lambda settings: start_thread(Watched(settings)), **adapters) as server:
+        for name in ("load_lora_adapter", "unload_lora_adapter", "load_lora_adapter"):
+            operate(server, name, "poet")
+    first, gone, second = (call.adapter for call in seen)
+    assert first
+    assert gone
+    assert second
+    assert (first.id == gone.id, first.id == second.id, first.path == second.path) == (True, False, True)
+
+
+def test_adapters_of_the_settings_are_there_again_after_a_crash(adapters: dict[str, object]) -> None:
+    crashes = iter([60, 0, 0])
+
+    def start(settings: LlmSettings) -> EngineCoreClient:
+        return start_process(settings.model_copy(update={"fake_crash_after": next(crashes)}))
+
+    with FakeServer(start=start, lora_modules="pirate", **adapters) as server:
+        eventually(lambda: told(server) == ["pirate"])
+        operate(server, "load_lora_adapter", "poet")
+        assert isinstance(ask(server, "poet", max_tokens=1000).wait().error, Unavailable)
+
+        def back() -> bool:
+            try:
+                return sorted(told(server)) == ["pirate", "poet"]
+            except RequestError:
+                return False
+
+        eventually(back, 60)
+        assert ask(server, "poet").wait().deltas[-1].finish_reason == "length"
+
+
+@pytest.mark.parametrize(
+    ("name", "lora_name", "sentence"),
+    [
+        (
+            "load_lora_adapter",
+            "sailor",
+            "there is no sailor/adapter_config.json in the directory of adapters",
+        ),
+        ("load_lora_adapter", "../lora/poet", "lora_name is '../lora/poet': there is no"),
+        ("load_lora_adapter", "pirate", "lora_name is 'pirate', which is loaded already"),
+        ("unload_lora_adapter", "poet", "lora_name is 'poet', which is not loaded: pirate is"),
+    ],
+)
+def test_a_wrong_call_is_named(adapters: dict[str, object], name: str, lora_name: str, sentence: str) -> None:
+    with FakeServer(**adapters) as server:
+        operate(server, "load_lora_adapter", "pirate")
+        with pytest.raises(InvalidArgument, match=sentence):
+            operate(server, name, lora_name)
+
+
+def test_a_server_does_not_start_without_an_adapter_of_its_settings(adapters: dict[str, object]) -> None:
+    with pytest.raises(ArtefactError, match="parameter 'lora_modules': lora_name is 'sailor': there is no"):
+        FakeServer(lora_modules="poet sailor", **adapters)
+
+
+def test_a_sleeping_engine_takes_nothing_and_a_woken_one_answers() -> None:
+    with FakeServer(max_num_seqs=1) as server:
+        before = ask(server).wait().text
+        running, waiting = ask(server, max_tokens=1000), ask(server)
+        eventually(lambda: bool(running.deltas))
+        operate(server, "sleep", level=2)
+        for ended in (running, waiting):
+            assert str(ended.wait().error) == "the engine sleeps: an operator's wake_up wakes it"
+        for refused in (lambda: ask(server), lambda: told(server)):
+            with pytest.raises(Unavailable, match="the engine sleeps"):
+                refused()
+        operate(server, "wake_up")
+        assert ask(server).wait().text == before
+        server.nothing_left()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({}, "operator_key is not the operator's: `trimodal serve` is given it or makes one"),
+        ({"operator_key": "guessed"}, "operator_key is not the operator's"),
+        ({"operator_key": KEY, "operate": "dance"}, "operate is 'dance': one of load_lora_adapter, "),
+        ({"operator_key": KEY, "operate": "load_lora_adapter"}, "lora_name is '': the name of an adapter"),
+        ({"operator_key": KEY, "level": 3}, "level is 3: 1 or 2 is needed"),
+        ({"operator_key": KEY, "tier": "a"}, "unknown parameter 'tier': sleep has none of that name"),
+    ],
+)
+def test_only_the_operator_calls_and_says_what(parameters: dict[str, object], sentence: str) -> None:
+    settings = LlmSettings(engine="fake", operator_hash=HASH)
+    with pytest.raises(InvalidArgument) as told:
+        read_request({}, {"operate": "sleep", **parameters}, settings)
+    assert str(told.value).startswith(sentence)
+    with pytest.raises(InvalidArgument, match="operator_key is not"):  # a server that was given no key
+        read_request({}, {"operate": "sleep", "operator_key": ""}, LlmSettings(engine="fake"))
+
+
+def test_a_call_is_read() -> None:
+    settings = LlmSettings(engine="fake", operator_hash=HASH)
+    parameters = {"operate": "sleep", "operator_key": KEY, "level": 2}
+    assert read_request({}, parameters, settings) == OperatorCall("sleep", "", 2)

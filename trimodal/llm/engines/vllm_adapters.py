@@ -1,0 +1,119 @@
+"""Passes adapters, sleep and arguments of the engine on to vLLM, in its own words."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from argparse import Namespace
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NoReturn
+
+from trimodal.errors import OperatorError
+from trimodal.llm.engines.protocol import Adapter, CallName, EngineCall
+from trimodal.llm.settings import MAX_ADAPTERS, LlmSettings
+
+_REASON = re.compile(r"Worker failed with error '(.*)', please check", re.DOTALL)
+_LORA = ("enable_lora", "max_loras", "max_lora_rank", "max_cpu_loras")
+
+
+def lora_arguments(settings: LlmSettings) -> dict[str, Any]:
+    """EngineArgs of adapters. All that may be loaded stay in host memory: their files are read once."""
+    if not settings.max_loras:
+        return {}
+    most = max(settings.max_loras, MAX_ADAPTERS)
+    return dict(zip(_LORA, (True, settings.max_loras, settings.max_lora_rank, most), strict=True))
+
+
+def own_arguments(settings: LlmSettings, taken: dict[str, Any]) -> dict[str, Any]:
+    """What `engine_args` says, read by vLLM's own parser.
+
+    Raises:
+        OperatorError: vLLM has no such argument or not with this value, or it is set by our parameters.
+    """
+    if not settings.engine_args:
+        return {}
+    from vllm import AsyncEngineArgs
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    class Parser(FlexibleArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise OperatorError(f"parameter 'engine_args': {message}")
+
+    parser = AsyncEngineArgs.add_cli_args(Parser(add_help=False))
+    not_given = object()
+    names = {action.dest for action in parser._actions}
+    try:
+        words = shlex.split(settings.engine_args)
+    except ValueError as error:
+        parser.error(f"{settings.engine_args!r} cannot be read: {error}")
+    read = vars(parser.parse_args(words, Namespace(**dict.fromkeys(names, not_given))))
+    given = {name: value for name, value in read.items() if value is not not_given}
+    if ours := sorted(given.keys() & {*taken, *_LORA}):
+        parser.error(f"{ours[0]} is set by this server's own parameters")
+    return given
+
+
+def calls(settings: LlmSettings, given: dict[str, Any]) -> frozenset[CallName]:
+    """What an operator may have this engine do."""
+    loading: set[CallName] = {"load_lora_adapter", "unload_lora_adapter"} if settings.max_loras else set()
+    sleeping: set[CallName] = {"sleep", "wake_up"} if given.get("enable_sleep_mode") else set()
+    return frozenset(loading | sleeping)
+
+
+def lora_request(adapter: Adapter) -> Any:
+    """vLLM's own, of a new name each time: its prefix cache tells adapters apart by name and path alone."""
+    from vllm.lora.request import LoRARequest
+
+    return LoRARequest(f"{adapter.name}#{adapter.id}", adapter.id, adapter.path)
+
+
+class VllmCalls:
+    """Performs operators' calls. An adapter that is unloaded goes with the last sequence that uses it."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self._users: Counter[int] = Counter()
+        self._leaving: set[int] = set()
+        self._dropped = False  # the weights, by a sleep of level 2
+
+    async def call(self, call: EngineCall) -> None:
+        """Raises what vLLM does."""
+        if call.name == "sleep":
+            self._dropped = call.level == 2  # noqa: PLR2004
+            await self._engine.sleep(call.level)
+        elif call.name == "wake_up" and self._dropped:
+            await self._engine.wake_up(["weights"])
+            await self._engine.collective_rpc("reload_weights")
+            await self._engine.wake_up(["kv_cache"])
+        elif call.name == "wake_up":
+            await self._engine.wake_up()
+        elif call.adapter and call.name == "load_lora_adapter":
+            try:
+                await self._engine.add_lora(lora_request(call.adapter))
+            except Exception as error:
+                reason = _REASON.search(str(error))
+                raise ValueError(reason[1] if reason else str(error)) from error
+        elif call.adapter:
+            self._leaving.add(call.adapter.id)
+            await self._remove(call.adapter.id)
+
+    @asynccontextmanager
+    async def using(self, adapter: Adapter | None) -> AsyncIterator[None]:
+        """A sequence uses it while this lasts."""
+        if adapter is None:
+            yield
+            return
+        self._users[adapter.id] += 1
+        try:
+            yield
+        finally:
+            self._users[adapter.id] -= 1
+            await self._remove(adapter.id)
+
+    async def _remove(self, id: int) -> None:
+        if id in self._leaving and not self._users[id]:
+            self._leaving.remove(id)
+            del self._users[id]
+            await self._engine.remove_lora(id)

@@ -1,0 +1,153 @@
+"""Performs operators' calls: adapters come and go, the engine sleeps and wakes up."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from trimodal.errors import ArtefactError, InvalidArgument, RequestError, Unavailable
+from trimodal.llm.engine_core.supervisor import EngineSupervisor
+from trimodal.llm.engines.protocol import Adapter, EngineCall, Output
+from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.request.operator import OperatorCall
+from trimodal.llm.request.outputs import Delta, Note, Sink
+from trimodal.llm.settings import ADAPTER_NAME, MAX_ADAPTERS, LlmSettings
+
+logger = logging.getLogger(__name__)
+
+ASLEEP = "the engine sleeps: an operator's wake_up wakes it"
+_CONFIG = "adapter_config.json"
+
+
+@dataclass(eq=False)
+class PendingCall:
+    """One that the engine has; sent as a RequestState is. Without a sink the server itself made it."""
+
+    call: EngineCall
+    sink: Sink | None
+    request_id: str = ""
+    sending: bool = False
+    result: Delta | RequestError | None = None
+
+    def take(self) -> Delta | RequestError | None:
+        result, self.result = self.result, None
+        return result
+
+    def sent(self, item: Delta | RequestError, metrics: LlmMetrics) -> None:
+        """Nothing is counted."""
+
+    def break_off(self, error: RequestError) -> None:
+        """Its client is gone; what was done is done."""
+
+
+class OperatorCalls:
+    """Knows the adapters and whether the engine sleeps. Guarded by the service's lock.
+
+    Raises: ArtefactError: an adapter of the settings is not there.
+    """
+
+    def __init__(self, settings: LlmSettings, engine: EngineSupervisor, ids: Iterator[int]) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._ids = ids
+        self._pending: dict[int, PendingCall] = {}
+        self._loaded: dict[str, tuple[Adapter, int]] = {}  # and when
+        self.asleep = False
+        try:
+            for name in settings.lora_modules.split():
+                self._give(EngineCall(0, "load_lora_adapter", self._adapter(name)), None)
+        except InvalidArgument as error:
+            engine.close()
+            raise ArtefactError(f"parameter 'lora_modules': {error}") from None
+
+    @property
+    def adapters(self) -> dict[str, int]:
+        """Name → when it was loaded, in seconds since 1970."""
+        return {name: loaded for name, (_, loaded) in self._loaded.items()}
+
+    def adapter(self, name: str) -> Adapter | None:
+        """The adapter that a request names; None: it names none. Raises InvalidArgument: there is none."""
+        if not name:
+            return None
+        if name not in self._loaded:
+            known = ", ".join(self._loaded) or "none"
+            raise InvalidArgument(f"lora_name is '{name}', which is not loaded: {known} is")
+        return self._loaded[name][0]
+
+    def begin(self, wanted: OperatorCall, sink: Sink, request_id: str) -> None:
+        """Gives the engine a call; its end comes to `take`.
+
+        Raises:
+            InvalidArgument: the engine has no such call, or there is no such adapter.
+        """
+        name, info = wanted.name, self._engine.client.info
+        if name not in info.calls:
+            why = "max_loras is 0" if "lora" in name else "it was opened without --enable-sleep-mode"
+            raise InvalidArgument(f"operate: engine '{info.name}' has no {name} as it runs here: {why}")
+        adapter = None
+        if name == "load_lora_adapter":
+            if wanted.lora_name in self._loaded:
+                raise InvalidArgument(f"lora_name is '{wanted.lora_name}', which is loaded already")
+            if len(self._loaded) >= MAX_ADAPTERS:
+                raise InvalidArgument(f"lora_name: {MAX_ADAPTERS} adapters are loaded, which is the most")
+            adapter = self._adapter(wanted.lora_name)
+        elif name == "unload_lora_adapter":
+            adapter = self.adapter(wanted.lora_name)
+            del self._loaded[wanted.lora_name]  # what runs goes on with it
+        self.asleep = self.asleep or name == "sleep"
+        self._give(EngineCall(0, name, adapter, wanted.level), sink, request_id)
+
+    def take(self, output: Output) -> PendingCall | None:
+        """The call that an output ends; None: it is not one of a call, or its maker waits for nothing."""
+        pending = self._pending.pop(output.id, None)
+        if pending is None:
+            return None
+        call, failed = pending.call, output.finish_reason == "error"
+        if call.name == "load_lora_adapter" and call.adapter and not failed:
+            self._loaded[call.adapter.name] = (call.adapter, int(time.time()))
+        if call.name in ("sleep", "wake_up"):
+            self.asleep = (call.name == "sleep") != failed
+        if failed and pending.sink is None and call.adapter:
+            logger.error("the adapter '%s' was not loaded: %s", call.adapter.name, output.error)
+        told = {"lora_name": call.adapter.name} if call.adapter else {}
+        done = Delta(json.dumps({call.name: "done"} | told), "done", note=Note())
+        return self._ended(pending, InvalidArgument(f"{call.name}: {output.error}") if failed else done)
+
+    def lost(self, reason: str) -> list[PendingCall]:
+        """The engine died: those that wait for what it did."""
+        pending, self._pending = list(self._pending.values()), {}
+        return [one for call in pending if (one := self._ended(call, Unavailable(reason)))]
+
+    def reopened(self) -> None:
+        """Loads the adapters anew, each with a number of its own."""
+        self.asleep = False
+        before, self._loaded = self._loaded, {}
+        for name in before:
+            try:
+                self._give(EngineCall(0, "load_lora_adapter", self._adapter(name)), None)
+            except InvalidArgument as error:
+                logger.error("an adapter is lost: %s", error)
+
+    def _ended(self, pending: PendingCall, result: Delta | RequestError) -> PendingCall | None:
+        pending.result = result
+        return pending if pending.sink else None
+
+    def _give(self, call: EngineCall, sink: Sink | None, request_id: str = "") -> None:
+        id = next(self._ids)
+        given = EngineCall(id, call.name, call.adapter, call.level)
+        self._pending[id] = PendingCall(given, sink, request_id)
+        self._engine.client.call(given)
+
+    def _adapter(self, name: str) -> Adapter:
+        """The adapter of a directory, with a number that none had. Raises InvalidArgument: it is none."""
+        directory = Path(self._settings.version_directory, self._settings.lora_directory, name)
+        if not re.fullmatch(ADAPTER_NAME, name) or not (directory / _CONFIG).is_file():
+            raise InvalidArgument(
+                f"lora_name is '{name}': there is no {name}/{_CONFIG} in the directory of adapters"
+            )
+        return Adapter(name, next(self._ids), str(directory.resolve()))
