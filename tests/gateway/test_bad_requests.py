@@ -187,7 +187,6 @@ def others() -> Iterator[Bad]:
         ("best of", "text", COMPLETION, {"best_of": 3}, "best_of"),
         ("21 probabilities of a text", "text", COMPLETION, {"logprobs": 21}, "logprobs"),
         ("probabilities of yes", "text", COMPLETION, {"logprobs": True}, "logprobs"),
-        ("probabilities of a prompt", "text", COMPLETION, {"logprobs": 0, "echo": True}, "echo"),
         ("echo of text", "text", COMPLETION, {"echo": "a"}, "echo"),
         ("no text", "embed", EMBEDDING, {"input": ""}, "input"),
         ("no texts", "embed", EMBEDDING, {"input": []}, "input"),

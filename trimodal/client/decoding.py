@@ -82,16 +82,17 @@ def read_note(outputs: Tensors) -> Note:
     )
 
 
-def read_logprobs(outputs: Tensors) -> tuple[TokenLogprob, ...]:
+def read_logprobs(outputs: Tensors, name: str = "logprobs") -> tuple[TokenLogprob, ...]:
     """Decodes the tokens of a text; none where they were not asked for. For use in `readable`."""
-    if "logprobs" not in outputs:
+    if name not in outputs:
         return ()
-    return tuple(map(_token, json.loads(bytes(outputs["logprobs"][0]))))
+    return tuple(map(_token, json.loads(bytes(outputs[name][0]))))
 
 
 def _token(entry: Mapping[str, Any]) -> TokenLogprob:
     top = tuple(map(_token, entry.get("top_logprobs", ())))
-    return TokenLogprob(str(entry["token"]), bytes(entry["bytes"]), float(entry["logprob"]), top)
+    logprob = math.nan if entry["logprob"] is None else float(entry["logprob"])
+    return TokenLogprob(str(entry["token"]), bytes(entry["bytes"]), logprob, top)
 
 
 def read(outputs: Tensors) -> LiveUpdate:

@@ -24,6 +24,7 @@ _SCALARS: dict[str, type[np.generic]] = {
     "repetition_penalty": np.float32,
     "seed": np.uint64,
     "top_logprobs": np.int32,
+    "prompt_logprobs": np.int32,
     "min_tokens": np.int32,
     "priority": np.int32,
     "ttft_deadline_ms": np.int32,
@@ -55,6 +56,7 @@ class Options(TypedDict, total=False):
         stop_token_ids: each ends the answer. logit_bias: token id → -100 to 100, added to its logit.
         top_logprobs: tells the log probability of each token, and of so many (0 to 20) of the most likely in
             its place, as far as the engine has them.
+        prompt_logprobs: the same of the prompt's tokens, in `AnswerStream.prompt_logprobs`.
         lora_name: the adapter to answer with, one of those that are loaded.
         tenant: whose stored answers may be used; nothing is shared between two.
         tier: class of service. priority: may only lower the tier's.
@@ -92,6 +94,7 @@ class Options(TypedDict, total=False):
     continue_final_message: bool | None
     chat_template_kwargs: str | Mapping[str, Any] | None
     top_logprobs: int | None
+    prompt_logprobs: int | None
     lora_name: str | None
     tenant: str | None
     tier: str | None

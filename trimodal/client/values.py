@@ -52,7 +52,8 @@ class TokenLogprob:
     Attributes:
         token: its text; of part of a character its bytes, as \\xf0.
         bytes: what it adds to the answer, UTF-8. Those of all tokens, joined, are the answer's text.
-        logprob: natural logarithm of the model's probability, before temperature, penalties and filters.
+        logprob: natural logarithm of the model's probability, before temperature, penalties and filters; nan:
+            there is none, as of the first token of a prompt.
         top: the most likely tokens in its place, best first.
     """
 
@@ -66,13 +67,15 @@ class TokenLogprob:
 class Delta:
     """New text of an answer and how many tokens it stands for; `finish_reason` is empty until the last.
 
-    `logprobs` are of the tokens of this text, if `top_logprobs` was given.
+    `logprobs` are of the tokens of this text, if `top_logprobs` was given. `reasoning` is what the
+    model thinks before its words.
     """
 
     text: str
     tokens: int
     finish_reason: str = ""
     logprobs: tuple[TokenLogprob, ...] = ()
+    reasoning: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ class Answer:
     timing: Timing = field(default_factory=Timing)
     note: Note = field(default_factory=Note)
     logprobs: tuple[TokenLogprob, ...] = ()
+    reasoning: str = ""
 
 
 @dataclass(frozen=True)

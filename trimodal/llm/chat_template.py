@@ -89,6 +89,13 @@ def template_source(directory: Path, config: Mapping[str, Any]) -> str | None:
     return source or None
 
 
+def read_template(directory: Path) -> str:
+    """The template of an artefact; "": it has none."""
+    path = directory / "tokenizer_config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return template_source(directory, config) or ""
+
+
 def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
     """What a template may write, bos_token, eos_token, …, as tokenizer_config.json names them."""
     named = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 
@@ -74,6 +75,19 @@ class TextLogprobs:
         texts = ((part if other == id else self._tokenizer.token_bytes(other), at) for other, at in one.top)
         top = tuple(TokenLogprob(text, _bounded(logprob)) for text, logprob in texts)
         return TokenLogprob(part, _bounded(one.chosen), top)
+
+
+def prompt_tokens(
+    tokenizer: Tokenizer, ids: Sequence[int], logprobs: Sequence[Logprobs | None]
+) -> list[TokenLogprob]:
+    """The tokens of a prompt. The first has no log probability: nothing was before it."""
+    told = []
+    for id, one in zip(ids, logprobs, strict=True):
+        top = one.top if one else ()
+        ranked = tuple(TokenLogprob(tokenizer.token_bytes(other), _bounded(at)) for other, at in top)
+        chosen = _bounded(one.chosen) if one else math.nan
+        told.append(TokenLogprob(tokenizer.token_bytes(id), chosen, ranked))
+    return told
 
 
 def _bounded(logprob: float) -> float:

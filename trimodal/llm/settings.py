@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from trimodal.llm.sampling_defaults import SamplingDefaults, read_defaults
+from trimodal.llm.structured.families import CallParser, Family, ReasoningParser, family_of
 from trimodal.settings import Settings
 
 GPU_ENGINES = ("tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
@@ -125,6 +126,9 @@ class LlmSettings(Settings):
     apply_chat_template: bool = True  # text_input becomes one user message
     # what requests leave out of sampling; auto: as the checkpoint's generation_config.json says; none: greedy
     generation_config: Literal["auto", "none"] = "auto"
+    # how thoughts and calls of functions are told from the model's words; auto: as its chat template has them
+    reasoning_parser: ReasoningParser = "auto"
+    tool_call_parser: CallParser = "auto"
     # of a request that names none; 0: what its prompt leaves of the model's length and the KV pool
     default_max_tokens: int = Field(0, ge=0)
     # budgets, in tokens; 0: as long as the model takes
@@ -231,6 +235,15 @@ class LlmSettings(Settings):
         """What a request leaves out of its sampling. Raises: ArtefactError."""
         read = self.generation_config == "auto" and self.engine != "fake"
         return read_defaults(self.artefact_directory) if read else SamplingDefaults()
+
+    @cached_property
+    def family(self) -> Family:
+        """How the model thinks and calls. Raises: ArtefactError."""
+        # The engine's process, perhaps in an environment without jinja2, does not ask.
+        from trimodal.llm.chat_template import read_template
+
+        source = "" if self.engine == "fake" else read_template(self.artefact_directory)
+        return family_of(source, self.reasoning_parser, self.tool_call_parser)
 
     @property
     def cache_ttls(self) -> dict[str, float]:

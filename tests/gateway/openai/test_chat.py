@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import openai
 import pytest
 
 from tests.gateway.conftest import ANSWER, CHAT, Serve, fails, fake_triton, wait_until
+from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import llm_outputs, scripted
+from trimodal.client.transports.tensors import strings
 from trimodal.errors import InternalError, InvalidArgument, Unavailable
 from trimodal.gateway.keys import Key, add_key
 
@@ -282,3 +285,23 @@ def test_the_limit_that_was_sent_is_named(serve: Serve, field: str, stream: bool
     with pytest.raises(openai.BadRequestError, match=f"{field} is 9") as told:
         served.chat(**{field: 9}, stream=stream)
     assert told.value.param == field
+
+
+async def thinking(request: Request) -> AsyncIterator[Tensors]:
+    """A model that thinks before it speaks."""
+    for thought in ("Two", " and two."):
+        yield {**llm_outputs("", completion_tokens=2), "reasoning": strings([thought.encode()])}
+    yield llm_outputs("4", "stop", completion_tokens=3)
+
+
+def test_thoughts_come_beside_the_content(serve: Serve) -> None:
+    client = serve(fake_triton(llm=thinking)).openai()
+    asked: dict[str, Any] = {"model": "llm", "messages": CHAT}
+    message = client.chat.completions.create(**asked).choices[0].message
+    assert (message.content, message.model_extra["reasoning_content"]) == ("4", "Two and two.")
+    chunks = [chunk.choices[0].delta for chunk in client.chat.completions.create(**asked, stream=True)]
+    thoughts = [one.model_extra.get("reasoning_content", "") for one in chunks]
+    assert "".join(thoughts) == "Two and two."
+    assert "".join(one.content or "" for one in chunks) == "4"
+    plain = serve().openai().chat.completions.create(**asked).choices[0].message
+    assert "reasoning_content" not in plain.model_extra

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from tests.gateway.conftest import ANSWER, CHAT, Serve, fails, fake_triton
 from tests.gateway.openai.test_conversation import IMAGE, user
 from tests.gateway.openai.test_tools import CALL, TOOL
+from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.client.transports.tensors import strings
 from trimodal.errors import InvalidArgument
@@ -138,3 +141,41 @@ def test_more_than_the_engine_has_is_refused_by_the_fields_name(
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (400, param)
     assert error["message"] == f"{param} is 5: engine 'openvino' tells 0 at most"
+
+
+async def evaluated(request: Request) -> AsyncIterator[Tensors]:
+    """An llm as lm-evaluation-harness asks it: what its prompt cost, and one token more."""
+    asked = int(request.inputs["prompt_logprobs"][0])
+    entries = [
+        {"token": "a", "bytes": [97], "logprob": None, "top_logprobs": []},
+        {
+            "token": "b",
+            "bytes": [98],
+            "logprob": -2.0,
+            "top_logprobs": [{"token": "c", "bytes": [99], "logprob": -0.5}],
+        },
+    ]
+    one = {"token": "d", "bytes": [100], "logprob": -1.0, "top_logprobs": []}
+    told = {
+        "prompt_logprobs": strings([json.dumps(entries).encode()]),
+        "logprobs": strings([json.dumps([one]).encode()]),
+    }
+    assert asked == 1
+    yield {**llm_outputs("d", "length"), **told}
+
+
+@pytest.mark.parametrize("prompt", ["ab", [3, 4]])
+def test_a_prompt_is_echoed_with_its_log_probabilities(serve: Serve, prompt: Any) -> None:
+    client = serve(fake_triton(llm=evaluated)).openai()
+    asked = {"model": "llm", "prompt": prompt, "echo": True, "logprobs": 1, "max_tokens": 1}
+    choice = client.completions.create(**asked).choices[0]
+    assert choice.text == "abd"
+    logprobs = choice.logprobs.model_dump()
+    assert logprobs == {
+        "tokens": ["a", "b", "d"],
+        "token_logprobs": [None, -2.0, -1.0],
+        "top_logprobs": [None, {"c": -0.5, "b": -2.0}, {"d": -1.0}],
+        "text_offset": [0, 1, 2],
+    }
+    (chunk, *_) = client.completions.create(**asked, stream=True)
+    assert (chunk.choices[0].text, chunk.choices[0].logprobs.model_dump()) == ("abd", logprobs)

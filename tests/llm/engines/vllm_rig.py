@@ -86,7 +86,9 @@ class PlayedVllm:
                     raise tokens
                 finished = reason is not None
                 made = make(completion, token_ids=tokens, finish_reason=reason, logprobs=logprobs)
-                yield make(output, outputs=[made], finished=finished, num_cached_tokens=cached)
+                yield make(
+                    output, outputs=[made], finished=finished, num_cached_tokens=cached, prompt_logprobs=None
+                )
         except (asyncio.CancelledError, GeneratorExit):
             self.aborted.append(request_id)
             raise

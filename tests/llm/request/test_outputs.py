@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -36,7 +37,9 @@ def test_names_and_types_are_those_of_every_profile() -> None:
             output.name: KINDS[model_config_pb2.DataType.Name(output.data_type)] for output in model.output
         }
         assert LAST.note
-        told = columns(replace(LAST, logprobs=(), note=replace(LAST.note, trace=[span("queue", 0, 1)])))
+        note = replace(LAST.note, trace=[span("queue", 0, 1)])
+        prompt = [TokenLogprob(b"a", math.nan)]
+        told = columns(replace(LAST, logprobs=(), prompt_logprobs=prompt, reasoning="hm", note=note))
         assert {name: array.dtype for name, array in told.items()} == declared
         assert {name.name for name in model.input} == set(INPUTS)
 

@@ -38,6 +38,8 @@ class BaseStream(Generic[Item]):
         self._parts: list[str] = []
         self._logprobs: list[TokenLogprob] = []
         self._done = False
+        self.reasoning = ""  # what the model thought, so far
+        self.prompt_logprobs: tuple[TokenLogprob, ...] = ()
         self.usage = Usage()
         self.note = Note()
         self.finish_reason = ""
@@ -89,7 +91,9 @@ class BaseStream(Generic[Item]):
         async for _ in self:
             pass
         logprobs = tuple(self._logprobs)
-        return Answer(self.text, self.finish_reason, self.usage, self.timing, self.note, logprobs)
+        return Answer(
+            self.text, self.finish_reason, self.usage, self.timing, self.note, logprobs, self.reasoning
+        )
 
     def cancel(self) -> None:
         """Ends the request on the server; the iteration stops after this. Nothing if it is over."""
@@ -144,20 +148,25 @@ class BaseStream(Generic[Item]):
             finish_reason = bytes(outputs["finish_reason"][0]).decode()
             names = ("prompt_tokens", "cached_tokens", "completion_tokens")
             usage = Usage(*(int(outputs[name][0]) for name in names))
+            reasoning = bytes(outputs["reasoning"][0]).decode() if "reasoning" in outputs else ""
             logprobs = read_logprobs(outputs)
+            self.prompt_logprobs = read_logprobs(outputs, "prompt_logprobs") or self.prompt_logprobs
             if finish_reason:
                 self.note = read_note(outputs)
         tokens = usage.completion - self.usage.completion
         self.usage = usage
-        if text:
+        if text or reasoning:
             self._stopwatch.text()
             self._parts.append(text)
+            self.reasoning += reasoning
         self._logprobs += logprobs
         if finish_reason:
             self._done = True
             self.finish_reason = finish_reason
             self._stopwatch.end()
-        return Delta(text, tokens, finish_reason, logprobs) if text or finish_reason else None
+        if not (text or reasoning or finish_reason):
+            return None
+        return Delta(text, tokens, finish_reason, logprobs, reasoning)
 
     def _stop(self, finish_reason: str) -> None:
         if self._done:

@@ -56,7 +56,12 @@ class Chat:
                 "finish_reason": _reason(answer.finish_reason, called="tool_calls" in message),
             }
             for index, answer in enumerate(answers)
-            for message in [read_calls(answer.text) if calling else {"content": answer.text}]
+            for message in [
+                {
+                    **(read_calls(answer.text) if calling else {"content": answer.text}),
+                    **({"reasoning_content": answer.reasoning} if answer.reasoning else {}),
+                }
+            ]
         ]
         shared = envelope("chatcmpl", "chat.completion", self._request.model)
         return _body(shared, choices, self._request, streams), answer_headers(answers)
@@ -78,6 +83,8 @@ class Chat:
                 findings = findings_body(streams[index])
                 chunks = event(_chunk(shared, index, {"role": "assistant", "content": ""}, **findings))
             reader, tokens = readers[index], held.setdefault(index, [])
+            if delta.reasoning:
+                chunks += event(_chunk(shared, index, {"reasoning_content": delta.reasoning}))
             tokens += delta.logprobs
             for part in reader.read(delta.text, last=last) if calling else text_part(delta.text):
                 chunks += event(_chunk(shared, index, part, tokens))
@@ -121,7 +128,9 @@ class Completion:
             {
                 "index": index,
                 "text": self._echo(index) + answer.text,
-                "logprobs": CompletionLogprobs(self._request.logprobs).part(answer.logprobs),
+                "logprobs": CompletionLogprobs(self._request.logprobs).part(
+                    (*self._streams[index].prompt_logprobs, *answer.logprobs)
+                ),
                 "finish_reason": _reason(answer.finish_reason),
             }
             for index, answer in enumerate(answers)
@@ -136,11 +145,13 @@ class Completion:
         with completion_names():
             async for index, delta in deltas(self._streams, usage):
                 text, chunks = delta.text, b""
+                tokens = delta.logprobs
                 if index not in begun:
                     begun[index] = CompletionLogprobs(self._request.logprobs)
                     text = self._echo(index) + text
+                    tokens = (*self._streams[index].prompt_logprobs, *tokens)
                 if text:
-                    logprobs = begun[index].part(delta.logprobs)
+                    logprobs = begun[index].part(tokens)
                     choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
                     chunks = event({**shared, "choices": [choice]})
                 if delta.finish_reason:
@@ -153,8 +164,12 @@ class Completion:
             yield event({**shared, "choices": [], "usage": _usage(self._request, self._streams)})
 
     def _echo(self, index: int) -> str:
+        if not self._request.echo:
+            return ""
         prompt = self._request.prompts[index // self._request.n]
-        return prompt if self._request.echo and isinstance(prompt, str) else ""
+        if isinstance(prompt, str):
+            return prompt
+        return b"".join(one.bytes for one in self._streams[index].prompt_logprobs).decode(errors="replace")
 
 
 def _body(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import codecs
+import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from trimodal.client.values import TokenLogprob
 from trimodal.errors import InvalidArgument
+
+_OURS = re.compile(r"(top|prompt)_logprobs is")
 
 
 def chat_logprobs(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
@@ -38,14 +42,18 @@ class CompletionLogprobs:
         """The next tokens. An offset is that of the character that a token begins or goes on with."""
         if self._top is None:
             return None
-        offsets, tops = [], []
+        offsets: list[int] = []
+        logprobs: list[float | None] = []
+        tops: list[dict[str, float] | None] = []
         for one in tokens:
             offsets.append(self._offset)
             self._offset += len(self._decoder.decode(one.bytes))
-            tops.append({other.token: other.logprob for other in (*one.top, one)})
+            known = not math.isnan(one.logprob)
+            logprobs.append(one.logprob if known else None)
+            tops.append({other.token: other.logprob for other in (*one.top, one)} if known else None)
         return {
             "tokens": [one.token for one in tokens],
-            "token_logprobs": [one.logprob for one in tokens],
+            "token_logprobs": logprobs,
             "top_logprobs": tops if self._top else None,
             "text_offset": offsets,
         }
@@ -57,4 +65,4 @@ def completion_names() -> Iterator[None]:
     try:
         yield
     except InvalidArgument as error:
-        raise InvalidArgument(str(error).replace("top_logprobs is", "logprobs is", 1)) from None
+        raise InvalidArgument(_OURS.sub("logprobs is", str(error), 1)) from None

@@ -390,14 +390,15 @@ class CompletionRequest(Generation):
         for index, prompt in enumerate(self.prompts):
             if isinstance(prompt, list) and not (prompt and all(0 <= id < 1 << 31 for id in prompt)):
                 raise invalid(f"prompt[{index}]: a list of token ids is needed, at least one")
-        if self.echo and self.logprobs is not None:
-            raise unsupported("echo", "is not supported beside logprobs: prompts have none here")
-        if self.echo and not all(isinstance(one, str) for one in self.prompts):
-            raise unsupported("echo", "is not supported beside prompts of token ids")
+        if self.echo and self.logprobs is None and not all(isinstance(one, str) for one in self.prompts):
+            raise unsupported("echo", "is not supported beside prompts of token ids without logprobs")
         if self.best_of is not None and self.best_of != self.n:
             raise unsupported("best_of", f"is {self.best_of} and n is {self.n}: this server takes equal ones")
 
     def options(self, choice: int = 0) -> Options:
         options = super().options(choice)
         options["response_format"] = self.response_format.for_model() if self.response_format else None
-        return Options(**options, top_logprobs=self.logprobs, apply_chat_template=False)
+        of_prompt = self.logprobs if self.echo else None
+        return Options(
+            **options, top_logprobs=self.logprobs, prompt_logprobs=of_prompt, apply_chat_template=False
+        )

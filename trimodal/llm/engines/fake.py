@@ -142,9 +142,13 @@ class FakeEngine:
         if finish:
             del self._running[request.id]
             self._prefix.finish(request.id, sequence.made)
-        top = sampling.logprobs
+        top, of_prompt = sampling.logprobs, sampling.prompt_logprobs
         logprobs = () if top is None else (invented_logprobs(token, len(sequence.made), top),)
-        return Output(request.id, [token], finish, sequence.cached, logprobs=logprobs)
+        prompt: tuple[Logprobs | None, ...] = ()
+        if of_prompt is not None and len(sequence.made) == 1:
+            later = enumerate(request.prompt_ids[1:], 1)
+            prompt = (None, *(invented_logprobs(id, place, of_prompt) for place, id in later))
+        return Output(request.id, [token], finish, sequence.cached, logprobs=logprobs, prompt_logprobs=prompt)
 
     def stats(self) -> EngineStats:
         used = sum(sequence.blocks for sequence in self._running.values())

@@ -30,6 +30,7 @@ class Sampling:
         grammar: what the answer must follow, in xgrammar's EBNF; "": nothing.
         logprobs: tells the log probability of each token, and of so many of the most likely in its place;
             None: no log probabilities.
+        prompt_logprobs: the same of the prompt's tokens, each after those before it.
         min_tokens: so many are made before the end-of-sequence token or one of `stop_token_ids` may come.
         ignore_eos: the end-of-sequence token ends nothing.
         stop_token_ids: each ends the answer as the end-of-sequence token does, and is its last token.
@@ -48,6 +49,7 @@ class Sampling:
     repetition_penalty: float = 1.0
     grammar: str = ""
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     min_tokens: int = 0
     ignore_eos: bool = False
     stop_token_ids: tuple[int, ...] = ()
@@ -116,7 +118,8 @@ class Output:
 
     `finish_reason` is "stop" (end-of-sequence token or one of `stop_token_ids`), "length", or "error" with a
     sentence in `error`. `cached_tokens` is how many prompt tokens came out of the prefix cache. `logprobs`
-    has one entry for each token, if they were asked for.
+    has one entry for each token, if they were asked for, and so has `prompt_logprobs` on the first output
+    that has tokens; the prompt's first token has none.
     """
 
     id: int
@@ -125,6 +128,7 @@ class Output:
     cached_tokens: int = 0
     error: str = ""
     logprobs: tuple[Logprobs, ...] = ()
+    prompt_logprobs: tuple[Logprobs | None, ...] = ()
 
 
 @dataclass(frozen=True)

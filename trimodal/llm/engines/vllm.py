@@ -31,6 +31,7 @@ from trimodal.llm.engines.vllm_adapters import (
     lora_arguments,
     lora_request,
     own_arguments,
+    prompt_logprobs,
 )
 from trimodal.llm.settings import LlmSettings
 from trimodal.runtimes.gpu_device import visible_gpus
@@ -192,7 +193,9 @@ class VllmRuntime:
                 completion = update.outputs[0]
                 reason, tokens = finish_reason(completion.finish_reason), list(completion.token_ids)
                 logprobs = ranked(tokens, completion.logprobs, request.sampling.logprobs)
-                yield Output(request.id, tokens, reason, update.num_cached_tokens or 0, logprobs=logprobs)
+                prompt = prompt_logprobs(request, update.prompt_logprobs)
+                cached = update.num_cached_tokens or 0
+                yield Output(request.id, tokens, reason, cached, logprobs=logprobs, prompt_logprobs=prompt)
 
     def alive(self) -> bool:
         return not self._engine.errored
@@ -219,6 +222,7 @@ class VllmRuntime:
             seed=sampling.seed,  # None: its own generator runs on, and no answer repeats another
             structured_outputs=_structured(sampling.grammar),
             logprobs=sampling.logprobs,
+            prompt_logprobs=sampling.prompt_logprobs,
             min_tokens=sampling.min_tokens,
             # Without a tokenizer it knows no end-of-sequence token: to ignore it is not to name it.
             stop_token_ids=[*sampling.stop_token_ids, *([] if sampling.ignore_eos else self._eos_ids)],

@@ -1,4 +1,4 @@
-"""Passes adapters, sleep and arguments of the engine on to vLLM, in its own words."""
+"""Passes adapters, sleep and arguments of the engine on to vLLM, and log probabilities of prompts back."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import re
 import shlex
 from argparse import Namespace
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 
 from trimodal.errors import OperatorError
-from trimodal.llm.engines.protocol import Adapter, CallName, EngineCall
+from trimodal.llm.engines.async_runtime import ranked
+from trimodal.llm.engines.protocol import Adapter, CallName, EngineCall, EngineRequest, Logprobs
 from trimodal.llm.settings import MAX_ADAPTERS, LlmSettings
 
 _REASON = re.compile(r"Worker failed with error '(.*)', please check", re.DOTALL)
@@ -67,6 +68,17 @@ def lora_request(adapter: Adapter) -> Any:
     from vllm.lora.request import LoRARequest
 
     return LoRARequest(f"{adapter.name}#{adapter.id}", adapter.id, adapter.path)
+
+
+def prompt_logprobs(
+    request: EngineRequest, given: Sequence[Mapping[int, Any] | None] | None
+) -> tuple[Logprobs | None, ...]:
+    """Ours for vLLM's of a prompt, whose first entry is None; nothing where they were not asked for."""
+    top = request.sampling.prompt_logprobs
+    if top is None or not given:
+        return ()
+    pairs = zip(request.prompt_ids, given, strict=True)
+    return tuple(ranked([id], [one], top)[0] if one else None for id, one in pairs)
 
 
 class VllmCalls:

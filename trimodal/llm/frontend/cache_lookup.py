@@ -42,9 +42,11 @@ class CacheLookup:
             return None  # samples are wanted because they differ
         if request.form.is_checked:
             return None  # its first answer may not be the one that it gets
+        if state.make_reader():
+            return None  # what is stored has words alone
         if terms.cache_salt:
             return None  # how soon an answer comes is to tell nobody else that it was asked for
-        if sampling.logprobs is not None:
+        if sampling.logprobs is not None or sampling.prompt_logprobs is not None:
             return None  # stored answers have none, and other listeners want none
         if sampling.min_tokens or sampling.ignore_eos or sampling.stop_token_ids or sampling.logit_bias:
             return None  # what an evaluation or a bench asks for, which wants to see the model

@@ -10,6 +10,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import EngineInfo, Sampling
@@ -19,11 +20,13 @@ from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import RETAINED, Terms
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.settings import LlmSettings
+from trimodal.llm.structured.families import AnswerReader
 from trimodal.llm.tiers import Tier, Tiers, Trim, read_tiers
 from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer, Message
 
 Count = Callable[[GenerationRequest], "list[int]"]
 Size = Callable[[str], int]
+_PROMPT_END = 16  # tokens, among which thoughts begin if the template begins them
 _ANSWER_SHARE = 8  # of the model's length a trimmed talk leaves an eighth to an answer of default length
 
 
@@ -207,10 +210,22 @@ class InputProcessor:
         admission.check_tokens("prompt_token_ids", request.prompt_token_ids)
         admission.check_size(tokens, request.sampling.max_tokens)
         admission.check_sampling(request.sampling)
-        salt = self._salt(terms, admission.info)
-        return RequestState(
-            request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed, salt
+        state = RequestState(
+            request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed
         )
+        state.cache_salt = self._salt(terms, admission.info)
+        templated = self._settings.apply_chat_template and self.tokenizer.has_chat_template
+        if request.is_templated(templated) and not request.prompt_token_ids:
+            state.make_reader = partial(self._reader, request, prompt.ids)
+        return state
+
+    def _reader(self, request: GenerationRequest, ids: list[int]) -> AnswerReader | None:
+        """What tells thoughts and calls of functions from the words of an answer; None: nothing."""
+        family, free, tools = self._settings.family, request.form.free, request.tools
+        called = tools.offered if tools and free and not request.sampling.grammar else ()
+        names = [one["function"]["name"] for one in called]
+        end = self.tokenizer.decode_whole(ids[-_PROMPT_END:]) if family.thinking else ""
+        return family.reader(end, thinks=free, names=names)
 
     def _salt(self, terms: Terms, info: EngineInfo) -> str:
         """What keeps the prompt's blocks in the prefix cache apart from those of others; "": nothing."""

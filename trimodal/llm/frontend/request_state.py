@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from trimodal.cache.answers import Lookup
@@ -14,11 +14,12 @@ from trimodal.errors import RequestError, Unavailable
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import Adapter, EngineRequest, Output
 from trimodal.llm.frontend.metrics import LlmMetrics
-from trimodal.llm.logprobs import TextLogprobs
+from trimodal.llm.logprobs import TextLogprobs, prompt_tokens
 from trimodal.llm.request.outputs import Delta, Note, Sink, TokenLogprob
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.scheduler.retry_after import bounded
 from trimodal.llm.scheduler.ticket import Ticket
+from trimodal.llm.structured.families import AnswerReader
 from trimodal.llm.tiers import Tier
 from trimodal.llm.tokenizer import Tokenizer
 from trimodal.trace import Span, span
@@ -57,6 +58,7 @@ class Generation:
         self.finish_reason = ""
         self.problem = ""  # why the engine's last answer to it was not the one that was asked for
         self._request = first.request
+        self._make_reader = first.make_reader
         self._tokenizer = tokenizer
         self._attempts = 0
         self._begin()
@@ -80,7 +82,8 @@ class Generation:
     def _begin(self) -> None:
         """Makes ready for an answer: the first, or another for one that was not in its form."""
         request, sampling = self._request, self._request.sampling
-        whole = bool(sampling.grammar)
+        self._reader = self._make_reader()
+        whole = bool(sampling.grammar or (self._reader and self._reader.whole))
         self._text = TextStream(self._tokenizer, request.stops, whole=whole)
         wanted = sampling.logprobs is not None
         self._logprobs = TextLogprobs(self._tokenizer, whole=whole) if wanted else None
@@ -153,6 +156,13 @@ class Generation:
         if self._logprobs:
             some = output.logprobs[: len(told)]
             logprobs = self._logprobs.push(told, some, text, last=bool(self.finish_reason))
+        reasoning = ""
+        if self._reader:
+            reasoning, text = self._reader.push(text, last=bool(self.finish_reason))
+        if output.prompt_logprobs and self._attempts == 1:
+            prompt = prompt_tokens(self._tokenizer, self.prompt_ids, output.prompt_logprobs)
+            for state in self.listeners:
+                state.prompt_logprobs = prompt
         if self._held is not None:
             self._held.append(text)
             self._held_logprobs += logprobs
@@ -168,7 +178,9 @@ class Generation:
                     return False
                 self._held = None
         for state in self.listeners:
-            state.push(text, len(token_ids), self.finish_reason, output.cached_tokens, logprobs)
+            state.push(
+                text, len(token_ids), self.finish_reason, output.cached_tokens, logprobs, reasoning=reasoning
+            )
         return bool(self.finish_reason)
 
     def _predicted_ttft(self, state: RequestState) -> float:
@@ -245,9 +257,12 @@ class RequestState:
     generation: Generation | None = None  # what it listens to; None before and after
     shared: bool = False  # the generation was begun for another request
     trace: RequestTrace | None = None  # None: the client does not want it
+    prompt_logprobs: Sequence[TokenLogprob] = ()  # until they are sent
+    make_reader: Callable[[], AnswerReader | None] = lambda: None  # for each attempt at its answer
     _cache: str = ""
     _similarity: float = 0.0
     _pending: str = ""
+    _pending_reasoning: str = ""
     _pending_logprobs: list[TokenLogprob] = field(default_factory=list)
     _finish: str = ""
     _error: RequestError | None = None
@@ -313,6 +328,7 @@ class RequestState:
         finish_reason: str,
         cached_tokens: int = 0,
         logprobs: Sequence[TokenLogprob] = (),
+        reasoning: str = "",
     ) -> None:
         """Takes new text, and ends the request if there is a finish_reason."""
         if self.ended:
@@ -320,9 +336,10 @@ class RequestState:
         # Its own prompt may be a few blanks shorter than that of the request that began the generation.
         self.cached_tokens = min(cached_tokens, len(self.prompt_ids))
         self.completion_tokens += tokens
-        if self.trace and text:
+        if self.trace and (text or reasoning):
             self.trace.text(self.completion_tokens)
         self._pending += text
+        self._pending_reasoning += reasoning
         self._pending_logprobs += logprobs
         if finish_reason:
             self._finish = finish_reason
@@ -362,7 +379,7 @@ class RequestState:
         if self._error:
             error, self._error = self._error, None
             return error
-        if not (self._pending or self._finish or self._told_waiting):
+        if not (self._pending or self._pending_reasoning or self._finish or self._told_waiting):
             self.sending = False
             return None
         delta = Delta(
@@ -373,6 +390,8 @@ class RequestState:
             self.completion_tokens,
             self._note() if self._finish else None,
             None if self.request.sampling.logprobs is None else self._pending_logprobs,
+            self.prompt_logprobs,
+            self._pending_reasoning,
         )
         self._drop_unsent()
         return delta
@@ -383,7 +402,7 @@ class RequestState:
         if isinstance(item, RequestError):
             metrics.outcome(item.code.lower())
             return
-        if item.text:
+        if item.text or item.reasoning:
             if self._last_sent:
                 metrics.itl.observe(now - self._last_sent)
             else:
@@ -401,6 +420,7 @@ class RequestState:
 
     def _drop_unsent(self) -> None:
         self._pending, self._finish, self._pending_logprobs, self._told_waiting = "", "", [], False
+        self.prompt_logprobs, self._pending_reasoning = (), ""
 
     def _note(self) -> Note:
         return Note(

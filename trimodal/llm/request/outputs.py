@@ -33,7 +33,7 @@ class TokenLogprob:
     """One token of an answer: the bytes of UTF-8 that it stands for, maybe part of a character.
 
     Attributes:
-        logprob: natural, at most 0.
+        logprob: natural, at most 0; nan: there is none, as of the first token of a prompt.
         top: the most likely tokens in its place, best first.
     """
 
@@ -46,7 +46,8 @@ class TokenLogprob:
 class Delta:
     """New text of an answer, with the usage so far; `finish_reason` is empty until the last one.
 
-    The last one has a `note`. `logprobs` are of the tokens of this text; None: not asked for.
+    The last one has a `note`. `logprobs` are of the tokens of this text; None: not asked for. The first one
+    has `prompt_logprobs`, if they were. `reasoning` is what the model thinks before its words.
     """
 
     text: str
@@ -56,6 +57,8 @@ class Delta:
     completion_tokens: int = 0
     note: Note | None = None
     logprobs: Sequence[TokenLogprob] | None = None
+    prompt_logprobs: Sequence[TokenLogprob] = ()
+    reasoning: str = ""
 
 
 def columns(delta: Delta) -> dict[str, NDArray[Any]]:
@@ -72,6 +75,10 @@ def columns(delta: Delta) -> dict[str, NDArray[Any]]:
     }
     if delta.logprobs is not None:
         rows["logprobs"] = (json.dumps([_entry(one) for one in delta.logprobs]).encode(), np.object_)
+    if delta.reasoning:
+        rows["reasoning"] = (delta.reasoning.encode(), np.object_)
+    if told := delta.prompt_logprobs:
+        rows["prompt_logprobs"] = (json.dumps([_entry(one) for one in told]).encode(), np.object_)
     if note := delta.note:
         # JSON has no nan, and Triton's HTTP endpoint would write one all the same.
         predicted = note.predicted_ttft_s * 1e3 if math.isfinite(note.predicted_ttft_s) else -1.0
@@ -93,7 +100,8 @@ def _entry(one: TokenLogprob) -> dict[str, Any]:
 
 def _token(one: TokenLogprob) -> dict[str, Any]:
     text = one.token.decode(errors="backslashreplace")  # part of a character: its bytes, as \xf0
-    return {"token": text, "bytes": list(one.token), "logprob": one.logprob}
+    logprob = None if math.isnan(one.logprob) else one.logprob
+    return {"token": text, "bytes": list(one.token), "logprob": logprob}
 
 
 class Sink(Protocol):

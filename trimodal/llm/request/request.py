@@ -37,7 +37,7 @@ from trimodal.triton.fields import Inputs, boolean, decode, integers, shown, tex
 INPUTS = (
     *("text_input", "prompt_token_ids", "messages", "apply_chat_template"),
     *("add_generation_prompt", "continue_final_message", "chat_template_kwargs"),
-    *(*sampling.INPUTS, "stop"),
+    *(*sampling.INPUTS, "prompt_logprobs", "stop"),
     *("response_format", "tools", "tool_choice", "parallel_tool_calls"),
     *PARAMETERS,
     *("cancel_key", "cancel"),
@@ -142,7 +142,9 @@ def read_request(
     )
     if tools and messages is None:
         raise InvalidArgument("tools needs messages: text_input is given")
-    form = read_form(text(inputs, "response_format", MAX_BYTES), tools, settings.max_grammar_bytes)
+    form = read_form(
+        text(inputs, "response_format", MAX_BYTES), tools, settings.max_grammar_bytes, settings.family.calls
+    )
     return GenerationRequest(
         prompt,
         messages,

@@ -65,6 +65,7 @@ def read_sampling(inputs: Inputs, settings: LlmSettings, grammar: str) -> Sampli
         ),
         grammar=grammar,
         logprobs=integer(inputs, "top_logprobs", None, 0, MAX_TOP_LOGPROBS),
+        prompt_logprobs=integer(inputs, "prompt_logprobs", None, 0, MAX_TOP_LOGPROBS),
         min_tokens=min_tokens,
         ignore_eos=ignore_eos,
         stop_token_ids=integers(inputs, "stop_token_ids", 0, MAX_TOKEN_ID, _MOST_STOP_IDS),

@@ -16,7 +16,7 @@ from trimodal.llm.scheduler.ticket import Ticket
 from trimodal.llm.settings import LlmSettings
 
 _LEAST_ANSWER, _GROWTH = 256, 128  # tokens that are reserved at first, and then at a time
-_SAID = {"grammar": "response_format and tools"}
+_SAID = {"grammar": "response_format and tools", "prompt_logprobs": "prompt_logprobs (echo with logprobs)"}
 """Field of Sampling → what a client sends, where that has another name."""
 
 
@@ -79,11 +79,10 @@ class Admission:
             if getattr(sampling, name) != getattr(plain, name):
                 said = _SAID.get(name, name)
                 raise InvalidArgument(f"engine '{info.name}' as it runs here does not support {said}: {why}")
-        if (sampling.logprobs or 0) > info.max_top_logprobs:
-            most = info.max_top_logprobs
-            raise InvalidArgument(
-                f"top_logprobs is {sampling.logprobs}: engine '{info.name}' tells {most} at most"
-            )
+        for name, top in (("top_logprobs", sampling.logprobs), ("prompt_logprobs", sampling.prompt_logprobs)):
+            if (top or 0) > info.max_top_logprobs:
+                most = info.max_top_logprobs
+                raise InvalidArgument(f"{name} is {top}: engine '{info.name}' tells {most} at most")
         if sampling.min_tokens > sampling.max_tokens:
             most = sampling.max_tokens
             raise InvalidArgument(f"min_tokens is {sampling.min_tokens}: the answer has {most} at most")

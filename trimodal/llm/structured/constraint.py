@@ -17,12 +17,26 @@ _KEYS = {
 _SCHEMA_KEYS = {"name", "description", "schema", "strict"}
 
 
-def read_form(response_format: str | None, tools: Tools | None, most_bytes: int) -> Form:
+def read_form(
+    response_format: str | None, tools: Tools | None, most_bytes: int, calls: str = "hermes"
+) -> Form:
     """The form of an answer.
+
+    Args:
+        calls: how the model calls functions in free text. Other ways than Hermes' are left to it, unless a
+            function is strict: a grammar would not let special tokens through.
 
     Raises:
         InvalidArgument: a field is malformed, or strict and cannot be kept, or of more than `most_bytes`.
     """
+    if (
+        tools
+        and calls != "hermes"
+        and tools.choice == "auto"
+        and not tools.strict
+        and response_format is None
+    ):
+        return Form()
     form = _form(response_format, tools, FormMaker())
     if len(form.grammar) > most_bytes:
         size = len(form.grammar)
@@ -43,7 +57,8 @@ def _form(response_format: str | None, tools: Tools | None, maker: FormMaker) ->
             root, answer = calls, None
         else:
             root = f"{root} | {calls}" if root else text_or_calls(maker.grammar, calls)
-    return Form(maker.grammar.text(root) if root else "", answer, checks, tuple(maker.unheld))
+    free = not root or (tools is not None and tools.choice == "auto" and response_format is None)
+    return Form(maker.grammar.text(root) if root else "", answer, checks, free, tuple(maker.unheld))
 
 
 def _response_root(maker: FormMaker, text: str) -> tuple[str, Check | None]:

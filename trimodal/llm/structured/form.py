@@ -37,12 +37,14 @@ class Form:
         grammar: of the whole text; "": any.
         answer: what an answer without calls is held against, if anything.
         calls: what the arguments of a call are held against, by the function's name.
+        free: it may be any text, before the calls if there are any.
         unheld: the keywords that nothing holds, as "tools[0].function.parameters.properties.a.pattern".
     """
 
     grammar: str = ""
     answer: Check | None = None
     calls: Mapping[str, Check] = field(default_factory=dict)
+    free: bool = True
     unheld: tuple[str, ...] = ()
 
     @property

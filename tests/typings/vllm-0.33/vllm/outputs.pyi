@@ -12,6 +12,7 @@ class CompletionOutput:
 class RequestOutput:
     request_id: str
     prompt_token_ids: list[int] | None
+    prompt_logprobs: list[dict[int, Logprob] | None] | None
     outputs: list[CompletionOutput]
     finished: bool
     num_cached_tokens: int | None

@@ -28,6 +28,7 @@ class SamplingParams:
     min_tokens: int
     logit_bias: dict[int, float] | None
     logprobs: int | None
+    prompt_logprobs: int | None
     detokenize: bool
     output_kind: RequestOutputKind
     def __init__(
@@ -48,6 +49,7 @@ class SamplingParams:
         max_tokens: int | None = 16,
         min_tokens: int = 0,
         logprobs: int | None = None,
+        prompt_logprobs: int | None = None,
         *,
         logit_bias: dict[int, float] | None = None,
         structured_outputs: StructuredOutputsParams | None = None,

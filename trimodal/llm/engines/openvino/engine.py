@@ -118,6 +118,7 @@ class OpenVinoEngine:
             shortest_first=settings.enable_prefix_caching,
             unsupported={
                 "logit_bias": "OpenVINO GenAI has none",
+                "prompt_logprobs": "OpenVINO GenAI tells the chosen token's alone",
                 "lora_name": "OpenVINO GenAI gives one set of adapters to a whole batch",
             },
             lookahead=settings.num_assistant_tokens + 1 if settings.speculation != "none" else 0,

@@ -126,7 +126,7 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
 
 def _unsupported(*, compiled: bool, drafted: bool) -> dict[str, str]:
     """Fields of `Sampling` that it does not honour as it was opened, and why."""
-    found = dict.fromkeys(("logit_bias", "lora_name"), "it takes none from this server")
+    found = dict.fromkeys(("logit_bias", "lora_name", "prompt_logprobs"), "it takes none from this server")
     if drafted:
         names = ("grammar",) if compiled else ("grammar", "logprobs", *_UNSPECULATED)
         found |= dict.fromkeys(names, "it speculates")

@@ -1,0 +1,104 @@
+"""What a model thinks and calls of its own accord, told apart from its words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from tests.llm.doubles.sinks import Collector, FakeServer
+from trimodal.llm.engines.protocol import Sampling
+from trimodal.llm.request.outputs import columns
+from trimodal.llm.request.request import GenerationRequest, read_request
+from trimodal.llm.tokenizer import ByteTokenizer
+
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
+CALL = '{"name": "get_weather", "parameters": {"city": "Paris"}}'
+
+
+def text(value: object) -> Any:
+    return np.array([json.dumps(value).encode()], dtype=object)
+
+
+def answered(server: FakeServer, begun: str = "", **more: Any) -> Collector:
+    """The whole answer to a chat whose prompt has the scripted one begin at its first byte."""
+    script = server.settings.fake_answer.encode()
+    for blanks in range(len(script)):
+        messages = [{"role": "user", "content": "!" * blanks}]
+        messages += [{"role": "assistant", "content": begun}] if begun else []
+        inputs = {"messages": text(messages), "max_tokens": np.array([len(script)], np.int32), **more}
+        request = read_request(inputs, {}, server.settings)
+        assert isinstance(request, GenerationRequest)
+        if sum(request.token_ids(ByteTokenizer(), True)) % len(script) == 0:
+            sink = Collector()
+            server.service.submit(request, sink)
+            return sink.wait()
+    raise AssertionError("no prompt begins it there")
+
+
+def thoughts(sink: Collector) -> str:
+    return "".join(delta.reasoning for delta in sink.deltas)
+
+
+def test_thoughts_stream_apart_from_words() -> None:
+    answer = "<think>\nTwo and two.\n</think>\n\nIt is 4."
+    with FakeServer(fake_answer=answer, reasoning_parser="qwen3") as server:
+        sink = answered(server)
+        assert (thoughts(sink), sink.text) == ("Two and two.", "It is 4.")
+        assert len(sink.deltas) > 3, "they stream"
+        first = columns(next(delta for delta in sink.deltas if delta.reasoning))
+        assert (first["text_output"][0], bytes(first["reasoning"][0])[:1]) == (b"", b"T")
+        raw = Collector()
+        script = answer.encode()
+        prompt = next(one for n in range(999) if sum(one := [3, *[1] * n]) % len(script) == 0)
+        request = GenerationRequest(None, None, Sampling(len(script)), prompt_token_ids=tuple(prompt))
+        server.service.submit(request, raw)
+        assert (raw.wait().text, thoughts(raw)) == (answer, ""), "a raw prompt is answered raw"
+    with FakeServer(fake_answer=answer) as server:
+        assert answered(server).text == answer, "a model whose template has no thoughts thinks none"
+
+
+def test_thoughts_that_the_prompt_began() -> None:
+    with FakeServer(fake_answer="Two.</think>4", reasoning_parser="qwen3") as server:
+        sink = answered(server, begun="<think>")
+        assert (thoughts(sink), sink.text) == ("Two.", "4")
+
+
+def test_a_call_in_free_text_is_one_where_functions_may_be_called() -> None:
+    with FakeServer(fake_answer=CALL, tool_call_parser="llama3_json") as server:
+        expected = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+        assert answered(server, tools=text(TOOLS)).text == expected
+        assert answered(server).text == CALL
+        choice = np.array([b"none"], dtype=object)
+        assert answered(server, tools=text(TOOLS), tool_choice=choice).text == CALL
+
+
+def test_a_grammar_holds_the_calls_that_must_be() -> None:
+    """Those that are strict or asked for, and all of models that write Hermes' anyway."""
+    strict = [{"type": "function", "function": {**TOOLS[0]["function"], "strict": True}}]  # type: ignore[dict-item]
+    required = np.array([b"required"], dtype=object)
+    with FakeServer(tool_call_parser="mistral") as server, FakeServer() as hermes:
+
+        def grammar(settings: Any, **inputs: Any) -> str:
+            request = read_request(
+                {"messages": text([{"role": "user", "content": "a"}]), **inputs}, {}, settings
+            )
+            assert isinstance(request, GenerationRequest)
+            return request.sampling.grammar
+
+        assert grammar(server.settings, tools=text(TOOLS)) == ""
+        assert "<tool_call>" in grammar(server.settings, tools=text(strict))
+        assert "<tool_call>" in grammar(server.settings, tools=text(TOOLS), tool_choice=required)
+        assert "<tool_call>" in grammar(hermes.settings, tools=text(TOOLS))
+
+
+def test_an_answer_in_a_form_has_no_thoughts() -> None:
+    with FakeServer(reasoning_parser="qwen3") as server:
+        asked = {
+            "messages": text([{"role": "user", "content": "a"}]),
+            "response_format": text({"type": "json_object"}),
+        }
+        request = read_request(asked, {}, server.settings)
+        assert isinstance(request, GenerationRequest)
+        assert not request.form.free
