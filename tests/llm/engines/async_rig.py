@@ -26,6 +26,7 @@ class PlayedRuntime:
         self.dead = False
         self.closed = False
         self.usage = 0.5
+        self.drafted: tuple[int, int] | None = None
         self.aborted: list[int] = []
         self.requests: list[EngineRequest] = []
         self._lines: dict[int, asyncio.Queue[Output | BaseException | None]] = {}
@@ -61,6 +62,9 @@ class PlayedRuntime:
 
     def kv_usage(self) -> float:
         return self.usage
+
+    def drafts(self) -> tuple[int, int] | None:
+        return self.drafted
 
     def close(self) -> None:
         self.closed = True

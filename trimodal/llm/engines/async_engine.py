@@ -15,13 +15,13 @@ import time
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from trimodal.llm.engines.async_runtime import AsyncRuntime, LoopThread
+from trimodal.llm.engines.async_runtime import AsyncRuntime, LoopThread, Refused
 from trimodal.llm.engines.protocol import EngineInfo, EngineLost, EngineRequest, EngineStats, Output
 
 logger = logging.getLogger(__name__)
 
 _STEP_SECONDS = 0.002  # how long a step waits for an output: as long may a new command wait for the step
-_ALIVE_SECONDS = 1.0
+_ALIVE_SECONDS = 0.5
 _CLOSE_SECONDS = 8.0
 
 
@@ -83,9 +83,16 @@ class AsyncEngine:
 
     def stats(self) -> EngineStats:
         running = len(self._sequences)
+        usage = round(self._runtime.kv_usage(), 4) if running else 0.0
+        if not (drafts := self._runtime.drafts()):
+            return replace(self._stats, running=running, kv_usage=usage)
+        drafted, accepted = drafts
+        # Each token that was not drafted took a step; outputs say nothing, the library joins them under load.
+        slots = max(0, self._stats.decoded_tokens - accepted)
         return replace(
-            self._stats, running=running, kv_usage=round(self._runtime.kv_usage(), 4) if running else 0.0
-        )
+            self._stats, running=running, kv_usage=usage, decode_slots=slots, drafted_tokens=drafted,
+            accepted_tokens=accepted,
+        )  # fmt: skip
 
     def check(self) -> None:
         if not self._runtime.alive():
@@ -111,7 +118,7 @@ class AsyncEngine:
     async def _follow(self, sequence: _Sequence) -> None:
         """Runs one sequence to its end, which is always an output that finishes or an engine that is lost."""
         id = sequence.request.id
-        problem, ended = "the engine failed on this request", False
+        problem, reason, ended = "the engine failed on this request", "error", False
         try:
             async with aclosing(self._runtime.stream(sequence.request)) as outputs:
                 # Read to its own end: closed after its last output, a stream would abort what is finished.
@@ -120,13 +127,16 @@ class AsyncEngine:
                     self._outputs.put((sequence, replace(output, error=error)))
                     ended = ended or output.finish_reason is not None
             problem = "the engine ended this request before its end"
+        except Refused as error:
+            problem, reason = f"the engine refused this request: {error}", "refused"
+            logger.warning("%s refused a sequence: %s", self.info.name, error, extra={"request_id": id})
         except Exception as error:
             if not self._runtime.alive():
                 self._outputs.put(EngineLost(f"{self.info.name} ended during a request: {error}"))
                 return
             logger.exception("%s failed on a sequence", self.info.name, extra={"request_id": id})
         if not ended:
-            self._outputs.put((sequence, Output(id, [], "error", error=problem)))
+            self._outputs.put((sequence, Output(id, [], reason, error=problem)))
 
     def _take(self, item: tuple[_Sequence, Output] | EngineLost) -> Output | None:
         if isinstance(item, EngineLost):

@@ -85,9 +85,9 @@ class Logprobs:
 class Output:
     """What one step made of one sequence: new tokens only; `finish_reason` is set on its last output.
 
-    `finish_reason` is "stop" (end-of-sequence token or one of `stop_token_ids`), "length", or "error" with a
-    sentence in `error`. `cached_tokens` is how many prompt tokens came out of the prefix cache. `logprobs`
-    has one entry for each token, if they were asked for.
+    `finish_reason` is "stop" (end-of-sequence token or one of `stop_token_ids`), "length", or, with a
+    sentence in `error`, "error" or "refused": what was asked for cannot be run. `cached_tokens` is how many
+    prompt tokens came out of the prefix cache. `logprobs` has one entry for each token, if asked for.
     """
 
     id: int
@@ -106,7 +106,7 @@ class EngineStats:
     kv_usage: float = 0.0
     """Share of the KV blocks held by running sequences, 0 to 1; what only the prefix cache keeps is free."""
     decode_slots: int = 0
-    """Sum over steps of sequences that decoded: completion tokens / decode_slots is tokens per step."""
+    """Sum over steps of sequences that decoded: decoded tokens / decode_slots is tokens per step."""
     decoded_tokens: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
