@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import pytest
@@ -159,8 +158,8 @@ def test_form_logprobs(served: Served) -> None:
     one = served.ask(chat("Where?"), max_tokens=100, response_format=form, top_logprobs=20).answer()
     told = logprobs(one)
     assert len(told) == one.last.completion_tokens
-    assert any(len(each.top) < 20 for each in told), "what the form forbids is told"
-    assert all(math.isfinite(other.logprob) and other.logprob > -100 for each in told for other in each.top)
+    assert min(len(each.top) for each in told) < 20, "what the form forbids is told"
+    assert min(other.logprob for each in told for other in each.top) > -1000
 
 
 def test_tools(served: Served) -> None:
@@ -185,7 +184,8 @@ def test_concurrent(served: Served) -> None:
 
 
 def test_priorities(served: Served) -> None:
-    running = [served.ask(**STORY, max_tokens=40) for _ in range(BATCH)]
+    # One after the other: those that begin in one step have no order.
+    running = [served.ask(**STORY, max_tokens=40 + 20 * place) for place in range(BATCH)]
     eventually(lambda: counts(served.service)[0] == BATCH, SECONDS)
     lazy = [served.ask(**STORY, max_tokens=2, priority=-5) for _ in range(2)]
     urgent = served.ask(**STORY, max_tokens=2)

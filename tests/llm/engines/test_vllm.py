@@ -192,7 +192,7 @@ def test_its_pool_and_length_are_read_from_it(vllm: PlayedVllm, tmp_path: Path) 
             {"min_tokens": 4, "stop_token_ids": (9,), "logit_bias": {5: -100.0}},
             {"min_tokens": 4, "stop_token_ids": [9, 2, 3], "logit_bias": {5: -100.0}},
         ),
-        ({"ignore_eos": True}, {"stop_token_ids": []}),
+        ({"ignore_eos": True}, {"ignore_eos": True, "stop_token_ids": []}),
     ],
 )
 def test_a_request_in_its_words(

@@ -31,6 +31,7 @@ def run_engine(engine: Engine, connection: Connection) -> None:
     """
     try:
         connection.send(engine.info)
+        engine.watch(connection.fileno())
         sent = EngineStats()
         taken = 0
         while True:

@@ -8,8 +8,11 @@ is not running at that moment. The library's own calls are in its `AsyncRuntime`
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 import queue
+import select
 import threading
 import time
 from contextlib import aclosing
@@ -20,7 +23,7 @@ from trimodal.llm.engines.protocol import EngineInfo, EngineLost, EngineRequest,
 
 logger = logging.getLogger(__name__)
 
-_STEP_SECONDS = 0.002  # how long a step waits for an output: as long may a new command wait for the step
+_STEP_SECONDS = 0.002  # how long a step waits for an output, unless something else would end its wait
 _ALIVE_SECONDS = 0.5
 _CLOSE_SECONDS = 8.0
 
@@ -48,6 +51,10 @@ class AsyncEngine:
         self._runtime = runtime
         self._sequences: dict[int, _Sequence] = {}
         self._outputs: queue.SimpleQueue[tuple[_Sequence, Output] | EngineLost] = queue.SimpleQueue()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # readable: there are outputs
+        self._waiting = select.poll()
+        self._waiting.register(self._bell, select.POLLIN)
+        self._watches = False
         self._stats = EngineStats(speculating=info.lookahead > 0)
         self._asked = time.monotonic()  # whether the runtime is alive
         self._closed = False
@@ -68,18 +75,23 @@ class AsyncEngine:
         return bool(self._sequences)
 
     def step(self) -> list[Output]:
+        # To look every 2 ms instead took a good part of a core from those that compute on a processor.
+        self._waiting.poll(1e3 * (_ALIVE_SECONDS if self._watches else _STEP_SECONDS))
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
         items = []
-        try:
-            items.append(self._outputs.get(timeout=_STEP_SECONDS))
+        with contextlib.suppress(queue.Empty):
             while True:
                 items.append(self._outputs.get_nowait())
-        except queue.Empty:
-            pass
         outputs = [output for item in items if (output := self._take(item))]
         if not outputs and time.monotonic() - self._asked > _ALIVE_SECONDS:
             self._asked = time.monotonic()
             self.check()
         return outputs
+
+    def watch(self, descriptor: int) -> None:
+        self._waiting.register(descriptor, select.POLLIN)
+        self._watches = True
 
     def stats(self) -> EngineStats:
         running = len(self._sequences)
@@ -106,6 +118,8 @@ class AsyncEngine:
         ending = threading.Thread(target=self._loop.close, args=(self._runtime,), name="llm-end", daemon=True)
         ending.start()
         ending.join(_CLOSE_SECONDS)  # one that hangs ends with its process
+        if not ending.is_alive():
+            os.close(self._bell)
 
     def _begin(self, sequence: _Sequence) -> None:
         if not sequence.dropped:
@@ -124,7 +138,7 @@ class AsyncEngine:
                 # Read to its own end: closed after its last output, a stream would abort what is finished.
                 async for output in outputs:
                     error = problem if output.finish_reason == "error" else ""
-                    self._outputs.put((sequence, replace(output, error=error)))
+                    self._put((sequence, replace(output, error=error)))
                     ended = ended or output.finish_reason is not None
             problem = "the engine ended this request before its end"
         except Refused as error:
@@ -132,11 +146,15 @@ class AsyncEngine:
             logger.warning("%s refused a sequence: %s", self.info.name, error, extra={"request_id": id})
         except Exception as error:
             if not self._runtime.alive():
-                self._outputs.put(EngineLost(f"{self.info.name} ended during a request: {error}"))
+                self._put(EngineLost(f"{self.info.name} ended during a request: {error}"))
                 return
             logger.exception("%s failed on a sequence", self.info.name, extra={"request_id": id})
         if not ended:
-            self._outputs.put((sequence, Output(id, [], reason, error=problem)))
+            self._put((sequence, Output(id, [], reason, error=problem)))
+
+    def _put(self, item: tuple[_Sequence, Output] | EngineLost) -> None:
+        self._outputs.put(item)
+        os.eventfd_write(self._bell, 1)
 
     def _take(self, item: tuple[_Sequence, Output] | EngineLost) -> Output | None:
         if isinstance(item, EngineLost):

@@ -135,6 +135,9 @@ class FakeEngine:
         logprobs = () if top is None else (invented_logprobs(token, len(sequence.made), top),)
         return Output(request.id, [token], finish, sequence.cached, logprobs=logprobs)
 
+    def watch(self, descriptor: int) -> None:
+        """Its steps compute."""
+
     def stats(self) -> EngineStats:
         used = sum(sequence.blocks for sequence in self._running.values())
         return replace(

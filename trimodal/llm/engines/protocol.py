@@ -151,6 +151,9 @@ class Engine(Protocol):
     def step(self) -> list[Output]:
         """Runs one batch step and returns what it produced."""
 
+    def watch(self, descriptor: int) -> None:
+        """A step that only waits for outputs ends as soon as this can be read: there is a command."""
+
     def stats(self) -> EngineStats:
         """The figures as of now."""
 

@@ -233,7 +233,7 @@ def _sampling_params(sampling: Sampling, eos_ids: list[int]) -> Any:
         structured_outputs=_structured(sampling.grammar),
         logprobs=sampling.logprobs,
         min_tokens=sampling.min_tokens,
-        # Without a tokenizer it knows no end-of-sequence token: to ignore it is not to name it.
+        ignore_eos=sampling.ignore_eos,  # of its tokenizer; the checkpoint may have more of them
         stop_token_ids=[*sampling.stop_token_ids, *([] if sampling.ignore_eos else eos_ids)],
         logit_bias=dict(sampling.logit_bias) or None,
         detokenize=False,

@@ -157,6 +157,9 @@ class OpenVinoEngine:
             self._stop_speculating()
         return outputs
 
+    def watch(self, descriptor: int) -> None:
+        """Its steps compute."""
+
     def stats(self) -> EngineStats:
         # The pipeline's own figure is as old as its last step and still holds what ended in it.
         running = len(self._sequences) + len(self._leaving)
