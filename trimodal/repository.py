@@ -89,8 +89,8 @@ class Model:
     @property
     def wants_gpu(self) -> bool:
         if self.backend == "python":
-            on_gpu = self.engine in GPU_ENGINES or self.parameters.get("device") == "cuda"
-            return on_gpu and self.engine != FAKE
+            device = self.parameters.get("device", "cuda" if self.engine in GPU_ENGINES else "cpu")
+            return device == "cuda" and self.engine != FAKE
         kinds = {group.kind for group in self.config.instance_group}
         return self.backend == "tensorrt" or model_config_pb2.ModelInstanceGroup.KIND_GPU in kinds
 

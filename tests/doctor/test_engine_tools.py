@@ -16,7 +16,7 @@ ALL = {"compiler": "/usr/bin/gcc", "nvcc": "/usr/local/cuda/bin/nvcc", "ninja": 
 def look(tmp_path, monkeypatch):
     """`look(found, headers, engine)`: the two lines, for tools of the engine's interpreter alone."""
 
-    def check(found, headers="/usr/include/python3.12", engine="vllm"):
+    def check(found, headers="/usr/include/python3.12", engine="vllm", **parameters):
         def asked(answer):
             def ask(python=""):
                 assert python == PYTHON, "asked of the doctor's own environment"
@@ -27,11 +27,17 @@ def look(tmp_path, monkeypatch):
         tools = JitTools(**({"compiler": "", "nvcc": "", "ninja": "", "kernels": ""} | found))
         monkeypatch.setattr(engine_tools, "find_jit_tools", asked(tools))
         monkeypatch.setattr(engine_tools, "python_headers", asked(headers))
-        config = python_model("llm", engine=engine, python=PYTHON, artefact="checkpoint")
+        config = python_model("llm", engine=engine, python=PYTHON, artefact="checkpoint", **parameters)
         name = add_model(tmp_path, config).parent.name
         return list(check_engine_tools([read_model(tmp_path, name, "tensorrt")]))
 
     return check
+
+
+@pytest.mark.parametrize(("eager", "severities"), [("false", ["error"]), ("true", [])])
+def test_on_a_cpu_there_is_no_flashinfer_and_eager_needs_no_compiler(look, eager, severities):
+    checks = look({}, "", device="cpu", enforce_eager=eager)
+    assert [check.severity for check in checks] == severities
 
 
 @pytest.mark.parametrize("engine", ["vllm", "tensorrt_llm_pytorch"])

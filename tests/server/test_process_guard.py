@@ -95,6 +95,16 @@ def test_a_grandchild_in_a_session_of_its_own(start, tmp_path):
     assert gone(escaped)
 
 
+def test_an_orphan_that_ends_is_reaped_while_the_server_runs(start, tmp_path):
+    """A worker of vLLM, whose parent was killed, stayed defunct until the server's end."""
+    child = start(["/bin/sh", "-c", "(sleep 0.3 & echo $!); exec sleep 300"])
+    orphan = grandchild(tmp_path)
+    until(lambda: not Path(f"/proc/{orphan}").exists())
+    assert child.wait(0) is None
+    child.kill()
+    assert child.wait(20) == 128 + signal.SIGKILL
+
+
 @pytest.mark.parametrize(("command", "status"), [(["/bin/sh", "-c", "exit 7"], 7), (["/nonexistent"], 1)])
 def test_exit_status_is_passed_on(start, command, status):
     assert start(command).wait(20) == status

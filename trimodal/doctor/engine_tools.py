@@ -20,6 +20,8 @@ def check_engine_tools(models: Iterable[Model]) -> Iterator[Check]:
         if model.backend == "python" and model.engine in ENGINES:
             python = model.parameters.get("python", "")
             tools, headers = find_jit_tools(python), python_headers(python)
+            if not model.wants_gpu and model.parameters.get("enforce_eager") == "true":
+                continue  # it compiles nothing
             lacks = [
                 what for what, found in (("C compiler", tools.compiler), ("Python.h", headers)) if not found
             ]
@@ -28,7 +30,8 @@ def check_engine_tools(models: Iterable[Model]) -> Iterator[Check]:
                 yield TOOLS.error(f"C ({model.name})", found, _COMPILER)
             else:
                 yield TOOLS.ok(f"C ({model.name})", f"{tools.compiler}, Python.h in {headers}")
-            yield _kernels(model, python, tools)
+            if model.wants_gpu:
+                yield _kernels(model, python, tools)
 
 
 def _kernels(model: Model, python: str, tools: JitTools) -> Check:

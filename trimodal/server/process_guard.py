@@ -49,6 +49,15 @@ def end_orphans() -> None:
             os.waitpid(-1, 0)
 
 
+def reap_orphans(child: int) -> None:
+    """Reaps what ended of them, and leaves the leader unreaped: its number stands for the whole group."""
+    own = Path(f"/proc/self/task/{os.getpid()}/children")
+    with contextlib.suppress(OSError):
+        for pid in own.read_text().split():
+            if int(pid) != child:
+                os.waitpid(int(pid), os.WNOHANG)
+
+
 def deepen_stack() -> None:
     """Lets the server's threads recurse 128 times deeper than usual; the memory is reserved, not used.
 
@@ -168,6 +177,7 @@ def main() -> int:
         if sys.stdin.fileno() in ready:
             break
         os.read(exited, 64)
+        reap_orphans(child)
     # While the leader is unreaped its group's number cannot be given to anyone else.
     os.killpg(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

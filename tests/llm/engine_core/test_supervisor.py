@@ -80,6 +80,27 @@ def test_a_lost_engine_is_replaced_and_its_successors_info_is_told() -> None:
     assert one.restarts.value == 1
 
 
+def test_a_loss_is_told_before_what_is_left_of_the_engine_is_ended() -> None:
+    """To end a process that was killed, or hangs, took 11.8 s, and its clients waited as long."""
+    told = threading.Event()
+
+    class Slow(PlayedClient):
+        def close(self) -> None:
+            assert told.wait(10), "the loss is told only when all is ended"
+            super().close()
+
+    clients = iter([Slow(None), PlayedClient()])
+
+    def start(settings: LlmSettings) -> Any:
+        return next(clients)
+
+    supervisor = EngineSupervisor(LlmSettings(engine="fake"), start, MemoryMetrics().get("restarts", {}))
+    events = supervisor.events()
+    assert next(events) == EngineLost()
+    told.set()
+    assert isinstance(next(events), EngineReopened)
+
+
 @pytest.mark.parametrize("failure", [OperatorError("no memory"), OSError("no memory")])
 def test_one_that_does_not_open_counts_as_lost(caplog: pytest.LogCaptureFixture, failure: Exception) -> None:
     one = Supervised(PlayedClient(None), failure, second := PlayedClient())

@@ -28,6 +28,7 @@ class PlayedRuntime:
         self.usage = 0.5
         self.calls: list[EngineCall] = []
         self.fails: BaseException | None = None
+        self.drafted: tuple[int, int] | None = None
         self.aborted: list[int] = []
         self.requests: list[EngineRequest] = []
         self._lines: dict[int, asyncio.Queue[Output | BaseException | None]] = {}
@@ -68,6 +69,9 @@ class PlayedRuntime:
 
     def kv_usage(self) -> float:
         return self.usage
+
+    def drafts(self) -> tuple[int, int] | None:
+        return self.drafted
 
     def close(self) -> None:
         self.closed = True

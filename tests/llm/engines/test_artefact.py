@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +14,9 @@ from unittest import mock
 import pytest
 
 from tests.llm.engines.tensorrt_llm.rig import H100, PlayedLlm, artefact
-from trimodal.errors import ArtefactError, OperatorError
+from trimodal.errors import ArtefactError, OperatorError, SettingsError
 from trimodal.llm.engines import artefact as gpu_artefact
-from trimodal.llm.engines.artefact import card_limits
+from trimodal.llm.engines.artefact import card_limits, checkpoint
 from trimodal.llm.engines.protocol import open_engine
 from trimodal.llm.engines.tensorrt_llm.engine import lookahead_tokens
 from trimodal.llm.settings import LlmSettings
@@ -214,6 +215,33 @@ def card(name: str, mib: int) -> Gpu:
 def test_limits_of_a_card(name: str, mib: int, limits: tuple[int, int]) -> None:
     limited = card_limits([card(name, mib)])
     assert (limited.max_num_seqs, limited.max_num_batched_tokens) == limits
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"max_num_batched_tokens": 8}, "= 8: a step of max_num_seqs 16 needs 16 at least"),
+        (
+            {"max_num_batched_tokens": 64, "speculation": "prompt_lookup"},
+            "of max_num_seqs 16 × 5 tokens, 4 of them drafted needs 80 at least",
+        ),
+        (
+            {"max_num_batched_tokens": 64, "enable_chunked_prefill": False, "max_model_len": 4096},
+            "= 64: a prompt of max_model_len 4096 is computed in one step, without enable_chunked_prefill",
+        ),
+    ],
+)
+def test_a_step_that_vllm_would_refuse_is_named(
+    tmp_path: Path, values: dict[str, Any], sentence: str
+) -> None:
+    """vLLM refuses it with a page of pydantic's, whose last line is an address."""
+    made = artefact(tmp_path / "checkpoint", "checkpoint")
+    with pytest.raises(SettingsError, match=re.escape(sentence)):
+        checkpoint(
+            LlmSettings.model_validate(
+                {"engine": "vllm", "device": "cpu", "artefact": str(made), "max_num_seqs": 16} | values
+            )
+        )
 
 
 def test_the_weakest_of_several_decides() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.llm.doubles.sinks import eventually
 from tests.llm.engines.async_rig import INFO, Chunk, PlayedRuntime, Rig, engine_of, request
 from trimodal.llm.engine_core import core
 from trimodal.llm.engines import async_engine
-from trimodal.llm.engines.async_runtime import finish_reason
+from trimodal.llm.engines.async_runtime import Refused, finish_reason
 
 
 @pytest.fixture
@@ -135,13 +136,39 @@ def test_an_end_of_a_library_that_nobody_asked_for_is_an_error(reason: str) -> N
 
 def test_more_than_the_engine_takes_is_refused(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.link.add(request(1, max_tokens=991))
-    eventually(lambda: rig.ends(1) == "error")
-    assert rig.outputs(1)[-1].error == "the engine refused this prompt"
+    eventually(lambda: rig.ends(1) == "refused")
+    assert (
+        rig.outputs(1)[-1].error == "the engine refused this request: 1001 tokens, and the engine takes 1000"
+    )
     assert "1001 tokens, and the engine takes 1000" in caplog.text
     rig.link.add(request(2))
     rig.runtime.say(2, Chunk([2], "stop"))
     eventually(lambda: rig.ends(2) == "stop")
     assert [one.id for one in rig.runtime.requests] == [2]
+
+
+def test_a_request_that_the_library_refuses_says_why_on_one_line(rig: Rig, caplog: Any) -> None:
+    rig.link.add(request(1))
+    rig.runtime.say(1, Refused("Failed to parse the grammar"))
+    eventually(lambda: rig.ends(1) == "refused")
+    assert rig.outputs(1)[-1].error == "the engine refused this request: Failed to parse the grammar"
+    (line,) = [record for record in caplog.records if "refused" in record.message]
+    assert not line.exc_info
+
+
+def test_figures_of_a_library_that_tells_its_drafts_count_tokens_not_outputs(rig: Rig) -> None:
+    """vLLM joins outputs that wait: three of them may be one, without any speculation."""
+    rig.runtime.drafted = (0, 0)
+    rig.link.add(request(1))
+    rig.runtime.say(1, Chunk([1]), Chunk([2, 3, 4]))
+    eventually(lambda: rig.tokens(1) == [1, 2, 3, 4])
+    assert (rig.stats.decode_slots, rig.stats.decoded_tokens) == (3, 3)
+    rig.runtime.drafted = (4, 2)
+    rig.runtime.say(1, Chunk([5, 6, 7], "stop"))
+    eventually(lambda: rig.ends(1) == "stop")
+    stats = rig.stats
+    assert (stats.decode_slots, stats.decoded_tokens) == (4, 6)
+    assert (stats.drafted_tokens, stats.accepted_tokens) == (4, 2)
 
 
 def test_figures_count_tokens_and_slots(rig: Rig) -> None:

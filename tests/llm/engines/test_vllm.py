@@ -17,7 +17,7 @@ from tests.llm.engine_core.rig import Loop
 from tests.llm.engines.tensorrt_llm.rig import H100, artefact
 from tests.llm.engines.vllm_rig import PlayedVllm
 from tests.server.artefacts import L4
-from trimodal.errors import OperatorError
+from trimodal.errors import OperatorError, ServerError
 from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines import vllm as vllm_module
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Logprobs, Sampling, open_engine
@@ -55,7 +55,7 @@ def test_it_is_opened_with_the_settings(vllm: PlayedVllm, tmp_path: Path) -> Non
         max_model_len=2000,
         num_kv_blocks=300,
         max_num_seqs=7,
-        max_num_batched_tokens=999,
+        max_num_batched_tokens=2048,
         gpu_memory_utilization=0.5,
         tensor_parallel_size=2,
         kv_cache_dtype="fp8",
@@ -75,9 +75,10 @@ def test_it_is_opened_with_the_settings(vllm: PlayedVllm, tmp_path: Path) -> Non
         "enable_prefix_caching": False,
         "enable_chunked_prefill": False,
         "max_num_seqs": 7,
-        "max_num_batched_tokens": 999,
+        "max_num_batched_tokens": 2048,
         "quantization": "fp8",
         "speculative_config": None,
+        "enforce_eager": False,
         "disable_log_stats": True,
         "enable_log_requests": False,
     }
@@ -193,7 +194,7 @@ def test_its_pool_and_length_are_read_from_it(vllm: PlayedVllm, tmp_path: Path) 
             {"min_tokens": 4, "stop_token_ids": (9,), "logit_bias": {5: -100.0}},
             {"min_tokens": 4, "stop_token_ids": [9, 2, 3], "logit_bias": {5: -100.0}},
         ),
-        ({"ignore_eos": True}, {"stop_token_ids": []}),
+        ({"ignore_eos": True}, {"ignore_eos": True, "stop_token_ids": []}),
     ],
 )
 def test_a_request_in_its_words(
@@ -212,6 +213,63 @@ def test_a_request_in_its_words(
     assert (held and held.grammar, engine.info.unsupported) == (sampling.get("grammar"), NO_ADAPTERS)
     engine.close()
     assert vllm.aborted == ["3"]
+
+
+def test_requests_of_every_kind_come_before_clients(vllm: PlayedVllm, tmp_path: Path) -> None:
+    """First log probabilities, penalties or grammar of 0.32 stopped all streams for up to 5 s."""
+    opened(vllm, tmp_path).close()
+    asked: list[Any] = [call.arguments["sampling_params"] for call in vllm.recorder.named("generate")]
+    assert not asked[0].logprobs
+    assert any(one.logprobs == 20 for one in asked)
+    assert any(one.repetition_penalty != 1 and one.presence_penalty for one in asked)
+    assert any(one.temperature and one.top_k and one.seed for one in asked)
+    assert any(one.logit_bias for one in asked)
+    assert any(one.structured_outputs for one in asked)
+    speculating = tmp_path / "speculating"
+    vllm.recorder.calls.clear()
+    opened(vllm, speculating, speculation="prompt_lookup").close()
+    asked = [call.arguments["sampling_params"] for call in vllm.recorder.named("generate")]
+    assert not any(one.min_p or one.logit_bias or one.min_tokens for one in asked)
+
+
+def test_acceptance_is_read_from_its_statistics(vllm: PlayedVllm, tmp_path: Path) -> None:
+    engine = opened(vllm, tmp_path, speculation="prompt_lookup")
+    vllm.report(0.1, drafted=4, accepted=1)
+    vllm.report(0.1, drafted=4, accepted=3)
+    vllm.report(0.1)
+    assert (engine.stats().drafted_tokens, engine.stats().accepted_tokens) == (8, 4)
+    engine.close()
+
+
+def test_what_it_refuses_is_told_in_its_own_words(vllm: PlayedVllm, tmp_path: Path) -> None:
+    from vllm.exceptions import VLLMValidationError
+
+    loop = Loop(opened(vllm, tmp_path))
+    loop.link.add(ask(1))
+    eventually(lambda: len(vllm.requests()) == 1)
+    vllm.say(1, VLLMValidationError("Token id 60000 is out of vocabulary"))
+    assert loop.end(1).finish_reason == "refused"
+    assert loop.end(1).error == "the engine refused this request: Token id 60000 is out of vocabulary"
+    loop.link.close()
+
+
+def test_on_a_cpu_it_asks_for_no_gpu(
+    vllm: PlayedVllm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> list[Gpu]:
+        raise ServerError("no NVIDIA driver answers")
+
+    monkeypatch.setattr(gpu_artefact, "visible_gpus", none)
+    monkeypatch.setattr(vllm_module, "visible_gpus", none)
+    monkeypatch.delenv("VLLM_USE_FLASHINFER_SAMPLER", raising=False)
+    opened(vllm, tmp_path, device="cpu", threads=3, enforce_eager=True).close()
+    given = vllm.opened()
+    assert "gpu_memory_utilization" not in given
+    assert (given["max_num_seqs"], given["max_num_batched_tokens"]) == (16, 512)
+    assert (given["enforce_eager"], given["kv_cache_memory_bytes"] > 0) == (True, True)  # type: ignore[operator]
+    told = {name: os.environ.get(name) for name in ("VLLM_TARGET_DEVICE", "OMP_NUM_THREADS")}
+    assert told == {"VLLM_TARGET_DEVICE": "cpu", "OMP_NUM_THREADS": "3"}
+    assert "VLLM_USE_FLASHINFER_SAMPLER" not in os.environ
 
 
 def test_streams_interleave_cancel_and_end(vllm: PlayedVllm, tmp_path: Path) -> None:
@@ -253,8 +311,8 @@ def test_a_recoverable_failure_is_one_requests_affair_a_dead_core_everyones(
     vllm.say(2, RuntimeError("EngineCore encountered an issue"))
     assert loop.died.wait(10)
     assert "vllm ended during a request: EngineCore encountered an issue" in caplog.text
-    assert len(vllm.recorder.named("AsyncLLM.shutdown")) == 1
     loop.link.close()
+    eventually(lambda: len(vllm.recorder.named("AsyncLLM.shutdown")) == 1)
 
 
 def test_an_engine_that_does_not_open_leaves_no_loop(vllm: PlayedVllm, tmp_path: Path) -> None:

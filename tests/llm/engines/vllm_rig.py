@@ -47,20 +47,24 @@ class PlayedVllm:
         assert self.loop
         self.loop.call_soon_threadsafe(self._line(str(id)).put_nowait, (tokens, reason, cached, logprobs))
 
-    def report(self, usage: float) -> None:
+    def report(self, usage: float, drafted: int = 0, accepted: int = 0) -> None:
         """A step's figures, to every logger that was made."""
         from vllm.v1.metrics.stats import SchedulerStats
+        from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
+        drafts = SpecDecodingStats(4, 1, drafted, accepted) if drafted else None
+        figures = SchedulerStats(kv_cache_usage=usage, spec_decoding_stats=drafts)
         for one in self.loggers:
             one.record(None, None)
-            one.record(SchedulerStats(kv_cache_usage=usage), None, mm_cache_stats=None, engine_idx=0)
+            one.record(figures, None, mm_cache_stats=None, engine_idx=0)
 
     def opened(self) -> dict[str, Any]:
         (call,) = self.recorder.named("AsyncEngineArgs")
         return dict(call.arguments)
 
     def requests(self) -> list[Any]:
-        return [call.arguments for call in self.recorder.named("generate")][1:]
+        calls: list[Any] = [call.arguments for call in self.recorder.named("generate")]
+        return [call for call in calls if call["prompt"]["prompt_token_ids"] != WARM_UP]
 
     def make_loggers(self) -> None:
         (call,) = self.recorder.named("from_engine_args")
@@ -73,6 +77,8 @@ class PlayedVllm:
     async def _play(
         self, instance: object, prompt: Any, sampling_params: Any, request_id: str, lora_request: Any = None
     ) -> AsyncGenerator[Any, None]:
+        from vllm.logprobs import Logprob
+
         self.loop = asyncio.get_running_loop()
         self.threads.add(threading.current_thread().name)
         completion, output = self._classes
@@ -80,7 +86,8 @@ class PlayedVllm:
         try:
             while not finished:
                 warm = prompt["prompt_token_ids"] == WARM_UP
-                first = [4], "length", 0, None
+                said = None if sampling_params.logprobs is None else [{4: Logprob(-1.0, 1)}]
+                first = [4], "length", 0, said
                 tokens, reason, cached, logprobs = first if warm else await self._line(request_id).get()
                 if isinstance(tokens, BaseException):
                     raise tokens

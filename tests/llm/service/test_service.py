@@ -18,17 +18,6 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import MemoryMetrics
 
 
-def test_an_answer_streams_and_ends_with_its_usage() -> None:
-    with FakeServer() as server:
-        answer = server.ask(max_tokens=30).wait()
-        last = answer.deltas[-1]
-        assert last.finish_reason == "length"
-        assert last.completion_tokens == 30
-        assert last.prompt_tokens == len("user: hello\nassistant: ")
-        assert len(answer.text.encode()) in range(27, 34)
-        assert len(answer.deltas) > 5, "it must stream, not arrive whole"
-
-
 def test_a_probe_is_told_how_long_a_request_may_be() -> None:
     with FakeServer(num_kv_blocks=64) as server:
         probe = Collector()
@@ -42,14 +31,6 @@ def test_concurrent_answers_are_the_solo_answers() -> None:
         solo = [server.ask(prompt).wait().text for prompt in prompts]
         together = [server.ask(prompt) for prompt in prompts]
         assert [answer.wait().text for answer in together] == solo
-
-
-def test_a_stop_string_ends_the_answer_and_frees_the_engine() -> None:
-    with FakeServer(fake_answer="abc stop def ") as server:
-        answer = server.ask(max_tokens=1000, stops=("stop",)).wait()
-        assert answer.deltas[-1].finish_reason == "stop"
-        assert "sto" not in answer.text
-        server.nothing_left()
 
 
 def test_text_piles_up_for_a_slow_client_and_holds_up_no_other() -> None:
@@ -96,22 +77,6 @@ def test_a_full_queue_is_unavailable_and_the_rest_is_answered() -> None:
             server.ask()
         for answer in answers:
             assert answer.wait().deltas[-1].finish_reason == "length"
-
-
-@pytest.mark.parametrize("phase", ["queued", "prefill", "decoding"])
-def test_a_cancelled_request_leaves_nothing_behind(phase: str) -> None:
-    with FakeServer(max_num_seqs=1, max_num_batched_tokens=4) as server:
-        blocker = server.ask(max_tokens=1000) if phase == "queued" else None
-        answer = server.ask("long prompt " * 50, max_tokens=1000)
-        if phase == "decoding":
-            eventually(lambda: bool(answer.deltas))
-        answer.cancelled = True
-        assert isinstance(answer.wait().error, Cancelled)
-        if blocker:
-            assert blocker.error is None
-            blocker.cancelled = True
-            blocker.wait()
-        server.nothing_left()
 
 
 def test_fifty_cancellations_leave_eight_others_unharmed() -> None:

@@ -7,6 +7,7 @@ be read, cancelled or answered until the step ends.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -27,7 +28,7 @@ from trimodal.llm.settings import LlmSettings
 
 logger = logging.getLogger(__name__)
 
-_CHECK_SECONDS = 1.0
+_CHECK_SECONDS = 0.5
 
 
 def run_engine(engine: Engine, connection: Connection) -> None:
@@ -38,6 +39,7 @@ def run_engine(engine: Engine, connection: Connection) -> None:
     """
     try:
         connection.send(engine.info)
+        engine.watch(connection.fileno())
         sent = EngineStats()
         taken = 0
         while True:
@@ -57,6 +59,10 @@ def run_engine(engine: Engine, connection: Connection) -> None:
                 sent = stats
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # the model's process is gone; so are its clients
+    except EngineLost as error:
+        logger.error("the engine is lost: %s", error)
+        connection.close()  # tells the other side, whose clients wait: to close a library takes seconds
+        raise
     finally:
         engine.close()
 
@@ -81,7 +87,9 @@ def _apply(engine: Engine, command: object) -> list[Output]:
         except Exception as error:
             # One sequence that the engine will not take must not take the others down.
             logger.warning("the engine refused a sequence: %s", error, extra={"request_id": command.id})
-            return [Output(command.id, [], "error", error="the engine refused this prompt")]
+            if isinstance(error, ValueError):
+                return [Output(command.id, [], "refused", error=f"the engine refused this request: {error}")]
+            return [Output(command.id, [], "error", error="the engine failed on this request")]
     return []
 
 
@@ -98,9 +106,9 @@ def main() -> None:
         if engine := _open(settings, connection):
             try:
                 run_engine(engine, connection)
-            except EngineLost as error:
-                logger.error("the engine is lost: %s", error)
-                sys.exit(1)
+            except EngineLost:
+                logging.shutdown()
+                os._exit(1)  # an interpreter's own way out waits for threads of a library that is broken
 
 
 def _open(settings: LlmSettings, connection: Connection) -> Engine | None:
@@ -113,8 +121,15 @@ def _open(settings: LlmSettings, connection: Connection) -> Engine | None:
         where = f" in the environment of {settings.python}" if settings.python else ""
         problem = f"engine '{settings.engine}' is not installed{where}: {error}"
     except Exception as error:
-        # A runtime's own message has several lines, the last one says what is wrong.
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
-        problem = f"engine '{settings.engine}' did not open: {reason}"
+        problem = f"engine '{settings.engine}' did not open: {_sentence(error)}"
     connection.send(Failed(problem))
     return None
+
+
+def _sentence(error: Exception) -> str:
+    """What is wrong, in a runtime's own words."""
+    if callable(listed := getattr(error, "errors", None)):  # pydantic's, of whichever version is there
+        with contextlib.suppress(Exception):
+            return "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in listed())
+    # Of several lines the last one says what is wrong.
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()

@@ -71,10 +71,11 @@ class EngineSupervisor:
         """Waits for what happens next, until the engine is closed or given up. Read by one thread."""
         while True:
             yield from iter(self.client.receive, None)
+            if not self._closed:
+                yield EngineLost()  # first: to end what is left of it may take seconds
             self.client.close()
             if self._closed:
                 return
-            yield EngineLost()
             client = self._reopen()
             if client is None:
                 if not self._closed:

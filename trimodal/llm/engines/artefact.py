@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trimodal.errors import ArtefactError, OperatorError
+from trimodal.errors import ArtefactError, OperatorError, SettingsError
 from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import MANIFEST, Manifest, read_manifest
@@ -38,6 +38,9 @@ _ROWS = (  # GPU memory in GiB at least
     (0, CardLimits(256, 2048)),  # L4, A10, L40S, RTX 4090, A100 40GB
 )
 _SMALLEST = _ROWS[-1][1]
+_PROCESSOR = CardLimits(
+    16, 512
+)  # without a card: a step of 2048 tokens would hold up the others for a second
 _SLOWER_THAN_THEIR_MEMORY = ("a100", "gb10")
 
 
@@ -88,7 +91,9 @@ def compiled(settings: LlmSettings) -> GpuArtefact:
     gpu_fit.check_gpu(directory, manifest, gpus)
     count = manifest.gpu.count if manifest.gpu else 1
     length = _longest(settings, directory, manifest, "max_seq_len")
-    return GpuArtefact(directory, manifest, length, *_limits(settings, manifest, length, gpus[:count]), count)
+    return GpuArtefact(
+        directory, manifest, length, *_limits(settings, manifest, length, card_limits(gpus[:count])), count
+    )
 
 
 def checkpoint(settings: LlmSettings) -> GpuArtefact:
@@ -100,8 +105,12 @@ def checkpoint(settings: LlmSettings) -> GpuArtefact:
     directory, manifest = _read(settings, "checkpoint")
     limit = "max_position_embeddings"
     gpu_fit.check_limit(directory, manifest, limit, "max_model_len", settings.max_model_len)
-    wanted, gpus = settings.tensor_parallel_size * settings.pipeline_parallel_size, visible_gpus()
-    if len(gpus) < wanted:
+    wanted, on_gpu = (
+        settings.tensor_parallel_size * settings.pipeline_parallel_size,
+        settings.device == "cuda",
+    )
+    gpus = visible_gpus() if on_gpu else []
+    if len(gpus) < wanted and (on_gpu or wanted > 1):
         raise OperatorError(
             f"tensor_parallel_size {settings.tensor_parallel_size} × pipeline_parallel_size "
             f"{settings.pipeline_parallel_size} needs {wanted} GPUs, "
@@ -117,7 +126,7 @@ def checkpoint(settings: LlmSettings) -> GpuArtefact:
         draft = settings.draft_directory
         read_manifest(draft, task="llm", runtime="checkpoint")
     length = _longest(settings, directory, manifest, limit)
-    limits = _limits(settings, manifest, length, gpus[:wanted])
+    limits = _limits(settings, manifest, length, card_limits(gpus[:wanted]) if on_gpu else _PROCESSOR)
     return GpuArtefact(directory, manifest, length, *limits, wanted, draft)
 
 
@@ -141,18 +150,27 @@ def _read(settings: LlmSettings, runtime: str) -> tuple[Path, Manifest]:
 
 
 def _limits(
-    settings: LlmSettings, manifest: Manifest, max_model_len: int, gpus: list[Gpu]
+    settings: LlmSettings, manifest: Manifest, max_model_len: int, card: CardLimits
 ) -> tuple[int, int]:
     """Batch and step: as set, else by the card, within what the engine was built for."""
-    card = card_limits(gpus)
     batch = settings.max_num_seqs or _built(manifest, "max_batch_size", card.max_num_seqs)
-    step = settings.max_num_batched_tokens
-    if not step:
-        # Every sequence decodes in a step, and a prompt that is not cut has to fit into one.
-        prompt = 0 if settings.enable_chunked_prefill else max_model_len
-        least = max(batch * (1 + settings.drafted_tokens), prompt)
-        step = _built(manifest, "max_num_tokens", max(card.max_num_batched_tokens, least))
-    return batch, step
+    # Every sequence decodes in a step, and a prompt that is not cut has to fit into one.
+    decoding = batch * (1 + settings.drafted_tokens)
+    prompt = 0 if settings.enable_chunked_prefill else max_model_len
+    if step := settings.max_num_batched_tokens:
+        if settings.engine == "vllm" and step < decoding:
+            each = f" × {1 + settings.drafted_tokens} tokens, {settings.drafted_tokens} of them drafted"
+            raise SettingsError(
+                f"parameter 'max_num_batched_tokens' = {step}: a step of max_num_seqs {batch}"
+                f"{each if settings.drafted_tokens else ''} needs {decoding} at least; 0 is by the machine"
+            )
+        if settings.engine == "vllm" and step < prompt:
+            raise SettingsError(
+                f"parameter 'max_num_batched_tokens' = {step}: a prompt of max_model_len {max_model_len} is "
+                "computed in one step, without enable_chunked_prefill"
+            )
+        return batch, step
+    return batch, _built(manifest, "max_num_tokens", max(card.max_num_batched_tokens, decoding, prompt))
 
 
 def _built(manifest: Manifest, limit: str, wanted: int) -> int:

@@ -8,14 +8,17 @@ is not running at that moment. The library's own calls are in its `AsyncRuntime`
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 import queue
+import select
 import threading
 import time
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from trimodal.llm.engines.async_runtime import AsyncRuntime, LoopThread
+from trimodal.llm.engines.async_runtime import AsyncRuntime, LoopThread, Refused
 from trimodal.llm.engines.protocol import (
     EngineCall,
     EngineInfo,
@@ -28,8 +31,8 @@ from trimodal.llm.engines.protocol import (
 
 logger = logging.getLogger(__name__)
 
-_STEP_SECONDS = 0.002  # how long a step waits for an output: as long may a new command wait for the step
-_ALIVE_SECONDS = 1.0
+_STEP_SECONDS = 0.002  # how long a step waits for an output, unless something else would end its wait
+_ALIVE_SECONDS = 0.5
 _CLOSE_SECONDS = 8.0
 
 
@@ -56,6 +59,10 @@ class AsyncEngine:
         self._runtime = runtime
         self._sequences: dict[int, _Sequence] = {}
         self._outputs: queue.SimpleQueue[tuple[_Sequence, Output] | EngineLost] = queue.SimpleQueue()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # readable: there are outputs
+        self._waiting = select.poll()
+        self._waiting.register(self._bell, select.POLLIN)
+        self._watches = False
         self._stats = EngineStats(speculating=info.lookahead > 0)
         self._asked = time.monotonic()  # whether the runtime is alive
         self._closed = False
@@ -81,24 +88,36 @@ class AsyncEngine:
         return bool(self._sequences)
 
     def step(self) -> list[Output]:
+        # To look every 2 ms instead took a good part of a core from those that compute on a processor.
+        self._waiting.poll(1e3 * (_ALIVE_SECONDS if self._watches else _STEP_SECONDS))
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
         items = []
-        try:
-            items.append(self._outputs.get(timeout=_STEP_SECONDS))
+        with contextlib.suppress(queue.Empty):
             while True:
                 items.append(self._outputs.get_nowait())
-        except queue.Empty:
-            pass
         outputs = [output for item in items if (output := self._take(item))]
         if not outputs and time.monotonic() - self._asked > _ALIVE_SECONDS:
             self._asked = time.monotonic()
             self.check()
         return outputs
 
+    def watch(self, descriptor: int) -> None:
+        self._waiting.register(descriptor, select.POLLIN)
+        self._watches = True
+
     def stats(self) -> EngineStats:
         running = len(self._sequences)
+        usage = round(self._runtime.kv_usage(), 4) if running else 0.0
+        if not (drafts := self._runtime.drafts()):
+            return replace(self._stats, running=running, kv_usage=usage)
+        drafted, accepted = drafts
+        # Each token that was not drafted took a step; outputs say nothing, the library joins them under load.
+        slots = max(0, self._stats.decoded_tokens - accepted)
         return replace(
-            self._stats, running=running, kv_usage=round(self._runtime.kv_usage(), 4) if running else 0.0
-        )
+            self._stats, running=running, kv_usage=usage, decode_slots=slots, drafted_tokens=drafted,
+            accepted_tokens=accepted,
+        )  # fmt: skip
 
     def check(self) -> None:
         if not self._runtime.alive():
@@ -112,6 +131,8 @@ class AsyncEngine:
         ending = threading.Thread(target=self._loop.close, args=(self._runtime,), name="llm-end", daemon=True)
         ending.start()
         ending.join(_CLOSE_SECONDS)  # one that hangs ends with its process
+        if not ending.is_alive():
+            os.close(self._bell)
 
     def _begin(self, sequence: _Sequence, call: EngineCall | None = None) -> None:
         if not sequence.dropped:
@@ -125,22 +146,29 @@ class AsyncEngine:
     async def _follow(self, sequence: _Sequence) -> None:
         """Runs one sequence to its end, which is always an output that finishes or an engine that is lost."""
         id = sequence.request.id
-        problem, ended = "the engine failed on this request", False
+        problem, reason, ended = "the engine failed on this request", "error", False
         try:
             async with aclosing(self._runtime.stream(sequence.request)) as outputs:
                 # Read to its own end: closed after its last output, a stream would abort what is finished.
                 async for output in outputs:
                     error = problem if output.finish_reason == "error" else ""
-                    self._outputs.put((sequence, replace(output, error=error)))
+                    self._put((sequence, replace(output, error=error)))
                     ended = ended or output.finish_reason is not None
             problem = "the engine ended this request before its end"
+        except Refused as error:
+            problem, reason = f"the engine refused this request: {error}", "refused"
+            logger.warning("%s refused a sequence: %s", self.info.name, error, extra={"request_id": id})
         except Exception as error:
             if not self._runtime.alive():
-                self._outputs.put(EngineLost(f"{self.info.name} ended during a request: {error}"))
+                self._put(EngineLost(f"{self.info.name} ended during a request: {error}"))
                 return
             logger.exception("%s failed on a sequence", self.info.name, extra={"request_id": id})
         if not ended:
-            self._outputs.put((sequence, Output(id, [], "error", error=problem)))
+            self._put((sequence, Output(id, [], reason, error=problem)))
+
+    def _put(self, item: tuple[_Sequence, Output] | EngineLost) -> None:
+        self._outputs.put(item)
+        os.eventfd_write(self._bell, 1)
 
     async def _perform(self, sequence: _Sequence, call: EngineCall) -> None:
         """Does what an operator wants; its end is an output, too."""
@@ -150,7 +178,7 @@ class AsyncEngine:
         except Exception as error:
             logger.warning("%s: %s failed", self.info.name, call.name, exc_info=True)
             problem = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
-        self._outputs.put((sequence, Output(call.id, [], "error" if problem else "stop", error=problem)))
+        self._put((sequence, Output(call.id, [], "error" if problem else "stop", error=problem)))
 
     def _take(self, item: tuple[_Sequence, Output] | EngineLost) -> Output | None:
         if isinstance(item, EngineLost):

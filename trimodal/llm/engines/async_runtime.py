@@ -6,18 +6,35 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Container, Coroutine, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError  # not the built-in one before Python 3.11
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
 from trimodal.errors import OperatorError
-from trimodal.llm.engines.protocol import EngineCall, EngineRequest, Logprobs, Output, Sampling
+from trimodal.llm.engines.protocol import (
+    MAX_TOP_LOGPROBS,
+    EngineCall,
+    EngineRequest,
+    Logprobs,
+    Output,
+    Sampling,
+)
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _END_SECONDS = 2.0
+_NONE = -9000.0  # vLLM's servers say -9999 for a probability of 0, its engine minus infinity
+# What is asked for when an engine opens; the first is a plain one.
+_KINDS: tuple[dict[str, Any], ...] = (
+    {},
+    {"logprobs": MAX_TOP_LOGPROBS},
+    {"presence_penalty": 0.5, "frequency_penalty": 0.5, "repetition_penalty": 1.1},
+    {"temperature": 1.0, "top_p": 0.9, "top_k": 20, "min_p": 0.05, "seed": 1, "logprobs": 1},
+    {"min_tokens": 1, "logit_bias": {1: 0.5}},
+    {"grammar": 'root ::= "a" | "b"'},
+)
 
 
 class LoopThread:
@@ -76,6 +93,9 @@ class AsyncRuntime(Protocol):
 
         "error" is for one that the library ended for a reason of its own; `cached_tokens` is 0 as long as it
         is not known.
+
+        Raises:
+            Refused: the library does not take the request; what else it raises is a failure.
         """
 
     async def call(self, call: EngineCall) -> None:
@@ -87,8 +107,15 @@ class AsyncRuntime(Protocol):
     def kv_usage(self) -> float:
         """Share of the KV blocks that running sequences hold, 0 to 1, as last reported. From any thread."""
 
+    def drafts(self) -> tuple[int, int] | None:
+        """Tokens drafted and of them accepted, of all requests so far; None: it does not tell."""
+
     def close(self) -> None:
         """Ends the library and its processes; not on the loop, and it may take its time."""
+
+
+class Refused(Exception):
+    """A request that the library does not take: its own sentence."""
 
 
 def finish_reason(reason: str | None) -> str | None:
@@ -109,23 +136,39 @@ def ranked(
         return ()
     made = []
     for id, candidates in zip(token_ids, logprobs or (), strict=True):
-        best = sorted(
-            ((other, float(one.logprob)) for other, one in candidates.items()), key=lambda pair: -pair[1]
-        )
+        # A token that a grammar forbids has no probability: it is no candidate.
+        possible = [(other, float(one.logprob)) for other, one in candidates.items() if one.logprob > _NONE]
+        best = sorted(possible, key=lambda pair: -pair[1])
         made.append(Logprobs(float(candidates[id].logprob), tuple(best[:top])))
     return tuple(made)
 
 
-async def warm_up(runtime: AsyncRuntime) -> None:
-    """One short request, so that the first client does not pay for first use, and there are figures.
+async def warm_up(runtime: AsyncRuntime, unsupported: Container[str] = ()) -> None:
+    """Short requests of every kind, so that no client pays for first use, nor those who stream beside it.
+
+    Libraries compile and import when a thing is first asked for: vLLM 0.32 on a CPU took 0.4 to 5 s for log
+    probabilities, penalties and grammars each, during which every stream stood still.
+
+    Args:
+        unsupported: fields of `Sampling` that the library does not honour.
 
     Raises:
-        OperatorError: the library does not answer it.
+        OperatorError: the library does not answer a plain one.
     """
-    request = EngineRequest(0, [1] * 8, Sampling(max_tokens=4))
-    reason = None
-    async with aclosing(runtime.stream(request)) as outputs:
-        async for output in outputs:
-            reason = output.finish_reason or reason
-    if reason not in ("stop", "length"):
-        raise OperatorError("the engine opened, but did not answer a short prompt: its log says why")
+    for kind in _KINDS:
+        taken = {name: value for name, value in kind.items() if name not in unsupported}
+        if kind and not taken:
+            continue
+        request = EngineRequest(0, [1] * 8, Sampling(4, **taken))
+        reason, problem = None, "its log says why"
+        try:
+            async with aclosing(runtime.stream(request)) as outputs:
+                async for output in outputs:
+                    reason = output.finish_reason or reason
+        except Refused as error:
+            problem = str(error)
+        if reason in ("stop", "length"):
+            continue
+        if not kind:
+            raise OperatorError(f"the engine opened, but did not answer a short prompt: {problem}")
+        logger.warning("the engine did not answer a request with %s: %s", ", ".join(taken), problem)

@@ -50,16 +50,21 @@ def fitted(settings: LlmSettings) -> LlmSettings:
         "default_max_tokens": min(settings.default_max_tokens or output, output),
     }
     if not settings.num_kv_blocks and settings.engine not in GPU_ENGINES:
-        values["num_kv_blocks"] = _pool(length, manifest, settings) // KV_BLOCK_TOKENS
+        token = token_bytes(manifest, _BYTES[settings.kv_cache_precision])
+        values["num_kv_blocks"] = pool_tokens(length, token) // KV_BLOCK_TOKENS
     return settings.model_copy(update=values)
 
 
-def _pool(length: int, manifest: Manifest, settings: LlmSettings) -> int:
-    """Tokens of the KV pool."""
-    layers, heads, size = (
+def token_bytes(manifest: Manifest, size: int) -> int:
+    """Bytes of one token in a KV pool whose values have `size`."""
+    layers, heads, width = (
         int(str(manifest.shapes.get(name, 1)))
         for name in ("num_hidden_layers", "num_key_value_heads", "head_dim")
     )
-    token = 2 * layers * heads * size * _BYTES[settings.kv_cache_precision]
+    return 2 * layers * heads * width * size
+
+
+def pool_tokens(length: int, token: int) -> int:
+    """Tokens of a pool in the machine's memory, for sequences of `length`; `token`: bytes of one."""
     memory, _ = host_memory()
     return max(4 * KV_BLOCK_TOKENS, min(max(2 * length, _LEAST_POOL), memory // _SHARE // token))

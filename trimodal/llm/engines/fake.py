@@ -150,6 +150,9 @@ class FakeEngine:
             prompt = (None, *(invented_logprobs(id, place, of_prompt) for place, id in later))
         return Output(request.id, [token], finish, sequence.cached, logprobs=logprobs, prompt_logprobs=prompt)
 
+    def watch(self, descriptor: int) -> None:
+        """Its steps compute."""
+
     def stats(self) -> EngineStats:
         used = sum(sequence.blocks for sequence in self._running.values())
         return replace(

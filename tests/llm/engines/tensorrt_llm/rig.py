@@ -98,6 +98,8 @@ class PlayedLlm:
 
     async def _play(self, instance: Any) -> AsyncIterator[Any]:
         """Gives the request itself every time, its list of tokens grown, as the library does."""
+        from tensorrt_llm.executor.result import Logprob
+
         self.loop = asyncio.get_running_loop()
         self.threads.add(threading.get_ident())
         prompt = self._prompt(instance)
@@ -105,7 +107,8 @@ class PlayedLlm:
         output = self._outputs[id(instance)] = make(self._completion, index=0, token_ids=made)
         instance.cached_tokens = 0
         while True:
-            tokens, reason, more = ([4], "length", {}) if prompt == WARM_UP else await self._next(prompt)
+            first = [4], "length", {"logprobs": [{4: make(Logprob, logprob=-1.0, rank=1)}]}
+            tokens, reason, more = first if prompt == WARM_UP else await self._next(prompt)
             if isinstance(tokens, BaseException):
                 raise tokens
             made += tokens

@@ -153,8 +153,13 @@ def test_a_prompt_is_drafted_from_for_its_own_request_alone(
 def test_a_short_request_comes_before_all_figures_and_clients(llm: PlayedLlm, engine: Engine) -> None:
     names = [call.name.rpartition(".")[2] for call in llm.recorder.calls]
     assert names.index("generate_async") < names.index("get_stats_async")
-    (warm,) = llm.recorder.named("BaseLLM.generate_async")
-    assert warm.arguments["inputs"] == WARM_UP
+    warm = llm.recorder.named("BaseLLM.generate_async")
+    assert all(call.arguments["inputs"] == WARM_UP for call in warm)
+    # What it can be asked for at all is asked for once, so that no client pays for first use.
+    asked: list[Any] = [call.arguments["sampling_params"] for call in warm]
+    assert any(one.presence_penalty for one in asked)
+    assert any(one.guided_decoding for one in asked) == ("grammar" not in engine.info.unsupported)
+    assert any(one.logprobs for one in asked) == ("logprobs" not in engine.info.unsupported)
     assert llm.aborted() == []
     assert not engine.has_work()
     assert (engine.stats().running, engine.stats().kv_usage) == (0, 0.0)

@@ -65,7 +65,7 @@ def test_a_library_that_shut_itself_down_is_a_lost_engine(
     llm.say(101, RuntimeError("MPI rank 0 died"))
     assert loop.died.wait(10)
     assert f"{engine.info.name} ended during a request: MPI rank 0 died" in caplog.text
-    assert len(llm.recorder.named("BaseLLM.shutdown")) == 1
+    eventually(lambda: len(llm.recorder.named("BaseLLM.shutdown")) == 1)
     loop.link.close()
 
 
@@ -120,7 +120,7 @@ def test_without_figures_the_pool_must_be_set(
     llm.kv = None
     with pytest.raises(OperatorError, match="does not tell how many KV blocks it has: set num_kv_blocks"):
         open_engine(settings(tmp_path))
-    assert len(llm.recorder.named("BaseLLM.shutdown")) == 1
+    eventually(lambda: len(llm.recorder.named("BaseLLM.shutdown")) == 1)
     engine = open_engine(settings(tmp_path, num_kv_blocks=77))
     assert (engine.info.num_kv_blocks, engine.info.block_tokens) == (77, 32)
     engine.close()
@@ -134,7 +134,7 @@ def test_a_library_that_answers_nothing_is_not_opened(llm: PlayedLlm, tmp_path: 
     threads = threading.active_count()
     with pytest.raises(RuntimeError, match="out of memory"):
         open_engine(settings(tmp_path))
-    assert len(llm.recorder.named("BaseLLM.shutdown")) == 1
+    eventually(lambda: len(llm.recorder.named("BaseLLM.shutdown")) == 1)
     eventually(lambda: threading.active_count() == threads)
 
 

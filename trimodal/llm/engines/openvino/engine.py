@@ -165,6 +165,9 @@ class OpenVinoEngine:
             self._stop_speculating()
         return outputs
 
+    def watch(self, descriptor: int) -> None:
+        """Its steps compute."""
+
     def stats(self) -> EngineStats:
         # The pipeline's own figure is as old as its last step and still holds what ended in it.
         running = len(self._sequences) + len(self._leaving)
@@ -215,7 +218,7 @@ class OpenVinoEngine:
             sequence.handle = self._pipeline.add_request(id, token_tensor(prompt), config)
         except RuntimeError as error:
             logger.warning("the pipeline refused a sequence: %s", error, extra={"request_id": id})
-            return self._broken(sequence, "the engine refused this prompt")
+            return self._broken(sequence, f"the engine refused this request: {error}", "refused")
         return None
 
     def _let_go(self, sequence: _Sequence) -> bool:
@@ -228,11 +231,11 @@ class OpenVinoEngine:
         handle.cancel()
         return True
 
-    def _broken(self, sequence: _Sequence, error: str) -> Output:
+    def _broken(self, sequence: _Sequence, error: str, reason: str = "error") -> Output:
         id = sequence.request.id
         del self._sequences[id]
         self._prefix.drop(id)
-        return Output(id, [], "error", sequence.cached, error)
+        return Output(id, [], reason, sequence.cached, error)
 
     def _read(self, id: int) -> Output | None:
         from openvino_genai import GenerationFinishReason, GenerationStatus

@@ -102,8 +102,9 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
         reused_blocks=compiled and settings.enable_prefix_caching,
     )
     loop = LoopThread()
+    unsupported = _unsupported(compiled=compiled, drafted=drafted > 0)
     try:
-        kv = loop.run(runtime.begin())
+        kv = loop.run(runtime.begin(unsupported))
         if not kv and not settings.num_kv_blocks:
             raise OperatorError("TensorRT-LLM does not tell how many KV blocks it has: set num_kv_blocks")
     except BaseException:
@@ -119,7 +120,7 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
         max_top_logprobs=MAX_TOP_LOGPROBS,
         max_num_batched_tokens=artefact.max_num_batched_tokens,
         vocab_size=int(artefact.manifest.shapes.get("vocab_size", 0)),
-        unsupported=_unsupported(compiled=compiled, drafted=drafted > 0),
+        unsupported=unsupported,
     )
     return AsyncEngine(loop, runtime, info)
 

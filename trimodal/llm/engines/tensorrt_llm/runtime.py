@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -55,12 +55,12 @@ class TensorRtLlmRuntime:
         self._kv: KvFigures | None = None
         self._stats: asyncio.Task[None] | None = None
 
-    async def begin(self) -> KvFigures | None:
-        """Answers one short prompt, then follows the library's figures; the first of them, if any come.
+    async def begin(self, unsupported: Container[str] = ()) -> KvFigures | None:
+        """Answers short prompts, then follows the library's figures; the first of them, if any come.
 
         Asked before the first request, TensorRT-LLM prints a complaint instead of figures.
         """
-        await warm_up(self)
+        await warm_up(self, unsupported)
         self._stats = asyncio.get_running_loop().create_task(self._follow_stats())
         deadline = time.monotonic() + _FIRST_STATS_SECONDS
         while self._kv is None and time.monotonic() < deadline and not self._stats.done():
@@ -96,6 +96,9 @@ class TensorRtLlmRuntime:
 
     def kv_usage(self) -> float:
         return 1 - self._kv.free / self._kv.total if self._kv else 0.0
+
+    def drafts(self) -> None:
+        """Its figures of them are not read."""
 
     def close(self) -> None:
         self._llm.shutdown()
