@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.llm.contract.adapters import write_adapters
 from tests.llm.contract.rows import ENGINES, HOLES
 from tests.llm.contract.served import BATCH, Served
 
@@ -27,6 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "threads": 1,
         "enforce_eager": True,
         "max_model_len": 2048,
+        "max_loras": 2,
         "python": os.environ.get("TRIMODAL_VLLM_PYTHON", ""),
         "artefact": os.environ.get("TRIMODAL_VLLM_CHECKPOINT", ""),
     },
@@ -53,8 +55,12 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def opened(engine: str) -> Iterator[Served]:
-    served = Served(settings(engine))
+def opened(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    asked = settings(engine)
+    if engine != "openvino":
+        asked["lora_directory"] = str(tmp_path_factory.mktemp("lora"))
+        write_adapters(Path(asked["lora_directory"]))
+    served = Served(asked)
     yield served
     served.close()
 

@@ -16,8 +16,9 @@ import numpy as np
 from tests.llm.doubles.sinks import Collector, counts, eventually
 from trimodal.errors import RequestError, Unavailable
 from trimodal.llm.engines.budgets import fitted
-from trimodal.llm.engines.protocol import EngineInfo
+from trimodal.llm.engines.protocol import CallName, EngineInfo
 from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.request.operator import OperatorCall
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import read_request
 from trimodal.llm.request.terms import ProbeRequest
@@ -79,6 +80,12 @@ class Served:
         client = Client(self.order)
         self.service.submit(read_request(inputs, {}, self.settings), client)
         return client
+
+    def operate(self, name: CallName, lora_name: str) -> None:
+        """Has the engine do what an operator wants."""
+        client = Client([])
+        self.service.submit(OperatorCall(name, lora_name), client)
+        client.answer()
 
     def room(self) -> int:
         """Tokens of the longest request."""

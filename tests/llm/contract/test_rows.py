@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.llm.contract import test_answers, test_failures
+from tests.llm.contract import test_answers, test_failures, test_features
 from tests.llm.contract.rows import ENGINES, HOLES, ROWS, table
 
 
 def test_each_row_is_a_test_and_each_test_a_row() -> None:
-    tests = {name for module in (test_answers, test_failures) for name in vars(module)}
+    tests = {name for module in (test_answers, test_failures, test_features) for name in vars(module)}
     assert {name.removeprefix("test_") for name in tests if name.startswith("test_")} == set(ROWS)
     assert {row for row, _ in HOLES} <= set(ROWS)
     assert {engine for _, engine in HOLES} <= set(ENGINES)

@@ -64,7 +64,7 @@ def test_what_breaks_the_form_is_made_again_and_never_sent() -> None:
     with served("[1,1]", "[2,2]", "[1,2,3]") as (server, (writer, *_)):
         answer = ask(server, Sampling(50, 0.7, seed=6))
         assert (answer.text, answer.deltas[-1].finish_reason) == ("[1,2,3]", "stop")
-        assert answer.deltas[-1].completion_tokens == len("[1,2,3]")
+        assert answer.deltas[-1].completion_tokens == len("[1,1][2,2][1,2,3]"), "each attempt is used"
         assert writer.asked[0].seed == 6
         again = [one.seed for one in writer.asked[1:]]
         assert len({seed % 2**32 for seed in again if seed is not None and abs(seed - 6) > 1000}) == 2

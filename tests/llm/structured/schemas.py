@@ -6,9 +6,10 @@ import datetime
 import enum
 import uuid
 from decimal import Decimal
+from ipaddress import IPv4Address
 from typing import Annotated, Any, Literal
 
-from pydantic import AnyUrl, BaseModel, Field, conint, conlist, constr
+from pydantic import AnyUrl, BaseModel, ConfigDict, Field, conint, conlist, constr
 
 OBJECT = {"type": "object", "additionalProperties": False}
 _TEXT = {"type": "string", "maxLength": 12}
@@ -262,9 +263,52 @@ class Tree(BaseModel):
     below: list[Tree] = Field(max_length=1)
 
 
+class Move(BaseModel):
+    """A union that a field tells apart, in a list of bounded length."""
+
+    kind: Literal["move"] = "move"
+    to: tuple[int, int]
+
+
+class Wait(BaseModel):
+    kind: Literal["wait"] = "wait"
+    seconds: Annotated[float, Field(gt=0, le=60)]
+
+
+class Plan(BaseModel):
+    steps: Annotated[
+        list[Annotated[Move | Wait, Field(discriminator="kind")]], Field(min_length=1, max_length=3)
+    ]
+
+
+class Reading(BaseModel):
+    address: IPv4Address
+    taken: datetime.time
+    level: Annotated[int, Field(ge=-40, lt=85, multiple_of=5)] | None
+
+
+class Order(BaseModel):
+    """References to one definition from two places, and a map of numbers."""
+
+    model_config = ConfigDict(extra="forbid")
+    paid_by: Wait
+    sent_to: Wait | None
+    amounts: Annotated[dict[Literal["a", "b"], Annotated[int, Field(ge=0, le=9)]], Field(max_length=2)]
+
+
+class Flags(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    on: bool
+    mask: Annotated[str, Field(pattern=r"^[01]{4}$")]
+    names: Annotated[list[Literal["x", "y"]], Field(min_length=2, max_length=2)]
+
+
 SCHEMAS: dict[str, dict[str, Any]] = {
     **{f"suite: {name}": one for name, one in _SUITE.items()},
     **{f"zod: {name}": one for name, one in _ZOD.items()},
     **{f"openai: {name}": one for name, one in _OPENAI.items()},
-    **{f"pydantic: {one.__name__}": one.model_json_schema() for one in (Item, Person, Visit, Tree)},
+    **{
+        f"pydantic: {one.__name__}": one.model_json_schema()
+        for one in (Item, Person, Visit, Tree, Plan, Reading, Order, Flags)
+    },
 }

@@ -97,8 +97,6 @@ class Generation:
                 seed ^= self._attempts * _SEED_STEP
             self.sampling = replace(sampling, temperature=sampling.temperature or 1.0, seed=seed)
             self.ticket.completion_tokens = 0
-            for state in self.listeners:
-                state.completion_tokens = 0
         self._attempts += 1
 
     def accepts(self, state: RequestState) -> bool:
@@ -172,6 +170,8 @@ class Generation:
                 by_itself = self.finish_reason == "stop" and not stopped and told is token_ids
                 self.problem = self._request.form.problem(text) if by_itself else ""
                 if self.problem:
+                    for state in self.listeners:  # what an attempt cost is used, too
+                        state.push("", len(token_ids), "", output.cached_tokens)
                     if self._attempts < _MOST_ATTEMPTS:
                         self.finish_reason = ""
                         self._begin()

@@ -1,0 +1,68 @@
+"""What not every engine has: walls between tenants, log probabilities of prompts, adapters."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.llm.contract.adapters import NAMES
+from tests.llm.contract.served import SECONDS, Served
+from tests.llm.doubles.sinks import eventually
+from trimodal.errors import InvalidArgument
+from trimodal.llm.request.outputs import columns
+
+STORY = "Write a long story about a lighthouse. " * 24
+
+
+def test_tenants(served: Served) -> None:
+    def cached(**terms: str) -> int:
+        return served.ask(None, prompt_token_ids=ids, max_tokens=2, **terms).answer().last.cached_tokens
+
+    ids = [40 + place % 11 for place in range(200)]
+
+    assert cached(tenant="acme") == 0
+    assert cached(tenant="acme") > 0
+    assert cached(tenant="umbrella") == cached(tenant="umbrella", cache_salt="own") == 0
+    assert cached(tenant="acme") > 0
+
+
+def test_prompt_logprobs(served: Served) -> None:
+    prompt = {"apply_chat_template": False, "prompt_logprobs": 2, "top_logprobs": 2}
+    whole = served.ask("The capital of France is Paris", max_tokens=1, **prompt).answer()
+    told = json.loads(columns(whole.deltas[0])["prompt_logprobs"][0])
+    assert "".join(one["token"] for one in told) == "The capital of France is Paris"
+    assert told[0]["logprob"] is None
+    assert all(one["logprob"] <= 0 and len(one["top_logprobs"]) == 2 for one in told[1:])
+    # What the model would have said there is what it says after the prompt without its end.
+    shorter = served.ask("The capital of France is", max_tokens=1, **prompt).answer()
+    if served.name != "fake":
+        likeliest = told[-1]["top_logprobs"][0]
+        (said,) = shorter.deltas[0].logprobs or ()
+        assert said.token.decode() == likeliest["token"] == " Paris"
+        assert said.logprob == pytest.approx(likeliest["logprob"], abs=0.05)
+
+
+def test_adapters(served: Served) -> None:
+    def answer(name: str = "", tokens: int = 12) -> str:
+        return served.ask(STORY, max_tokens=tokens, ignore_eos=True, lora_name=name).answer().text
+
+    plain = answer()
+    for name in NAMES:
+        served.operate("load_lora_adapter", name)
+    alone = {name: answer(name) for name in NAMES}
+    assert len({plain, *alone.values()}) == 3
+    asked = [served.ask(STORY, max_tokens=12, ignore_eos=True, lora_name=name) for name in (*NAMES, "")]
+    assert [one.answer().text for one in asked] == [*alone.values(), plain]
+    first, second = NAMES
+    going = served.ask(STORY, max_tokens=150, ignore_eos=True, lora_name=second)
+    eventually(lambda: bool(going.deltas), SECONDS)
+    for name in NAMES:
+        served.operate("unload_lora_adapter", name)
+    assert going.answer().last.completion_tokens == 150
+    with pytest.raises(InvalidArgument, match=f"lora_name is '{first}', which is not loaded"):
+        served.ask(STORY, max_tokens=2, lora_name=first)
+    served.operate("load_lora_adapter", first)
+    assert answer(first) == alone[first]
+    served.operate("unload_lora_adapter", first)
+    served.nothing_left()
