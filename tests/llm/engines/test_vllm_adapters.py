@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ def played(vllm: PlayedVllm, monkeypatch: pytest.MonkeyPatch) -> PlayedVllm:  # 
         parser.add_argument("--block-size", type=int, choices=[16, 32], default=None)
         parser.add_argument("--max-model-len", type=int)
         parser.add_argument("--enable-lora", action="store_true")
+        parser.add_argument("--speculative-config", type=json.loads)
         return parser
 
     monkeypatch.setattr(library.AsyncEngineArgs, "add_cli_args", add)
@@ -112,6 +114,18 @@ def test_a_deep_sleep_reads_the_weights_anew(played: PlayedVllm, tmp_path: Path)
 def test_arguments_of_its_own_are_read_by_its_parser(played: PlayedVllm, tmp_path: Path) -> None:
     opened(played, tmp_path, engine_args="--block-size 32").close()
     assert (played.opened()["block_size"], "enable_sleep_mode" in played.opened()) == (32, False)
+
+
+def test_a_draft_model_of_its_arguments_is_speculation(played: PlayedVllm, tmp_path: Path) -> None:
+    """What it drafts is held for it, and what vLLM does not honour beside drafts is refused."""
+    drafts = '{"method": "draft_model", "model": "/drafts/small", "num_speculative_tokens": 3}'
+    engine = opened(played, tmp_path, engine_args=f"--speculative-config '{drafts}'")
+    assert played.opened()["speculative_config"] == json.loads(drafts)
+    assert (engine.info.lookahead, engine.stats().speculating) == (3, True)
+    assert "min_p" in engine.info.unsupported
+    engine.close()
+    with pytest.raises(OperatorError, match="speculative_config is set by this server's own parameters"):
+        opened(played, tmp_path, speculation="prompt_lookup", engine_args=f"--speculative-config '{drafts}'")
 
 
 @pytest.mark.parametrize(

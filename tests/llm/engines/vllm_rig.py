@@ -31,7 +31,7 @@ class PlayedVllm:
         self.threads: set[str] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
         self._lines: dict[str, asyncio.Queue[Any]] = {}
-        self.recorder.returns("AsyncLLM.vllm_config", self.config)
+        self.recorder.returns("AsyncLLM.vllm_config", lambda instance: self._completed())
         self.recorder.returns("AsyncLLM.errored", lambda instance: self.dead)
         self.recorder.returns("AsyncLLM.generate", self._play)
 
@@ -70,6 +70,15 @@ class PlayedVllm:
         (call,) = self.recorder.named("from_engine_args")
         factories: Any = call.arguments["stat_loggers"]
         self.loggers = [factory(self.config, 0) for factory in factories]
+
+    def _completed(self) -> Any:
+        """The configuration as vLLM makes it of its arguments."""
+        from vllm.config import SpeculativeConfig
+
+        given: Any = self.recorder.named("AsyncEngineArgs")[-1].arguments.get("speculative_config")
+        tokens = given and given["num_speculative_tokens"]
+        self.config.speculative_config = given and make(SpeculativeConfig, num_speculative_tokens=tokens)
+        return self.config
 
     def _line(self, id: str) -> asyncio.Queue[Any]:
         return self._lines.setdefault(id, asyncio.Queue())

@@ -67,13 +67,15 @@ def open_vllm(settings: LlmSettings) -> Engine:
     os.environ.update({**_ENVIRONMENT, **_device_environment(settings), **os.environ})  # read by the import
     import vllm  # noqa: F401 - here, and not on the loop's thread
 
-    unsupported = dict(_UNSPECULATED if settings.drafted_tokens else {})
-    if not settings.max_loras:
-        unsupported["lora_name"] = "max_loras is 0"
     loop = LoopThread()
     runtime = None
     try:
         runtime = loop.run(_open(settings, artefact))
+        drafting = runtime.config.speculative_config
+        drafted = int(drafting.num_speculative_tokens) if drafting else 0
+        unsupported = dict(_UNSPECULATED if drafted else {})
+        if not settings.max_loras:
+            unsupported["lora_name"] = "max_loras is 0"
         loop.run(warm_up(runtime, unsupported))
     except BaseException:
         loop.close(runtime)
@@ -88,7 +90,7 @@ def open_vllm(settings: LlmSettings) -> Engine:
         block_tokens=block_tokens,
         max_num_seqs=artefact.max_num_seqs,
         max_model_len=int(config.model_config.max_model_len),  # as vLLM fitted it to its memory
-        lookahead=settings.drafted_tokens,
+        lookahead=drafted,
         max_top_logprobs=MAX_TOP_LOGPROBS,
         max_num_batched_tokens=artefact.max_num_batched_tokens,
         vocab_size=int(artefact.manifest.shapes.get("vocab_size", 0)),

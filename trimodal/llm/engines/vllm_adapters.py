@@ -51,7 +51,8 @@ def own_arguments(settings: LlmSettings, taken: dict[str, Any]) -> dict[str, Any
         parser.error(f"{settings.engine_args!r} cannot be read: {error}")
     read = vars(parser.parse_args(words, Namespace(**dict.fromkeys(names, not_given))))
     given = {name: value for name, value in read.items() if value is not not_given}
-    if ours := sorted(given.keys() & {*taken, *_LORA}):
+    set_already = {name for name, value in taken.items() if value is not None}
+    if ours := sorted(given.keys() & {*set_already, *_LORA}):
         parser.error(f"{ours[0]} is set by this server's own parameters")
     return given
 

@@ -7,6 +7,10 @@ class CacheConfig:
 class ModelConfig:
     max_model_len: int
 
+class SpeculativeConfig:
+    num_speculative_tokens: int
+
 class VllmConfig:
     model_config: ModelConfig
     cache_config: CacheConfig
+    speculative_config: SpeculativeConfig | None
