@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.gateway.conftest import ANSWER, Running, Serve, fails, fake_triton
+from tests.gateway.openai.test_chat import thinking
 from tests.gateway.test_bad_requests import wav
 from trimodal.client.transports.base import Request
 from trimodal.client.transports.fake import llm_outputs, scripted
@@ -445,3 +446,24 @@ def test_a_picture_that_is_none_is_refused_by_its_field(
     with pytest.raises(openai.BadRequestError) as told:
         serve().openai().responses.create(model="llm", input=asked)
     assert told.value.param == field
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_thoughts_are_an_item_of_their_own(serve: Serve, stream: bool) -> None:
+    client = strict(serve(fake_triton(llm=thinking)))
+    if stream:
+        events = list(client.responses.create(model="llm", input="hi", stream=True))
+        deltas = [event.delta for event in events if event.type == "response.reasoning_text.delta"]
+        assert deltas == ["Two", " and two."]
+        (done,) = [event for event in events if event.type == "response.reasoning_text.done"]
+        assert done.text == "Two and two."
+        answer = events[-1].response
+    else:
+        answer = client.responses.create(model="llm", input="hi")
+    thoughts, message = answer.output
+    assert (thoughts.type, thoughts.status, thoughts.content[0].text) == (
+        "reasoning",
+        "completed",
+        "Two and two.",
+    )
+    assert (message.type, answer.output_text) == ("message", "4")

@@ -16,7 +16,7 @@ Event = tuple[str, dict[str, Any]]
 
 
 class Output:
-    """The items of one answer, as far as it has come: a message, calls of functions, or both."""
+    """The items of one answer, as far as it has come: thoughts, a message, calls of functions."""
 
     def __init__(self, *, calling: bool) -> None:
         self.items: list[Item] = []
@@ -42,6 +42,8 @@ class Output:
 
     def read(self, delta: Delta) -> Iterator[Event]:
         """Takes new text in."""
+        if delta.reasoning:
+            yield from self._think(delta.reasoning)
         self._tokens += delta.logprobs
         last = bool(delta.finish_reason)
         parts = self._reader.read(delta.text, last=last) if self._reader else text_part(delta.text)
@@ -56,6 +58,14 @@ class Output:
         if not self.items:
             yield from self._begin_message()
         yield from self._end_item(status)
+
+    def _think(self, text: str) -> Iterator[Event]:
+        if not self.items or self.items[-1]["type"] != "reasoning":
+            part = {"type": "reasoning_text", "text": ""}
+            item = {"id": _id("rs"), "type": "reasoning", "status": "in_progress", "summary": []}
+            yield from self._begin({**item, "content": [part]})
+        self.items[-1]["content"][0]["text"] += text
+        yield "reasoning_text.delta", self._place(content_index=0, delta=text)
 
     def _write(self, text: str) -> Iterator[Event]:
         if not self.items or self.items[-1]["type"] != "message":
@@ -98,6 +108,8 @@ class Output:
             text, logprobs = part["text"], part["logprobs"]
             yield "output_text.done", self._place(content_index=0, text=text, logprobs=logprobs)
             yield "content_part.done", self._place(content_index=0, part=part)
+        elif item["type"] == "reasoning":
+            yield "reasoning_text.done", self._place(content_index=0, text=item["content"][0]["text"])
         else:
             called = {"name": item["name"], "arguments": item["arguments"]}
             yield "function_call_arguments.done", self._place(**called)

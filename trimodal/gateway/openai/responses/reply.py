@@ -49,7 +49,8 @@ class Reply:
         talk, stream = await self._begin()
         (answer,) = await whole([stream], usage)
         status = _status(stream)
-        for _ in self._output.read(Delta(answer.text, 0, answer.finish_reason, answer.logprobs)):
+        delta = Delta(answer.text, 0, answer.finish_reason, answer.logprobs, answer.reasoning)
+        for _ in self._output.read(delta):
             pass
         for _ in self._output.end(status):
             pass
