@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.plan.model_shapes import LLAMA_8B, LLAMA_70B, architecture
+from trimodal.plan import cards
 from trimodal.plan.advice import advise
 from trimodal.plan.cards import find_card
 from trimodal.plan.memory import Deployment, KvPrecision, Precision, size
@@ -44,3 +47,10 @@ def test_a_sequence_that_is_too_long_is_told_the_longest(tmp_path: Path) -> None
     assert bits == "--precision fp8 --kv-precision auto"
     kv_alone = replace(plan, kv_precision=KvPrecision.fp8)
     assert size(model, kv_alone).problems  # Or it would have been the first of its kind.
+
+
+def test_a_cpu_is_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cards, "host_memory", lambda: (8 << 30, 4 << 30))
+    cpu = find_card("CPU")
+    assert (cpu.memory, cpu.cuda, cpu.has_fp8) == (8 << 30, 8 << 30, False)
+    assert cpu.bandwidth > 0

@@ -50,7 +50,7 @@ class EngineLimits:
 def llm(
     settings: EngineLimits,
     source: str = typer.Argument(..., help="config.json, checkpoint directory or hub id."),
-    card: list[str] = typer.Option([], help="GPU, as H100; repeatable. All known ones by default."),
+    card: list[str] = typer.Option([], help="GPU, as H100, or cpu; repeatable. All known GPUs by default."),
     json_: bool = typer.Option(False, "--json", help="Machine-readable, bytes in full."),
 ) -> None:
     """Weights, KV cache and sequences of a language model on one GPU or on each known one."""

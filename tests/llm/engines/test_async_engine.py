@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -145,6 +147,37 @@ def test_more_than_the_engine_takes_is_refused(rig: Rig, caplog: pytest.LogCaptu
     rig.runtime.say(2, Chunk([2], "stop"))
     eventually(lambda: rig.ends(2) == "stop")
     assert [one.id for one in rig.runtime.requests] == [2]
+
+
+def test_a_step_ends_for_an_output_or_a_command_and_is_not_repeated_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A look every 2 ms woke the process 500 times a second, on cores that compute the next token."""
+    monkeypatch.setattr(async_engine, "_ALIVE_SECONDS", 60.0)
+    runtime = PlayedRuntime()
+    engine = engine_of(runtime)
+    reading, writing = os.pipe()
+    engine.watch(reading)
+    engine.add(request(1))
+    steps: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
+
+    def step() -> None:
+        steps.put(engine.step())
+
+    stepping = threading.Thread(target=step)
+    stepping.start()
+    os.write(writing, b"a command")
+    assert steps.get(timeout=10) == []
+    os.read(reading, 100)
+    stepping.join(10)
+    stepping = threading.Thread(target=step)
+    stepping.start()
+    runtime.say(1, Chunk([5], "stop"))
+    assert [output.token_ids for output in steps.get(timeout=10)] == [[5]]
+    stepping.join(10)
+    engine.close()
+    os.close(reading)
+    os.close(writing)
 
 
 def test_a_request_that_the_library_refuses_says_why_on_one_line(rig: Rig, caplog: Any) -> None:
