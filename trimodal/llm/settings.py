@@ -80,6 +80,8 @@ class LlmSettings(Settings):
     # reproducible: it does not, at about half the speed
     numerics: Annotated[Literal["reproducible", "fast"], OpenVino] = "fast"
     enable_prefix_caching: bool = True
+    # whose prompts may find each other's KV blocks: those of one tenant, or everybody's
+    prefix_cache_scope: Literal["tenant", "shared"] = "tenant"
     # Of the two below 0, on GPUs: by the card. openvino: as many tokens as keep the tiers' ITL bounds.
     max_num_seqs: int = Field(16, ge=0, le=4096)  # sequences in one batch
     max_num_batched_tokens: int = Field(256, ge=0, le=1 << 20)  # tokens in one step

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from trimodal.llm.engines.budgets import fitted
 from trimodal.llm.engines.prefill import share
-from trimodal.llm.engines.prefix_mirror import PrefixMirror
+from trimodal.llm.engines.prefix_mirror import PrefixMirror, salted
 from trimodal.llm.engines.protocol import (
     KV_BLOCK_TOKENS,
     MAX_TOP_LOGPROBS,
@@ -78,7 +78,8 @@ class FakeEngine:
 
     def add(self, request: EngineRequest) -> None:
         caching = self._settings.enable_prefix_caching
-        cached = self._prefix.add(request.id, request.prompt_ids) if caching else 0
+        ids = salted(request.prompt_ids, request.cache_salt)
+        cached = self._prefix.add(request.id, ids) if caching else 0
         self._waiting.append(_Sequence(request, cached, prefilled=cached))
 
     def cancel(self, id: int) -> None:

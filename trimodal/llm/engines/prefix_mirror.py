@@ -8,9 +8,22 @@ as well, and is not counted.
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+
+def salted(prompt_ids: list[int], salt: str) -> list[int]:
+    """The ids with a salt of 31 bits above the first one's 32; none for "".
+
+    The graphs of OpenVINO read ids as 32 bits, while its prefix cache hashes all 64: prompts of different
+    salts are computed alike and never find each other's blocks (each block's key depends on the first).
+    """
+    if not salt:
+        return prompt_ids
+    digest = int.from_bytes(hashlib.sha256(salt.encode()).digest()[:4], "big")
+    return [prompt_ids[0] | (digest >> 1 or 1) << 32, *prompt_ids[1:]]
 
 
 @dataclass(frozen=True)

@@ -159,9 +159,10 @@ class VllmRuntime:
         return self._engine.vllm_config
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Output, None]:
-        updates = self._engine.generate(
-            {"prompt_token_ids": request.prompt_ids}, self._sampling_params(request.sampling), str(request.id)
-        )
+        prompt: dict[str, Any] = {"prompt_token_ids": request.prompt_ids}
+        if request.cache_salt:
+            prompt["cache_salt"] = request.cache_salt
+        updates = self._engine.generate(prompt, self._sampling_params(request.sampling), str(request.id))
         # Cancelled or closed, generate() aborts the request itself.
         async with aclosing(updates):
             async for update in updates:

@@ -208,8 +208,22 @@ class InputProcessor:
         admission.check_size(tokens, request.sampling.max_tokens)
         admission.check_sampling(request.sampling)
         return RequestState(
-            request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed
-        )
+            request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed,
+            self._salt(request, admission.info),
+        )  # fmt: skip
+
+    def _salt(self, request: GenerationRequest, info: EngineInfo) -> str:
+        """What keeps its prefix from other tenants. Raises InvalidArgument: it asks for what allows none."""
+        settings, tenant, field = self._settings, request.terms.tenant, info.unsalted
+        if not (tenant and settings.enable_prefix_caching and settings.prefix_cache_scope == "tenant"):
+            return ""
+        value = getattr(request.sampling, field) if field else None
+        if field and value != getattr(Sampling(1), field):
+            raise InvalidArgument(
+                f"{field} is {value:g}: this engine cannot keep such prompts from other tenants' "
+                "(the operator may set prefix_cache_scope to shared, or enable_prefix_caching to false)"
+            )
+        return tenant
 
     def _without_defaults(self, request: GenerationRequest, info: EngineInfo) -> GenerationRequest:
         """The request without what the checkpoint asks for and this engine does not honour."""

@@ -49,6 +49,7 @@ class Generation:
         self.storable = first.question is not None
         self.listeners: list[RequestState] = []
         self.prompt_ids = first.prompt_ids
+        self._cache_salt = first.cache_salt
         self.sampling = first.request.sampling
         self.finish_reason = ""
         self.problem = ""  # why the engine's last answer to it was not the one that was asked for
@@ -71,7 +72,7 @@ class Generation:
 
     def engine_request(self) -> EngineRequest:
         """The sequence as the engine takes it."""
-        return EngineRequest(self.id, self.prompt_ids, self.sampling)
+        return EngineRequest(self.id, self.prompt_ids, self.sampling, self._cache_salt)
 
     def _begin(self) -> None:
         """Makes ready for an answer: the first, or another for one that was not in its form."""
@@ -227,6 +228,7 @@ class RequestState:
     tier_name: str = "standard"
     priority: int = 0
     trimmed: str = ""  # what the prompt lost, as in `Note`
+    cache_salt: str = ""  # of its prefixes in the engine's cache
     started: float = 0.0  # when the engine got it; 0: it has not
     predicted_ttft: float = math.nan
     cached_tokens: int = 0
@@ -266,7 +268,7 @@ class RequestState:
             tier=self.tier,
             tier_name=self.tier_name,
             priority=self.priority,
-            prefix=hash(tuple(self.prompt_ids[:_PREFIX_TOKENS])),
+            prefix=hash((self.cache_salt, *self.prompt_ids[:_PREFIX_TOKENS])),
             arrived=self.arrived,
             ttft_deadline=self.ttft_deadline,
             bound="deadline_ms" if self.ttft_deadline == self.deadline else "ttft_deadline_ms",
