@@ -62,7 +62,7 @@ def deepen_stack() -> None:
 
 
 def raise_open_files() -> None:
-    """Gives the server the descriptors that it may have: without any it takes connections and says nothing."""
+    """Gives the server all descriptors that it may have: without any it takes connections, silently."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
