@@ -20,9 +20,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # who is cut off leaves sockets
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets that were cut off
 @pytest.mark.parametrize("name", FLOODS)
 def test_another_key_is_answered(served: Stack, name: str) -> None:
     outcome = asyncio.run(flood(served, name, requests=12))
