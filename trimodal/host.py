@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
+MOST_FILES = 65_536
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_GROUP = Path("/proc/self/cgroup")
 
@@ -25,6 +27,20 @@ def host_cpus() -> int:
         except (OSError, ValueError):  # no limit: the file is not there, or says "max"
             continue
     return allowed
+
+
+def raise_open_files() -> int:
+    """Lets this process have as many descriptors as it may, and returns how many: a shell gives 1,024.
+
+    No more than MOST_FILES: some programs go through all that there could be.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    wanted = MOST_FILES if hard == unlimited else min(hard, MOST_FILES)
+    if soft != unlimited and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return MOST_FILES if soft == unlimited else soft
 
 
 def host_memory() -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -212,3 +213,23 @@ def test_the_log_names_the_trace_beside_the_request(
     records = [json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
     told = [(one["request_id"], one.get("trace_id")) for one in records if "request_id" in one]
     assert set(told) == {("one", TRACE), ("two", None)}, "of the defect, and the request's own line"
+
+
+def test_pictures_and_recordings_are_charged(serve: Serve, file: Path) -> None:
+    key = add_key(file, Key(name="a", images_per_minute=2, audio_seconds_per_minute=2))
+    client = serve(keys=file).openai(key)
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    spoken = {"data": base64.b64encode(wav(3).getvalue()).decode(), "format": "wav"}
+    recording = {"type": "input_audio", "input_audio": spoken}
+
+    def ask(*parts: object) -> None:
+        client.chat.completions.create(model="llm", messages=[{"role": "user", "content": parts}])  # type: ignore[list-item, misc]
+
+    ask(picture)
+    ask(picture, recording)
+    with pytest.raises(openai.RateLimitError, match="2 images a minute"):
+        ask(picture)
+    with pytest.raises(openai.RateLimitError, match="2 audio seconds a minute"):
+        ask(recording)
+    with pytest.raises(openai.RateLimitError, match="2 audio seconds a minute"):
+        client.audio.transcriptions.create(model="speech", file=wav(3))

@@ -12,10 +12,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
+import openai
 import pytest
 from pydantic import ValidationError
 
-from tests.gateway.conftest import CHAT, LIMIT_S, Serve, fake_triton
+from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, fake_triton
 from trimodal.client.transports.fake import llm_outputs
 from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.limits import HELD_BODIES, MAX_VALUES
@@ -273,3 +274,40 @@ def test_posts_of_other_pages(serve: Serve, kind: str) -> None:
         assert answer.status_code == status
     assert served.triton.requests == []
     assert httpx.get(f"{served.url}/v1/models", headers={"origin": served.url}).is_success
+
+
+def test_idle_sockets_keep_nobody_out(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """1,200 that send nothing took all descriptors: everybody's connections were reset."""
+    served = serve(max_connections=20)
+    host, port = served.url.removeprefix("http://").split(":")
+    with httpx.Client() as client, ExitStack() as opened:
+        assert client.get(f"{served.url}/health").status_code == 200
+        sockets = [opened.enter_context(socket.create_connection((host, int(port)))) for _ in range(60)]
+        first = sockets[0]
+        first.settimeout(LIMIT_S)
+        answer = first.recv(4096)
+        assert b"503" in answer
+        assert b"too many connections are open" in answer
+        assert served.chat().choices[0].message.content == ANSWER
+        # The connection that was answered before is still there.
+        assert client.get(f"{served.url}/health").status_code == 200
+    assert sum("20 connections are open" in record.message for record in caplog.records) == 1
+
+
+def test_connections_with_requests_are_not_closed(serve: Serve) -> None:
+    release = asyncio.Event()
+
+    async def slow(request):  # type: ignore[no-untyped-def]
+        yield llm_outputs("word ")
+        while not release.is_set():
+            await asyncio.sleep(0.01)
+        yield llm_outputs("end", "stop")
+
+    served = serve(fake_triton(llm=slow), max_connections=3)
+    streams = [served.chat(stream=True) for _ in range(3)]
+    for stream in streams:
+        next(iter(stream))
+    with pytest.raises((openai.InternalServerError, openai.APIConnectionError)):
+        served.chat()
+    release.set()
+    assert all(list(stream)[-1].choices[0].finish_reason == "stop" for stream in streams)

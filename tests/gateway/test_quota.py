@@ -4,7 +4,7 @@ import pytest
 
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key
-from trimodal.gateway.quota import Quota
+from trimodal.gateway.quota import MAX_AUDIO_S, Cost, Quota
 
 
 class Clock:
@@ -98,3 +98,32 @@ def test_no_limits_no_headers_and_limits_that_come_later() -> None:
     for _ in range(99):
         assert ask(quota, key(), tokens=10**6) == {}
     assert ask(quota, key(requests_per_minute=5, tokens_per_minute=7))["x-ratelimit-remaining-tokens"] == "7"
+
+
+def test_pictures_are_charged_before_and_audio_while_it_is_heard() -> None:
+    clock = Clock()
+    quota, who = Quota(clock), key(images_per_minute=10, audio_seconds_per_minute=600)
+    with quota.use(who, Cost(images=9, audio=True)) as usage:
+        assert usage.headers["x-ratelimit-remaining-images"] == "1"
+        usage.hear(580)
+        with pytest.raises(ApiError, match="600 audio seconds a minute"), quota.use(who, Cost(audio=True)):
+            pass  # 20 s are left, and as many as a request has are reserved
+        with quota.use(who, Cost(images=5)):
+            pass  # a debt
+        with pytest.raises(ApiError, match="10 images a minute") as caught, quota.use(who, Cost(images=1)):
+            pass
+        assert caught.value.retry_after_s == pytest.approx(30)
+        usage.hear(500)
+    with quota.use(who), pytest.raises(ApiError, match="600 audio seconds") as caught:
+        quota.check_audio(who)
+    assert caught.value.retry_after_s == pytest.approx(48.1)
+    clock.now += 49
+    quota.check_audio(who)
+
+
+def test_the_audio_of_one_request_is_bounded_without_a_limit_too() -> None:
+    with Quota(Clock()).use(key(), Cost(audio=True)) as usage:
+        usage.hear(MAX_AUDIO_S)
+        with pytest.raises(ApiError, match="the recordings of one request are longer than 14400 s"):
+            usage.hear(1)
+        usage.live(10**6)

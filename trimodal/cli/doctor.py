@@ -7,6 +7,8 @@ from contextlib import nullcontext
 import typer
 
 from trimodal.cli.common import one_sentence, with_settings
+from trimodal.cli.gateway import CorsOrigins, Keys
+from trimodal.cli.gateway import Host as GatewayHost
 from trimodal.cli.serve import ListenSettings
 
 
@@ -14,6 +16,14 @@ from trimodal.cli.serve import ListenSettings
 def doctor(
     settings: ListenSettings,
     deep: bool = typer.Option(False, "--deep", help="also read every built file and compare hashes"),
+    production: bool = typer.Option(
+        False,
+        "--production",
+        help="also what strangers would find; with the gateway's options",
+    ),
+    gateway_host: GatewayHost = "127.0.0.1",
+    keys: Keys = None,
+    cors_origins: CorsOrigins = None,
     json_: bool = typer.Option(False, "--json", help="print JSON"),
 ) -> None:
     """Say what is missing on this machine for serving a profile (exit code 1)."""
@@ -24,9 +34,11 @@ def doctor(
 
     with one_sentence("trimodal doctor"):
         options = settings.options()
+    given = {"host": gateway_host, "keys": keys, "cors_origins": cors_origins}
+    gateway = {name: value for name, value in given.items() if value} if production else None
     err = Console(stderr=True)
     with err.status("reading built files") if deep and err.is_terminal else nullcontext():
-        checks = examine(options, deep=deep)
+        checks = examine(options, deep=deep, gateway=gateway)
     if json_:
         typer.echo(as_json(checks, options))
     else:

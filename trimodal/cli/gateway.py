@@ -84,6 +84,10 @@ class GatewayCommand:
     max_body_bytes: Annotated[int, limits(help="of a request; larger ones are refused")] = 32 << 20
     body_timeout_s: Annotated[float, limits("--body-timeout", help="until a body must be there")] = 60.0
     header_timeout_s: Annotated[float, limits("--header-timeout", help="until headers must be there")] = 10.0
+    max_connections: Annotated[
+        int,
+        limits(help="at once; then those are closed that wait longest; 0: as ulimit allows"),
+    ] = 0
     silence_s: Annotated[float, limits("--silence", help="that a model may be silent")] = 60.0
     drain_timeout_s: Annotated[
         float, limits("--drain-timeout", min=0, help="for running requests at the end")

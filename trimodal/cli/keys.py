@@ -24,6 +24,8 @@ def add(
     model_alias: list[str] | None = typer.Option(None, help="another name of a model, as gpt-4o-mini=llm"),
     requests_per_minute: int = typer.Option(0, min=0, help="0: no limit"),
     tokens_per_minute: int = typer.Option(0, min=0, help="0: no limit"),
+    audio_seconds_per_minute: int = typer.Option(0, min=0, help="of recordings and live; 0: no limit"),
+    images_per_minute: int = typer.Option(0, min=0, help="pictures that requests bring; 0: no limit"),
     max_streams: int = typer.Option(0, min=0, help="requests at once; 0: no limit"),
     operator: bool = typer.Option(False, "--operator", help="may read /metrics, where all tenants are named"),
 ) -> None:
@@ -44,6 +46,8 @@ def add(
                 model_aliases=tuple(model_alias or ()),
                 requests_per_minute=requests_per_minute,
                 tokens_per_minute=tokens_per_minute,
+                audio_seconds_per_minute=audio_seconds_per_minute,
+                images_per_minute=images_per_minute,
                 max_streams=max_streams,
                 operator=operator,
             )
@@ -61,13 +65,14 @@ def list_(file: File = FILE) -> None:
 
         from trimodal.gateway.keys import read_keys
 
-        table = Table("name", "tenant", "tier", "models", "requests/min", "tokens/min", "streams", box=None)
+        table = Table("name", "tenant", "tier", "models", "limits", box=None)
         for key in read_keys(file):
-            limits = (key.requests_per_minute, key.tokens_per_minute, key.max_streams)
-            shown = (str(limit) if limit else "–" for limit in limits)
+            minute = ("requests", "tokens", "audio_seconds", "images")
+            limits = [(getattr(key, f"{one}_per_minute"), f"{one.replace('_', ' ')}/min") for one in minute]
+            told = [f"{most} {unit}" for most, unit in (*limits, (key.max_streams, "streams")) if most]
             models = ", ".join(key.models) or "all"
             name = f"{key.name} (operator)" if key.operator else key.name
-            table.add_row(name, key.tenant, key.tier or "default", models, *shown)
+            table.add_row(name, key.tenant, key.tier or "default", models, ", ".join(told) or "–")
         Console(highlight=False, markup=False).print(table)
 
 

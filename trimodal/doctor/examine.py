@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from trimodal.doctor.engine_tools import check_engine_tools
 from trimodal.doctor.gpu import check_gpus, find_gpus
 from trimodal.doctor.libraries import check_libraries
 from trimodal.doctor.machine import check_machine
 from trimodal.doctor.models import MODELS, check_models, weights_on_gpu
+from trimodal.doctor.production import check_production
 from trimodal.doctor.triton import check_triton
 from trimodal.doctor.values import Check
 from trimodal.errors import ServerError
@@ -19,15 +22,25 @@ from trimodal.server.options import ServerOptions
 from trimodal.server.overlay import served_repository
 
 
-def examine(options: ServerOptions, *, deep: bool = False) -> list[Check]:
-    """What `trimodal serve` would meet here; `deep` also compares each built file with its hash."""
+def examine(
+    options: ServerOptions, *, deep: bool = False, gateway: Mapping[str, Any] | None = None
+) -> list[Check]:
+    """What `trimodal serve` would meet here.
+
+    Args:
+        deep: also compares each built file with its hash.
+        gateway: what its command line says, if strangers are to reach it.
+    """
     with tempfile.TemporaryDirectory(prefix="trimodal-doctor-") as folder:
         try:  # as the server would see them: with --set, and with the engines of another place
             repository = served_repository(options, Path(folder))
             models = list(select_models(repository, options.models, options.profile).values())
         except ServerError as error:  # everything else can still be looked at
             return [*check_machine(options, []), *check_triton([]), MODELS.refused("repository", error)]
-        return list(_all(options, models, deep))
+        checks = list(_all(options, models, deep))
+        if gateway is not None:
+            checks += check_production(options, models, gateway, os.environ)
+        return checks
 
 
 def _all(options: ServerOptions, models: list[Model], deep: bool) -> Iterator[Check]:

@@ -46,6 +46,9 @@ def verdict(checks: Sequence[Check], options: ServerOptions) -> str:
     """The last line: what stands in the way, or the command that comes next."""
     counts = counted(checks, {"error": "error", "warning": "warning"})
     if not passed(checks):
+        starts = all(one.place.group == "production" for one in checks if one.severity == "error")
+        if starts:
+            return f"{' and '.join(counts)}: it is not to be reached by strangers as it is."
         return f"{' and '.join(counts)}: the server will not start as it is."
     engines = f" --engines {options.engines}" if options.engines else ""
     return f"{''.join(counts) or 'All is well'}. Next: trimodal serve --profile {options.profile}{engines}"

@@ -47,7 +47,7 @@ from trimodal.gateway.openai.rows import (
 )
 from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest, Sampling
 from trimodal.gateway.page.serving import add_page
-from trimodal.gateway.quota import KeyUsage
+from trimodal.gateway.quota import Cost, KeyUsage
 from trimodal.gateway.realtime.route import add_realtime
 from trimodal.gateway.realtime.session import Sessions
 from trimodal.gateway.settings import GatewaySettings
@@ -117,10 +117,10 @@ class Gateway:
         make: Make,
         content_type: str = "application/json",
         own_name: Callable[[str], str] = str,
-        requests: int = 1,
+        cost: Cost | None = None,
     ) -> Response:
         """An answer in one piece, counted against the caller's limits while it is made."""
-        use, allowed = self._terms(caller, requests)
+        use, allowed = self._terms(caller, cost)
         return WholeAnswer(make, caller.request_id, use, allowed, content_type, own_name)
 
     def answer(
@@ -131,29 +131,29 @@ class Gateway:
         stream: bool,
         done: bool = True,
         own_name: Callable[[str], str] = str,
-        requests: int = 1,
+        cost: Cost | None = None,
         **whole: str,
     ) -> Response:
         """An answer as a stream of events or in one piece.
 
         Args:
-            done: whether "[DONE]" ends the stream. requests: as how many it counts.
+            done: whether "[DONE]" ends the stream.
         """
         if not stream:
-            return self.whole(caller, pending.whole, own_name=own_name, requests=requests, **whole)
-        use, allowed = self._terms(caller, requests)
+            return self.whole(caller, pending.whole, own_name=own_name, cost=cost, **whole)
+        use, allowed = self._terms(caller, cost)
         return EventAnswer(pending.events, caller.request_id, use, allowed, own_name, done=done)
 
-    def _terms(self, caller: Caller, requests: int) -> tuple[Use, Callable[[], bool]]:
-        return lambda: self._use(caller, requests), lambda: self.access.holds(caller.key)
+    def _terms(self, caller: Caller, cost: Cost | None) -> tuple[Use, Callable[[], bool]]:
+        return lambda: self._use(caller, cost), lambda: self.access.holds(caller.key)
 
     @contextmanager
-    def _use(self, caller: Caller, requests: int) -> Iterator[KeyUsage]:
-        with self.access.quota.use(caller.key, requests=requests) as usage:
+    def _use(self, caller: Caller, cost: Cost | None) -> Iterator[KeyUsage]:
+        with self.access.quota.use(caller.key, cost) as usage:
             try:
                 yield usage
             finally:
-                self.metrics.tokens(caller.key.tenant, usage.tokens)
+                self.metrics.used(caller.key.tenant, usage)
 
 
 def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
@@ -232,24 +232,24 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
     async def chat(request: Request, body: ChatRequest) -> Response:
         caller = await gateway.admit(request, body)
         pending = Chat(body, gateway.client_for(caller), caller, gateway.findings)
-        return gateway.answer(
-            caller, pending, stream=body.stream, own_name=body.own_name, requests=body.answers
-        )
+        cost = pending.cost
+        return gateway.answer(caller, pending, stream=body.stream, own_name=body.own_name, cost=cost)
 
     @app.post("/v1/completions")
     async def completions(request: Request, body: CompletionRequest) -> Response:
         caller = await gateway.admit(request, body)
         pending = Completion(body, gateway.client_for(caller), caller)
-        return gateway.answer(
-            caller, pending, stream=body.stream, own_name=body.own_name, requests=body.answers
-        )
+        cost = Cost(body.answers)
+        return gateway.answer(caller, pending, stream=body.stream, own_name=body.own_name, cost=cost)
 
     @app.post("/v1/responses")
     async def respond(request: Request, body: ResponseRequest) -> Response:
         caller = await gateway.admit(request, body)
         client = gateway.client_for(caller)
         pending = Reply(body, client, caller, gateway.findings, gateway.responses)
-        return gateway.answer(caller, pending, stream=body.stream, done=False, own_name=body.own_name)
+        return gateway.answer(
+            caller, pending, stream=body.stream, done=False, own_name=body.own_name, cost=pending.cost
+        )
 
     @app.get("/v1/responses/{id}")
     async def kept_response(request: Request, id: str) -> Any:
@@ -279,7 +279,8 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
         form = read_form(fields, file, task, name)
         caller = await gateway.admit(request, form)
         transcription = Transcription(form, gateway.client_for(caller))
-        return gateway.answer(caller, transcription, stream=form.stream, content_type=form.content_type)
+        cost, kind = Cost(audio=True), form.content_type
+        return gateway.answer(caller, transcription, stream=form.stream, content_type=kind, cost=cost)
 
     @app.post("/v1/audio/transcriptions")
     async def transcribe(request: Request) -> Response:
@@ -292,7 +293,10 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
     @app.post("/v1/images/classifications")
     async def classify(request: Request, body: ClassificationRequest) -> Response:
         caller = await gateway.admit(request, body)
-        return gateway.whole(caller, lambda usage: classifications(body, gateway.client_for(caller)))
+        cost = Cost(images=1 if isinstance(body.input, str) else len(body.input))
+        return gateway.whole(
+            caller, lambda usage: classifications(body, gateway.client_for(caller)), cost=cost
+        )
 
 
 # The header of a part named "file" that has no file name, or only one in RFC 5987's extended form.

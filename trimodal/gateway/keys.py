@@ -7,8 +7,10 @@ tenant = "mobile"               # whose caches and limits of tiers it shares; wi
 tier = "premium"
 models = ["llm", "vision"]      # empty: all
 model_aliases = ["gpt-4o-mini=llm"]   # other names of models, besides the gateway's own
-requests_per_minute = 600       # 0: no limit, as for the two below
+requests_per_minute = 600       # 0: no limit, as for those below
 tokens_per_minute = 100000
+audio_seconds_per_minute = 1200
+images_per_minute = 60
 max_streams = 32
 operator = false                # may read /metrics, where all tenants are named
 """
@@ -49,6 +51,8 @@ class Key(BaseModel):
     model_aliases: tuple[ModelAlias, ...] = ()
     requests_per_minute: int = Field(default=0, ge=0)
     tokens_per_minute: int = Field(default=0, ge=0)
+    audio_seconds_per_minute: int = Field(default=0, ge=0)
+    images_per_minute: int = Field(default=0, ge=0)
     max_streams: int = Field(default=0, ge=0)
     operator: bool = False
 

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from trimodal import logs
 from trimodal.gateway.answering import DONE
 from trimodal.gateway.openai.fields import IGNORED_HEADER, ignored_header
+from trimodal.gateway.quota import KeyUsage
 from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.settings import shorten
 
@@ -54,7 +55,11 @@ class GatewayMetrics:
         self._ignored: Counter = family(
             Counter, "ignored_fields", "Fields of requests that were ignored", "endpoint"
         )
-        self._tokens: Counter = family(Counter, "tokens", "Tokens of prompts and answers", "tenant")
+        self._used: dict[str, Counter] = {
+            "tokens": family(Counter, "tokens", "Tokens of prompts and answers", "tenant"),
+            "images": family(Counter, "images", "Pictures that requests brought", "tenant"),
+            "audio_s": family(Counter, "audio_seconds", "Recordings that requests brought", "tenant"),
+        }
         self._ttft: Histogram = family(
             Histogram, "ttft_seconds", "Arrival to first event of a stream", *where, buckets=_SECONDS
         )
@@ -65,9 +70,10 @@ class GatewayMetrics:
             Histogram, "request_seconds", "Arrival to end of the answer", *where, buckets=_SECONDS
         )
 
-    def tokens(self, tenant: str, count: int) -> None:
+    def used(self, tenant: str, usage: KeyUsage) -> None:
         """Counts what a request has used."""
-        self._tokens.labels(tenant).inc(count)
+        for unit, family in self._used.items():
+            family.labels(tenant).inc(getattr(usage, unit))
 
     def ended(self, endpoint: str, state: Mapping[str, Any], measure: Measure) -> None:
         """Counts a request that is over; `state` has its model and tenant, if it came so far."""

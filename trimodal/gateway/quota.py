@@ -1,17 +1,35 @@
-"""Counts what each key uses: requests and tokens a minute, streams at once."""
+"""Counts what each key uses: requests, tokens, audio and pictures a minute, and streams at once."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from trimodal.gateway.errors import ApiError
+from trimodal.gateway.errors import ApiError, invalid
 from trimodal.gateway.keys import Key
 
 _MINUTE_S = 60.0
 _LATELY = 8  # requests
+# Of one request, all its recordings together: half an hour of silence is 100 kB of FLAC.
+MAX_AUDIO_S = 4 * 3600.0
+# Unit → the key's limit, and what is reserved for a request before the key's first ones; None: it is known.
+_UNITS = {
+    "requests": ("requests_per_minute", None),
+    "images": ("images_per_minute", None),
+    "tokens": ("tokens_per_minute", 1000.0),
+    "audio_seconds": ("audio_seconds_per_minute", 60.0),
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a request is known to use before it runs. `audio`: it has recordings, of lengths not yet known."""
+
+    requests: int = 1
+    images: int = 0
+    audio: bool = False
 
 
 @dataclass
@@ -21,6 +39,8 @@ class Bucket:
     limit: int
     left: float
     at: float
+    reserved: float = 0.0  # for requests that run
+    average: float = 0.0  # what a request of the key used lately
 
     def refill(self, now: float, limit: int) -> None:
         if self.limit:
@@ -36,11 +56,8 @@ class Bucket:
 
 @dataclass
 class _Used:
-    requests: Bucket
-    tokens: Bucket
+    buckets: dict[str, Bucket] = field(default_factory=dict)
     streams: int = 0
-    reserved: float = 0.0  # tokens, of requests that run
-    average: float = 1000.0  # tokens that a request of the key used lately; before its first ones: many
 
 
 @dataclass
@@ -49,14 +66,30 @@ class KeyUsage:
 
     headers: Mapping[str, str]
     tokens: int = 0
+    images: int = 0
+    audio_s: float = 0.0
+    audio: Bucket = field(default_factory=lambda: Bucket(0, 0.0, 0.0))
+
+    def live(self, seconds: float) -> None:
+        """Charges audio of a session, which may go on for ever."""
+        self.audio_s += seconds
+        self.audio.left -= seconds
+
+    def hear(self, seconds: float) -> None:
+        """Charges audio, at once. Raises: ApiError 400 where a request has more than is taken."""
+        self.live(seconds)
+        if self.audio_s > MAX_AUDIO_S:
+            raise invalid(
+                f"the recordings of one request are longer than {MAX_AUDIO_S:g} s", code="audio_too_long"
+            )
 
 
 class Quota:
     """The use of all keys, by their hashes. Of one event loop: it has no lock.
 
-    Tokens are known only after the answer: a request is let in while its key has any left, of which it
-    reserves as many as the key's requests use on the average; what it uses beyond them is a debt that the
-    next ones wait for.
+    Tokens are known only after the answer, and the length of a recording when it is decoded: a request is let
+    in while its key has any left, of which it reserves as many as the key's requests use on the average; what
+    it uses beyond them is a debt that the next ones wait for.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,55 +98,75 @@ class Quota:
 
     @contextmanager
     def use(
-        self, key: Key, *, held: bool = False, requests: int = 1, reserve: bool = True
+        self, key: Key, cost: Cost | None = None, *, held: bool = False, reserve: bool = True
     ) -> Iterator[KeyUsage]:
         """Counts a request of this key while it runs. Raises: ApiError 429 when a limit is reached.
 
         Args:
+            cost: what is known of it; those beyond a limit are a debt.
             held: it is part of a stream that is counted already.
-            requests: as how many it counts; those beyond the limit are a debt.
             reserve: False: it uses no tokens itself, as a session that is counted while it is open.
         """
-        used, now = self._of(key), self._clock()
+        cost = cost or Cost()
+        used = self._of(key)
+        buckets = used.buckets
         if not held and key.max_streams and used.streams >= key.max_streams:
             raise _limited(f"{used.streams} requests of this key run: {key.max_streams} are allowed", 1.0)
-        if key.requests_per_minute and used.requests.left < 1:
-            limit = f"{key.requests_per_minute} requests a minute"
-            raise _limited(f"this key may send {limit}", used.requests.wait_s(1))
-        if key.tokens_per_minute and used.tokens.left <= used.reserved:
-            limit = f"{key.tokens_per_minute} tokens a minute"
-            raise _limited(f"this key may use {limit}", used.tokens.wait_s(used.reserved + 1))
-        used.requests.left -= requests
+        wanted = {"requests": cost.requests, "images": cost.images}
+        estimated = [name for name, due in (("tokens", reserve), ("audio_seconds", cost.audio)) if due]
+        for name in [*filter(wanted.__getitem__, wanted), "tokens", *estimated]:
+            self._check(buckets[name], name)
+        for name, count in wanted.items():
+            buckets[name].left -= count
+        reserved = {name: min(buckets[name].average, float(buckets[name].limit)) for name in estimated}
         used.streams += not held
-        usage = KeyUsage(self._headers(key, used))
-        reserved = min(used.average, float(key.tokens_per_minute)) if reserve else 0.0
-        used.reserved += reserved
+        usage = KeyUsage(self._headers(used), images=cost.images, audio=buckets["audio_seconds"])
+        for name, share in reserved.items():
+            buckets[name].reserved += share
         try:
             yield usage
         finally:
             used.streams -= not held
-            used.tokens.refill(max(now, self._clock()), key.tokens_per_minute)
-            used.tokens.left -= usage.tokens
-            used.reserved -= reserved
-            if reserve:
-                used.average += (usage.tokens - used.average) / _LATELY
+            self._of(key)
+            buckets["tokens"].left -= usage.tokens
+            spent = {"tokens": usage.tokens, "audio_seconds": usage.audio_s}
+            for name, share in reserved.items():
+                bucket = buckets[name]
+                bucket.reserved -= share
+                bucket.average += (spent[name] - bucket.average) / _LATELY
+
+    def check_audio(self, key: Key) -> None:
+        """Raises: ApiError 429 where the key's audio of this minute is spent. For sessions, each piece."""
+        self._check(self._of(key).buckets["audio_seconds"], "audio_seconds")
+
+    @staticmethod
+    def _check(bucket: Bucket, name: str) -> None:
+        if not bucket.limit:
+            return
+        known = _UNITS[name][1] is None
+        if bucket.left < 1 if known else bucket.left <= bucket.reserved:
+            verb = "send" if known else "use"
+            limit = f"{bucket.limit} {name.replace('_', ' ')} a minute"
+            raise _limited(f"this key may {verb} {limit}", bucket.wait_s(bucket.reserved + 1))
 
     def _of(self, key: Key) -> _Used:
         now = self._clock()
-        used = self._used.get(key.hash)
-        if used is None:
-            requests = Bucket(key.requests_per_minute, key.requests_per_minute, now)
-            tokens = Bucket(key.tokens_per_minute, key.tokens_per_minute, now)
-            used = self._used[key.hash] = _Used(requests, tokens)
-        used.requests.refill(now, key.requests_per_minute)
-        used.tokens.refill(now, key.tokens_per_minute)
+        used = self._used.setdefault(key.hash, _Used())
+        for name, (limit_name, average) in _UNITS.items():
+            limit: int = getattr(key, limit_name)
+            bucket = used.buckets.get(name)
+            if bucket is None:
+                used.buckets[name] = Bucket(limit, limit, now, average=average or 0.0)
+            else:
+                bucket.refill(max(now, bucket.at), limit)
         return used
 
     @staticmethod
-    def _headers(key: Key, used: _Used) -> Mapping[str, str]:
+    def _headers(used: _Used) -> Mapping[str, str]:
         headers = {}
-        for name, bucket in (("requests", used.requests), ("tokens", used.tokens)):
+        for unit, bucket in used.buckets.items():
             if bucket.limit:
+                name = unit.replace("_", "-")
                 headers[f"x-ratelimit-limit-{name}"] = str(bucket.limit)
                 headers[f"x-ratelimit-remaining-{name}"] = str(max(0, int(bucket.left)))
                 headers[f"x-ratelimit-reset-{name}"] = f"{bucket.wait_s(bucket.limit):.3g}s"

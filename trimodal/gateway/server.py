@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
@@ -26,15 +28,50 @@ from trimodal.gateway.realtime.protocol import MAX_FRAME_BYTES, PING_S, Realtime
 from trimodal.gateway.realtime.session import Sessions
 from trimodal.gateway.settings import GatewaySettings
 from trimodal.gateway.upstreams.pool import Upstreams
+from trimodal.host import raise_open_files
 
+logger = logging.getLogger(__name__)
 _CONNECTIONS = 4  # to each Triton
 _BACKLOG = 2048
+# Descriptors that are no client's: of the process itself, and of its connections to Tritons.
+_OTHER_FILES, _FEWEST = 256, 64
+_TOLD_S = 60.0
 _POLL_S = 0.1
 _COLLECT_AFTER = (10_000, 20, 50)
 
 
+class Waiting:
+    """The connections that have no request, oldest first; where there are too many in all, they make room.
+
+    Those that were never answered go first: who came with a key and comes again is not who floods.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._fresh: dict[HttpToolsProtocol, None] = {}
+        self._answered: dict[HttpToolsProtocol, None] = {}
+        self._told = -math.inf
+
+    def add(self, one: HttpToolsProtocol, *, answered: bool) -> None:
+        (self._answered if answered else self._fresh)[one] = None
+
+    def remove(self, one: HttpToolsProtocol) -> None:
+        self._fresh.pop(one, None)
+        self._answered.pop(one, None)
+
+    def too_many(self, newest: HttpToolsProtocol, count: int) -> HttpToolsProtocol | None:
+        """Which connection is to end, now that there are `count`; None: none."""
+        if count <= self._most:
+            return None
+        if time.monotonic() - self._told > _TOLD_S:
+            self._told = time.monotonic()
+            logger.warning("%d connections are open: those that wait longest are closed", self._most)
+        return next(iter((*self._fresh, *self._answered)), newest)
+
+
 def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
-    """uvicorn's HTTP/1.1 with bounds that it has none of: the size of the headers and the time they take."""
+    """uvicorn's HTTP/1.1 with bounds that it has none of: of headers, in size and time, of connections."""
+    waiting = Waiting(settings.max_connections or max(_FEWEST, raise_open_files() - _OTHER_FILES))
 
     class BoundedProtocol(HttpToolsProtocol):
         _header_bytes = 0
@@ -44,10 +81,20 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._await_headers()
+            waiting.add(self, answered=False)
+            last = waiting.too_many(self, len(self.connections))
+            if isinstance(last, BoundedProtocol):
+                last._end(ApiError(503, "too many connections are open", code="busy", retry_after_s=1.0))
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._headers_came()
+            waiting.remove(self)
             super().connection_lost(exc)
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if not self.transport.is_closing() and not self.pipeline:
+                waiting.add(self, answered=True)
 
         def data_received(self, data: bytes) -> None:
             if self._in_headers:
@@ -60,6 +107,7 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
 
         def on_headers_complete(self) -> None:
             self._headers_came()
+            waiting.remove(self)
             super().on_headers_complete()
 
         def on_message_complete(self) -> None:
@@ -84,6 +132,7 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
         def _end(self, error: ApiError) -> None:
             """Answers without the application, and closes the connection."""
             self._headers_came()
+            waiting.remove(self)
             if self.transport.is_closing():
                 return
             body = encoded(error.body)

@@ -35,6 +35,7 @@ class GatewaySettings(Settings):
     max_header_bytes: int = Field(default=64 << 10, ge=1024)
     header_timeout_s: float = Field(default=10.0, gt=0)
     body_timeout_s: float = Field(default=60.0, gt=0)
+    max_connections: int = Field(default=0, ge=0)  # 0: as many as the descriptors leave
     silence_s: float = Field(default=60.0, gt=0)
     drain_timeout_s: float = Field(default=30.0, ge=0)
 

@@ -38,7 +38,6 @@ Drafting = ReadBy(("openvino", *FromCheckpoint.engines))
 
 FAKE_BUDGETS = {
     "num_kv_blocks": 512,
-    "prefix_cache": "tenant",
     "max_prompt_tokens": 2048,
     "max_output_tokens": 1024,
     "default_max_tokens": 128,
@@ -50,13 +49,11 @@ _CHECKPOINT_DEFAULTS: dict[str, Any] = {"artefact": "checkpoint", **_GPU_DEFAULT
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "tensorrt_llm": {"artefact": "tensorrt-llm-fp16", **_GPU_DEFAULTS},
     "tensorrt_llm_pytorch": _CHECKPOINT_DEFAULTS,
-    "vllm": _CHECKPOINT_DEFAULTS | {"prefix_cache": "tenant"},
+    "vllm": _CHECKPOINT_DEFAULTS,
     "fake": FAKE_BUDGETS,
 }
 """Defaults of an engine where they are not those of the settings class."""
 
-_SALTING = ("vllm", "fake")
-"""Engines whose prefix cache keeps tenants apart."""
 _SPECULATION = {"eagle3": FromCheckpoint.engines}
 """Kinds of speculation that not every engine with speculation has → engines that have them."""
 
@@ -89,8 +86,8 @@ class LlmSettings(Settings):
     # reproducible: it does not, at about half the speed
     numerics: Annotated[Literal["reproducible", "fast"], OpenVino] = "fast"
     enable_prefix_caching: bool = True
-    # who finds what in the prefix cache: all requests, or those of one tenant
-    prefix_cache: Literal["shared", "tenant"] = "shared"
+    # whose prompts may find each other's KV blocks: those of one tenant, or everybody's
+    prefix_cache_scope: Literal["tenant", "shared"] = "tenant"
     # Of the two below 0, on GPUs: by the card. openvino: as many tokens as keep the tiers' ITL bounds.
     max_num_seqs: int = Field(16, ge=0, le=4096)  # sequences in one batch
     max_num_batched_tokens: int = Field(256, ge=0, le=1 << 20)  # tokens in one step
@@ -227,9 +224,6 @@ class LlmSettings(Settings):
         if self.engine == "openvino" and not self.max_num_seqs:
             engines = ", ".join(GPU_ENGINES)
             return f"max_num_seqs 0 should be greater than or equal to 1 (0, by the card, with {engines})"
-        if self.prefix_cache == "tenant" and self.engine not in _SALTING:
-            why = "has one prefix cache for all: 'shared', or enable_prefix_caching false"
-            return f"prefix_cache 'tenant' is of {' and '.join(_SALTING)}: engine '{self.engine}' {why}"
         devices = (
             ("cpu", "cuda") if self.engine == "vllm" else ("cuda" if self.engine in GPU_ENGINES else "cpu",)
         )

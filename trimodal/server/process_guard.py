@@ -29,6 +29,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PTRACE_TRACEME, PTRACE_PEEKDATA, PTRACE_POKEDATA, PTRACE_DETACH = 0, 2, 5, 17
 STACK = 1 << 30
+FILES = 65_536
 HIDDEN = "********"
 
 
@@ -69,6 +70,15 @@ def deepen_stack() -> None:
         resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
 
 
+def raise_open_files() -> None:
+    """Gives the server all descriptors that it may have: without any it takes connections, silently."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def read_line() -> str:
     """The first line on stdin, and nothing after it: its end tells that the launcher is gone."""
     line = b""
@@ -106,6 +116,7 @@ def start(libc: ctypes.CDLL, command: list[str], secret: str, *, hide: bool, kee
             os._exit(1)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         deepen_stack()
+        raise_open_files()
         if not hide:
             os.execv(command[0], plain)
         if libc.ptrace(PTRACE_TRACEME, 0, 0, 0) != 0:

@@ -142,6 +142,27 @@ def test_the_oldest_makes_room(make: Make, clock: Clock) -> None:
     assert store.stats().entries == 3
 
 
+def test_a_tenant_pushes_out_nobody_elses(make: Make, clock: Clock) -> None:
+    store = make(10)
+    for number in range(3):
+        clock.now += 1
+        store.put(scope(tenant="anna"), f"k{number}", entry(f"{number}"), axis(number))
+    for number in range(40):
+        clock.now += 1
+        store.put(scope(tenant="bert"), f"b{number}", entry("b"), None)
+    assert [store.get(scope(tenant="anna"), f"k{number}") is not None for number in range(3)] == [True] * 3
+    assert store.stats() == StoreStats(10, 2)
+    assert store.get(scope(tenant="bert"), "b39") is not None
+    # What is stored anew, expires or is cleared leaves the counts right.
+    store.put(scope(tenant="bert"), "b39", entry("again"), None)
+    assert store.clear(Owner(tenant="bert")) == 7
+    for number in range(8):
+        clock.now += 1
+        store.put(scope(tenant="anna"), f"new{number}", entry("n"), None)
+    assert store.get(scope(tenant="anna"), "k0") is None
+    assert store.get(scope(tenant="anna"), "k1") is not None
+
+
 def test_expired_answers_make_room_first(make: Make, clock: Clock) -> None:
     store = make(2)
     store.put(scope(), "lasting", entry("lasting"), axis(0))

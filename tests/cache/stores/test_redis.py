@@ -102,7 +102,7 @@ def test_names_hold_nothing_of_a_client(store: RedisStore, raw: redis.Redis) -> 
     where = scope(tenant="Tenant", namespace="Namespace")
     store.put(where, "k", entry(), axis(0))
     names = raw.keys("*")
-    assert len(names) == 4
+    assert len(names) == 6
     assert all(name.startswith(b"trimodal:") for name in names)
     assert not any(b"enant" in name or b"amespace" in name for name in names)
 

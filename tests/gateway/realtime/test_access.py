@@ -91,6 +91,18 @@ def test_a_response_counts_as_a_request_of_its_key(serve: Serve, dial: Dial, fil
     assert response["status_details"]["error"]["code"] == "rate_limit_exceeded"
 
 
+def test_live_audio_and_pictures_are_charged_while_they_come(serve: Serve, dial: Dial, file: Path) -> None:
+    key = add_key(file, Key(name="one", audio_seconds_per_minute=1, images_per_minute=1))
+    peer = dial(serve(keys=file), "model=llm", **bearer(key))
+    peer.append(1.2)
+    peer.append(0.1)
+    assert peer.until("error")["error"]["code"] == "rate_limit_exceeded"
+    picture = [{"type": "input_image", "image_url": "data:image/png;base64,aGk="}]
+    for expected in ("conversation.item.added", "error"):
+        peer.send("conversation.item.create", item={"type": "message", "role": "user", "content": picture})
+        peer.until(expected)
+
+
 @pytest.mark.parametrize(
     ("origin", "settings", "expected"),
     [

@@ -48,7 +48,6 @@ HOLES = {
     ("form_logprobs", "fake"): _SCRIPT,
     ("form_logprobs", "openvino"): "OpenVINO GenAI tells the chosen token's alone",
     ("tools", "fake"): _SCRIPT,
-    ("tenants", "openvino"): "OpenVINO GenAI has one prefix cache for all",
     ("prompt_logprobs", "openvino"): "OpenVINO GenAI tells the chosen token's alone",
     ("adapters", "openvino"): "OpenVINO GenAI gives one set of adapters to a whole batch",
     ("killed_worker", "fake"): "one process",

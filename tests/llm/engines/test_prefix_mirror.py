@@ -1,4 +1,4 @@
-from trimodal.llm.engines.prefix_mirror import PrefixMirror
+from trimodal.llm.engines.prefix_mirror import PrefixMirror, salted
 
 
 def test_a_prompt_is_shared_once_it_was_computed() -> None:
@@ -43,13 +43,12 @@ def test_the_least_recently_used_blocks_go_first() -> None:
     assert mirror.add(10, [3, 3, 0]) == 2
 
 
-def test_prompts_of_other_salts_share_nothing_nor_do_their_answers() -> None:
-    mirror = PrefixMirror(100, 4)
-    prompt = list(range(8))
-    mirror.add(1, prompt, "acme")
-    mirror.prefilled(1, 8)
-    mirror.finish(1, [8, 9, 10, 11, 12])
-    found = {
-        salt: mirror.add(place, [*range(13)], salt) for place, salt in enumerate(("", "acme", "umbrella"), 2)
-    }
-    assert found == {"": 0, "acme": 12, "umbrella": 0}
+def test_a_salt_is_above_the_bits_of_an_id() -> None:
+    assert salted([7, 8], "") == [7, 8]
+    first, second = salted([7, 8], "anna"), salted([7, 8], "bert")
+    assert [one & 0xFFFFFFFF for one in first] == [one & 0xFFFFFFFF for one in second] == [7, 8]
+    assert 7 < first[0] != second[0] < 2**63
+    mirror = PrefixMirror(100, 2)
+    mirror.add(1, first)
+    mirror.finish(1, [9])
+    assert (mirror.add(2, salted([7, 8, 9], "anna")), mirror.add(3, salted([7, 8, 9], "bert"))) == (2, 0)

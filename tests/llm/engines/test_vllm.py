@@ -6,6 +6,7 @@ import dataclasses
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -201,10 +202,11 @@ def test_a_request_in_its_words(
     vllm: PlayedVllm, tmp_path: Path, sampling: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     engine = opened(vllm, tmp_path)
-    engine.add(ask(3, **sampling))
+    engine.add(replace(ask(3, **sampling), cache_salt="anna"))
     eventually(lambda: len(vllm.requests()) == 1)
     (request,) = vllm.requests()
-    assert (request["prompt"], request["request_id"]) == ({"prompt_token_ids": [7] * 10}, "3")
+    prompt = {"prompt_token_ids": [7] * 10, "cache_salt": "anna"}
+    assert (request["prompt"], request["request_id"]) == (prompt, "3")
     given = request["sampling_params"]
     assert {name: getattr(given, name) for name in expected} == expected
     assert given.stop_token_ids == expected.get("stop_token_ids", [2, 3])

@@ -333,3 +333,20 @@ def test_token_ids_beyond_the_vocabulary_are_refused() -> None:
     request = GenerationRequest(None, None, Sampling(5), prompt_token_ids=(7, 256))
     with pytest.raises(InvalidArgument, match="prompt_token_ids has token 256: .* 0 to 255"):
         InputProcessor(settings).process(request, Collector(), admission)
+
+
+def test_a_prompt_that_cannot_be_kept_from_other_tenants_is_refused() -> None:
+    settings = LlmSettings.model_validate({"engine": "fake"})
+    info = EngineInfo("made up", 512, 32, 16, 4096, unsalted="repetition_penalty")
+    admission, processor = Admission(settings, info), InputProcessor(settings)
+
+    def processed(tenant: str, penalty: float) -> RequestState:
+        sampling = Sampling(5, repetition_penalty=penalty)
+        request = GenerationRequest("hello", None, sampling, terms=Terms(tenant=tenant))
+        return processor.process(request, Collector(), admission)
+
+    anna, nobody = processed("anna", 1.0), processed("", 1.1)
+    assert (anna.cache_salt, nobody.cache_salt) == ("anna", "")
+    assert anna.ticket(1).prefix != nobody.ticket(1).prefix, "what is predicted tells nothing either"
+    with pytest.raises(InvalidArgument, match=r"repetition_penalty is 1\.1: .* prefix_cache_scope"):
+        processed("anna", 1.1)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.llm.doubles.answers import ask
 from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.errors import Cancelled, InvalidArgument, Unavailable
 from trimodal.llm.engine_core.client import start_process
@@ -103,6 +104,17 @@ def test_a_shared_prefix_is_reported() -> None:
         assert server.ask(prefix + "one").wait().deltas[-1].cached_tokens == 0
         assert server.ask(prefix + "two").wait().deltas[-1].cached_tokens >= 256
         assert server.value("prefix_cache_hits_total") == 1
+
+
+@pytest.mark.parametrize(("scope", "found"), [("tenant", False), ("shared", True)])
+def test_a_prefix_is_found_by_its_tenant_alone(scope: str, found: bool) -> None:
+    with FakeServer(prefix_cache_scope=scope) as server:
+        prompt = "a template with a PIN 1234 " * 10
+        cached = [
+            ask(server, prompt, tenant=tenant).wait().deltas[-1].cached_tokens > 0
+            for tenant in ("anna", "bert", "anna", "")
+        ]
+        assert cached == [False, found, True, found]
 
 
 def test_counts_and_times_are_kept() -> None:

@@ -58,7 +58,10 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a store may hold (the oldest answers go first) and how long one call may take."""
+    """How much a store may hold and how long one call may take.
+
+    Where there is no room the tenant who has most loses his oldest: nobody pushes out what others keep.
+    """
 
     max_entries: int = 20_000
     timeout_s: float = 0.02

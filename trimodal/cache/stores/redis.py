@@ -3,6 +3,7 @@
     trimodal:answer:<owner>:<scope>:<key>    string with a TTL: "1" or "0" (has it a vector?), packed answer
     trimodal:vectors:<owner>:<scope>:<d>     stream of (key, vector, expiry), its newest entries only
     trimodal:stored, trimodal:expires        sorted sets of the first kind's names: when stored, end of life
+    trimodal:stored:<tenant>                 the same of one tenant; trimodal:counts: how many each has
 
 <owner> is fingerprint, tenant and namespace, each as a digest: a name holds nothing that a client wrote, so
 no tenant can pass for a pattern or for another. Each server indexes the vectors of a scope, and reads on
@@ -42,28 +43,52 @@ STORED = PREFIX + "stored"
 EXPIRES = PREFIX + "expires"
 STEP = 100  # answers that one put removes at most, so that the server is not held up
 
-# KEYS: answer, vectors, stored, expires. ARGV: value, lifetime in ms, now, expires_at, key, vector or
-# "", rows of the stream, entries in all, STEP. One script, so that no half of a put is left.
-PUT = """
+# Names' owners are theirs in `Names.of`. What another version stored has no place among the tenants'.
+DROP = """
 local function drop(names)
+    local gone = 0
     for _, name in ipairs(names) do
-        redis.call('UNLINK', name)
-        redis.call('ZREM', KEYS[3], name)
-        redis.call('ZREM', KEYS[4], name)
+        gone = gone + redis.call('UNLINK', name)
+        redis.call('ZREM', 'trimodal:stored', name)
+        redis.call('ZREM', 'trimodal:expires', name)
+        local tenant = string.match(name, '^trimodal:answer:[^:]*:([^:]*):')
+        if tenant and redis.call('ZREM', 'trimodal:stored:' .. tenant, name) == 1 then
+            redis.call('ZINCRBY', 'trimodal:counts', -1, tenant)
+        end
     end
+    redis.call('ZREMRANGEBYSCORE', 'trimodal:counts', '-inf', 0)
+    return gone
 end
+"""
+UNLINK = DROP + "return drop(ARGV)"
+# KEYS: answer, vectors, stored, expires. ARGV: value, lifetime in ms, now, expires_at, key, vector or
+# "", rows of the stream, entries in all, STEP, tenant. One script, so that no half of a put is left.
+PUT = (
+    DROP
+    + """
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('ZADD', KEYS[3], ARGV[3], KEYS[1])
 redis.call('ZADD', KEYS[4], ARGV[4], KEYS[1])
+if redis.call('ZADD', KEYS[3] .. ':' .. ARGV[10], ARGV[3], KEYS[1]) == 1 then
+    redis.call('ZINCRBY', 'trimodal:counts', 1, ARGV[10])
+end
 if ARGV[6] ~= '' then
     redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[7], '*', 'k', ARGV[5], 'v', ARGV[6], 'e', ARGV[4])
     if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end
 end
 drop(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', ARGV[3], 'LIMIT', 0, ARGV[9]))
-local over = redis.call('ZCARD', KEYS[3]) - tonumber(ARGV[8])
-if over > 0 then drop(redis.call('ZRANGE', KEYS[3], 0, math.min(over, tonumber(ARGV[9])) - 1)) end
+local count = redis.call('ZCARD', KEYS[3])
+local over = count - tonumber(ARGV[8])
+if over > 0 then
+    local most = redis.call('ZREVRANGE', 'trimodal:counts', 0, 0, 'WITHSCORES')
+    -- Where the tenants' entries cannot be all, the oldest are another version's.
+    local all = tonumber(most[2]) * redis.call('ZCARD', 'trimodal:counts') >= count
+    local from = all and KEYS[3] .. ':' .. most[1] or KEYS[3]
+    drop(redis.call('ZRANGE', from, 0, math.min(over, tonumber(ARGV[9])) - 1))
+end
 return over
 """
+)
 
 
 def open_store(url: str, limits: Limits) -> RedisStore:
@@ -128,7 +153,7 @@ class RedisStore:
         values = (value, lifetime, now, entry.expires_at, key, blob, self._rows, self._limits.max_entries)
         with _store_errors():
             if lifetime > 0:
-                self._client.eval(PUT, len(keys), *keys, *values, STEP)
+                self._client.eval(PUT, len(keys), *keys, *values, STEP, _short(scope.tenant))
             else:
                 self._client.unlink(keys[0])
 
@@ -162,9 +187,7 @@ class RedisStore:
         names = list(self._client.scan_iter(pattern, count=CHUNK))
         for start in range(0, len(names), CHUNK):
             some = names[start : start + CHUNK]
-            count += self._client.unlink(*some)
-            self._client.zrem(STORED, *some)
-            self._client.zrem(EXPIRES, *some)
+            count += self._client.eval(UNLINK, 0, *some)
         return count
 
     def _fetch(self, names: Names, keys: Sequence[str], searched: bool = False) -> Mapping[str, Entry]:

@@ -153,7 +153,8 @@ class SqliteStore:
         _delete(writer, "WHERE expires_at <= ?", self._clock(), PIECE)
         over = writer.execute("SELECT entries FROM tally").fetchone()[0] - self._limits.max_entries
         if over > 0:
-            _delete(writer, "ORDER BY number", min(over, PIECE))
+            most = writer.execute("SELECT tenant FROM tenants ORDER BY entries DESC LIMIT 1").fetchone()
+            _delete(writer, "WHERE tenant = ? ORDER BY number", *most, min(over, PIECE))
 
 
 def _delete(writer: sqlite3.Connection, chosen: str, *values: object) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from trimodal.audio.captions import cues, render
-from trimodal.audio.values import HeardWindow, Samples, Word
+from trimodal.audio.values import SAMPLE_RATE, HeardWindow, Samples, Word
 from trimodal.client.async_iteration import pumped
 from trimodal.client.client import BLOCK_S, FILE_LISTENING, Client
 from trimodal.client.streams.live import Listening, LiveStream
@@ -127,7 +127,7 @@ class Transcription:
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The transcript in the format that was asked for."""
-        async with aclosing(self._updates()) as updates:
+        async with aclosing(self._updates(usage)) as updates:
             async for _ in updates:
                 pass
         stream, text = self._stream, self._stream.text.strip()
@@ -141,17 +141,18 @@ class Transcription:
 
     async def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
         """A delta for each part of the text that is final, then the whole of it."""
-        async with aclosing(self._updates()) as updates:
+        async with aclosing(self._updates(usage)) as updates:
             async for update in updates:
                 if update.text:
                     yield event({"type": "transcript.text.delta", "delta": update.text})
         # Without usage: here OpenAI's type of it has tokens only, no seconds.
         yield event({"type": "transcript.text.done", "text": self._stream.text.strip()})
 
-    async def _updates(self) -> Any:
+    async def _updates(self, usage: KeyUsage) -> Any:
         async with self._stream as stream:
             async with aclosing(pumped(self._recording())) as blocks:
                 async for block in blocks:
+                    usage.hear(len(block) / SAMPLE_RATE)
                     update: LiveUpdate = await stream.send(block)
                     self._windows += update.windows
                     yield update

@@ -11,7 +11,7 @@ from trimodal.gateway.access import Caller
 from trimodal.gateway.answering import event
 from trimodal.gateway.errors import unsupported
 from trimodal.gateway.openai.calls import CallReader, Part, read_calls, text_part
-from trimodal.gateway.openai.conversation import FindingsCache, read_messages
+from trimodal.gateway.openai.conversation import FindingsCache, cost_of, read_messages
 from trimodal.gateway.openai.generation import (
     FINISH_REASONS,
     Stream,
@@ -36,6 +36,7 @@ class Chat:
         request.refuse_unsupported()
         self._request = request
         messages = read_messages(request.messages)
+        self.cost = cost_of(messages, request.answers)
         self._talk = Talk(messages, request.model, client, caller, findings, tools=bool(request.tools))
         if self._talk.has_files and (
             request.continue_final_message or request.add_generation_prompt is False
@@ -44,7 +45,7 @@ class Chat:
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
-        streams = await self._streams()
+        streams = await self._streams(usage)
         answers = await whole(streams, usage)
         self._talk.remember(streams[0])
         calling = self._request.calls_tools
@@ -71,7 +72,7 @@ class Chat:
 
         The first has what was heard and seen.
         """
-        streams = await self._streams()
+        streams = await self._streams(usage)
         shared = envelope("chatcmpl", "chat.completion.chunk", self._request.model)
         readers: dict[int, CallReader] = {}
         held: dict[int, list[TokenLogprob]] = {}  # of text that a reader of calls still holds back
@@ -98,9 +99,9 @@ class Chat:
         if self._request.wants_usage:
             yield event({**shared, "choices": [], "usage": _usage(self._request, streams)})
 
-    async def _streams(self) -> Sequence[Stream]:
+    async def _streams(self, usage: KeyUsage) -> Sequence[Stream]:
         """A stream for each choice; sent when they are read."""
-        return await self._talk.streams([self._request.options(n) for n in range(self._request.n)])
+        return await self._talk.streams([self._request.options(n) for n in range(self._request.n)], usage)
 
 
 class Completion:

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from trimodal.audio.values import Samples
+from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.client.client import Client
 from trimodal.client.values import Message, Prediction, Turn
 from trimodal.gateway.errors import invalid
 from trimodal.gateway.media import decode_base64, decode_data_url, recording
 from trimodal.gateway.openai.schemas import AudioPart, ChatMessage, ImagePart
+from trimodal.gateway.quota import Cost, KeyUsage
 
 _REMEMBERED = 4096
 _MAX_AUDIO_S = 600
@@ -60,6 +61,12 @@ def read_messages(messages: Sequence[ChatMessage]) -> list[DecodedMessage]:
     return [read_message(f"messages[{index}]", message) for index, message in enumerate(messages)]
 
 
+def cost_of(messages: Sequence[DecodedMessage], answers: int = 1) -> Cost:
+    """What is known of the cost of a talk's next answer."""
+    images = sum(one.image is not None for one in messages)
+    return Cost(answers, images, any(one.audio is not None for one in messages))
+
+
 def plain(chat: Sequence[DecodedMessage]) -> list[Message] | None:
     """The chat for the llm; None where it holds pictures or recordings."""
     if any(one.image or one.audio or one.heard or one.labels for one in chat):
@@ -87,9 +94,9 @@ class FindingsCache:
         if message.image is not None:
             self._put(message.image, labels)
 
-    async def turn(self, message: DecodedMessage, client: Client) -> Turn:
+    async def turn(self, message: DecodedMessage, client: Client, usage: KeyUsage) -> Turn:
         """An earlier message as the assistant takes it; `client` asks what is not known."""
-        found = await self.found(message, client)
+        found = await self.found(message, client, usage)
         turn = Turn(role=found.role, content=found.text)
         if found.heard or message.audio is not None:
             turn["heard"] = found.heard
@@ -97,12 +104,12 @@ class FindingsCache:
             turn["labels"] = found.labels
         return turn
 
-    async def found(self, message: DecodedMessage, client: Client) -> DecodedMessage:
+    async def found(self, message: DecodedMessage, client: Client, usage: KeyUsage) -> DecodedMessage:
         """The message with what was heard and seen in its files, in place of them."""
         heard: object = message.heard
         labels: object = message.labels
         if message.audio is not None and (heard := self._get(message.audio)) is None:
-            samples = await asyncio.to_thread(read_samples, message.audio, message.field)
+            samples = await read_samples(message.audio, message.field, usage)
             heard = (await client.transcribe(samples)).text.strip()
             self._put(message.audio, heard)
         if message.image is not None and (labels := self._get(message.image)) is None:
@@ -130,8 +137,14 @@ class FindingsCache:
         return key.digest()
 
 
-def read_samples(contents: bytes, field: str) -> Samples:
-    """Decodes a recording as a whole, float32[n] at 16 kHz. Raises: ApiError 400."""
+async def read_samples(contents: bytes, field: str, usage: KeyUsage) -> Samples:
+    """Decodes a recording as a whole, float32[n] at 16 kHz, and charges it. Raises: ApiError 400."""
+    samples = await asyncio.to_thread(_decoded, contents, field)
+    usage.hear(len(samples) / SAMPLE_RATE)
+    return samples
+
+
+def _decoded(contents: bytes, field: str) -> Samples:
     blocks = []
     for block in recording(contents, _BLOCK_S, field):
         blocks.append(block)

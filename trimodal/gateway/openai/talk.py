@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from trimodal.client.client import Client
@@ -12,6 +11,7 @@ from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import invalid, unsupported
 from trimodal.gateway.openai.conversation import DecodedMessage, FindingsCache, plain, read_samples
 from trimodal.gateway.openai.generation import Stream
+from trimodal.gateway.quota import KeyUsage
 
 ASSISTANT = "assistant"
 # What the gateway keeps of a talk, within the bounds of one request to the models (1,024 messages, 256 KiB of
@@ -82,8 +82,8 @@ class Talk:
         """Whether it is the assistant's."""
         return self._plain is None
 
-    async def streams(self, choices: Sequence[Options]) -> Sequence[Stream]:
-        """A stream for each choice; sent when they are read."""
+    async def streams(self, choices: Sequence[Options], usage: KeyUsage) -> Sequence[Stream]:
+        """A stream for each choice; sent when they are read. What is heard for them is charged."""
         if self._plain is not None:
             return [
                 self._client.stream(
@@ -95,10 +95,10 @@ class Talk:
                 for options in choices
             ]
         *earlier, question = self._messages
-        history = [await self._findings.turn(message, self._client) for message in earlier]
+        history = [await self._findings.turn(message, self._client, usage) for message in earlier]
         samples = None
         if question.audio is not None:
-            samples = await asyncio.to_thread(read_samples, question.audio, question.field)
+            samples = await read_samples(question.audio, question.field, usage)
         for options in choices:  # the assistant always answers a question
             options["add_generation_prompt"] = options["continue_final_message"] = None
         return [
@@ -118,6 +118,6 @@ class Talk:
         if isinstance(stream, AskStream):
             self._findings.keep(self._messages[-1], stream.heard, stream.labels)
 
-    async def without_files(self) -> list[DecodedMessage]:
+    async def without_files(self, usage: KeyUsage) -> list[DecodedMessage]:
         """The messages with what was heard and seen in their files, in place of the files."""
-        return [await self._findings.found(message, self._client) for message in self._messages]
+        return [await self._findings.found(message, self._client, usage) for message in self._messages]

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from trimodal.client.client import Client
 from trimodal.gateway.access import Access, Caller
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
+from trimodal.gateway.quota import KeyUsage
 from trimodal.gateway.realtime.events import Event, end_where_fatal, read_event
 from trimodal.gateway.realtime.hearing.detection import speech_detector
 from trimodal.gateway.realtime.openai.config import Config
@@ -48,7 +49,9 @@ class Pace:
 class Session:
     """One session: its client's events go in by `handle`, what they bring comes out of `outbox`."""
 
-    def __init__(self, client: Client, access: Access, caller: Caller, config: Config) -> None:
+    def __init__(
+        self, client: Client, access: Access, caller: Caller, config: Config, usage: KeyUsage
+    ) -> None:
         self.id = f"sess_{secrets.token_hex(16)}"
         self.caller = caller
         self.outbox = Outbox()
@@ -57,6 +60,7 @@ class Session:
         self._client = client
         self._access = access
         self._pace = Pace()
+        self._usage = usage
         self._handling = asyncio.Lock()
         self._taken = asyncio.Event()
         self._active_at = time.monotonic()
@@ -137,7 +141,11 @@ class Session:
             try:
                 event = read_event(text)
                 self._choose(event)
+                before = self._dialect.seconds
+                if event["type"] == "input_audio_buffer.append":
+                    self._access.quota.check_audio(self.caller.key)
                 await self._dialect.handle(event)
+                self._usage.live(self._dialect.seconds - before)
             except Exception as error:
                 cause = event.get("event_id")
                 failure = as_api_error(error, self.caller.request_id)
@@ -169,9 +177,9 @@ class Sessions:
         """Begins a session. Raises: ApiError 429 (a limit of the key), 503 (the gateway goes down)."""
         self._refuse_while_draining()
         with ExitStack() as stack:
-            stack.enter_context(self._access.quota.use(caller.key, reserve=False))
+            usage = stack.enter_context(self._access.quota.use(caller.key, reserve=False))
             client = self._client.with_metadata(caller.trace)
-            session = Session(client, self._access, caller, config)
+            session = Session(client, self._access, caller, config, usage)
             self._sessions[session.id] = session
             task = asyncio.ensure_future(self._run(session, stack.pop_all()))
         self._tasks.add(task)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing, suppress
 
+from trimodal.audio.values import SAMPLE_RATE
 from trimodal.client.client import Client
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
@@ -27,6 +28,7 @@ class VllmDialect:
         self._caller = caller
         self._outbox = outbox
         self._decoder = Decoder()
+        self.seconds = 0.0  # of audio that was sent
         self._validated = False
         self._tentative = False
         self._admitted = False  # the server took a turn: it takes the session's later ones
@@ -82,6 +84,7 @@ class VllmDialect:
                 f"audio: {HELD_S:g} s wait already: input_audio_buffer.commit has them heard",
                 code="buffer_full",
             )
+        self.seconds += len(samples) / SAMPLE_RATE
         await self._turn.put(samples)
 
     def _commit(self, final: object) -> None:

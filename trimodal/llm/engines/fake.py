@@ -14,7 +14,7 @@ from typing import get_args
 
 from trimodal.llm.engines.budgets import fitted
 from trimodal.llm.engines.prefill import share
-from trimodal.llm.engines.prefix_mirror import PrefixMirror
+from trimodal.llm.engines.prefix_mirror import PrefixMirror, salted
 from trimodal.llm.engines.protocol import (
     KV_BLOCK_TOKENS,
     MAX_TOP_LOGPROBS,
@@ -77,14 +77,14 @@ class FakeEngine:
         return EngineInfo(
             "fake", s.num_kv_blocks, KV_BLOCK_TOKENS, s.max_num_seqs, 1 << 20, vocab_size=256,
             max_top_logprobs=MAX_TOP_LOGPROBS, max_num_batched_tokens=s.max_num_batched_tokens,
-            shortest_first=True, salts_prefixes=True,
-            unsupported=dict.fromkeys(("grammar", "logit_bias"), "it has no model"),
+            shortest_first=True, unsupported=dict.fromkeys(("grammar", "logit_bias"), "it has no model"),
             calls=frozenset(get_args(CallName)),
         )  # fmt: skip
 
     def add(self, request: EngineRequest) -> None:
         caching = self._settings.enable_prefix_caching
-        cached = self._prefix.add(request.id, request.prompt_ids, request.cache_salt) if caching else 0
+        ids = salted(request.prompt_ids, request.cache_salt)
+        cached = self._prefix.add(request.id, ids) if caching else 0
         self._waiting.append(_Sequence(request, cached, prefilled=cached))
 
     def call(self, call: EngineCall) -> None:

@@ -8,15 +8,27 @@ as well, and is not counted.
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 
+def salted(prompt_ids: list[int], salt: str) -> list[int]:
+    """The ids with a salt of 31 bits above the first one's 32; none for "".
+
+    The graphs of OpenVINO read ids as 32 bits, while its prefix cache hashes all 64: prompts of different
+    salts are computed alike and never find each other's blocks (each block's key depends on the first).
+    """
+    if not salt:
+        return prompt_ids
+    digest = int.from_bytes(hashlib.sha256(salt.encode()).digest()[:4], "big")
+    return [prompt_ids[0] | (digest >> 1 or 1) << 32, *prompt_ids[1:]]
+
+
 @dataclass(frozen=True)
 class _Prompt:
     ids: list[int]
-    salt: str
     keys: list[int]  # of its whole blocks
 
 
@@ -29,12 +41,9 @@ class PrefixMirror:
         self._blocks: OrderedDict[int, None] = OrderedDict()
         self._live: dict[int, _Prompt] = {}
 
-    def add(self, id: int, prompt_ids: list[int], salt: str = "") -> int:
-        """Cached tokens of a prompt that is added now; remembers the prompt under `id`.
-
-        Prompts of different salts share nothing.
-        """
-        self._live[id] = _Prompt(prompt_ids, salt, self._keys(prompt_ids, salt))
+    def add(self, id: int, prompt_ids: list[int]) -> int:
+        """Cached tokens of a prompt that is added now; remembers the prompt under `id`."""
+        self._live[id] = _Prompt(prompt_ids, self._keys(prompt_ids))
         return self.cached(id)
 
     def cached(self, id: int) -> int:
@@ -59,7 +68,7 @@ class PrefixMirror:
         The last generated token was never fed back, so it has no KV.
         """
         if prompt := self._live.pop(id, None):
-            self._keep(self._keys(prompt.ids + generated[:-1], prompt.salt))
+            self._keep(self._keys(prompt.ids + generated[:-1]))
 
     def drop(self, id: int) -> None:
         """`id` was cancelled: what its answer had computed is unknown, so it counts for nothing."""
@@ -72,8 +81,8 @@ class PrefixMirror:
         while len(self._blocks) > self._capacity:
             self._blocks.popitem(last=False)
 
-    def _keys(self, tokens: list[int], salt: str) -> list[int]:
-        keys, key = [], hash(salt)
+    def _keys(self, tokens: list[int]) -> list[int]:
+        keys, key = [], 0
         for start in range(0, len(tokens) - self._block_tokens + 1, self._block_tokens):
             key = hash((key, tuple(tokens[start : start + self._block_tokens])))
             keys.append(key)

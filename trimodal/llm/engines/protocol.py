@@ -87,7 +87,7 @@ class EngineCall:
 class EngineRequest:
     """One sequence to continue. `id` is unique among the sequences that the engine holds.
 
-    Its prompt finds in the prefix cache only what was computed with the same `cache_salt`.
+    KV blocks are found only by prompts of the same `cache_salt`: what one tenant sent tells no other.
     """
 
     id: int
@@ -163,7 +163,7 @@ class EngineInfo:
     max_top_logprobs: int = 0  # beside the chosen token's: of how many of the most likely it tells them
     max_num_batched_tokens: int = 0  # tokens in a step
     vocab_size: int = 0  # 0: not known
-    salts_prefixes: bool = False  # its prefix cache keeps what has different salts apart
+    unsalted: str = ""  # a field of `Sampling` with which a request that has a `cache_salt` cannot run
     shortest_first: bool = False  # prompts share its steps as engines/prefill.py says; else they go in order
     unsupported: Mapping[str, str] = field(default_factory=dict)
     calls: frozenset[CallName] = frozenset()

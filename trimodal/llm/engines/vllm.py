@@ -94,7 +94,6 @@ def open_vllm(settings: LlmSettings) -> Engine:
         max_top_logprobs=MAX_TOP_LOGPROBS,
         max_num_batched_tokens=artefact.max_num_batched_tokens,
         vocab_size=int(artefact.manifest.shapes.get("vocab_size", 0)),
-        salts_prefixes=True,
         unsupported=unsupported,
         calls=runtime.calls,
     )

@@ -39,6 +39,7 @@ class _Audit:
     prompt_ids: list[int]
     sampling: Sampling
     stops: tuple[str, ...]
+    cache_salt: str
     until: float
     tries: int = 0
     id: int = 0
@@ -83,7 +84,9 @@ class IdleAudits:
         request = state.request
         sampling = replace(request.sampling, logprobs=None)
         until = self._clock() + PATIENCE_S
-        self._waiting.append(_Audit(decision, state.prompt_ids, sampling, request.stops, until))
+        self._waiting.append(
+            _Audit(decision, state.prompt_ids, sampling, request.stops, state.cache_salt, until)
+        )
 
     def interrupt(self) -> None:
         """Ends what runs: a request is there. It is tried again when none is."""
@@ -116,7 +119,7 @@ class IdleAudits:
         audit.id, audit.texts, audit.tokens = next(self._ids), [], 0
         self._text = TextStream(self._tokenizer, audit.stops, whole=bool(audit.sampling.grammar))
         self._running = audit
-        self._engine.client.add(EngineRequest(audit.id, audit.prompt_ids, audit.sampling))
+        self._engine.client.add(EngineRequest(audit.id, audit.prompt_ids, audit.sampling, audit.cache_salt))
 
     def take(self, outputs: Iterable[Output]) -> None:
         """Takes what a step gave to the one that runs."""

@@ -211,9 +211,9 @@ class InputProcessor:
         admission.check_size(tokens, request.sampling.max_tokens)
         admission.check_sampling(request.sampling)
         state = RequestState(
-            request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed
-        )
-        state.cache_salt = self._salt(terms, admission.info)
+            request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed,
+            self._salt(request, admission.info),
+        )  # fmt: skip
         templated = self._settings.apply_chat_template and self.tokenizer.has_chat_template
         if request.is_templated(templated) and not request.prompt_token_ids:
             state.make_reader = partial(self._reader, request, prompt.ids)
@@ -227,12 +227,19 @@ class InputProcessor:
         end = self.tokenizer.decode_whole(ids[-_PROMPT_END:]) if family.thinking else ""
         return family.reader(end, thinks=free, names=names)
 
-    def _salt(self, terms: Terms, info: EngineInfo) -> str:
-        """What keeps the prompt's blocks in the prefix cache apart from those of others; "": nothing."""
-        if terms.cache_salt and not info.salts_prefixes:
-            raise InvalidArgument(f"cache_salt: engine '{info.name}' has one prefix cache for all requests")
-        tenant = terms.tenant if self._settings.prefix_cache == "tenant" else ""
-        return json.dumps([tenant, terms.cache_salt]) if tenant or terms.cache_salt else ""
+    def _salt(self, request: GenerationRequest, info: EngineInfo) -> str:
+        """What keeps its prefix from others'. Raises InvalidArgument: it asks for what allows none."""
+        settings, terms, field = self._settings, request.terms, info.unsalted
+        tenant = terms.tenant if settings.prefix_cache_scope == "tenant" else ""
+        if not settings.enable_prefix_caching or not (tenant or terms.cache_salt):
+            return ""
+        value = getattr(request.sampling, field) if field else None
+        if field and value != getattr(Sampling(1), field):
+            raise InvalidArgument(
+                f"{field} is {value:g}: this engine cannot keep such prompts from other tenants' "
+                "(the operator may set prefix_cache_scope to shared, or enable_prefix_caching to false)"
+            )
+        return json.dumps([tenant, terms.cache_salt]) if terms.cache_salt else tenant
 
     def _without_defaults(self, request: GenerationRequest, info: EngineInfo) -> GenerationRequest:
         """The request without what the checkpoint asks for and this engine does not honour."""

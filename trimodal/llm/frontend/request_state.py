@@ -52,8 +52,8 @@ class Generation:
         self.storable = first.question is not None
         self.listeners: list[RequestState] = []
         self.prompt_ids = first.prompt_ids
-        self.cache_salt = first.cache_salt
-        self.adapter = adapter
+        self._cache_salt = first.cache_salt
+        self._adapter = adapter
         self.sampling = first.request.sampling
         self.finish_reason = ""
         self.problem = ""  # why the engine's last answer to it was not the one that was asked for
@@ -77,7 +77,7 @@ class Generation:
 
     def engine_request(self) -> EngineRequest:
         """The sequence as the engine takes it."""
-        return EngineRequest(self.id, self.prompt_ids, self.sampling, self.cache_salt, self.adapter)
+        return EngineRequest(self.id, self.prompt_ids, self.sampling, self._cache_salt, self._adapter)
 
     def _begin(self) -> None:
         """Makes ready for an answer: the first, or another for one that was not in its form."""
@@ -243,7 +243,7 @@ class RequestState:
     tier_name: str = "standard"
     priority: int = 0
     trimmed: str = ""  # what the prompt lost, as in `Note`
-    cache_salt: str = ""  # as EngineRequest has it
+    cache_salt: str = ""  # of its prefixes in the engine's cache
     started: float = 0.0  # when the engine got it; 0: it has not
     predicted_ttft: float = math.nan
     cached_tokens: int = 0

@@ -28,9 +28,10 @@ class Driver:
         self.outputs: list[Output] = []
         self._id = 0
 
-    def add(self, prompt: list[int], max_tokens: int = 48, **sampling: object) -> int:
+    def add(self, prompt: list[int], max_tokens: int = 48, salt: str = "", **sampling: object) -> int:
         self._id += 1
-        self.engine.add(EngineRequest(self._id, prompt, Sampling(max_tokens, **sampling)))  # type: ignore[arg-type]
+        how = Sampling(max_tokens, **sampling)  # type: ignore[arg-type]
+        self.engine.add(EngineRequest(self._id, prompt, how, salt))
         return self._id
 
     def step(self, times: int = 1) -> None:
@@ -55,9 +56,9 @@ class Driver:
         self.finish()
         return [self.tokens(id) for id in ids]
 
-    def computed(self, prompt: list[int]) -> tuple[int, int]:
+    def computed(self, prompt: list[int], salt: str = "") -> tuple[int, int]:
         """With one token a step: prompt tokens that were computed, and what the engine said was cached."""
-        id = self.add(prompt, max_tokens=2)
+        id = self.add(prompt, max_tokens=2, salt=salt)
         steps = 0
         while not self.tokens(id):
             self.step()
@@ -201,6 +202,19 @@ def test_cached_tokens_are_true(opened, prompts):
         # Whole blocks are counted. A partly filled last one may be found as well: never less than was said.
         assert cached <= len(prompt) - computed < cached + 32
     assert driver.computed([7, *cold]) == (101, 0)
+
+
+def test_prompts_of_another_salt_are_computed_anew_and_answered_alike(opened, prompts):
+    driver = opened(max_num_batched_tokens=1)
+    prompt = long(prompts, 100, first=5)
+    assert [driver.computed(prompt, salt) for salt in ("", "anna", "bert")] == [(100, 0)] * 3
+    for salt in ("", "anna", "bert"):
+        computed, cached = driver.computed(prompt, salt)
+        assert (cached, computed < 32) == (96, True)
+    anna, nobody = driver.add(prompt, salt="anna"), driver.add(prompt)
+    driver.finish()
+    assert driver.tokens(anna) == driver.tokens(nobody)
+    assert driver.engine.info.unsalted == "repetition_penalty"
 
 
 def test_without_prefix_caching_nothing_is_cached(opened, prompts):

@@ -198,7 +198,7 @@ def test_sampling_in_the_librarys_words(
     assert {name: getattr(given, name) for name in expected} == expected
     assert (given.end_id, given.detokenize) == (2, False)
     assert given.stop_token_ids == expected.get("stop_token_ids", [3])
-    assert call.arguments["streaming"] is True
+    assert (call.arguments["streaming"], call.arguments["cache_salt"]) == (True, None)
     held = given.guided_decoding
     assert (held and held.grammar, "grammar" in engine.info.unsupported) == (sampling.get("grammar"), False)
     if "seed" not in expected:

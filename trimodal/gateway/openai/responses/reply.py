@@ -13,7 +13,7 @@ from trimodal.client.values import Delta
 from trimodal.gateway.access import Caller
 from trimodal.gateway.answering import encoded
 from trimodal.gateway.errors import as_api_error, invalid
-from trimodal.gateway.openai.conversation import DecodedMessage, FindingsCache
+from trimodal.gateway.openai.conversation import DecodedMessage, FindingsCache, cost_of
 from trimodal.gateway.openai.generation import Stream, answer_headers, deltas, note_body, whole
 from trimodal.gateway.openai.responses.output import Output
 from trimodal.gateway.openai.responses.request import ResponseRequest
@@ -39,6 +39,7 @@ class Reply:
         self._findings = findings
         self._store = store
         self._new = request.messages()
+        self.cost = cost_of(self._new)
         self._output = Output(calling=request.calls_tools)
         self._left_out = 0  # of the oldest messages of the talk
         self._id = f"resp_{secrets.token_hex(16)}"
@@ -46,7 +47,7 @@ class Reply:
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
-        talk, stream = await self._begin()
+        talk, stream = await self._begin(usage)
         (answer,) = await whole([stream], usage)
         status = _status(stream)
         delta = Delta(answer.text, 0, answer.finish_reason, answer.logprobs, answer.reasoning)
@@ -54,7 +55,7 @@ class Reply:
             pass
         for _ in self._output.end(status):
             pass
-        return await self._ended(talk, stream, status), answer_headers([answer])
+        return await self._ended(talk, stream, status, usage), answer_headers([answer])
 
     async def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
         """OpenAI's events: each item is announced, grows and ends, then the response does.
@@ -69,7 +70,7 @@ class Reply:
             body = encoded({"type": f"response.{kind}", "sequence_number": count, **fields})
             return f"event: response.{kind}\ndata: ".encode() + body + b"\n\n"
 
-        talk, stream = await self._begin()
+        talk, stream = await self._begin(usage)
         try:
             async for _, delta in deltas([stream], usage):
                 chunk = b""
@@ -89,9 +90,10 @@ class Reply:
             raise
         status = _status(stream)
         chunk = b"".join(event(kind, fields) for kind, fields in self._output.end(status))
-        yield chunk + event(status, {"response": await self._ended(talk, stream, status)})
+        ended = await self._ended(talk, stream, status, usage)
+        yield chunk + event(status, {"response": ended})
 
-    async def _begin(self) -> tuple[Talk, Stream]:
+    async def _begin(self, usage: KeyUsage) -> tuple[Talk, Stream]:
         """The talk with what is kept of it, and the stream of its answer, which is sent when it is read."""
         request, messages = self._request, self._new
         if request.previous_response_id is not None:
@@ -112,10 +114,10 @@ class Reply:
             self._findings,
             tools=bool(request.tools),
         )
-        (stream,) = await talk.streams([request.options()])
+        (stream,) = await talk.streams([request.options()], usage)
         return talk, stream
 
-    async def _ended(self, talk: Talk, stream: Stream, status: str) -> dict[str, Any]:
+    async def _ended(self, talk: Talk, stream: Stream, status: str, usage: KeyUsage) -> dict[str, Any]:
         """The body of the whole response, which is kept if its request does not forbid it."""
         talk.remember(stream)
         body = self._body(status)
@@ -134,7 +136,7 @@ class Reply:
             trimmed = body["trimodal"].setdefault("trimmed", {})
             trimmed["messages"] = trimmed.get("messages", 0) + self._left_out
         if self._request.store:
-            messages = await talk.without_files()
+            messages = await talk.without_files(usage)
             if self._request.instructions:  # they are of one request alone
                 messages = messages[1:]
             messages.append(DecodedMessage("assistant", self._output.text, calls=self._output.calls))

@@ -64,6 +64,11 @@ class InputBuffer:
         self.configure(config)
 
     @property
+    def seconds(self) -> float:
+        """Of audio that came."""
+        return self._samples / SAMPLE_RATE
+
+    @property
     def busy(self) -> bool:
         """Whether words of a turn that is over are still to come."""
         return len(self._telling) > (self._open is not None and not self._open.task.done())

@@ -6,7 +6,7 @@ from trimodal.client.client import Client
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError, invalid, unsupported
 from trimodal.gateway.openai.talk import ASSISTANT
-from trimodal.gateway.quota import Quota
+from trimodal.gateway.quota import Cost, Quota
 from trimodal.gateway.realtime.events import Event, put_error, unknown_event
 from trimodal.gateway.realtime.hearing.decoder import audio_bytes
 from trimodal.gateway.realtime.hearing.turn import SPEECH
@@ -32,6 +32,7 @@ class OpenAIDialect:
     ) -> None:
         self._session_id = session_id
         self._caller = caller
+        self._quota = quota
         self._outbox = outbox
         self._config = config
         self._conversation = Conversation(outbox)
@@ -41,6 +42,11 @@ class OpenAIDialect:
     @property
     def begun(self) -> bool:
         return self._buffer.begun or not self._conversation.empty
+
+    @property
+    def seconds(self) -> float:
+        """Of audio that was sent."""
+        return self._buffer.seconds
 
     @property
     def busy(self) -> bool:
@@ -94,6 +100,8 @@ class OpenAIDialect:
             item, picture = read_item(event.get("item"))
             if picture is not None:
                 check_model(self._caller, ASSISTANT)
+                with self._quota.use(self._caller.key, Cost(0, images=1), held=True, reserve=False):
+                    pass
             self._conversation.create(item, picture, event.get("previous_item_id"))
         elif kind == "conversation.item.delete":
             self._conversation.delete(event.get("item_id"))

@@ -30,7 +30,7 @@ from trimodal.llm.engines.openvino.pipeline import (
 )
 from trimodal.llm.engines.openvino.speculation import SpeculationJudge
 from trimodal.llm.engines.prefill import share
-from trimodal.llm.engines.prefix_mirror import PrefixMirror
+from trimodal.llm.engines.prefix_mirror import PrefixMirror, salted
 from trimodal.llm.engines.protocol import (
     KV_BLOCK_TOKENS,
     EngineCall,
@@ -121,6 +121,7 @@ class OpenVinoEngine:
                 "prompt_logprobs": "OpenVINO GenAI tells the chosen token's alone",
                 "lora_name": "OpenVINO GenAI gives one set of adapters to a whole batch",
             },
+            unsalted="repetition_penalty",  # GenAI 2026.4 looks up the logits of the prompt's ids for it
             lookahead=settings.num_assistant_tokens + 1 if settings.speculation != "none" else 0,
         )
 
@@ -129,6 +130,7 @@ class OpenVinoEngine:
             raise ValueError("the prompt has no tokens")
         config = self._config(request.sampling)
         config.validate()
+        request = replace(request, prompt_ids=salted(request.prompt_ids, request.cache_salt))
         self._sequences[request.id] = _Sequence(request, config)
         if self._settings.enable_prefix_caching:
             self._prefix.add(request.id, request.prompt_ids)

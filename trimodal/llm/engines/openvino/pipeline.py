@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from trimodal.errors import OperatorError
 from trimodal.host import host_cpus
+from trimodal.llm.engines.prefix_mirror import salted
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tiers import read_tiers
@@ -115,11 +117,26 @@ def token_tensor(token_ids: list[int]) -> Any:
 
 
 def warm_up(pipeline: Any) -> None:
-    """One short request through a plain pipeline, so that the first client does not pay for first use."""
-    handle = pipeline.add_request(0, token_tensor([1] * 8), generation_config(Sampling(max_tokens=4), []))
-    while pipeline.has_non_finished_requests():
-        pipeline.step()
-    del handle
+    """Short requests through a plain pipeline, so that the first client does not pay for first use.
+
+    Raises: OperatorError where a prompt's salt changes its answer.
+    """
+    config = generation_config(Sampling(max_tokens=4), [])
+    answers: list[list[int]] = []
+    for prompt in ([1] * 8, salted([1] * 8, "a tenant")):
+        handle = pipeline.add_request(0, token_tensor(prompt), config)
+        tokens: list[int] = []
+        while pipeline.has_non_finished_requests():
+            pipeline.step()
+            while handle.can_read():
+                for output in handle.read().values():
+                    tokens += output.generated_ids
+        answers.append(tokens)
+    if answers[0] != answers[1]:
+        raise OperatorError(
+            "this graph reads the bits of token ids that keep tenants' prefixes apart: "
+            "set prefix_cache_scope to shared"
+        )
 
 
 def choose_step_tokens(pipeline: Any, settings: LlmSettings) -> int:

@@ -69,7 +69,10 @@ class TensorRtLlmRuntime:
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Output, None]:
         result = self._llm.generate_async(
-            request.prompt_ids, self._sampling_params(request.sampling), streaming=True
+            request.prompt_ids,
+            self._sampling_params(request.sampling),
+            streaming=True,
+            cache_salt=request.cache_salt or None,
         )
         made = 0
         try:
