@@ -112,7 +112,7 @@ class LlmService:
                 self._dispatcher.check_engine()
                 length = self._dispatcher.admission.room(0)
                 adapters = self._dispatcher.calls.adapters
-            told = {"max_model_len": length, "created": self._created}
+            told: dict[str, object] = {"max_model_len": length, "created": self._created}
             told |= {"adapters": adapters} if adapters else {}
             sink.send(Delta(json.dumps(told), "ready", note=Note()))
             return
