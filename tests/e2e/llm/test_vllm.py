@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -24,7 +25,7 @@ pytestmark = [
     pytest.mark.skipif(not PYTHON, reason="TRIMODAL_VLLM_PYTHON names no environment with vLLM"),
 ]
 SECONDS = 400.0
-QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+QUESTION: Any = [{"role": "user", "content": "What is the capital of France?"}]
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +54,10 @@ def client(url: str) -> Iterator[openai.OpenAI]:
 
 
 def test_it_answers_openais_package(client: openai.OpenAI) -> None:
-    whole = client.chat.completions.create(model="llm", messages=QUESTION, temperature=0)  # type: ignore[arg-type]
+    whole = client.chat.completions.create(model="llm", messages=QUESTION, temperature=0)
     assert "Paris" in str(whole.choices[0].message.content)
     assert whole.choices[0].finish_reason == "stop"
-    chunks = client.chat.completions.create(model="llm", messages=QUESTION, temperature=0, stream=True)  # type: ignore[arg-type]
+    chunks: Any = client.chat.completions.create(model="llm", messages=QUESTION, temperature=0, stream=True)
     texts = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
     assert "".join(texts) == whole.choices[0].message.content
     assert len([text for text in texts if text]) > 1
@@ -64,14 +65,14 @@ def test_it_answers_openais_package(client: openai.OpenAI) -> None:
 
 def test_a_form_and_log_probabilities(client: openai.OpenAI) -> None:
     schema = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}
-    form = {"type": "json_schema", "json_schema": {"name": "place", "schema": schema}}
+    form: Any = {"type": "json_schema", "json_schema": {"name": "place", "schema": schema}}
     answer = client.chat.completions.create(
         model="llm",
         messages=QUESTION,
         response_format=form,
         logprobs=True,
         top_logprobs=5,
-        max_tokens=60,  # type: ignore[arg-type]
+        max_tokens=60,
     )
     assert json.loads(str(answer.choices[0].message.content))["city"] in ("Paris", "Rome")
     assert answer.choices[0].logprobs
@@ -81,30 +82,30 @@ def test_a_form_and_log_probabilities(client: openai.OpenAI) -> None:
 
 def test_a_request_that_it_refuses_is_the_clients_fault(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="logit_bias"):
-        client.chat.completions.create(model="llm", messages=QUESTION, logit_bias={"70000": 1})  # type: ignore[arg-type]
+        client.chat.completions.create(model="llm", messages=QUESTION, logit_bias={"70000": 1})
 
 
 def test_a_killed_core_is_told_and_nothing_defunct_stays(
     client: openai.OpenAI, url: str, server: TritonServer
 ) -> None:
-    asked = [{"role": "user", "content": "Write a long story about a lighthouse."}]
+    asked: Any = [{"role": "user", "content": "Write a long story about a lighthouse."}]
     chunks = client.chat.completions.create(
         model="llm",
         messages=asked,
         stream=True,
         max_tokens=1500,
-        extra_body={"ignore_eos": True},  # type: ignore[arg-type]
+        extra_body={"ignore_eos": True},
     )
     next(iter(chunks))
     os.kill(vllm_process("EngineCore"), signal.SIGKILL)
     with pytest.raises(openai.APIError, match="died"):
         list(chunks)
-    assert httpx.get(f"{url}/ready").status_code == 503
+    until(lambda: httpx.get(f"{url}/ready").status_code == 503)  # the gateway looks once a second
     until(lambda: httpx.get(f"{url}/ready").status_code == 200)
     assert "Paris" in str(
         client.chat.completions.create(model="llm", messages=QUESTION, temperature=0)
         .choices[0]
-        .message.content  # type: ignore[arg-type]
+        .message.content
     )
     until(lambda: not defunct(server))
 
