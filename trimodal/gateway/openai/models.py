@@ -12,6 +12,7 @@ from trimodal.client.transports.probes import PROBES
 from trimodal.errors import TrimodalError
 from trimodal.gateway.access import Caller
 from trimodal.gateway.errors import ApiError
+from trimodal.settings import shorten
 
 _INNER = {"judge", "speech_recognize", "vision_classify", "vision_preprocess", "vision_rank"}
 """Models that others ask, and no endpoint."""
@@ -40,7 +41,9 @@ class ModelList:
         for entry in await self.all(caller):
             if entry["id"] == name:
                 return entry
-        raise ApiError(404, f"the server has no model '{name}'", param="model", code="model_not_found")
+        raise ApiError(
+            404, f"the server has no model '{shorten(name)}'", param="model", code="model_not_found"
+        )
 
     async def _entry(self, name: str) -> dict[str, Any]:
         told = await self._told(name) if name == "llm" else {}
