@@ -311,3 +311,23 @@ def test_connections_with_requests_are_not_closed(serve: Serve) -> None:
         served.chat()
     release.set()
     assert all(list(stream)[-1].choices[0].finish_reason == "stop" for stream in streams)
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_request_that_offers_http_2_keeps_its_body(serve: Serve, pieces: int) -> None:
+    """As Java's client does with every request: its body was dropped."""
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\nUpgrade: h2c\r\n"
+    body = BODY[:-1] + b', "stop": "\\r\\nUpgrade: h2c\\r\\n"}'
+    head = HEAD + offer + f"Content-Length: {len(body)}\r\n\r\n".encode()
+    url = serve().url
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as connection:
+        for part in [head + body] if pieces == 1 else [head, body]:
+            connection.sendall(part)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("path", ["/v1/models/", "/nothing/"])
+def test_a_long_path_is_not_repeated(serve: Serve, path: str) -> None:
+    answer = httpx.get(f"{serve().url}{path}{'a' * 50_000}")
+    assert (answer.status_code, len(answer.content) < 1_000) == (404, True)

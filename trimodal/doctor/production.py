@@ -75,7 +75,7 @@ def _keys(settings: GatewaySettings, keys: list[Key]) -> Iterator[Check]:
         yield PRODUCTION.ok("keys", found)
     free = [key.name for key in keys if not key.operator and not (key.max_streams and _is_limited(key))]
     told = f"{len(free)} of {len(keys)} keys have no limit a minute or none at once: {', '.join(free[:5])}"
-    remedy = "one of them can take all room: trimodal keys add --max-streams --tokens-per-minute …"
+    remedy = "one of them can take all room: trimodal keys add has --max-streams, --tokens-per-minute …"
     yield PRODUCTION.warning("limits", told if free else "every key has some", remedy, when=bool(free))
 
 

@@ -52,6 +52,7 @@ from trimodal.gateway.realtime.route import add_realtime
 from trimodal.gateway.realtime.session import Sessions
 from trimodal.gateway.settings import GatewaySettings
 from trimodal.gateway.upstreams.pool import Upstreams
+from trimodal.settings import shorten
 
 PendingAnswer = Chat | Completion | Reply | Transcription
 
@@ -210,7 +211,7 @@ def add_error_answers(app: FastAPI) -> None:
 
     async def not_found(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        path = request.url.path
+        path = shorten(request.url.path)
         known = {404: f"there is no {path} here", 405: f"{path} does not take {request.method}"}
         message = known.get(error.status_code, str(error.detail))
         return await answer(request, ApiError(error.status_code, message))

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import math
+import re
 import signal
 import socket
 import threading
@@ -36,6 +37,7 @@ _BACKLOG = 2048
 # Descriptors that are no client's: of the process itself, and of its connections to Tritons.
 _OTHER_FILES, _FEWEST = 256, 64
 _TOLD_S = 60.0
+_HTTP2 = re.compile(rb"\r\nupgrade:[ \t]*h2c[ \t]*(?=\r\n)", re.I)
 _POLL_S = 0.1
 _COLLECT_AFTER = (10_000, 20, 50)
 
@@ -101,6 +103,9 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
                 if self._header_timer is None:
                     self._await_headers()
                 self._header_bytes += len(data)
+                head, end, rest = data.partition(b"\r\n\r\n")
+                # Java's clients offer HTTP/2 with each request; uvicorn (0.54) would drop its body.
+                data = _HTTP2.sub(b"", head + end[:2]) + end[2:] + rest if end else data
             super().data_received(data)
             if self._in_headers and self._header_bytes > settings.max_header_bytes:
                 self._end(ApiError(431, f"the headers are larger than {settings.max_header_bytes} bytes"))
@@ -231,7 +236,8 @@ class GatewayServer:
     def run(self) -> None:
         """Serves until SIGINT, SIGTERM or `stop`, then drains."""
         assert self._socket is not None, "listen() comes first"
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        # Its warnings are of requests that are no HTTP: whoever sends them would fill the log.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         if threading.current_thread() is threading.main_thread():
             # uvicorn takes the signals over while it serves, and raises them again when it has drained.
             for name in (signal.SIGINT, signal.SIGTERM):

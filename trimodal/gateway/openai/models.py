@@ -17,6 +17,7 @@ from trimodal.errors import TrimodalError
 from trimodal.gateway.access import Caller
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.openai.fields import Body
+from trimodal.settings import shorten
 
 LLM = "llm"
 _INNER = {"judge", "speech_recognize", "vision_classify", "vision_preprocess", "vision_rank"}
@@ -65,7 +66,9 @@ class ModelList:
         for entry in await self.all(caller):
             if entry["id"] == name:
                 return entry
-        raise ApiError(404, f"the server has no model '{name}'", param="model", code="model_not_found")
+        raise ApiError(
+            404, f"the server has no model '{shorten(name)}'", param="model", code="model_not_found"
+        )
 
     async def adapters(self) -> Mapping[str, int]:
         """The llm's adapters and when they were loaded, at most a second ago."""
