@@ -27,7 +27,7 @@ from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.frontend.response_sender import ResponseSender
-from trimodal.llm.request.outputs import Delta, Note, Sink
+from trimodal.llm.request.outputs import Delta, Note, Sink, WholeAnswer
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import CancelRequest, ProbeRequest
 from trimodal.llm.settings import LlmSettings
@@ -109,6 +109,8 @@ class LlmService:
             told = {"max_model_len": length, "created": self._created}
             sink.send(Delta(json.dumps(told), "ready", note=Note()))
             return
+        if not request.stream:
+            sink = WholeAnswer(sink, (request.prompt or "") if request.repeats_prompt else "")
         with self._metrics.refusals():
             self._check_open()
             state = self._input.process(request, sink, self._dispatcher.admission, request_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -105,3 +105,25 @@ class Sink(Protocol):
 
     def is_cancelled(self) -> bool:
         """Whether the client has cancelled or disconnected."""
+
+
+class WholeAnswer:
+    """Gathers an answer and hands it to a sink in one delta, after `prefix`."""
+
+    def __init__(self, sink: Sink, prefix: str = "") -> None:
+        self._sink = sink
+        self._texts = [prefix]
+        self._logprobs: list[TokenLogprob] | None = None
+
+    def send(self, delta: Delta) -> None:
+        self._texts.append(delta.text)
+        if delta.logprobs is not None:
+            self._logprobs = [*(self._logprobs or ()), *delta.logprobs]
+        if delta.finish_reason:
+            self._sink.send(replace(delta, text="".join(self._texts), logprobs=self._logprobs))
+
+    def fail(self, error: RequestError) -> None:
+        self._sink.fail(error)
+
+    def is_cancelled(self) -> bool:
+        return self._sink.is_cancelled()
