@@ -114,7 +114,7 @@ def test_every_refusal_is_counted_wherever_it_is_found(module):
     llm.model.finalize()
     (family,) = [one for one in pb_utils.MetricFamily.families if one.name.endswith("_requests_total")]
     (metric,) = family.metrics
-    assert metric.labels == {"model": "llm", "outcome": "invalid_arg"}
+    assert metric.labels == {"model": "llm", "version": "1", "outcome": "invalid_arg"}
     assert sum(metric.values("increment")) == 3
 
 

@@ -33,6 +33,10 @@ ModelAliases = Annotated[
     access("--model-alias", help="another name of a model, as gpt-4o-mini=llm; repeatable"),
 ]
 
+Routes = Annotated[
+    Path | None,
+    access(envvar="TRIMODAL_ROUTES", help="file that `trimodal route` makes: versions' shares of requests"),
+]
 AllowedHosts = Annotated[
     list[str] | None,
     access(
@@ -65,6 +69,7 @@ class GatewayCommand:
         Path | None,
         servers(envvar="TRIMODAL_UPSTREAMS", help="file of such servers; it may be changed meanwhile"),
     ] = None
+    routes: Routes = None
     host: Host = "127.0.0.1"
     port: Port = 8080
     keys: Keys = None

@@ -20,6 +20,7 @@ from trimodal.cli.gateway import (
     Keys,
     LogRequests,
     ModelAliases,
+    Routes,
     WithoutKeys,
     access,
     server_of,
@@ -175,6 +176,7 @@ class ServeCommand(ListenSettings):
     allowed_hosts: AllowedHosts = None
     log_requests: LogRequests = 1.0
     model_aliases: ModelAliases = None
+    routes: Routes = None
 
 
 @with_settings(ServeCommand)
@@ -237,6 +239,7 @@ class BuiltInGateway:
             allowed_hosts=settings.allowed_hosts,
             log_requests=settings.log_requests,
             model_aliases=settings.model_aliases,
+            routes=settings.routes,
             drain_timeout_s=settings.drain_timeout,
         )
         from trimodal.gateway.keys import read_keys

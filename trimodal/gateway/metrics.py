@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trimodal import logs
+from trimodal.client.transports.base import named
 from trimodal.gateway.answering import DONE
 from trimodal.gateway.openai.fields import IGNORED_HEADER, ignored_header
 from trimodal.gateway.upstreams.pool import Upstreams
@@ -71,7 +72,7 @@ class GatewayMetrics:
 
     def ended(self, endpoint: str, state: Mapping[str, Any], measure: Measure) -> None:
         """Counts a request that is over; `state` has its model and tenant, if it came so far."""
-        model = state.get("model", "")
+        model, _ = named(state.get("model", ""))
         if model and model not in self._upstreams.state:
             model = "other"
         where = (endpoint, model)
@@ -107,6 +108,13 @@ class _UpstreamFamilies(Collector):
             moved.add_metric([server.address], server.moved)
             for model, answers in server.models.items():
                 ready.add_metric([server.address, model], answers)
+        routed = CounterMetricFamily(
+            "trimodal_gateway_routed",
+            "Requests by the version that a route gave them",
+            labels=["model", "version"],
+        )
+        for where, count in sorted(self._upstreams.routed.items()):
+            routed.add_metric(where, count)
         affinity = CounterMetricFamily(
             "trimodal_gateway_affinity",
             "Prompts by whether they went to the server of their beginning; miss: it had no room",
@@ -114,7 +122,7 @@ class _UpstreamFamilies(Collector):
         )
         affinity.add_metric(["hit"], self._upstreams.kept)
         affinity.add_metric(["miss"], self._upstreams.passed_on)
-        yield from (running, draining, ready, moved, affinity)
+        yield from (running, draining, ready, moved, affinity, routed)
 
 
 class Measure:
