@@ -42,7 +42,7 @@ async def test_a_canary_and_the_way_back(own_server: Callable[..., TritonServer]
     file = repository / "llm" / "configs" / "cpu.pbtxt"
     file.write_text(file.read_text() + "version_policy { all {} }\n")
     set_route(routes, "llm", {"1": 80.0, "2": 20.0})
-    server = own_server(("llm",), {"llm": fakes.LLM}, repository)
+    server = own_server(("llm",), {"llm": fakes.LLM}, repository=repository)
     assert server.api.instances("llm") == 2
     pool = Upstreams([server.url], lambda address: GrpcTransport(address, Timeouts()), routes)
     pool.start(Timeouts(connect=5))
