@@ -95,7 +95,7 @@ def _kept(one: Any) -> Any:
 
     Triton (2.51) keeps one time series for each name and labels, whoever asks for it, and deletes it when
     the first of them frees his: the next word of another (the same model, loaded over itself; a second
-    instance) then ended the server with signal 11 or in free(). The server keeps some 20 kB a load.
+    instance) then ended the server with signal 11 or in free(). The server grew by 3 to 10 kB a load.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
     return one
