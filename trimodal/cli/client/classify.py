@@ -32,9 +32,7 @@ def classify(
     paths = list(expand(files))
     if skipped := [str(path) for path in others(files)]:
         shown = ", ".join(skipped[:3]) + (", …" if len(skipped) > 3 else "")
-        typer.echo(
-            f"trimodal: skipped, as no {', '.join(SUFFIXES)} files: {shown} ({len(skipped)})", err=True
-        )
+        typer.echo(f"trimodal: {len(skipped)} skipped, as no {', '.join(SUFFIXES)}: {shown}", err=True)
     if not paths:
         typer.echo(f"trimodal: no {', '.join(SUFFIXES)} files there", err=True)
         raise typer.Exit(1)
