@@ -14,7 +14,7 @@ from tests.chaos import judge
 from tests.chaos.judge import Row
 from tests.chaos.load import STEADY, Load
 from tests.chaos.operations import clients
-from tests.chaos.served import PARTS, Served
+from tests.chaos.served import PARTS, Served, running
 
 SEED = 30
 TOLD_S, HEALED_S = 15.0, 30.0
@@ -61,8 +61,9 @@ async def _frozen(served: Served, load: Load, part: str) -> str:
     while time.monotonic() - at < HEALED_S:
         if not served.alive():
             return f"serve ended: {served.output[-300:]}"
-        gone = not Path(f"/proc/{pid}").exists()
-        if gone and judge.recovered([one for one in load.outcomes if one.ended >= at], STEADY, at):
+        if not running(pid) and judge.recovered(
+            [one for one in load.outcomes if one.ended >= at], STEADY, at
+        ):
             return ""
         await asyncio.sleep(0.1)
     return f"not healed after {HEALED_S:g} s"

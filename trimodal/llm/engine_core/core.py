@@ -68,9 +68,10 @@ def _apply(engine: Engine, command: object) -> list[Output]:
     elif isinstance(command, EngineRequest):
         try:
             engine.add(command)
+            logger.debug("sequence %d begins", command.id)
         except Exception as error:
             # One sequence that the engine will not take must not take the others down.
-            logger.warning("the engine refused a sequence: %s", error, extra={"request_id": command.id})
+            logger.warning("the engine refused sequence %d: %s", command.id, error)
             return [Output(command.id, [], "error", error="the engine refused this prompt")]
     return []
 
