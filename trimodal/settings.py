@@ -26,7 +26,8 @@ S = TypeVar("S", bound="Settings")
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Reads TOML. Raises: ValueError; RecursionError: nested too deeply."""
-    return tomllib.loads(text)
+    values: dict[str, Any] = tomllib.loads(text)
+    return values
 
 
 class Settings(BaseModel):

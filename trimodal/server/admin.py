@@ -123,7 +123,8 @@ class Api:
         """How many instances a loaded model has, of all its versions. Raises KeyError: it is not loaded."""
         _, body = self._call("GET", f"/v2/models/{model}/config", self.http_port)
         each = sum(max(1, group.get("count", 1)) for group in json.loads(body)["instance_group"])
-        return each * sum(entry["name"] == model and entry.get("state") == "READY" for entry in self._index())
+        ready = [one for one in self._index() if one["name"] == model and one.get("state") == "READY"]
+        return int(each) * len(ready)
 
     def load(self, model: str) -> str:
         """Loads a model, however long that takes. Returns Triton's reason where it failed, else nothing."""

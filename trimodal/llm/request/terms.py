@@ -94,7 +94,8 @@ def with_parameters(
             raise InvalidArgument(f"{name} is {shown(value)}: {_KINDS[kind]} is needed")
         try:
             # As an object: a number beyond int64 is refused by its limit, not by numpy.
-            together[name] = np.array([value.encode() if kind is str else value], dtype=object)
+            raw = value.encode() if isinstance(value, str) else value
+            together[name] = np.array([raw], dtype=object)
         except UnicodeEncodeError:
             raise InvalidArgument(f"{name} holds a lone surrogate: it is not valid Unicode") from None
     return together
