@@ -7,6 +7,7 @@ exist, their types and their limits.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -15,7 +16,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from trimodal.errors import SettingsError
 from trimodal.host import host_cpus
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 S = TypeVar("S", bound="Settings")
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Reads TOML. Raises: ValueError; RecursionError: nested too deeply."""
+    values: dict[str, Any] = tomllib.loads(text)
+    return values
 
 
 class Settings(BaseModel):

@@ -22,7 +22,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/ci/chaos", description=__doc__)
     parser.add_argument("faults", nargs="*", metavar="FAULT", help="as --list names them; a prefix will do")
     parser.add_argument("--list", action="store_true", help="the names, and nothing else")
-    parser.add_argument("--count", type=int, default=catalogue.VANISHING, help="clients that vanish")
+    parser.add_argument(
+        "--count", type=int, default=catalogue.VANISHING, help="clients that vanish; freezes, 50 at most"
+    )
     given = parser.parse_args()
     every = catalogue.faults(given.count)
     chosen = [name for name in every if any(map(name.startswith, given.faults or [""]))]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.chaos.faults.base import Fault
 from tests.chaos.faults.connections import IdleConnections, SlowReaders
+from tests.chaos.faults.freezes import freeze
 from tests.chaos.faults.outside import ClockJump, FrozenRedis
 from tests.chaos.faults.processes import HARMS, Kill, Stop
 from tests.chaos.faults.repositories import BUILT, changes_while_loading, corrupt
@@ -17,12 +18,12 @@ from tests.chaos.faults.vanish import vanish
 from tests.chaos.judge import Row
 from tests.chaos.under_load import under_load
 
-VANISHING = 10_000
+VANISHING, FREEZES = 10_000, 50
 Make = Callable[[Path], Awaitable[Row]]  # in a server of its own
 
 
 def faults(vanishing: int = VANISHING) -> dict[str, Make]:
-    """Name → fault, in the order of the table. `vanishing`: clients that vanish."""
+    """Name → fault, in the order of the table. `vanishing`: clients that vanish, and most freezes."""
     loaded: list[Callable[[], Fault]] = []
     for part in HARMS:
         loaded.append(lambda part=part: Kill(part))
@@ -41,6 +42,7 @@ def faults(vanishing: int = VANISHING) -> dict[str, Make]:
     for artefact in BUILT:
         found[f"corrupt-{artefact.partition('/')[0]}"] = partial(corrupt, artefact)
     found["repository-changed"] = changes_while_loading
+    found["freeze"] = partial(freeze, min(vanishing, FREEZES))
     found["vanish"] = partial(vanish, vanishing)
     return found
 

@@ -1,10 +1,13 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
-from trimodal.cli.common import with_settings
+from trimodal.cli.app import app as whole
+from trimodal.cli.common import VARIABLE, Config, with_settings
 
 
 @dataclass(frozen=True)
@@ -32,3 +35,72 @@ def test_the_fields_of_a_dataclass_are_options_and_come_as_one_value():
     shown = run(app, ["--help"], env={"COLUMNS": "100"}).output
     assert "Does it." in shown
     assert "Measures" in shown
+
+
+@dataclass(frozen=True)
+class Served:
+    port: Annotated[int, typer.Option(envvar=VARIABLE)] = 1
+    names: Annotated[list[str] | None, typer.Option("--name", envvar=VARIABLE)] = None
+    loud: Annotated[bool, typer.Option("--loud", envvar=VARIABLE)] = False
+    folder_s: Annotated[Path | None, typer.Option("--folder", envvar=VARIABLE)] = None
+
+
+@pytest.fixture
+def run():
+    """Runs a command with a file of options; its settings, or what it says."""
+    app, got = typer.Typer(), []
+
+    @app.command()
+    @with_settings(Served)
+    def command(settings: Served, config: Config = None) -> None:
+        got.append(settings)
+
+    def run(*arguments: str, **variables: str):
+        got.clear()
+        done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200", "TERM": "dumb", **variables})
+        return got[0] if done.exit_code == 0 else done.output
+
+    return run
+
+
+def test_the_command_line_comes_before_the_environment_and_that_before_the_file(run, tmp_path):
+    file = tmp_path / "a b.toml"
+    file.write_text('port = 2\nname = ["a b", "c"]\nloud = true\nfolder = "/x y"\n')
+    read = Served(2, ["a b", "c"], True, Path("/x y"))
+    assert run("--config", str(file)) == run(TRIMODAL_CONFIG=str(file)) == read
+    assert run("--config", str(file), TRIMODAL_PORT="3", TRIMODAL_NAME="d e") == replace(
+        read, port=3, names=["d", "e"]
+    )
+    assert run("--config", str(file), "--port", "4", TRIMODAL_PORT="3").port == 4
+    assert run(TRIMODAL_FOLDER="/z", TRIMODAL_LOUD="1") == Served(loud=True, folder_s=Path("/z"))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("prot = 2", "there is no option prot"),
+        ("config = 'x'", "there is no option config"),
+        ("port = 'x'", "Invalid value for '--port'"),
+        ("port = [1]", "port cannot be [1]"),
+        ("[name]\na = 1", "name cannot be {'a': 1}"),
+        ("loud = 7", "Invalid value for '--loud'"),
+        ("port =", "Invalid value"),
+        ("a = [[[[", "options.toml: "),
+    ],
+)
+def test_a_file_that_says_what_cannot_be_is_refused_by_name(run, tmp_path, text, told):
+    file = tmp_path / "options.toml"
+    file.write_text(text)
+    assert told in run("--config", str(file))
+    assert "No such file" in run("--config", str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("command", ["serve", "gateway"])
+def test_every_option_has_a_variable_of_its_own(command):
+    options = typer.main.get_command(whole).commands[command].params
+    variables = {option.name: option.envvar for option in options if option.name != "help"}
+    assert all(isinstance(one, str) and one.startswith("TRIMODAL_") for one in variables.values()), variables
+    assert len(set(variables.values())) == len(variables) > 15
+    assert variables["cors_origins"] == "TRIMODAL_CORS_ORIGIN"
+    shown = CliRunner().invoke(whole, [command, "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).output
+    assert all(name in shown for name in variables.values())

@@ -56,6 +56,21 @@ def test_an_answer_ends_with_its_only_final_response(llm):
     assert len(text.decode()) > 5
 
 
+def test_an_answer_that_does_not_stream_is_one_final_response(llm):
+    (whole,) = llm.ask(prompt(stream=False, exclude_input_in_output=False))
+    (streamed,) = llm.ask(prompt())
+    assert whole.ended.wait(20)
+    assert streamed.ended.wait(20)
+    (only,) = whole.responses
+    text = b"".join(one.outputs["text_output"][0] for one in streamed.responses)
+    assert only.outputs["text_output"].tolist() == [b"hello" + text]
+    assert only.outputs["completion_tokens"].tolist() == [20]
+    (refused,) = llm.ask(prompt(exclude_input_in_output=False))
+    assert (
+        refused.error().message().endswith("exclude_input_in_output is false: stream must be false with it")
+    )
+
+
 def test_a_refusal_is_final_and_leaves_the_others_alone(llm):
     refused, served, unknown = llm.ask(prompt(b""), prompt(), prompt(colour="red"))
     assert refused.ended.is_set()
@@ -99,7 +114,7 @@ def test_every_refusal_is_counted_wherever_it_is_found(module):
     llm.model.finalize()
     (family,) = [one for one in pb_utils.MetricFamily.families if one.name.endswith("_requests_total")]
     (metric,) = family.metrics
-    assert metric.labels == {"model": "llm", "outcome": "invalid_arg"}
+    assert metric.labels == {"model": "llm", "version": "1", "outcome": "invalid_arg"}
     assert sum(metric.values("increment")) == 3
 
 

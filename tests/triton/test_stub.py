@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,35 @@ from uuid import uuid4
 import pytest
 
 BEGIN = "from trimodal.triton.stub import begin; begin({'model_name': 'llm'})"
+
+
+CONNECTIONS = """
+import os, socket
+from trimodal.triton.stub import begin
+connection = socket.create_connection(("127.0.0.1", {port}))
+pair = socket.socketpair()
+begin({{"model_name": "llm"}})
+pair[0].send(b"x"), pair[1].recv(1)
+try:
+    os.fstat(connection.fileno())
+    print("open")
+except OSError:
+    print("closed")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("/backends/python/triton_python_backend_stub", "closed"), ("python", "open")]
+)
+def test_a_stub_keeps_no_connection_of_a_client(tmp_path: Path, name: str, told: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        (tmp_path / "model.py").write_text(CONNECTIONS.format(port=server.getsockname()[1]))
+        done = subprocess.run(
+            [name, str(tmp_path / "model.py")],
+            executable=sys.executable, capture_output=True, text=True, timeout=60,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )  # fmt: skip
+    assert done.stdout.split() == [told], done.stderr
 
 
 @pytest.fixture

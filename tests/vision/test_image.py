@@ -213,9 +213,10 @@ def flipped(data, at):
         (png_claiming(4, 4000), "image: a truncated PNG file"),
         (png_claiming(0, 5), "image: 0 × 5 pixels; at least 1 a side are needed"),
         (png_claiming(50_000, 2), "image: 50000 × 2 pixels; at most 16384 a side are accepted"),
-        (png_claiming(16_000, 16_000), "16000 × 16000 pixels; at most 40000000 in all are accepted"),
+        (png_claiming(8_064, 6_048), "image: a truncated PNG file"),  # as large as a telephone's picture
+        (png_claiming(16_000, 16_000), "16000 × 16000 pixels; at most 50000000 in all are accepted"),
         (webp_claiming(1 << 24, 1 << 24), "16777216 × 16777216 pixels; at most 16384 a side"),
-        (webp_claiming(16_000, 16_000), "at most 40000000 in all are accepted"),
+        (webp_claiming(16_000, 16_000), "at most 50000000 in all are accepted"),
         (b"\x89PNG\r\n\x1a\n" + png_chunk(b"IEND", b""), "image: a PNG without a header"),
         (png_with(png_chunk(b"acTL", b"\0" * 8), quarters()), "a PNG whose animation header is damaged"),
     ],

@@ -85,7 +85,7 @@ def read_request(
 ) -> AskRequest:
     """Reads the question in tensors (name → array) and Triton's request `parameters`, or refuses it."""
     traced, parameters = trace.wanted(parameters)
-    inputs = with_parameters(inputs, parameters)
+    inputs = with_parameters(inputs, parameters, INPUTS)
     question = text(inputs, "text_input", settings.max_text_bytes) or None
     image, samples = _image(inputs, settings), _audio(inputs, settings)
     if question is None and samples is None:

@@ -26,6 +26,7 @@ from trimodal.cli.keys import keys
 from trimodal.cli.operate.check import check
 from trimodal.cli.operate.top import top
 from trimodal.cli.operate.tune import tune
+from trimodal.cli.operate.versions import reload, route, versions
 from trimodal.cli.plan import plan
 from trimodal.cli.regress import regress
 from trimodal.cli.serve import serve
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 PANELS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Serve": {"demo": demo, "serve": serve, "gateway": gateway, "keys": keys, "top": top, "cache": cache},
+    "Change a running server": {"versions": versions, "route": route, "reload": reload},
     "Ask a running server": {"chat": chat, "ask": ask, "classify": classify, "transcribe": transcribe},
     "Prepare": {"init": init, "build": build, "doctor": doctor, "check": check, "plan": plan},
     "Measure": {"explain": explain, "bench": bench, "regress": regress, "tune": tune},

@@ -11,9 +11,10 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 
@@ -41,6 +42,65 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 Result = TypeVar("Result")
 
 
+def _take_file(context: typer.Context, file: Path | None) -> Path | None:
+    """Makes what a TOML file says the defaults of the command's options. Raises: typer.BadParameter."""
+    if file is None:
+        return None
+    from trimodal.settings import parse_toml
+
+    try:
+        given = parse_toml(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+    known = {
+        name.removeprefix("--").replace("-", "_"): option
+        for option in context.command.params
+        for name in option.opts
+        if name not in ("--config", "--help")
+    }
+    defaults: dict[str, Any] = {}
+    for name, value in given.items():
+        option = known.get(name.replace("-", "_"))
+        if option is None or option.name is None:
+            raise typer.BadParameter(f"{file}: there is no option {name}")
+        values = value if isinstance(value, list) else [value]
+        if not all(isinstance(one, str | int | float) for one in values) or (
+            isinstance(value, list) and not getattr(option, "multiple", False)
+        ):
+            raise typer.BadParameter(f"{file}: {name} cannot be {str(value)[:60]}")
+        texts = [one if isinstance(one, bool) else str(one) for one in values]
+        defaults[option.name] = texts if getattr(option, "multiple", False) else texts[0]
+    context.default_map = {**(context.default_map or {}), **defaults}
+    return file
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        envvar="TRIMODAL_CONFIG",
+        is_eager=True,
+        callback=_take_file,
+        help="TOML file of these options, as http-port = 8000; the environment comes before it",
+    ),
+]
+VARIABLE = "TRIMODAL_*"
+"""As `envvar` of an option: the variable is called as the option is."""
+
+
+def _with_variable(name: str, hint: Any) -> Any:
+    """The annotation of an option with the name of its variable filled in."""
+    option = get_args(hint)[1]
+    if option.envvar != VARIABLE:
+        return hint
+    option = copy(option)
+    # Inside Annotated the first of its names stands where a default would.
+    given = (option.default, *(option.param_decls or ()))
+    long = next((one for one in given if str(one).startswith("--")), name)
+    option.envvar = VARIABLE.replace("*", long.strip("-_").replace("-", "_").upper())
+    return Annotated[get_args(hint)[0], option]
+
+
 def with_settings(kind: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Makes options of the fields of a dataclass; the command's function gets the value as `settings`."""
 
@@ -56,7 +116,7 @@ def with_settings(kind: Any) -> Callable[[Callable[..., None]], Callable[..., No
                 field.name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=field.default,
-                annotation=hints[field.name],
+                annotation=_with_variable(field.name, hints[field.name]),
             )
             for field in dataclasses.fields(kind)
         ]

@@ -9,20 +9,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trimodal.cli.common import OPERATOR_KEY, URL, OperatorKeyFile, one_sentence, read_key, with_settings
+from trimodal.cli.common import (
+    OPERATOR_KEY,
+    URL,
+    VARIABLE,
+    Config,
+    OperatorKeyFile,
+    one_sentence,
+    read_key,
+    with_settings,
+)
 
 if TYPE_CHECKING:
     from trimodal.gateway.server import GatewayServer
     from trimodal.gateway.settings import GatewaySettings
 
-servers = partial(typer.Option, rich_help_panel="Model servers")
-access = partial(typer.Option, rich_help_panel="Gateway")
-limits = partial(typer.Option, rich_help_panel="Limits, in seconds and bytes")
+servers = partial(typer.Option, envvar=VARIABLE, rich_help_panel="Model servers")
+access = partial(typer.Option, envvar=VARIABLE, rich_help_panel="Gateway")
+limits = partial(typer.Option, envvar=VARIABLE, rich_help_panel="Limits, in seconds and bytes")
 
 # Also of `trimodal serve --gateway`.
 Host = Annotated[str, access(envvar="TRIMODAL_GATEWAY_HOST", help="address of the gateway")]
 Port = Annotated[int, access(envvar="TRIMODAL_GATEWAY_PORT", help="0 picks a free one")]
-Keys = Annotated[Path | None, access(envvar="TRIMODAL_KEYS", help="file that `trimodal keys add` makes")]
+Keys = Annotated[Path | None, access(help="file that `trimodal keys add` makes")]
 WithoutKeys = Annotated[bool, access("--without-keys", help="let everybody in, also beyond this machine")]
 CorsOrigins = Annotated[
     list[str] | None,
@@ -33,6 +42,10 @@ ModelAliases = Annotated[
     access("--model-alias", help="another name of a model, as gpt-4o-mini=llm; repeatable"),
 ]
 
+Routes = Annotated[
+    Path | None,
+    access(help="file that `trimodal route` makes: versions' shares of requests"),
+]
 AllowedHosts = Annotated[
     list[str] | None,
     access(
@@ -43,7 +56,7 @@ AllowedHosts = Annotated[
 LogRequests = Annotated[
     float,
     access(
-        envvar="TRIMODAL_LOG_REQUESTS", min=0, max=1,
+        min=0, max=1,
         help="share of the requests that get a line in the log; failures always do, unless it is 0",
     ),
 ]  # fmt: skip
@@ -63,8 +76,9 @@ class GatewayCommand:
     ] = None
     upstreams: Annotated[
         Path | None,
-        servers(envvar="TRIMODAL_UPSTREAMS", help="file of such servers; it may be changed meanwhile"),
+        servers(help="file of such servers; it may be changed meanwhile"),
     ] = None
+    routes: Routes = None
     host: Host = "127.0.0.1"
     port: Port = 8080
     keys: Keys = None
@@ -77,7 +91,6 @@ class GatewayCommand:
     responses: Annotated[
         str,
         access(
-            envvar="TRIMODAL_RESPONSES",
             help="where /v1/responses keeps talks: memory, a file that ends with .sqlite, or redis://…",
         ),
     ] = "memory"
@@ -99,7 +112,7 @@ gateway = typer.Typer(help="OpenAI's HTTP API in front of Triton.", invoke_witho
 
 @gateway.callback()
 @with_settings(GatewayCommand)
-def serve(context: typer.Context, settings: GatewayCommand) -> None:
+def serve(context: typer.Context, settings: GatewayCommand, config: Config = None) -> None:
     """Serves OpenAI's HTTP API in front of Triton until Ctrl-C or SIGTERM, then drains."""
     if context.invoked_subcommand:
         return

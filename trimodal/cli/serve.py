@@ -13,13 +13,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from trimodal import logs
-from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, one_sentence, read_key, with_settings
+from trimodal.cli.common import (
+    OPERATOR_KEY,
+    VARIABLE,
+    Config,
+    OperatorKeyFile,
+    one_sentence,
+    read_key,
+    with_settings,
+)
 from trimodal.cli.gateway import (
     AllowedHosts,
     CorsOrigins,
     Keys,
     LogRequests,
     ModelAliases,
+    Routes,
     WithoutKeys,
     access,
     server_of,
@@ -36,23 +45,23 @@ if TYPE_CHECKING:
     from trimodal.server.options import ServerOptions
     from trimodal.server.process import TritonServer
 
-served = partial(typer.Option, rich_help_panel="What is served")
-addresses = partial(typer.Option, rich_help_panel="Addresses and ports; port 0 picks a free one")
-life = partial(typer.Option, rich_help_panel="Start and end")
-records = partial(typer.Option, rich_help_panel="Log and traces")
+served = partial(typer.Option, envvar=VARIABLE, rich_help_panel="What is served")
+addresses = partial(
+    typer.Option, envvar=VARIABLE, rich_help_panel="Addresses and ports; port 0 picks a free one"
+)
+life = partial(typer.Option, envvar=VARIABLE, rich_help_panel="Start and end")
+records = partial(typer.Option, envvar=VARIABLE, rich_help_panel="Log and traces")
 
 
 @dataclass(frozen=True)
 class RepositorySettings:
     """Options of every command that looks at a repository as a server would: here, in `doctor` and `tune`."""
 
-    profile: Annotated[str, served(envvar="TRIMODAL_PROFILE", help="cpu, cuda or tensorrt")] = "cpu"
-    model_repository: Annotated[
-        Path | None, served(envvar="TRIMODAL_MODEL_REPOSITORY", help="default: ./model_repository")
-    ] = None
+    profile: Annotated[str, served(help="cpu, cuda or tensorrt")] = "cpu"
+    model_repository: Annotated[Path | None, served(help="default: ./model_repository")] = None
     engines: Annotated[
         Path | None,
-        served(envvar="TRIMODAL_ENGINES", help="directory with built engines, beside the repository's"),
+        served(help="directory with built engines, beside the repository's"),
     ] = None
     set_: Annotated[
         list[str] | None,
@@ -86,16 +95,12 @@ class RepositorySettings:
 class ListenSettings(RepositorySettings):
     """… and which models of it are to listen where."""
 
-    model: Annotated[
-        list[str] | None, served(envvar="TRIMODAL_MODEL", help="this model only; repeatable")
-    ] = None
-    host: Annotated[str, addresses(envvar="TRIMODAL_HOST", help="address to listen on")] = "127.0.0.1"
-    http_port: Annotated[int, addresses(envvar="TRIMODAL_HTTP_PORT")] = 8000
-    grpc_port: Annotated[int, addresses(envvar="TRIMODAL_GRPC_PORT")] = 8001
-    metrics_port: Annotated[int, addresses(envvar="TRIMODAL_METRICS_PORT")] = 8002
-    health_port: Annotated[int, addresses(envvar="TRIMODAL_HEALTH_PORT", help="of the page for probes")] = (
-        8003
-    )
+    model: Annotated[list[str] | None, served(help="this model only; repeatable")] = None
+    host: Annotated[str, addresses(help="address to listen on")] = "127.0.0.1"
+    http_port: Annotated[int, addresses()] = 8000
+    grpc_port: Annotated[int, addresses()] = 8001
+    metrics_port: Annotated[int, addresses()] = 8002
+    health_port: Annotated[int, addresses(help="of the page for probes")] = 8003
 
     def options(self, **others: Any) -> ServerOptions:
         return super().options(models=tuple(self.model or ()), **others)
@@ -105,19 +110,12 @@ class ListenSettings(RepositorySettings):
 class ServeCommand(ListenSettings):
     """All options of `trimodal serve`."""
 
-    health_host: Annotated[
-        str, addresses(envvar="TRIMODAL_HEALTH_HOST", help="address of that page; default: --host")
-    ] = ""
-    drain_timeout: Annotated[
-        float, life(envvar="TRIMODAL_DRAIN_TIMEOUT", min=0, help="seconds for running requests")
-    ] = 30.0
-    ready_timeout: Annotated[
-        float, life(envvar="TRIMODAL_READY_TIMEOUT", min=1, help="seconds until all must be ready")
-    ] = 300.0
+    health_host: Annotated[str, addresses(help="address of that page; default: --host")] = ""
+    drain_timeout: Annotated[float, life(min=0, help="seconds for running requests")] = 30.0
+    ready_timeout: Annotated[float, life(min=1, help="seconds until all must be ready")] = 300.0
     hang_timeout: Annotated[
         float,
         life(
-            envvar="TRIMODAL_HANG_TIMEOUT",
             min=0,
             help="seconds until what runs and answers nothing is ended; 0: never",
         ),
@@ -125,14 +123,12 @@ class ServeCommand(ListenSettings):
     otlp: Annotated[
         str,
         records(
-            envvar="TRIMODAL_OTLP",
             help="send traces to this OpenTelemetry collector, as http://collector:4318",
         ),
     ] = ""
     otlp_every: Annotated[
         int,
         records(
-            envvar="TRIMODAL_OTLP_EVERY",
             min=0,
             help="trace one request in so many; 0: only those with a traceparent",
         ),
@@ -140,33 +136,27 @@ class ServeCommand(ListenSettings):
     log: Annotated[
         Path | None,
         records(
-            envvar="TRIMODAL_LOG",
             help="file for Triton's log, appended to; default: in the cache directory",
         ),
     ] = None
-    log_format: Annotated[
-        Literal["text", "json"], records(envvar=FORMAT_VARIABLE, help="our records in that log")
-    ] = "text"
+    log_format: Annotated[Literal["text", "json"], records(help="our records in that log")] = "text"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        records(envvar=LEVEL_VARIABLE, help="of our records: from here on"),
+        records(help="of our records: from here on"),
     ] = "info"
     operator_key_file: OperatorKeyFile = None
     restart: Annotated[
         bool,
         life(
             "--restart",
-            envvar="TRIMODAL_RESTART",
             help="start tritonserver again if it ends by itself: at once, then after 1, 2, 4 … 30 s",
         ),
     ] = False
     verbose: Annotated[
         bool,
-        records("--verbose", "-v", envvar="TRIMODAL_VERBOSE", help="stream Triton's log to stderr"),
+        records("--verbose", "-v", help="stream Triton's log to stderr"),
     ] = False
-    gateway: Annotated[
-        bool, access("--gateway", envvar="TRIMODAL_GATEWAY", help="OpenAI's API in front of it")
-    ] = False
+    gateway: Annotated[bool, access("--gateway", help="OpenAI's API in front of it")] = False
     gateway_host: GatewayHost = "127.0.0.1"
     gateway_port: GatewayPort = 8080
     keys: Keys = None
@@ -175,10 +165,11 @@ class ServeCommand(ListenSettings):
     allowed_hosts: AllowedHosts = None
     log_requests: LogRequests = 1.0
     model_aliases: ModelAliases = None
+    routes: Routes = None
 
 
 @with_settings(ServeCommand)
-def serve(settings: ServeCommand) -> None:
+def serve(settings: ServeCommand, config: Config = None) -> None:
     """Starts Triton with this repository and serves until Ctrl-C or SIGTERM, then drains.
 
     --gateway starts `trimodal gateway` with it, which has more options where it runs by itself.
@@ -237,6 +228,7 @@ class BuiltInGateway:
             allowed_hosts=settings.allowed_hosts,
             log_requests=settings.log_requests,
             model_aliases=settings.model_aliases,
+            routes=settings.routes,
             drain_timeout_s=settings.drain_timeout,
         )
         from trimodal.gateway.keys import read_keys

@@ -11,6 +11,7 @@ from pathlib import Path
 from starlette.requests import HTTPConnection
 
 from trimodal.client.options import Options
+from trimodal.client.transports.base import named
 from trimodal.gateway.errors import ApiError, invalid
 from trimodal.gateway.keys import ANYBODY, Key, KeyRing
 from trimodal.gateway.quota import Quota
@@ -110,7 +111,7 @@ def _secret(connection: HTTPConnection) -> str:
 
 def check_model(caller: Caller, model: str) -> None:
     """Raises: ApiError 403 where the caller's key does not hold for this model."""
-    if not caller.key.may_use(model):
+    if not caller.key.may_use(named(model)[0]):
         raise ApiError(403, f"this API key does not hold for the model '{model}'", code="model_not_allowed")
 
 

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trimodal import logs
+from trimodal.client.transports.base import named
 from trimodal.gateway.answering import DONE
 from trimodal.gateway.openai.fields import IGNORED_HEADER, ignored_header
 from trimodal.gateway.quota import KeyUsage
@@ -77,7 +78,7 @@ class GatewayMetrics:
 
     def ended(self, endpoint: str, state: Mapping[str, Any], measure: Measure) -> None:
         """Counts a request that is over; `state` has its model and tenant, if it came so far."""
-        model = state.get("model", "")
+        model, _ = named(state.get("model", ""))
         if model and model not in self._upstreams.state:
             model = "other"
         where = (endpoint, model)
@@ -113,6 +114,13 @@ class _UpstreamFamilies(Collector):
             moved.add_metric([server.address], server.moved)
             for model, answers in server.models.items():
                 ready.add_metric([server.address, model], answers)
+        routed = CounterMetricFamily(
+            "trimodal_gateway_routed",
+            "Requests by the version that a route gave them",
+            labels=["model", "version"],
+        )
+        for where, count in sorted(self._upstreams.routed.items()):
+            routed.add_metric(where, count)
         affinity = CounterMetricFamily(
             "trimodal_gateway_affinity",
             "Prompts by whether they went to the server of their beginning; miss: it had no room",
@@ -120,7 +128,7 @@ class _UpstreamFamilies(Collector):
         )
         affinity.add_metric(["hit"], self._upstreams.kept)
         affinity.add_metric(["miss"], self._upstreams.passed_on)
-        yield from (running, draining, ready, moved, affinity)
+        yield from (running, draining, ready, moved, affinity, routed)
 
 
 class Measure:
@@ -136,11 +144,16 @@ class Measure:
 
     def note(self, message: Message) -> None:
         """Takes in a message to the client: one of these for each delta."""
-        if message["type"] == "http.response.start":
+        if message["type"] == "websocket.accept":
+            self.status, self.request_id = 101, _request_id(message)
+            return
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
             self._head = message["status"]
             headers = {name.lower(): value for name, value in message["headers"]}
             self.streamed = headers.get(b"content-type", b"").startswith(b"text/event-stream")
-            self.request_id = headers.get(b"x-request-id", b"").decode("latin-1")
+            self.request_id = _request_id(message)
+            return
+        if message["type"].startswith("websocket.") and not message["type"].endswith(".body"):
             return
         body = message.get("body", b"")
         if body and self.streamed and body != DONE and not body.startswith(b":"):  # a comment
@@ -156,6 +169,11 @@ class Measure:
             self.status = self._head
 
 
+def _request_id(message: Message) -> str:
+    headers = {name.lower(): value for name, value in message.get("headers", ())}
+    return str(headers.get(b"x-request-id", b"").decode("latin-1"))
+
+
 def _cause(body: bytes) -> str:
     """The code of one of our errors, or its type."""
     try:
@@ -168,6 +186,8 @@ def _cause(body: bytes) -> str:
 class Measured:
     """ASGI middleware: measures every HTTP request, whatever answers it, and writes its line into the log.
 
+    A WebSocket has a line, too, when it ends; status 101, unless it was refused.
+
     A handler puts "model", "tenant" and "ignored" into the request's state as soon as it knows them; ignored
     fields are named in a header of the answer.
     """
@@ -178,6 +198,9 @@ class Measured:
         self._log_requests = log_requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._session(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -206,6 +229,21 @@ class Measured:
             if self._is_logged(endpoint, measure):
                 self._log(scope, state, measure, fields)
 
+    async def _session(self, scope: Scope, receive: Receive, send: Send) -> None:
+        measure = Measure()
+        fields: dict[str, object] = {}
+        logs.request_fields.set(fields)
+
+        async def noted(message: Message) -> None:
+            measure.note(message)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            if self._is_logged("", measure):
+                self._log(scope, scope.get("state", {}), measure, fields)
+
     def _is_logged(self, endpoint: str, measure: Measure) -> bool:
         """A share of those that were answered, and all that failed; no probe that found all well."""
         if not self._log_requests or (measure.status < 400 and endpoint in _PROBES):
@@ -225,7 +263,7 @@ class Measured:
             "error": measure.cause,
         }
         logger.info(
-            "%s %s", scope["method"], shorten(quote(scope["path"]), 200),
+            "%s %s", scope.get("method", "WebSocket"), shorten(quote(scope["path"]), 200),
             extra={
                 "request_id": measure.request_id,
                 "fields": {name: value for name, value in told.items() if value not in (None, "")},

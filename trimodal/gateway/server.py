@@ -186,7 +186,7 @@ class GatewayServer:
     def __init__(self, settings: GatewaySettings, connect: Callable[[str], Transport] | None = None) -> None:
         self._settings = settings
         connect = connect or (lambda address: GrpcTransport(address, Timeouts(), _CONNECTIONS))
-        upstreams = Upstreams(settings.upstreams or settings.upstream, connect)
+        upstreams = Upstreams(settings.upstreams or settings.upstream, connect, settings.routes)
         app = make_app(settings, upstreams)
         config = uvicorn.Config(
             app,

@@ -21,6 +21,7 @@ class GatewaySettings(Settings):
 
     upstream: tuple[str, ...] = Field(default=("127.0.0.1:8001",), min_length=1)
     upstreams: Path | None = None
+    routes: Path | None = None
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65_535)
     keys: Path | None = None

@@ -6,7 +6,6 @@ import fcntl
 import json
 import logging
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,12 +15,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from trimodal.errors import SettingsError
-from trimodal.settings import describe
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from trimodal.settings import describe, parse_toml
 
 Table = TypeVar("Table", bound=BaseModel)
 Contents = TypeVar("Contents")
@@ -31,7 +25,7 @@ logger = logging.getLogger(__name__)
 def read_tables(file: Path, whole: type[Table], row: type[BaseModel]) -> Table:
     """Reads a file as `whole`, a list of `row`. Raises: SettingsError naming the file and the field."""
     try:
-        return whole.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+        return whole.model_validate(parse_toml(file.read_text(encoding="utf-8")))
     except OSError as error:
         raise SettingsError(f"{file}: {(error.strerror or str(error)).lower()}") from None
     except ValidationError as error:

@@ -29,7 +29,7 @@ from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.frontend.response_sender import ResponseSender
 from trimodal.llm.request.operator import OperatorCall
-from trimodal.llm.request.outputs import Delta, Note, Sink
+from trimodal.llm.request.outputs import Delta, Note, Sink, WholeAnswer
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import CancelRequest, ProbeRequest
 from trimodal.llm.settings import LlmSettings
@@ -121,6 +121,8 @@ class LlmService:
             with self._lock:
                 self._sender.notify(*self._dispatcher.operate(request, sink, request_id))
             return
+        if not request.stream:
+            sink = WholeAnswer(sink, (request.prompt or "") if request.repeats_prompt else "")
         with self._metrics.refusals():
             self._check_open()
             state = self._input.process(request, sink, self._dispatcher.admission, request_id)

@@ -11,19 +11,13 @@ Tiers are not authenticated: a gateway in front decides who may name which.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from trimodal.errors import InvalidArgument, SettingsError
-from trimodal.settings import describe, shorten
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from trimodal.settings import describe, parse_toml, shorten
 
 Trim = Literal["refuse", "oldest_turns", "passages_first"]
 
@@ -72,12 +66,12 @@ class Tiers(BaseModel):
 def read_tiers(path: Path) -> Tiers:
     """The tiers in a TOML file. Raises SettingsError: names the file and the key."""
     try:
-        values: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = parse_toml(path.read_text(encoding="utf-8"))
         return Tiers.model_validate(values)
     except OSError as error:
         raise SettingsError(f"parameter 'tiers': {path.name} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SettingsError(f"{path.name}: not valid TOML: {error}") from None
     except ValidationError as error:
         inside = all(len(problem["loc"]) > 2 for problem in error.errors())
         raise SettingsError(f"{path.name}: {describe(error, Tier if inside else Tiers)}") from None
+    except (ValueError, RecursionError) as error:  # not UTF-8, or no TOML
+        raise SettingsError(f"{path.name}: not valid TOML: {error}") from None

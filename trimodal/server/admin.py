@@ -108,13 +108,23 @@ class Api:
 
     def states(self) -> dict[str, str]:
         """Model → state of the repository index, for models that were ever loaded."""
+        # Versions come in their order: the word of the highest that is ready is the model's.
+        states: dict[str, str] = {}
+        for entry in self._index():
+            if "state" in entry and states.get(entry["name"]) != "READY":
+                states[entry["name"]] = entry["state"]
+        return states
+
+    def _index(self) -> list[dict[str, str]]:
         _, body = self._call("POST", "/v2/repository/index", self.http_port)
-        return {entry["name"]: entry["state"] for entry in json.loads(body) if "state" in entry}
+        return list(json.loads(body))
 
     def instances(self, model: str) -> int:
-        """How many instances a loaded model was loaded with. Raises KeyError: it is not loaded."""
+        """How many instances a loaded model has, of all its versions. Raises KeyError: it is not loaded."""
         _, body = self._call("GET", f"/v2/models/{model}/config", self.http_port)
-        return sum(max(1, group.get("count", 1)) for group in json.loads(body)["instance_group"])
+        each = sum(max(1, group.get("count", 1)) for group in json.loads(body)["instance_group"])
+        ready = [one for one in self._index() if one["name"] == model and one.get("state") == "READY"]
+        return int(each) * len(ready)
 
     def load(self, model: str) -> str:
         """Loads a model, however long that takes. Returns Triton's reason where it failed, else nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,14 +13,29 @@ _SHM = Path("/dev/shm")
 
 
 def begin(args: Mapping[str, str]) -> None:
-    """Makes the process log as its model, and takes its shared memory from other users of the machine.
+    """Makes the process log as its model, and takes from it and from others what is not theirs.
 
     To be called first in `initialize`, whose `args` it takes: no request has been there yet.
     """
     logs.configure(args["model_name"])
+    command = Path("/proc/self/cmdline").read_bytes().split(b"\0")
+    if command[0].endswith(b"triton_python_backend_stub"):
+        close_connections()
     # Requests and answers pass through a region that Triton (2.51) makes 0644, whatever the umask: any user
     # could read prompts. Its name is among the stub's arguments.
-    for argument in Path("/proc/self/cmdline").read_bytes().split(b"\0"):
+    for argument in command:
         region = _SHM / os.fsdecode(argument).lstrip("/")
         if argument and region.parent == _SHM and region.is_file():
             region.chmod(0o600)
+
+
+def close_connections() -> None:
+    """Closes the TCP connections of the process.
+
+    A stub inherits those that clients have to Triton's HTTP (2.51): of one that Triton closed its client saw
+    no end for as long as the model was loaded.
+    """
+    for entry in [one for one in Path("/proc/self/fd").iterdir() if one.is_socket()]:
+        with socket.socket(fileno=int(entry.name)) as one:
+            if one.family not in (socket.AF_INET, socket.AF_INET6):
+                one.detach()

@@ -20,7 +20,9 @@ class TritonPythonModel:
             parameters_of(args["model_config"]),
             source="embedding/config.pbtxt (profile cpu: configs/cpu.pbtxt)",
         )
-        self.service = EmbeddingService.open(version_directory(args), settings, TritonMetrics(pb_utils))
+        self.service = EmbeddingService.open(
+            version_directory(args), settings, TritonMetrics(pb_utils, args["model_version"])
+        )
 
     def execute(self, requests):
         return answer_batch(pb_utils, requests, read, self.service.embed, write)

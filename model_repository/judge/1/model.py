@@ -18,7 +18,9 @@ class TritonPythonModel:
             parameters_of(args["model_config"]),
             source="judge/config.pbtxt (profile cpu: configs/cpu.pbtxt)",
         )
-        self.service = JudgeService.open(version_directory(args), settings, TritonMetrics(pb_utils))
+        self.service = JudgeService.open(
+            version_directory(args), settings, TritonMetrics(pb_utils, args["model_version"])
+        )
 
     def execute(self, requests):
         return answer_batch(pb_utils, requests, read, self.service.judge, write)

@@ -18,7 +18,9 @@ class TritonPythonModel:
             parameters_of(args["model_config"]),
             source="vision_preprocess/config.pbtxt",
         )
-        self.service = PreprocessStep.open(version_directory(args), settings, TritonMetrics(pb_utils))
+        self.service = PreprocessStep.open(
+            version_directory(args), settings, TritonMetrics(pb_utils, args["model_version"])
+        )
 
     def execute(self, requests):
         return answer_batch(pb_utils, requests, read, self.service.prepare, write)

@@ -47,6 +47,8 @@ def test_a_folder(fake, folder):
     assert files == [str(folder / name) for name in ("a.JPG", "b.png", "e.png", "sub/c.webp", "sub/d.jpeg")]
     assert len(lines) == 6, "one line a file"
     assert "0.7500" in lines[1]
+    told = f"trimodal: 1 skipped, as no .jpeg, .jpg, .png, .webp: {folder / 'notes.txt'}"
+    assert result.stderr.strip() == told, "what a folder has besides is named"
     assert sorted(len(request.inputs["image"]) for request in fake.requests) == [1, 4]
 
 

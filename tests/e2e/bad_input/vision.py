@@ -36,7 +36,7 @@ IMAGES = [
     (
         "WebP bomb 16,000 × 16,000",
         webp_claiming(16_000, 16_000),
-        ": 16000 × 16000 pixels; at most 40000000 in all",
+        ": 16000 × 16000 pixels; at most 50000000 in all",
     ),
     ("animated WebP", encode(quarters(), "WEBP", **FRAMES), r": animated \(2 frames\); a single"),
     ("APNG of 0 frames", png_with(png_chunk(b"acTL", bytes(8)), NOISE), ": a PNG whose animation header"),

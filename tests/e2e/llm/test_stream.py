@@ -10,8 +10,11 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.e2e.conftest import run_python, wait_until
@@ -93,6 +96,39 @@ async def test_http_gives_the_same_answer(server, client):
     assert {part["finish_reason"] for part in parts[:-1]} == {""}
     assert parts[-1]["completion_tokens"] == 120
     assert parts[-1]["prompt_tokens"] == answer.usage.prompt
+
+
+@pytest.mark.parametrize("end", ["generate", "generate_stream"])
+def test_the_quickstart_of_the_vllm_backend(server, end):
+    """Its body, to both endpoints: one response."""
+    url = f"http://{server.http_url}/v2/models/llm/{end}"
+    sent = {"stream": False, "temperature": 0, "max_tokens": 40, "exclude_input_in_output": True}
+    body = {"text_input": "What is Triton Inference Server?", "parameters": sent}
+    with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=20) as response:
+        text = response.read().decode()
+    answer = json.loads(text.removeprefix("data:"))
+    assert (answer["completion_tokens"], answer["finish_reason"]) == (40, "length")
+    assert belongs_to_script(answer["text_output"])
+    body["parameters"] = {"stream": False, "max_tokens": -1}
+    with pytest.raises(urllib.error.HTTPError) as told:
+        urllib.request.urlopen(url, json.dumps(body).encode(), timeout=20)
+    assert (told.value.code, b"max_tokens is -1" in told.value.read()) == (400, True)
+
+
+async def test_the_client_of_the_vllm_backend_asks_for_no_stream_by_a_tensor(server):
+    import tritonclient.grpc.aio as triton
+
+    inputs = [triton.InferInput("text_input", [1], "BYTES"), triton.InferInput("stream", [1], "BOOL")]
+    inputs[0].set_data_from_numpy(np.array([b"hello"], object))
+    inputs[1].set_data_from_numpy(np.array([False]))
+
+    async def asked():
+        yield {"model_name": "llm", "inputs": inputs, "parameters": {"max_tokens": 9}}
+
+    async with triton.InferenceServerClient(server.grpc_url) as client:
+        answers = [result async for result, error in client.stream_infer(asked()) if not error]
+    (answer,) = answers
+    assert answer.as_numpy("completion_tokens").tolist() == [9]
 
 
 async def test_a_stop_string_is_not_sent(server, client):

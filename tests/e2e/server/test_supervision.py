@@ -7,6 +7,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +74,44 @@ async def test_streams_of_a_process_that_dies_are_told(served: TritonServer) -> 
         await asyncio.to_thread(wait_until, lambda: page(served)["ready"], "the model")
         assert (await client.complete("hi", max_tokens=3)).text
         await asyncio.to_thread(wait_until, lambda: served.api.in_flight()["llm"] == 0, "the gauges")
+
+
+STREAMS = """
+import http.client, json, sys, threading
+def ask(number):
+    connection = http.client.HTTPConnection(sys.argv[1], timeout=20)
+    body = json.dumps({"text_input": f"hi {number}", "max_tokens": 400})
+    connection.request("POST", "/v2/models/llm/generate_stream", body)
+    try:
+        answer = connection.getresponse()
+        print(answer.readline()[:6], flush=True)
+        answer.read()
+    except (ConnectionError, http.client.HTTPException):
+        pass
+    print("ended", flush=True)
+for number in range(8):
+    threading.Thread(target=ask, args=(number,)).start()
+"""
+
+
+@pytest.mark.parametrize("deaths", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_http_clients_of_triton_are_told_at_every_death(served: TritonServer, deaths: int) -> None:
+    """Triton itself never tells them, and the next process held their connections open."""
+    for _ in range(deaths):
+        with subprocess.Popen(
+            [sys.executable, "-c", STREAMS, served.http_url], stdout=subprocess.PIPE, text=True
+        ) as clients:
+            assert clients.stdout
+            assert clients.stdout.readline() == "b'data: '\n"
+            wait_until(lambda: sum(served.api.in_flight().values()) == 8, "all requests")
+            kill(served, "llm")
+            assert clients.stdout.read().count("ended") == 8
+        assert clients.returncode == 0, "a client gave up"
+        wait_until(lambda: page(served)["ready"], "the model")
+    (stub,) = [pid for pid in children(served.pid) if model_of(pid) == "llm"]
+    table = Path(f"/proc/{served.pid}/net/tcp").read_text().split()
+    for descriptor in Path(f"/proc/{stub}/fd").iterdir():
+        assert descriptor.readlink().name.removeprefix("socket:[").rstrip("]") not in table
 
 
 async def test_pictures_in_a_process_that_dies_are_told(served: TritonServer) -> None:

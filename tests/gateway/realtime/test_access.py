@@ -134,3 +134,23 @@ def test_a_name_that_resolves_here_is_another_origin(serve: Serve, dial: Dial, t
     assert page(serve()) == 403
     assert page(serve(without_keys=True)) == 403
     assert page(serve(allowed_hosts=("evil.example",))) == 101
+
+
+def test_every_session_has_a_line_in_the_log(
+    serve: Serve, dial: Dial, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "trimodal")
+    secret = add_key(file, Key(name="one", tenant="acme"))
+    running = serve(keys=file)
+    peer = dial(
+        running, "model=llm", additional_headers={"authorization": f"Bearer {secret}", "x-request-id": "a-1"}
+    )
+    peer.receive()
+    assert not [one for one in caplog.records if hasattr(one, "fields")], "it goes on"
+    peer.socket.close()
+    assert status(dial, running) == 401
+    wait_until(lambda: sum(hasattr(one, "fields") for one in caplog.records) == 2, "the lines")
+    lines = {one.fields["status"]: one for one in caplog.records if hasattr(one, "fields")}
+    assert lines[101].getMessage() == lines[401].getMessage() == "WebSocket /v1/realtime"
+    assert lines[101].fields.items() >= {"model": "llm", "tenant": "acme"}.items()
+    assert (lines[101].request_id, lines[401].fields["error"]) == ("a-1", "no_api_key")

@@ -26,11 +26,15 @@ class Servers:
     """Fakes by address, and the pool over them."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, *fakes: FakeTransport, file: Path | None = None
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *fakes: FakeTransport,
+        file: Path | None = None,
+        routes: Path | None = None,
     ) -> None:
         monkeypatch.setattr(pool, "LOOK_S", 0.005)
         self.fakes = {f"host-{number}:8001": fake for number, fake in enumerate(fakes)}
-        self.pool = Upstreams(file or list(self.fakes), self.fakes.__getitem__)
+        self.pool = Upstreams(file or list(self.fakes), self.fakes.__getitem__, routes)
         self.client = Client(transport=self.pool, timeouts=Timeouts(silence=10))
 
     async def __aenter__(self) -> Servers:

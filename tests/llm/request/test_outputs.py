@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from tests.llm.doubles.sinks import Collector
 from tests.project.test_configs import profiles
-from trimodal.llm.request.outputs import Delta, Note, TokenLogprob, columns
+from trimodal.errors import Unavailable
+from trimodal.llm.request.outputs import Delta, Note, TokenLogprob, WholeAnswer, columns
 from trimodal.llm.request.request import INPUTS
 from trimodal.trace import span
 
@@ -58,3 +60,22 @@ def test_log_probabilities_are_as_openai_has_them_and_only_where_they_were_asked
     ]  # fmt: skip
     assert json.loads(columns(Delta("", "stop", 5, 0, 1, logprobs=()))["logprobs"][0]) == []
     assert "logprobs" not in columns(Delta("a", "", 5, 0, 1))
+
+
+def test_a_whole_answer_is_one_delta_with_the_last_usage_and_every_token() -> None:
+    sink = Collector()
+    whole = WholeAnswer(sink, "prompt: ")
+    tokens = [TokenLogprob(b"a", -0.25), TokenLogprob(b"b", -0.5)]
+    for token, delta in zip(tokens, (FIRST, LAST), strict=True):
+        whole.send(replace(delta, logprobs=[token]))
+    assert sink.deltas == [replace(LAST, text="prompt: naïve", logprobs=tokens)]
+    sink.cancelled = True
+    assert whole.is_cancelled()
+
+
+def test_a_whole_answer_that_fails_is_an_error_alone() -> None:
+    sink = Collector()
+    whole = WholeAnswer(sink)
+    whole.send(FIRST)
+    whole.fail(Unavailable("gone"))
+    assert (sink.deltas, str(sink.error)) == ([], "gone")

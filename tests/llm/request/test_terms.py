@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from trimodal.errors import InvalidArgument
-from trimodal.llm.request.request import GenerationRequest, read_request
-from trimodal.llm.request.terms import CancelRequest, ProbeRequest, Terms
+from trimodal.llm.request.request import INPUTS, GenerationRequest, read_request
+from trimodal.llm.request.terms import PARAMETERS, CancelRequest, ProbeRequest, Terms
 from trimodal.llm.settings import LlmSettings
 
 SETTINGS = LlmSettings(engine="fake")
@@ -59,11 +59,24 @@ def test_a_parameter_is_as_good_as_an_input() -> None:
     assert (read.tier, read.ttft_deadline_ms, read.tenant) == ("premium", 500, "naïve 日本")
 
 
+def test_every_input_of_one_value_may_be_a_parameter() -> None:
+    sent = {"stream": False, "temperature": 0, "top_p": 0.5, "max_tokens": 7, "ignore_eos": True, "stop": "x"}
+    read = read_request({"text_input": text("hi")}, sent, SETTINGS)
+    assert isinstance(read, GenerationRequest)
+    assert (read.stream, read.sampling.max_tokens, read.sampling.ignore_eos) == (False, 7, True)
+    assert (read.sampling.temperature, read.sampling.top_p, read.stops) == (0, 0.5, ("x",))
+    assert set(PARAMETERS) <= set(INPUTS)
+
+
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
         ({"ttft_deadline": 5}, "unknown parameter 'ttft_deadline': send one of the model's inputs"),
-        ({"cancel_key": "k" * 16}, "unknown parameter 'cancel_key': send one of the model's inputs"),
+        ({"text_input": "a"}, "unknown parameter 'text_input': send one of the model's inputs"),
+        ({"temperature": "0"}, "temperature is '0': a number is needed"),
+        ({"temperature": True}, "temperature is True: a number is needed"),
+        ({"stream": 1}, "stream is 1: true or false is needed"),
+        ({"max_tokens": 10**30}, f"max_tokens is {10**30}: it must be between 1 and 1024"),
         ({"tier": 3}, "tier is 3: a text is needed"),
         ({"priority": True}, "priority is True: a whole number is needed"),
         ({"priority": 1.0}, "priority is 1.0: a whole number is needed"),

@@ -1,5 +1,6 @@
 import json
 import random
+import re
 import threading
 from pathlib import Path
 
@@ -163,3 +164,14 @@ def test_a_lost_engine_process_fails_its_requests_and_comes_back() -> None:
         assert metrics.get("trimodal_llm_engine_restarts_total", {"model": "llm"}).value == 1
     finally:
         service.close()
+
+
+def test_a_request_is_followed_by_its_id_into_the_engine(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("DEBUG", logger="trimodal"), FakeServer() as server:
+        sink = Collector()
+        server.service.submit(GenerationRequest("hello", None, Sampling(3)), sink, "req_1")
+        sink.wait()
+    (handed,) = [one for one in caplog.records if getattr(one, "request_id", "") == "req_1"]
+    found = re.fullmatch(r"goes to the engine as (sequence \d+)", handed.getMessage())
+    assert found
+    assert f"{found[1]} begins" in caplog.messages

@@ -34,6 +34,8 @@ def until(true: Callable[[], object], what: str) -> None:
 class Triton:
     """Plays the repository API; its stubs are children of this process, which stands for tritonserver."""
 
+    http_port = 8000
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.stubs: dict[str, list[subprocess.Popen[bytes]]] = {}
@@ -99,9 +101,10 @@ class Triton:
         return ""
 
 
-def a_model(name: str, *, count: int = 1, steps: tuple[str, ...] = ()) -> Model:
+def a_model(name: str, *, count: int = 1, steps: tuple[str, ...] = (), decoupled: bool = False) -> Model:
     config: Any = model_config_pb2.ModelConfig(name=name, backend="" if steps else "python")
     config.instance_group.add(count=count)
+    config.model_transaction_policy.decoupled = decoupled
     for step in steps:
         config.ensemble_scheduling.step.add(model_name=step)
     return Model(name, Path(name), Path(name), config)
@@ -134,6 +137,32 @@ def watched(triton: Triton, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     for one in supervisors:
         one.close()
     until(lambda: not any(t.name.startswith("load ") for t in threading.enumerate()), "loads")
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_http_connections_that_say_nothing_after_a_loss_are_ended(
+    triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any, refused: bool
+) -> None:
+    """At every loss of a model with streams; at one without none, as Triton answers its requests."""
+    monkeypatch.setattr(module, "SILENT_S", 0.0)
+    ended: list[tuple[int, int]] = []
+
+    def end_silent(pid: int, port: int, seconds: float) -> int:
+        ended.append((pid, port))
+        if refused:
+            raise PermissionError(1, "Operation not permitted")
+        return 2
+
+    monkeypatch.setattr(module, "end_silent", end_silent)
+    supervisor = watched(a_model("llm", decoupled=True), a_model("vision"))
+    for losses in (1, 2):
+        triton.kill("vision")
+        triton.kill("llm")
+        until(lambda: len(ended) == losses, "the end of the connections")  # noqa: B023
+        until(lambda: supervisor.health().ready, "the models")
+    assert set(ended) == {(os.getpid(), triton.http_port)}
+    told = "HTTP streams of llm wait for their own timeout (Operation not permitted)"
+    assert (told if refused else "2 silent HTTP connections were ended, as model llm died") in caplog.text
 
 
 def test_a_model_whose_process_died_is_loaded_again(triton: Triton, watched: Any) -> None:

@@ -30,6 +30,9 @@ def classify(
 ) -> None:
     """Classify image files."""
     paths = list(expand(files))
+    if skipped := [str(path) for path in others(files)]:
+        shown = ", ".join(skipped[:3]) + (", …" if len(skipped) > 3 else "")
+        typer.echo(f"trimodal: {len(skipped)} skipped, as no {', '.join(SUFFIXES)}: {shown}", err=True)
     if not paths:
         typer.echo(f"trimodal: no {', '.join(SUFFIXES)} files there", err=True)
         raise typer.Exit(1)
@@ -56,6 +59,12 @@ def expand(files: Iterable[Path]) -> Iterable[Path]:
             yield from sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
         else:
             yield path
+
+
+def others(files: Iterable[Path]) -> Iterable[Path]:
+    """What `expand` leaves out of the folders."""
+    for path in filter(Path.is_dir, files):
+        yield from sorted(p for p in path.rglob("*") if p.suffix.lower() not in SUFFIXES and p.is_file())
 
 
 async def label(client: Client, paths: Sequence[Path], top_k: int) -> list[Row]:

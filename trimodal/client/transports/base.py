@@ -19,11 +19,18 @@ Tensors = Mapping[str, Array]
 Parameter = bool | int | float | str
 
 
+def named(model: str) -> tuple[str, str]:
+    """A model's name and its version; "": none is named."""
+    name, _, version = model.partition("@")
+    return name, version
+
+
 @dataclass(frozen=True)
 class Request:
     """One request to one model.
 
     Attributes:
+        model: its name; "llm@2" is version 2 of it, without one Triton takes the highest.
         parameters: Triton's own (sequence_id, …) and the model's.
         metadata: headers of the gRPC call; names in lower case.
     """
@@ -33,6 +40,11 @@ class Request:
     id: str = ""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The model without its version."""
+        return named(self.model)[0]
 
 
 @dataclass(frozen=True)

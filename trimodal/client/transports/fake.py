@@ -100,9 +100,9 @@ class FakeTransport:
     def _call(self, request: Request) -> Tensors | Awaitable[Tensors] | AsyncIterator[Tensors]:
         self._reach()
         self.requests.append(request)
-        if request.model not in self.functions:
+        if request.name not in self.functions:
             raise ModelNotFound(f"the server has no model '{request.model}'")
-        return self.functions[request.model](request)
+        return self.functions[request.name](request)
 
 
 class _FakeResponses:

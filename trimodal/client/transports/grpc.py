@@ -26,7 +26,7 @@ from trimodal.client.errors import (
     from_message,
     from_status,
 )
-from trimodal.client.transports.base import Array, Request, Timeouts
+from trimodal.client.transports.base import Array, Request, Timeouts, named
 from trimodal.client.transports.probes import DECOUPLED, PIPELINES, PROBES, alive
 from trimodal.client.transports.tensors import decode, encode
 from trimodal.client.transports.watchdog import HealthPage, Watchdog
@@ -108,7 +108,7 @@ class GrpcTransport:
 
     async def infer(self, request: Request, timeouts: Timeouts) -> dict[str, Array]:
         message = encode(request)
-        return decode(await self._unary("ModelInfer", message, timeouts, _metadata(request), request.model))
+        return decode(await self._unary("ModelInfer", message, timeouts, _metadata(request), request.name))
 
     async def stream(self, request: Request, timeouts: Timeouts) -> GrpcResponses:
         message = encode(request)
@@ -119,7 +119,7 @@ class GrpcTransport:
         except BaseException:  # the channel was closed
             connection.requests -= 1
             raise
-        watchdog = Watchdog(call, request.model, timeouts.silence, self._health)
+        watchdog = Watchdog(call, request.name, timeouts.silence, self._health)
         return GrpcResponses(call, self._url, timeouts.silence, connection, watchdog)
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
@@ -128,7 +128,8 @@ class GrpcTransport:
             if model in PROBES:
                 return await self._answers(PROBES[model], timeouts)
             if model:
-                message = service_pb2.ModelReadyRequest(name=model)
+                name, version = named(model)
+                message = service_pb2.ModelReadyRequest(name=name, version=version)
                 answer = await self._unary("ModelReady", message, timeouts)
             else:
                 answer = await self._unary("ServerReady", service_pb2.ServerReadyRequest(), timeouts)
@@ -166,7 +167,8 @@ class GrpcTransport:
         return bool((await self._config(model, timeouts)).ensemble_scheduling.step)
 
     async def _config(self, model: str, timeouts: Timeouts) -> Any:
-        message = service_pb2.ModelConfigRequest(name=model)
+        name, version = named(model)
+        message = service_pb2.ModelConfigRequest(name=name, version=version)
         return (await self._unary("ModelConfig", message, timeouts)).config
 
     async def aclose(self) -> None:

@@ -15,7 +15,7 @@ from tritonclient.utils import (
 )
 
 from trimodal.client.errors import ProtocolError
-from trimodal.client.transports.base import Array, Request
+from trimodal.client.transports.base import Array, Request, named
 
 # bool comes first: True is an int as well.
 _PARAMETERS = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
@@ -23,7 +23,8 @@ _PARAMETERS = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param
 
 def encode(request: Request) -> Any:
     """Encodes a request as a ModelInferRequest."""
-    message = service_pb2.ModelInferRequest(model_name=request.model, id=request.id)
+    name, version = named(request.model)
+    message = service_pb2.ModelInferRequest(model_name=name, model_version=version, id=request.id)
     for name, array in request.inputs.items():
         message.inputs.add(name=name, datatype=np_to_triton_dtype(array.dtype), shape=array.shape)
         is_text = array.dtype == np.object_ and array.size

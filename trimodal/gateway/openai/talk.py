@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from trimodal.client.client import Client
 from trimodal.client.options import Options
 from trimodal.client.streams.ask import AskStream
+from trimodal.client.transports.base import named
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import invalid, unsupported
 from trimodal.gateway.openai.conversation import DecodedMessage, FindingsCache, plain, read_samples
@@ -69,7 +70,7 @@ class Talk:
         self._client = client
         self._caller = caller
         self._findings = findings.of(caller.key.tenant)
-        self._plain = None if model == ASSISTANT else plain(messages)
+        self._plain = None if named(model)[0] == ASSISTANT else plain(messages)
         if self._plain is None:
             check_model(caller, ASSISTANT)
             if tools or any(message.calls or message.answers for message in messages):

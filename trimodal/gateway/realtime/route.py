@@ -11,6 +11,7 @@ from starlette.websockets import WebSocket
 from trimodal.gateway.access import Access, check_model, request_id
 from trimodal.gateway.errors import as_api_error, invalid
 from trimodal.gateway.realtime.connection import Connection
+from trimodal.gateway.realtime.hearing.turn import SPEECH
 from trimodal.gateway.realtime.openai.config import ConversationSession, first_config
 from trimodal.gateway.realtime.session import Session, Sessions
 
@@ -25,6 +26,7 @@ def add_realtime(app: FastAPI, sessions: Sessions, access: Access) -> None:
         identity = request_id(websocket)
         try:
             caller = access.identify(websocket)
+            websocket.state.tenant = caller.key.tenant
             query = websocket.query_params
             resumed = "session" in query
             if resumed:
@@ -37,6 +39,7 @@ def add_realtime(app: FastAPI, sessions: Sessions, access: Access) -> None:
                 if isinstance(config, ConversationSession):
                     check_model(caller, config.model)
                 session = sessions.open(caller, config)
+                websocket.state.model = config.model if isinstance(config, ConversationSession) else SPEECH
         except Exception as error:
             refusal = as_api_error(error, identity)
             headers = {**refusal.headers, "x-request-id": identity}

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from trimodal import logs
 from trimodal.client.errors import ConnectError, ConnectionLost
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
 from trimodal.client.values import Model
@@ -21,6 +23,7 @@ from trimodal.gateway.tables import WatchedFile
 from trimodal.gateway.upstreams.affinity import beginning, most_running, ranked
 from trimodal.gateway.upstreams.failover import Failover, FailoverResponses, no_server
 from trimodal.gateway.upstreams.file import read_upstreams
+from trimodal.gateway.upstreams.routes import key_of, read_routes, version_for
 from trimodal.gateway.upstreams.server import Upstream
 
 logger = logging.getLogger(__name__)
@@ -33,9 +36,15 @@ class Upstreams:
 
     Args:
         servers: their addresses, or the file that has them. Raises: SettingsError where it cannot be read.
+        routes: the file that shares models' requests out among their versions; None: Triton's highest.
     """
 
-    def __init__(self, servers: Sequence[str] | Path, connect: Callable[[str], Transport]) -> None:
+    def __init__(
+        self,
+        servers: Sequence[str] | Path,
+        connect: Callable[[str], Transport],
+        routes: Path | None = None,
+    ) -> None:
         self._connect = connect
         self._file: WatchedFile[dict[str, bool]] | None = None
         self._servers: dict[str, Upstream] = {}
@@ -45,7 +54,10 @@ class Upstreams:
             self._set(self._file.contents)
         else:
             self._set(dict.fromkeys(servers, False))
-        self._speech: dict[Any, Upstream] = {}
+        self._routes = WatchedFile(routes, read_routes) if routes else None
+        self.routed: Counter[tuple[str, str]] = Counter()  # model and version → requests
+        # Stream of speech → its server, and the model with the version that it began with.
+        self._speech: dict[Any, tuple[Upstream, str]] = {}
         self._turn = 0
         self._looked = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -76,12 +88,13 @@ class Upstreams:
     async def infer(self, request: Request, timeouts: Timeouts) -> Tensors:
         if "sequence_id" in request.parameters:
             return await self._hear(request, timeouts)
-        outputs, _ = await self._ask(request, timeouts)
+        outputs, _ = await self._ask(self._to_version(request), timeouts)
         return outputs
 
     async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
         key = beginning(request) if len(self._servers) > 1 else b""
-        responses = FailoverResponses(Failover(self._order(request.model, key), request, timeouts))
+        request = self._to_version(request)
+        responses = FailoverResponses(Failover(self._order(request.name, key), request, timeouts))
         await responses.open()
         return responses
 
@@ -104,7 +117,8 @@ class Upstreams:
         return [models[name] for name in sorted(models)]
 
     async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
-        failover = Failover(self._order(model), Request(model, {}), timeouts)
+        request = Request(model, {})
+        failover = Failover(self._order(request.name), request, timeouts)
         while True:
             server = failover.next()
             try:
@@ -127,6 +141,8 @@ class Upstreams:
             while True:
                 if self._file and self._file.changed():
                     self._set(self._file.contents)
+                if self._routes and self._routes.changed():
+                    logger.info("requests go by other routes: %s", self._routes.contents)
                 for server in self._servers.values():
                     if server not in looks or looks[server].done():  # never two at a time
                         looks[server] = asyncio.ensure_future(server.look(timeouts))
@@ -182,22 +198,33 @@ class Upstreams:
             self.passed_on += 1
         return with_room
 
+    def _to_version(self, request: Request) -> Request:
+        """The request to the version that its model's route has for it; as it is where there is no route."""
+        if not (shares := self._routes.contents.get(request.model) if self._routes else None):
+            return request
+        version = version_for(shares, request.model, key_of(request))
+        self.routed[request.model, version] += 1
+        logs.note(version=version)
+        return replace(request, model=f"{request.model}@{version}")
+
     async def _hear(self, request: Request, timeouts: Timeouts) -> Tensors:
         """Sends a chunk of speech to where its stream is."""
         stream = request.parameters["sequence_id"]
-        server = self._speech.get(stream)
-        if request.parameters.get("sequence_start") or server is None:
+        if request.parameters.get("sequence_start") or stream not in self._speech:
+            request = self._to_version(request)
             outputs, server = await self._ask(request, timeouts)
             if request.parameters.get("sequence_start") and not request.parameters.get("sequence_end"):
-                self._speech[stream] = server
+                self._speech[stream] = server, request.model
                 server.running += 1
             return outputs
+        server, model = self._speech[stream]
+        request = replace(request, model=model)
         ended = bool(request.parameters.get("sequence_end"))
         try:
             return await server.transport.infer(request, timeouts)
         except (ConnectError, ConnectionLost) as error:
             ended = True
-            server.failed(request.model, error)
+            server.failed(request.name, error)
             raise
         except RequestError as error:
             ended = ended or not isinstance(error, InvalidArgument)  # the chunk's fault: the stream goes on
@@ -209,7 +236,7 @@ class Upstreams:
 
     async def _ask(self, request: Request, timeouts: Timeouts) -> tuple[Tensors, Upstream]:
         """The answer to a request that gives one, and whose it is."""
-        failover = Failover(self._order(request.model), request, timeouts)
+        failover = Failover(self._order(request.name), request, timeouts)
         while True:
             server = failover.next()
             server.running += 1

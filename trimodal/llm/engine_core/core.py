@@ -84,9 +84,10 @@ def _apply(engine: Engine, command: object) -> list[Output]:
     elif isinstance(command, EngineRequest):
         try:
             engine.add(command)
+            logger.debug("sequence %d begins", command.id)
         except Exception as error:
             # One sequence that the engine will not take must not take the others down.
-            logger.warning("the engine refused a sequence: %s", error, extra={"request_id": command.id})
+            logger.warning("the engine refused sequence %d: %s", command.id, error)
             if isinstance(error, ValueError):
                 return [Output(command.id, [], "refused", error=f"the engine refused this request: {error}")]
             return [Output(command.id, [], "error", error="the engine failed on this request")]

@@ -133,6 +133,9 @@ class Generation:
     def handed_over(self) -> None:
         """Notes for all listeners that the engine has it now."""
         for state in self.listeners:
+            logger.debug(
+                "goes to the engine as sequence %d", self.ticket.id, extra={"request_id": state.request_id}
+            )
             state.started = self.ticket.started
             state.predicted_ttft = self._predicted_ttft(state)
 

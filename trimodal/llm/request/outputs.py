@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -113,3 +113,30 @@ class Sink(Protocol):
 
     def is_cancelled(self) -> bool:
         """Whether the client has cancelled or disconnected."""
+
+
+class WholeAnswer:
+    """Gathers an answer and hands it to a sink in one delta, after `prefix`."""
+
+    def __init__(self, sink: Sink, prefix: str = "") -> None:
+        self._sink = sink
+        self._texts = [prefix]
+        self._reasoning: list[str] = []
+        self._logprobs: list[TokenLogprob] | None = None
+        self._prompt_logprobs: Sequence[TokenLogprob] = ()
+
+    def send(self, delta: Delta) -> None:
+        self._texts.append(delta.text)
+        self._reasoning.append(delta.reasoning)
+        self._prompt_logprobs = self._prompt_logprobs or delta.prompt_logprobs
+        if delta.logprobs is not None:
+            self._logprobs = [*(self._logprobs or ()), *delta.logprobs]
+        if delta.finish_reason:
+            whole = replace(delta, text="".join(self._texts), reasoning="".join(self._reasoning))
+            self._sink.send(replace(whole, logprobs=self._logprobs, prompt_logprobs=self._prompt_logprobs))
+
+    def fail(self, error: RequestError) -> None:
+        self._sink.fail(error)
+
+    def is_cancelled(self) -> bool:
+        return self._sink.is_cancelled()

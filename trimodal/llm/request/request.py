@@ -13,12 +13,11 @@ from trimodal import trace
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.rendering import Rendering
-from trimodal.llm.request import sampling
+from trimodal.llm.request import sampling, terms
 from trimodal.llm.request.messages import read_messages
 from trimodal.llm.request.operator import OperatorCall, read_operator_call
 from trimodal.llm.request.sampling import MAX_TOKEN_ID, read_sampling
 from trimodal.llm.request.terms import (
-    PARAMETERS,
     CancelRequest,
     ProbeRequest,
     Terms,
@@ -39,8 +38,8 @@ INPUTS = (
     *("add_generation_prompt", "continue_final_message", "chat_template_kwargs"),
     *(*sampling.INPUTS, "prompt_logprobs", "stop"),
     *("response_format", "tools", "tool_choice", "parallel_tool_calls"),
-    *PARAMETERS,
-    *("cancel_key", "cancel"),
+    *("stream", "exclude_input_in_output"),
+    *terms.INPUTS,
 )
 """The llm model's input tensors; all are optional."""
 _MAX_STOP_BYTES = 256
@@ -67,6 +66,8 @@ class GenerationRequest:
     apply_chat_template: bool | None = None  # to a bare prompt; None: as the model's parameter says
     prompt_token_ids: tuple[int, ...] = ()
     rendering: Rendering = Rendering()
+    stream: bool = True  # else the answer comes in one response
+    repeats_prompt: bool = False  # in front of the answer
 
     def within(self, room: int) -> GenerationRequest:
         """This request with a default length of at most `room` tokens, but 1 at least."""
@@ -112,7 +113,7 @@ def read_request(
     if "operate" in parameters:
         return read_operator_call(parameters, settings.operator_hash)
     traced, parameters = trace.wanted(parameters)
-    inputs = with_parameters(inputs, parameters)
+    inputs = with_parameters(inputs, parameters, INPUTS)
     if cancel := read_cancel(inputs):
         return cancel
     prompt = text(inputs, "text_input", settings.max_prompt_bytes)
@@ -135,6 +136,11 @@ def read_request(
         raise InvalidArgument(
             "apply_chat_template is true beside prompt_token_ids: they are the whole prompt"
         )
+    stream = boolean(inputs, "stream") is not False
+    repeats_prompt = boolean(inputs, "exclude_input_in_output") is False
+    if repeats_prompt and (stream or prompt is None):
+        other = "stream must be false" if stream else "text_input is needed"
+        raise InvalidArgument(f"exclude_input_in_output is false: {other} with it")
     tools = read_tools(
         text(inputs, "tools", MAX_BYTES),
         text(inputs, "tool_choice", MAX_BYTES),
@@ -158,6 +164,8 @@ def read_request(
         apply_chat_template=templated,
         prompt_token_ids=ids,
         rendering=_rendering(inputs, messages, settings),
+        stream=stream,
+        repeats_prompt=repeats_prompt,
     )
 
 

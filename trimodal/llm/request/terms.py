@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,24 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.reading import read_json
 from trimodal.triton.fields import Inputs, decode, integer, scalar, shown, text
 
-TEXT_PARAMETERS = ("tenant", "tier", "cache_control", "cache_namespace", "truncation", "cache_salt")
-NUMBER_PARAMETERS = ("priority", "ttft_deadline_ms", "deadline_ms")
-PARAMETERS = TEXT_PARAMETERS + NUMBER_PARAMETERS
-"""Inputs that may come as a request parameter instead of a tensor. Over gRPC `priority` may not: Triton takes
-a parameter of that name for its own queue's, and does not hand it on."""
+INPUTS = (
+    *("tenant", "tier", "priority", "ttft_deadline_ms", "deadline_ms"),
+    *("cache_control", "cache_namespace", "cache_salt", "truncation", "cancel_key", "cancel"),
+)
+PARAMETERS: Mapping[str, type] = {
+    **dict.fromkeys(("tenant", "tier", "cache_control", "cache_namespace", "cache_salt", "truncation"), str),
+    **dict.fromkeys(("stop", "logit_bias", "response_format", "tools", "tool_choice"), str),
+    **dict.fromkeys(("chat_template_kwargs", "lora_name", "cancel_key", "cancel"), str),
+    **dict.fromkeys(("priority", "ttft_deadline_ms", "deadline_ms"), int),
+    **dict.fromkeys(("max_tokens", "min_tokens", "top_k", "seed", "top_logprobs", "prompt_logprobs"), int),
+    **dict.fromkeys(("temperature", "top_p", "min_p"), float),
+    **dict.fromkeys(("presence_penalty", "frequency_penalty", "repetition_penalty"), float),
+    **dict.fromkeys(("stream", "exclude_input_in_output", "ignore_eos", "parallel_tool_calls"), bool),
+    **dict.fromkeys(("apply_chat_template", "add_generation_prompt", "continue_final_message"), bool),
+}
+"""Inputs of one value, which may come as a parameter of the request. Over gRPC `priority` may not:
+Triton takes a parameter of that name for its own queue's, and does not hand it on."""
+_KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 CACHE_CONTROLS = ("no-cache", "no-store", "store")
 MAX_TTFT_DEADLINE_MS = 3_600_000
 MAX_DEADLINE_MS = 86_400_000
@@ -59,30 +72,33 @@ class ProbeRequest:
     """Not a prompt: asks whether there is an engine. Sent as the request parameter `probe`."""
 
 
-def with_parameters(inputs: Inputs, parameters: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+def with_parameters(
+    inputs: Inputs, parameters: Mapping[str, Any], known: Collection[str]
+) -> dict[str, np.ndarray[Any, Any]]:
     """`inputs` and, as if they were inputs, the request parameters.
+
+    Args:
+        known: the model's inputs.
 
     Raises:
         InvalidArgument: a parameter that is unknown, of another type, or given as an input too.
     """
     together = dict(inputs)
     for name, value in parameters.items():
-        if name not in PARAMETERS:
+        if name not in PARAMETERS or name not in known:
             # generate's JSON keys that match no tensor arrive here: a typo must not be ignored.
             raise InvalidArgument(f"unknown parameter {shown(name)}: send one of the model's inputs")
         if name in inputs:
             raise InvalidArgument(f"{name} is given twice: as an input and as a parameter")
-        if name in TEXT_PARAMETERS and isinstance(value, str):
-            try:
-                together[name] = np.array([value.encode()], dtype=object)
-            except UnicodeEncodeError:
-                raise InvalidArgument(f"{name} holds a lone surrogate: it is not valid Unicode") from None
-        elif name in NUMBER_PARAMETERS and isinstance(value, int) and not isinstance(value, bool):
+        kind = PARAMETERS[name]
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            raise InvalidArgument(f"{name} is {shown(value)}: {_KINDS[kind]} is needed")
+        try:
             # As an object: a number beyond int64 is refused by its limit, not by numpy.
-            together[name] = np.array([value], dtype=object)
-        else:
-            wanted = "a text" if name in TEXT_PARAMETERS else "a whole number"
-            raise InvalidArgument(f"{name} is {shown(value)}: {wanted} is needed")
+            raw = value.encode() if isinstance(value, str) else value
+            together[name] = np.array([raw], dtype=object)
+        except UnicodeEncodeError:
+            raise InvalidArgument(f"{name} holds a lone surrogate: it is not valid Unicode") from None
     return together
 
 

@@ -2,7 +2,7 @@
 
 Triton itself (2.51) does neither: the model stays "ready", requests inside a decoupled one never end, others
 fail one a second. The requests that the dead process had get no answer from Triton any more: clients that
-read the health page (`health_page.py`) end them.
+read the health page (`health_page.py`) end them, and those that ask Triton over HTTP lose their connection.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from functools import partial
 
 from trimodal.repository import Model
 from trimodal.server.admin import Api
+from trimodal.server.supervision.connections import end_silent
 from trimodal.server.supervision.heartbeat import Heartbeat
 from trimodal.server.supervision.stubs import StubWatch
 
@@ -27,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_S = 0.25  # for processes that were started
 AGAIN_S = 1.0  # between two tries to unload
+SILENT_S = 0.5  # HTTP connections that say nothing for so long after a loss are ended
 KEPT_S = 0.1  # a state may be this old: many may ask
 CALM_S, LONGEST_WAIT_S = 60.0, 30.0
 
@@ -56,6 +58,7 @@ class Losses:
     count: int = 0
     # When it was last taken from a dead process: what was sent before and is not answered will not be.
     at: float | None = None
+    hanging: bool = False  # its streams over HTTP are still to be ended
     restarting: bool = False
     reason: str = ""  # why it could not be loaded
     backoff: Backoff = field(default_factory=Backoff)
@@ -106,7 +109,7 @@ class Supervisor:
             self._models = models
             self._losses = {name: Losses() for name in self._expected}
             self._watching = True
-        self._thread = threading.Thread(target=self._watch, args=(stubs,), name="supervisor", daemon=True)
+        self._thread = threading.Thread(target=self._watch, args=(stubs, pid), name="supervisor", daemon=True)
         self._thread.start()
         if self._hang_timeout:
             Heartbeat(self._api, self._grpc_url, pid, self._hang_timeout, self._stopping).start()
@@ -178,12 +181,13 @@ class Supervisor:
         ready = not self._draining and all(model.ready for model in models.values())
         return Health(ready, self._draining, models)
 
-    def _watch(self, stubs: StubWatch) -> None:
+    def _watch(self, stubs: StubWatch, pid: int) -> None:
         while not self._closed.is_set() and not stubs.ended:
             # An end is told at once, what was started is looked for. Short, as `close` waits for it.
             stubs.wait(LOOK_S)
             stubs.refresh()
             self._end_stopped(stubs)
+            self._end_hanging(pid)
             for name in self._expected:
                 if not stubs.ended and self._is_lost(name, stubs) and self._begins(name):
                     logger.warning("a process of model %s died: it is loaded again", name)
@@ -207,6 +211,26 @@ class Supervisor:
                 logger.error("a process of model %s is stopped for %.0f s: it is killed", name, seconds)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+
+    def _end_hanging(self, pid: int) -> None:
+        """Ends the HTTP connections that have been silent since a process with streams was lost.
+
+        Triton does not tell which model a connection waits for: one that is idle, or waits for another model
+        in silence, goes with them.
+        """
+        now = time.monotonic()
+        with self._lock:
+            due = {name: one for name, one in self._losses.items() if one.hanging and one.at is not None}
+            due = {name: one for name, one in due.items() if now - (one.at or now) >= SILENT_S}
+            for one in due.values():
+                one.hanging = False
+        for name, one in due.items():
+            try:
+                ended = end_silent(pid, self._api.http_port, now - (one.at or now))
+            except OSError as error:
+                logger.warning("HTTP streams of %s wait for their own timeout (%s)", name, error.strerror)
+            else:
+                logger.warning("%d silent HTTP connections were ended, as model %s died", ended, name)
 
     def _is_lost(self, name: str, stubs: StubWatch) -> bool:
         """Whether a model that Triton calls ready has fewer processes than Triton thinks."""
@@ -242,6 +266,7 @@ class Supervisor:
                     return
             with self._lock:
                 losses.count, losses.at = losses.count + 1, time.monotonic()
+                losses.hanging = self._models[name].config.model_transaction_policy.decoupled
                 self._health = None
             # Its callers in a pipeline hold the model that is gone.
             names = [name, *(one.name for one in self._models.values() if name in one.steps)]

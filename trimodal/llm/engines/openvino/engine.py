@@ -219,7 +219,7 @@ class OpenVinoEngine:
         try:
             sequence.handle = self._pipeline.add_request(id, token_tensor(prompt), config)
         except RuntimeError as error:
-            logger.warning("the pipeline refused a sequence: %s", error, extra={"request_id": id})
+            logger.warning("the pipeline refused sequence %d: %s", id, error)
             return self._broken(sequence, f"the engine refused this request: {error}", "refused")
         return None
 

@@ -1,0 +1,79 @@
+"""The commands for versions and for loading again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.gateway.conftest import fake_triton
+from trimodal.cli.app import app
+from trimodal.cli.operate import versions as module
+from trimodal.client import Client
+
+TOLD = CliRunner()
+
+
+def test_a_share_and_the_way_back(tmp_path: Path) -> None:
+    file = str(tmp_path / "routes.toml")
+
+    def said(*arguments: str) -> str:
+        done = TOLD.invoke(app, ["route", "llm", "--routes", file, *arguments])
+        return done.output.strip().removeprefix("trimodal route: ")
+
+    assert said() == "llm: the highest version has all"
+    assert said("--to", "2=5%").startswith("whose are the other 95 % of llm?")
+    assert said("--to", "1=100%") == "llm: version 1 100 %"
+    assert said("--to", "2=5%") == "llm: version 1 95 %, version 2 5 %"
+    assert said() == "llm: version 1 95 %, version 2 5 %"
+    assert said("--off") == "llm: the highest version has all"
+    assert "write it as 2=5%" in said("--to", "2:5")
+
+
+def test_versions_are_listed_with_their_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "routes.toml"
+    TOLD.invoke(app, ["route", "llm", "--routes", str(file), "--to", "1=100"])
+    monkeypatch.setattr(module, "connect", lambda url, silence: Client(transport=fake_triton()))
+    lines = TOLD.invoke(app, ["versions", "--routes", str(file)]).output.splitlines()
+    assert [line.split() for line in lines if line.startswith("llm")] == [
+        ["llm", "1", "0", "requests", "100", "%"]
+    ]
+
+
+@pytest.fixture
+def triton() -> Iterator[tuple[int, list[tuple[str, str | None]]]]:
+    """The port of a repository API that loads one model, and what it was asked: path and key."""
+    asked: list[tuple[str, str | None]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append((self.path, self.headers["trimodal-operator-key"]))
+            body = b"" if "llm" in self.path else b'{"error": "no such model"}'
+            self.send_response(400 if body else 200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port, asked
+        server.shutdown()
+
+
+def test_a_model_is_loaded_again(triton: tuple[int, list[tuple[str, str | None]]]) -> None:
+    port, asked = triton
+    environment = {"TRIMODAL_OPERATOR_KEY": "secret"}
+    done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port)], env=environment)
+    assert done.output.startswith("llm is loaded again")
+    assert asked == [("/v2/repository/models/llm/load", "secret")]
+    done = TOLD.invoke(app, ["reload", "lim", "--http-port", str(port)], env=environment)
+    assert (done.exit_code, done.output.strip()) == (
+        1, "trimodal reload: model lim was not loaded: no such model"
+    )  # fmt: skip

@@ -1,0 +1,96 @@
+"""Versions' shares of a model's requests: written, read, and kept to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.gateway.conftest import fake_triton
+from tests.gateway.upstreams.test_pool import Servers
+from trimodal.client.transports.base import Request
+from trimodal.errors import SettingsError
+from trimodal.gateway.upstreams.routes import key_of, read_routes, set_route, version_for
+
+KEYS = [f"tenant-{number}".encode() for number in range(2000)]
+
+
+def text(value: str) -> np.ndarray:
+    return np.array([value.encode()], object)
+
+
+def test_the_rest_goes_to_the_version_that_had_it(tmp_path: Path) -> None:
+    file = tmp_path / "routes.toml"
+    assert read_routes(file) == {}
+    assert set_route(file, "llm", {"1": 100.0}) == {"1": 100}
+    set_route(file, "vision", {"3": 50.0, "4": 50.0})
+    assert set_route(file, "llm", {"2": 5.0}) == {"2": 5, "1": 95}
+    assert read_routes(file) == {"llm": {"1": 95, "2": 5}, "vision": {"3": 50, "4": 50}}
+    assert set_route(file, "llm", {"1": 100.0}) == {"1": 100}, "back, by one call"
+    assert set_route(file, "llm", {}) == {}
+    assert read_routes(file) == {"vision": {"3": 50, "4": 50}}
+
+
+@pytest.mark.parametrize(
+    ("shares", "told"),
+    [
+        ({"2": 5.0}, "whose are the other 95 % of llm? no other version has a share: name it, too"),
+        ({"2": 60.0, "1": 60.0}, "the versions of llm have 120 % together: 100 are needed"),
+        ({"2": 120.0}, "less than or equal to 100"),
+        ({"two": 100.0}, "version"),
+    ],
+)
+def test_shares_that_cannot_be_are_refused_and_nothing_is_written(
+    tmp_path: Path, shares: dict[str, float], told: str
+) -> None:
+    file = tmp_path / "routes.toml"
+    with pytest.raises(SettingsError) as refused:
+        set_route(file, "llm", shares)
+    assert told in str(refused.value)
+    assert not file.exists()
+
+
+def test_each_key_keeps_its_version_and_a_version_that_grows_keeps_its_keys() -> None:
+    before = {key: version_for({"1": 95.0, "2": 5.0}, "llm", key) for key in KEYS}
+    assert 60 < Counter(before.values())["2"] < 140
+    after = {key: version_for({"1": 80.0, "2": 20.0}, "llm", key) for key in KEYS}
+    assert 320 < Counter(after.values())["2"] < 480
+    assert all(after[key] == "2" for key, version in before.items() if version == "2")
+    assert {version_for({"9": 50.0, "10": 50.0}, "llm", key) for key in KEYS} == {"9", "10"}
+
+
+def test_what_stays_together() -> None:
+    talk = {"messages": text('[{"role": "user", "content": "hi"}]')}
+    assert key_of(Request("llm", {**talk, "tenant": text("acme")})) == b"acme"
+    assert key_of(Request("llm", talk)) == b"hi"
+    assert key_of(Request("speech", {}, parameters={"sequence_id": 7})) == b"7"
+    assert key_of(Request("vision", {"image": np.array([[b"png"]], object)})) == b"png"
+    assert key_of(Request("vision", {})) == b""
+
+
+async def test_requests_go_to_versions_and_back_by_one_call(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file, fake = tmp_path / "routes.toml", fake_triton()
+    set_route(file, "llm", {"1": 50.0, "2": 50.0})
+    async with Servers(monkeypatch, fake, routes=file) as servers:
+
+        async def ask() -> Counter[str]:
+            """Which version got how many of 40 tenants' requests."""
+            sent = len(fake.requests)
+            for number in range(40):
+                assert (await servers.client.complete("hi", tenant=f"tenant-{number}")).text
+            return Counter(one.model for one in fake.requests[sent:] if one.name == "llm" and one.inputs)
+
+        first = await ask()
+        assert first["llm@1"] + first["llm@2"] == 40
+        assert min(first.values()) > 5
+        assert await ask() == first, "sticky"
+        set_route(file, "llm", {"1": 100.0})
+        await servers.until(lambda: servers.pool._routes.contents["llm"] == {"1": 100.0})
+        assert await ask() == {"llm@1": 40}
+        assert servers.pool.routed["llm", "1"] == 2 * first["llm@1"] + 40
+        assert (await servers.client.complete("hi", model="llm@2")).text
+        assert fake.requests[-1].model == "llm@2"

@@ -1,0 +1,124 @@
+"""Connections of a process, seen and ended from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from trimodal.server.supervision import connections
+from trimodal.server.supervision.connections import end_silent, silence_s
+
+SERVER = """
+import socket, sys
+listening = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+print(*(one.getsockname()[1] for one in listening), flush=True)
+taken = [one.accept()[0] for one in listening for _ in range(2)]
+print("taken", flush=True)
+sys.stdin.read()
+"""
+CLIENT = """
+import socket, sys
+ends = [socket.create_connection(("127.0.0.1", int(port))) for port in sys.argv[1:]]
+for line in sys.stdin:  # a number: whether that end was shut
+    end = ends[int(line)]
+    end.setblocking(False)
+    try:
+        print(end.recv(1) == b"", flush=True)
+    except BlockingIOError:
+        print(False, flush=True)
+"""
+
+
+class Pair:
+    """A process with two connections to each of its two ports, and the process that has their other ends."""
+
+    def __init__(self, start: Callable[..., subprocess.Popen[str]]) -> None:
+        server = start(SERVER)
+        assert server.stdout
+        self.pid, self.ports = server.pid, server.stdout.readline().split()
+        self._client = start(CLIENT, *(port for port in self.ports for _ in range(2)))
+        assert server.stdout.readline() == "taken\n"
+
+    @property
+    def ended(self) -> list[bool]:
+        assert self._client.stdin
+        assert self._client.stdout
+        self._client.stdin.write("0\n1\n2\n3\n")
+        self._client.stdin.flush()
+        return [self._client.stdout.readline() == "True\n" for _ in range(4)]
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    with contextlib.ExitStack() as stack:
+
+        def run(code: str, *arguments: str) -> subprocess.Popen[str]:
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", code, *arguments],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            stack.callback(process.kill)
+            return process
+
+        yield run
+
+
+@pytest.fixture
+def pair(start: Callable[..., subprocess.Popen[str]]) -> Pair:
+    return Pair(start)
+
+
+def test_only_what_is_silent_for_so_long_is_ended(pair, monkeypatch):
+    silences = iter((0.2, 5.0))
+    monkeypatch.setattr(connections, "silence_s", lambda connection: next(silences))
+    assert end_silent(pair.pid, int(pair.ports[0]), 1.0) == 1
+    assert sorted(pair.ended) == [False, False, False, True]
+
+
+def test_other_ports_are_left_alone(pair):
+    assert end_silent(pair.pid, int(pair.ports[0]), 1e6) == 0
+    assert end_silent(pair.pid, int(pair.ports[0]), 0.0) == 2
+    assert pair.ended == [True, True, False, False]
+
+
+def test_connections_of_this_process_are_left_alone(start):
+    """The launcher's own to Triton's repository API: it says nothing while a model loads."""
+    server = start(SERVER)
+    port = int(server.stdout.readline().split()[0])
+    with socket.create_connection(("127.0.0.1", port), 20) as own:
+        assert end_silent(server.pid, port, 0.0) == 0
+        own.send(b"x")
+
+
+def test_silence_ends_with_a_byte_from_either_side():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        ours = socket.create_connection(listening.getsockname(), 20)
+        theirs = listening.accept()[0]
+        with ours, theirs:
+            for one, other in ((ours, theirs), (theirs, ours)):
+                while silence_s(one) < 0.02 or silence_s(other) < 0.02:
+                    pass
+                before = silence_s(one), silence_s(other)
+                one.send(b"x")
+                other.recv(1)
+                after = silence_s(one), silence_s(other)
+                assert after < before
+
+
+def test_a_process_that_has_ended_or_is_anothers_is_an_error():
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    with pytest.raises(OSError, match="No such process|No such file"):
+        end_silent(process.pid, 1, 0.0)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        connections._copied(os.pidfd_open(os.getpid()), 1 << 20)

@@ -1,0 +1,105 @@
+"""`trimodal versions`, `trimodal route`, `trimodal reload`: what serves what share, and loading again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trimodal.cli.common import (
+    OPERATOR_KEY,
+    URL,
+    OperatorKeyFile,
+    Url,
+    connect,
+    one_sentence,
+    read_key,
+    run,
+)
+
+Name = Annotated[str, typer.Argument(metavar="MODEL")]
+Routes = Annotated[
+    Path, typer.Option(envvar="TRIMODAL_ROUTES", help="the gateway's file, which names it with --routes")
+]
+FILE = Path("routes.toml")
+
+
+def versions(url: Url = URL, routes: Routes = FILE) -> None:
+    """Lists what a server has loaded: model, version, requests since it was loaded, share of the route."""
+    with one_sentence("trimodal versions"):
+        from trimodal.gateway.upstreams.routes import read_routes
+
+        shares = read_routes(routes)
+
+        async def ask() -> None:
+            async with connect(url, silence=30.0) as client:
+                for model in await client.models():
+                    share = shares.get(model.name, {}).get(model.version)
+                    typer.echo(
+                        f"{model.name:24} {model.version:>4} {model.inferences:>10} requests"
+                        + (f"  {share:g} %" if share else "")
+                    )
+
+        run(ask())
+
+
+def route(
+    model: Name,
+    to: Annotated[
+        list[str] | None,
+        typer.Option("--to", metavar="VERSION=PERCENT", help="as 2=5%; repeatable; the rest goes as before"),
+    ] = None,
+    off: Annotated[bool, typer.Option("--off", help="no route: Triton's highest version has all")] = False,
+    routes: Routes = FILE,
+) -> None:
+    """Shares the requests to a model out among its versions; a running gateway follows within two seconds.
+
+    A tenant stays with its version, and without keys a talk does.
+    """
+    with one_sentence("trimodal route"):
+        from trimodal.gateway.upstreams.routes import read_routes, set_route
+
+        if to and off:
+            raise typer.BadParameter("goes with no --to", param_hint="--off")
+        shares = (
+            set_route(routes, model, _shares(to or ())) if to or off else read_routes(routes).get(model, {})
+        )
+        told = ", ".join(f"version {version} {share:g} %" for version, share in sorted(shares.items()))
+        typer.echo(f"{model}: {told or 'the highest version has all'}")
+
+
+def reload(
+    model: Name,
+    host: Annotated[str, typer.Option(envvar="TRIMODAL_HOST", help="of the server")] = "127.0.0.1",
+    http_port: Annotated[int, typer.Option(envvar="TRIMODAL_HTTP_PORT")] = 8000,
+    operator_key_file: OperatorKeyFile = None,
+) -> None:
+    """Loads a model of a running server again, with its files as they are now; requests go on meanwhile."""
+    with one_sentence("trimodal reload"):
+        import http.client
+        import time
+
+        from trimodal.errors import ServerError
+        from trimodal.server.admin import Api
+
+        key = read_key(operator_key_file, OPERATOR_KEY)
+        began = time.monotonic()
+        try:
+            reason = Api(host, http_port, 0, key).load(model)
+        except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+            reason = str(error) or type(error).__name__
+        if reason:
+            raise ServerError(f"model {model} was not loaded: {reason}")
+        typer.echo(f"{model} is loaded again, after {time.monotonic() - began:.1f} s")
+
+
+def _shares(to: list[str] | tuple[str, ...]) -> dict[str, float]:
+    shares = {}
+    for one in to:
+        version, _, percent = one.partition("=")
+        try:
+            shares[version] = float(percent.removesuffix("%"))
+        except ValueError:
+            raise typer.BadParameter(f"{one}: write it as 2=5%", param_hint="--to") from None
+    return shares
