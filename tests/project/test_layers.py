@@ -18,7 +18,7 @@ LAYERS = (
     ("bench", "check", "demo"),
     ("plan",),
     ("assistant", "doctor", "gateway", "top"),
-    ("llm", "server", "regress"),
+    ("llm", "server", "regress", "turn"),
     ("cache", "speech", "vision", "embedding", "client"),
     ("judge",),
     ("runtimes", "repository", "build_support"),

@@ -13,7 +13,7 @@ from trimodal.errors import TrimodalError
 from trimodal.gateway.access import Caller
 from trimodal.gateway.errors import ApiError
 
-_INNER = {"judge", "speech_recognize", "vision_classify", "vision_preprocess", "vision_rank"}
+_INNER = {"judge", "speech_recognize", "turn", "vision_classify", "vision_preprocess", "vision_rank"}
 """Models that others ask, and no endpoint."""
 
 
