@@ -55,6 +55,12 @@ class GatewayMetrics:
             Counter, "ignored_fields", "Fields of requests that were ignored", "endpoint"
         )
         self._tokens: Counter = family(Counter, "tokens", "Tokens of prompts and answers", "tenant")
+        self._early: Counter = family(
+            Counter, "early_answers", "Answers that began before a turn was over, by outcome", "outcome"
+        )
+        self._early_tokens: Counter = family(
+            Counter, "early_tokens", "Tokens computed for early answers, by outcome", "outcome"
+        )
         self._ttft: Histogram = family(
             Histogram, "ttft_seconds", "Arrival to first event of a stream", *where, buckets=_SECONDS
         )
@@ -68,6 +74,11 @@ class GatewayMetrics:
     def tokens(self, tenant: str, count: int) -> None:
         """Counts what a request has used."""
         self._tokens.labels(tenant).inc(count)
+
+    def early(self, outcome: str, tokens: int) -> None:
+        """Counts an early answer that is over."""
+        self._early.labels(outcome).inc()
+        self._early_tokens.labels(outcome).inc(tokens)
 
     def ended(self, endpoint: str, state: Mapping[str, Any], measure: Measure) -> None:
         """Counts a request that is over; `state` has its model and tenant, if it came so far."""

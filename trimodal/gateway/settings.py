@@ -30,6 +30,7 @@ class GatewaySettings(Settings):
     log_requests: float = Field(default=1.0, ge=0, le=1)  # share of those that did not fail; 0: none at all
     model_aliases: tuple[ModelAlias, ...] = ()
     responses: str = "memory"
+    early_waste: float = Field(default=0.5, ge=0, le=1)  # share of early answers' tokens; 0: no such
     max_body_bytes: int = Field(default=32 << 20, ge=1024)
     max_header_bytes: int = Field(default=64 << 10, ge=1024)
     header_timeout_s: float = Field(default=10.0, gt=0)

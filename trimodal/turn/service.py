@@ -49,8 +49,8 @@ class TurnService:
     def judge(self, requests: Sequence[Samples]) -> list[Probabilities | RequestError]:
         """P(finished) float32[rows] for each request float32[rows, samples], or its first error.
 
-        A recording is judged by its last 8 s. It should end 0.2 s after the last word, as those that the model
-        learned from.
+        A recording is judged by its last 8 s. It should end 0.2 s after the last word: the model learned
+        from such.
         """
         windows: list[Samples] = []
         parts: dict[int, slice] = {}
