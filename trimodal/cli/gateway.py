@@ -85,7 +85,7 @@ class GatewayCommand:
         limits(
             min=0,
             max=1,
-            help="share of their tokens that answers may waste that begin before a turn is over; 0: none does",
+            help="share of its tokens that may be wasted by answering before a turn is over; 0: never",
         ),
     ] = 0.5
     max_body_bytes: Annotated[int, limits(help="of a request; larger ones are refused")] = 32 << 20

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -53,7 +52,7 @@ class _Utterance:
     item_id: str
     turn: AudioTurn
     transcript: TurnText
-    recent: deque[Samples]
+    recent: list[Samples]
     over: bool = False
     listening: bool = False
     task: asyncio.Task[None] = field(init=False)
@@ -193,7 +192,8 @@ class InputBuffer:
                 continue
             elif isinstance(heard, Speech):
                 await utterance.turn.put(heard.samples)
-                utterance.recent.append(heard.samples)
+                if isinstance(self._vad, SemanticVad):
+                    utterance.recent.append(heard.samples)
                 self._interrupt(utterance)
             elif isinstance(heard, Paused):
                 await self._pause(utterance, self._detector)
@@ -226,11 +226,10 @@ class InputBuffer:
 
     async def _finished(self, utterance: _Utterance) -> float | None:
         """How probable it is that the speaker has finished; None: the model did not answer in time."""
-        size = sum(map(len, utterance.recent))
-        while size - len(utterance.recent[0]) > JUDGED:
-            size -= len(utterance.recent.popleft())
+        audio = np.concatenate(utterance.recent)[-JUDGED:]
+        utterance.recent[:] = [audio]
         try:
-            return await self._client.finished(np.concatenate(utterance.recent), timeout=JUDGED_WITHIN_S)
+            return await self._client.finished(audio, timeout=JUDGED_WITHIN_S)
         except (RequestError, TransportError) as error:
             logger.warning("semantic_vad: a turn ends after %g s of silence: %s", UNKNOWN_S, error)
             return None
@@ -258,7 +257,7 @@ class InputBuffer:
         listening["admitted"] = self._admitted
         identity, turn = new_id("item"), AudioTurn(self._client, listening)
         shown, tentative = wanted is not None, self._config.tentative
-        utterance = self._open = _Utterance(identity, turn, TurnText(at / SAMPLE_RATE), deque())
+        utterance = self._open = _Utterance(identity, turn, TurnText(at / SAMPLE_RATE), [])
         utterance.task = asyncio.ensure_future(self._tell(utterance, shown=shown, tentative=tentative))
         self._telling.add(utterance.task)
         utterance.task.add_done_callback(self._telling.discard)

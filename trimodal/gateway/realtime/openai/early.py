@@ -14,8 +14,8 @@ from trimodal.gateway.realtime.openai.generation import Generation, Question
 TTFT_DEADLINE_MS = 1_000
 OFF_S = 5.0  # after a refusal none is begun for so long
 TRIES = 3  # in one turn: words may change more than once
-_FORGET = 0.98  # how much an answer that is over counts beside the next one
-_GRACE_TOKENS = 1_000.0  # may be wasted before the share counts
+_HALF_S = 60.0  # after which a token counts half
+_LEAST_TOKENS = 1_000.0  # the share is of so many at least: each waste alone would end it
 Outcome = Literal["used", "changed", "resumed", "dropped", "refused"]
 OUTCOMES = ("used", "changed", "resumed", "dropped", "refused")
 
@@ -43,26 +43,32 @@ class EarlyBudget:
         self._share = share
         self._count = count
         self._clock = clock
-        self._wasted = self._used = 0.0
-        self._off_until = 0.0
+        self._wasted = self._used = self._off_until = 0.0
+        self._at = clock()
 
     @property
     def open(self) -> bool:
         """Whether another may begin."""
-        most = self._share * (self._wasted + self._used + _GRACE_TOKENS)
-        return self._share > 0 and self._wasted <= most and self._clock() >= self._off_until
+        self._forget()
+        most = self._share * max(self._wasted + self._used, _LEAST_TOKENS)
+        return self._share > 0 and self._wasted <= most and self._at >= self._off_until
 
     def ended(self, outcome: Outcome, tokens: int, *, overloaded: bool = False) -> None:
         """Counts one that is over; `overloaded`: the server refused it for want of time."""
-        self._wasted *= _FORGET
-        self._used *= _FORGET
+        self._forget()
         if outcome == "used":
             self._used += tokens
         else:
             self._wasted += tokens
         if overloaded:
-            self._off_until = self._clock() + OFF_S
+            self._off_until = self._at + OFF_S
         self._count(outcome, tokens)
+
+    def _forget(self) -> None:
+        before, self._at = self._at, self._clock()
+        left = 0.5 ** ((self._at - before) / _HALF_S)
+        self._wasted *= left
+        self._used *= left
 
 
 class EarlyAnswer:
