@@ -183,11 +183,11 @@ class InputBuffer:
             return
         for heard in self._detector.feed(samples):
             if isinstance(heard, Started):
-                utterance = self._open or self._start(heard.audio)
-                self._tell_speech("started", utterance, audio_start_ms=_ms(heard.at))
+                begun = self._open or self._start(heard.audio)
+                self._tell_speech("started", begun, audio_start_ms=_ms(heard.at))
                 self._responses.give_up("resumed")
-                utterance.listening = self._vad is not None and self._vad.interrupt_response
-                self._interrupt(utterance)
+                begun.listening = self._vad is not None and self._vad.interrupt_response
+                self._interrupt(begun)
             elif (utterance := self._open) is None:
                 continue
             elif isinstance(heard, Speech):

@@ -232,7 +232,7 @@ def _merged(before: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, A
     merged = dict(before)
     for name, value in update.items():
         old = merged.get(name)
-        both = isinstance(old, dict) and isinstance(value, dict)
-        alike = both and value.get("type") in (None, old.get("type"))
-        merged[name] = _merged(old, value) if alike else value
+        if isinstance(old, dict) and isinstance(value, dict) and value.get("type") in (None, old.get("type")):
+            value = _merged(old, value)
+        merged[name] = value
     return merged

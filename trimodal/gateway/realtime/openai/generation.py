@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -68,7 +68,7 @@ class Generation:
         used = self.prepared.stream.usage if self.prepared else None
         return used.prompt - used.cached + used.completion if used else 0
 
-    async def texts(self) -> AsyncIterator[str]:
+    async def texts(self) -> AsyncGenerator[str, None]:
         """Yields its text from the beginning. Raises what the request did."""
         at = 0
         while True:

@@ -216,19 +216,18 @@ class Responses:
                 for tool in config.tools
             ]
             choice = config.tool_choice
-            named = isinstance(choice, NamedFunction)
-            options["tool_choice"] = (
-                {"type": "function", "function": {"name": choice.name}} if named else choice
-            )
+            if isinstance(choice, NamedFunction):
+                options["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+            else:
+                options["tool_choice"] = choice
             options["parallel_tool_calls"] = config.parallel_tool_calls
         return Question(config.model, config.instructions, self._caller.terms(options), tuple(talk))
 
     def _generate(self, question: Question, *, early: bool = False) -> Generation:
         options = Options(**question.options)  # type: ignore[typeddict-item]
         if early:
-            options["ttft_deadline_ms"] = min(
-                TTFT_DEADLINE_MS, options["ttft_deadline_ms"] or TTFT_DEADLINE_MS
-            )
+            own = options.get("ttft_deadline_ms") or TTFT_DEADLINE_MS
+            options["ttft_deadline_ms"] = min(TTFT_DEADLINE_MS, own)
         make = partial(
             prepare, self._client, self._caller, question.model, question.instructions, question.talk, options
         )
