@@ -99,7 +99,7 @@ function endParts({ question, answer }, again) {
     parts.push(line);
   }
   if (answer.finish === "length") parts.push(make("p", "mark", "The limit of tokens was reached."));
-  const tools = make("p", "mark tools");
+  const tools = make("p", "mark acts");
   // Models of pictures and recordings always answer a question anew.
   const goesOn = answer.text && !question.picture && !question.recording && !question.lost;
   if (goesOn && (answer.finish === "length" || answer.state !== "done")) tools.append(button("Continue", () => again(true)));
