@@ -178,8 +178,7 @@ class InputBuffer:
         begin = self._samples
         self._samples += len(samples)
         if self._detector is None:
-            utterance = self._open or self._start(begin)
-            await utterance.turn.put(samples)
+            await (self._open or self._start(begin)).turn.put(samples)
             return
         for heard in self._detector.feed(samples):
             if isinstance(heard, Started):
