@@ -26,11 +26,11 @@ PAUSE_S = 0.6
 
 
 @asynccontextmanager
-async def running_gateway(upstream: str, port: int = 0) -> AsyncIterator[tuple[int, int]]:
+async def running_gateway(upstream: str, port: int = 0, *options: str) -> AsyncIterator[tuple[int, int]]:
     """A gateway on this port, 0 for a free one: port and process id. Raises: ServerError."""
     port = ports.choose("127.0.0.1", {"gateway": port})["gateway"]
     command = [sys.executable, "-m", "trimodal.cli.app", "gateway", "--port", str(port)]
-    with subprocess.Popen([*command, "--upstream", upstream], stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen([*command, "--upstream", upstream, *options], stdout=subprocess.DEVNULL) as process:
         try:
             await listening(port, process)
             yield port, process.pid

@@ -81,14 +81,15 @@ def test_the_shipped_set_names_each_licence_and_every_file() -> None:
         "whisper-tiny.en",
         "efficientnet-lite0",
         "minilm-l6-v2",
+        "smart-turn-v3",
     }
     for checkpoint in known.values():
-        assert checkpoint.licence in ("Apache-2.0", "MIT")
+        assert checkpoint.licence in ("Apache-2.0", "BSD-2-Clause", "MIT")
         assert checkpoint.origin.startswith("https://")
         assert all("==" in package for package in checkpoint.packages)
         assert all(file.parts for file in checkpoint.files.values())
     without_second_source = [name for name, one in known.items() if not one.hub]
-    assert without_second_source == ["efficientnet-lite0"]
+    assert without_second_source == ["efficientnet-lite0", "smart-turn-v3"]
 
 
 def test_files_are_joined_out_of_wheels_and_none_of_their_code_runs(

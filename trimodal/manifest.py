@@ -51,7 +51,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    task: str = Field(description="llm, vision, embedding, judge or speech")
+    task: str = Field(description="llm, vision, embedding, judge, turn or speech")
     runtime: str = Field(description="openvino, onnxruntime, tensorrt, …")
     runtime_version: str
     precision: str = Field(description="fp32, fp16, int8, int4, …")

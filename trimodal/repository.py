@@ -24,6 +24,7 @@ ONLY_WITH = {"embedder": ("cache", "semantic"), "judge": ("cache", "semantic")}
 POOLING_ENGINES = ("tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
 GPU_ENGINES = ("tensorrt", *POOLING_ENGINES)
 JUDGE = "judge"  # its artefact may be that of the package trimodal-judge
+OPTIONAL = (JUDGE, "turn")  # others do without them: served where they are built
 FAKE = "fake"  # engine of every Python model that needs no artefact and no GPU
 
 
@@ -162,8 +163,8 @@ def select_models(repository: Path, wanted: Iterable[str], profile: str) -> dict
 
 
 def _left_out(repository: Path, name: str, profile: str) -> bool:
-    """Whether it is the judge, and not installed: it comes with the cache that calls it, or by name."""
-    if name != JUDGE:
+    """Whether others do without it, and it is not built: it comes with who calls it, or by name."""
+    if name not in OPTIONAL:
         return False
     model = read_model(repository, name, profile)
     return bool(model.artefact) and not model.artefact_directory(model.artefact).exists()

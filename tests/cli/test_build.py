@@ -61,7 +61,7 @@ def test_every_runtime_has_its_script(task: str, ran: list[Any]) -> None:
     for runtime in build.RUNTIMES[task]:
         name = f"{task}_{runtime}"
         assert Path(script(name)).is_file()
-        chosen = [] if task == "embedding" else ["--runtime", runtime]
+        chosen = [] if task in ("embedding", "turn") else ["--runtime", runtime]
         assert run(task, *chosen, "x").exit_code == 0
         assert ran.pop()[0][1:] == [script(name), "x"]
 
@@ -71,7 +71,7 @@ def test_a_recipe_builds_every_task_and_says_how_to_serve(ran: list[Any], tmp_pa
     result = run("all", *own, "--recipe", "small", "--engines", "mine")
     assert result.exit_code == 0, result.output
     assert [Path(command[1]).stem for command, _ in ran] == [
-        "llm_openvino", "vision_onnx", "speech_ctranslate2", "embedding_onnx",
+        "llm_openvino", "vision_onnx", "speech_ctranslate2", "embedding_onnx", "turn_onnx",
     ]  # fmt: skip
     assert {environment[ENGINES_VARIABLE] for _, environment in ran} == {"mine"}
     *_, serve = result.output.splitlines()
@@ -90,6 +90,7 @@ def test_the_starter_set_is_the_default_and_is_served_as_the_repository_is(
         ("vision_onnx", "starter:efficientnet-lite0"),
         ("speech_ctranslate2", "starter:whisper-base"),
         ("embedding_onnx", "starter:minilm-l6-v2"),
+        ("turn_onnx", "starter:smart-turn-v3"),
     ]
     assert not any(ENGINES_VARIABLE in environment for _, environment in ran)
     assert {environment[PACKAGES_VARIABLE] for _, environment in ran} == {str(Path("wheels").absolute())}
@@ -105,6 +106,7 @@ def test_the_recipe_of_profile_cuda_builds_what_its_configs_name(ran: list[Any],
         ("vision_onnx", [str(tmp_path), "--precision", "fp16"]),
         ("speech_ctranslate2", [str(tmp_path), "--precision", "float16"]),
         ("embedding_onnx", [str(tmp_path), "--precision", "fp16"]),
+        ("turn_onnx", [str(tmp_path)]),
     ]
     assert result.output.splitlines()[-1].split() == [
         *("trimodal", "serve", "--engines", "mine", "--profile", "cuda")
@@ -128,6 +130,7 @@ def test_what_is_there_from_the_same_checkpoint_can_be_left_alone(ran: list[Any]
     there("llm", "checkpoint", "llm", "Qwen/Qwen2.5-0.5B-Instruct")
     there("vision_classify", "onnx-fp16", "vision", "microsoft/resnet-50")
     there("speech_recognize", "ctranslate2-float16", "speech", "openai/whisper-small")
+    there("turn", "onnx-int8", "turn", "starter:smart-turn-v3")
     local = tmp_path / "embedder"
     local.mkdir()
     arguments = ["all", "--recipe", "cuda", "--missing", "--engines", tmp_path, "--embedding", local]

@@ -16,6 +16,7 @@ from trimodal.judge.settings import JudgeSettings
 from trimodal.llm.settings import LlmSettings
 from trimodal.settings import Settings, parse_parameters
 from trimodal.speech.settings import RecogniseSettings, SpeechSettings
+from trimodal.turn.settings import TurnSettings
 from trimodal.vision.settings import PreprocessSettings, RankSettings, VisionSettings
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
@@ -26,6 +27,7 @@ SETTINGS: dict[str, type[Settings]] = {
     "llm": LlmSettings,
     "speech": SpeechSettings,
     "speech_recognize": RecogniseSettings,
+    "turn": TurnSettings,
     "vision": VisionSettings,
     "vision_preprocess": PreprocessSettings,
     "vision_rank": RankSettings,

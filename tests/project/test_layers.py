@@ -18,7 +18,7 @@ LAYERS = (
     ("bench", "check", "demo"),
     ("doctor", "plan"),
     ("assistant", "gateway", "top"),
-    ("llm", "server", "regress"),
+    ("llm", "server", "regress", "turn"),
     ("cache", "speech", "vision", "embedding", "client"),
     ("judge",),
     ("runtimes", "repository", "build_support"),

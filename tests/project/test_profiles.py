@@ -14,7 +14,7 @@ from trimodal.server.options import PROFILES
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 NAMES = model_names(REPOSITORY)
 # What runs a model; a plan is run by Triton's own backend.
-EVERYWHERE = {"embedding": "onnxruntime", "judge": "onnxruntime"}
+EVERYWHERE = {"embedding": "onnxruntime", "judge": "onnxruntime", "turn": "onnxruntime"}
 ENGINES = {
     "cpu": {**EVERYWHERE, "llm": "openvino", "speech_recognize": "ctranslate2", "vision": "onnxruntime"},
     "cuda": {**EVERYWHERE, "llm": "vllm", "speech_recognize": "ctranslate2", "vision": "onnxruntime"},
@@ -23,7 +23,7 @@ ENGINES = {
         **{"llm": "tensorrt_llm_pytorch", "speech_recognize": "tensorrt", "vision_classify": "tensorrt"},
     },
 }
-ON_THE_PROCESSOR = "judge"  # in all profiles: its engine comes along, and a pair takes it milliseconds
+ON_THE_PROCESSOR = {"judge", "turn"}  # in all profiles: small and in INT8, and one run takes milliseconds
 KIND = model_config_pb2.ModelInstanceGroup
 SERVED = {profile: sorted(select_models(REPOSITORY, (), profile)) for profile in PROFILES}
 STEPS = {"vision_classify", "vision_preprocess", "vision_rank"}
@@ -54,7 +54,7 @@ def test_a_profile_holds_all_models(profile: str) -> None:
 def test_what_runs_a_model(name: str, profile: str) -> None:
     one = model(name, profile)
     assert runs(one) == ENGINES[profile][name], one.config_file
-    assert one.wants_gpu == (profile != "cpu" and name != ON_THE_PROCESSOR), one.config_file
+    assert one.wants_gpu == (profile != "cpu" and name not in ON_THE_PROCESSOR), one.config_file
 
 
 @with_weights
@@ -66,13 +66,13 @@ def test_the_artefact_is_named_after_what_runs_it(name: str, profile: str) -> No
     prefix = PREFIXES.get(artefact.runtime, artefact.runtime)
     built = artefact.directory.name
     assert built == prefix or built.startswith(f"{prefix}-"), one.config_file
-    if "-" in built and name != "judge":  # which comes in a package
+    if "-" in built and name not in ON_THE_PROCESSOR:  # which come in packages
         assert f"--precision {built.removeprefix(prefix + '-')}" in artefact.remedy
 
 
 def test_a_gpu_profile_does_not_read_the_artefact_of_the_cpu() -> None:
     def directories(profile: str) -> set[Path]:
-        names = set(SERVED[profile]) - {ON_THE_PROCESSOR}
+        names = set(SERVED[profile]) - ON_THE_PROCESSOR
         return {one.directory for name in names for one in artefacts_of(model(name, profile))}
 
     assert directories("cpu")

@@ -37,7 +37,9 @@ RUNTIMES = {
     "vision": ("onnx", "tensorrt"),
     "speech": ("ctranslate2", "tensorrt"),
     "embedding": ("onnx",),
+    "turn": ("onnx",),
 }
+TURN = Part(f"{STARTER}smart-turn-v3", ("onnx-int8",), ())  # of every recipe: a package brings it
 # Ungated checkpoints that a laptop serves; what the shipped configs do not name already is in `settings`.
 RECIPES: dict[str, dict[str, Part]] = {
     # Out of packages (build/starter.toml), no hub: what the shipped configs serve as they are.
@@ -50,6 +52,7 @@ RECIPES: dict[str, dict[str, Part]] = {
         ),
         "speech": Part(f"{STARTER}whisper-base", ("ctranslate2-int8",), ("--precision", "int8")),
         "embedding": Part(f"{STARTER}minilm-l6-v2", ("onnx-fp32",), ("--precision", "fp32")),
+        "turn": TURN,
     },
     "small": {
         "llm": Part(
@@ -66,6 +69,7 @@ RECIPES: dict[str, dict[str, Part]] = {
         ),
         "speech": Part("openai/whisper-base", ("ctranslate2-int8",), ("--precision", "int8")),
         "embedding": Part("sentence-transformers/all-MiniLM-L6-v2", ("onnx-fp32",), ("--precision", "fp32")),
+        "turn": TURN,
     },
     # What profile cuda serves as it is. The checkpoint is copied: engines may lie on a volume of their own.
     "cuda": {
@@ -73,17 +77,25 @@ RECIPES: dict[str, dict[str, Part]] = {
         "vision": Part("microsoft/resnet-50", ("onnx-fp16",), ("--precision", "fp16")),
         "speech": Part("openai/whisper-base", ("ctranslate2-float16",), ("--precision", "float16")),
         "embedding": Part("sentence-transformers/all-MiniLM-L6-v2", ("onnx-fp16",), ("--precision", "fp16")),
+        "turn": TURN,
     },
 }
 PROFILES = {"starter": "cpu", "small": "cpu", "cuda": "cuda"}
 # Task → model, whose folder among the engines holds the artefact.
-MODELS = {"llm": "llm", "vision": "vision_classify", "speech": "speech_recognize", "embedding": "embedding"}
+MODELS = {
+    "llm": "llm",
+    "vision": "vision_classify",
+    "speech": "speech_recognize",
+    "embedding": "embedding",
+    "turn": "turn",
+}
 # What the scripts for processors import, and how it is installed.
 NEEDS = {
     "llm_openvino": ("torch", "transformers", "nncf", "openvino_genai", "optimum"),
     "vision_onnx": ("torch", "onnx", "onnxscript", "onnxruntime"),
     "speech_ctranslate2": ("torch", "transformers", "ctranslate2"),
     "embedding_onnx": ("torch", "transformers", "onnx", "onnxruntime"),
+    "turn_onnx": ("transformers", "onnx", "onnxruntime"),
 }
 INSTALL = "pip install 'trimodal[cpu,build]'"
 # First where there is no GPU: plain torch brings gigabytes of CUDA packages along.
@@ -127,6 +139,7 @@ _add_command("llm", "a causal language model")
 _add_command("vision", "an image classifier")
 _add_command("speech", "a Whisper")
 _add_command("embedding", "a sentence embedder")
+_add_command("turn", "a model that tells the end of a turn")
 
 
 @build.command("all")
@@ -136,6 +149,7 @@ def build_all(
     vision: Checkpoint = None,
     speech: Checkpoint = None,
     embedding: Checkpoint = None,
+    turn: Checkpoint = None,
     engines: Path | None = typer.Option(
         None, envvar=ENGINES_VARIABLE, help="Where engines are put; default: into the repository."
     ),
@@ -154,7 +168,7 @@ def build_all(
         raise typer.BadParameter(f"--recipe {recipe}: known are {', '.join(RECIPES)}")
     if packages:
         os.environ[PACKAGES_VARIABLE] = str(packages.absolute())
-    own = {"llm": llm, "vision": vision, "speech": speech, "embedding": embedding}
+    own = {"llm": llm, "vision": vision, "speech": speech, "embedding": embedding, "turn": turn}
     with operator_errors():
         built, code = build_recipe(recipe, own, engines, missing=missing)
     if code:

@@ -94,6 +94,14 @@ class GatewayCommand:
             help="where /v1/responses keeps talks: memory, a file that ends with .sqlite, or redis://…",
         ),
     ] = "memory"
+    early_waste: Annotated[
+        float,
+        limits(
+            min=0,
+            max=1,
+            help="share of its tokens that may be wasted by answering before a turn is over; 0: never",
+        ),
+    ] = 0.5
     max_body_bytes: Annotated[int, limits(help="of a request; larger ones are refused")] = 32 << 20
     body_timeout_s: Annotated[float, limits("--body-timeout", help="until a body must be there")] = 60.0
     header_timeout_s: Annotated[float, limits("--header-timeout", help="until headers must be there")] = 10.0

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from trimodal.client.async_iteration import pumped
 from trimodal.client.batches import each_alone, in_batches
-from trimodal.client.decoding import predictions, vectors
+from trimodal.client.decoding import predictions, readable, vectors
 from trimodal.client.options import Options, generation_inputs, utf8
 from trimodal.client.streams.answer import AnswerStream
 from trimodal.client.streams.ask import AskStream, ask_inputs
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self, Unpack
 
+    from trimodal.audio.values import Samples
     from trimodal.client.streams.chunks import Audio
 
 
@@ -284,6 +285,12 @@ class Client:
 
         rows = await in_batches(texts, await self.max_batch_size(model), ask)
         return Embeddings(np.stack([row for row, _ in rows]), sum(tokens for _, tokens in rows))
+
+    async def finished(self, audio: Samples, *, timeout: float | None = None, model: str = "turn") -> float:
+        """How probable it is that the speaker has finished, by float32[n] of 16 kHz that ends in a pause."""
+        outputs = await self._infer(model, {"audio": audio[None]}, timeout)
+        with readable(f"model '{model}'"):
+            return float(outputs["finished"][0, 0])
 
     def listen(
         self, *, timeout: float | None = None, model: str = "speech", **listening: Unpack[Listening]

@@ -26,6 +26,7 @@ SETTINGS = {
     "llm": "trimodal.llm.settings.LlmSettings",
     "speech": "trimodal.speech.settings.SpeechSettings",
     "speech_recognize": "trimodal.speech.settings.RecogniseSettings",
+    "turn": "trimodal.turn.settings.TurnSettings",
     "vision": "trimodal.vision.settings.VisionSettings",
     "vision_preprocess": "trimodal.vision.settings.PreprocessSettings",
     "vision_rank": "trimodal.vision.settings.RankSettings",

@@ -48,6 +48,7 @@ from trimodal.gateway.openai.rows import (
 from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest, Sampling
 from trimodal.gateway.page.serving import add_page
 from trimodal.gateway.quota import Cost, KeyUsage
+from trimodal.gateway.realtime.openai.early import EarlyBudget
 from trimodal.gateway.realtime.route import add_realtime
 from trimodal.gateway.realtime.session import Sessions
 from trimodal.gateway.settings import GatewaySettings
@@ -181,7 +182,8 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
     add_media(app, gateway)
     add_operation(app, gateway)
     add_page(app)
-    app.state.sessions = Sessions(gateway.client, gateway.access)
+    budget = EarlyBudget(settings.early_waste, gateway.metrics.early)
+    app.state.sessions = Sessions(gateway.client, gateway.access, budget)
     add_realtime(app, app.state.sessions, gateway.access)
     # The last one added is the first to see a request; refusals of bodies have CORS headers too.
     app.add_middleware(

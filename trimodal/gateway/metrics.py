@@ -61,6 +61,12 @@ class GatewayMetrics:
             "images": family(Counter, "images", "Pictures that requests brought", "tenant"),
             "audio_s": family(Counter, "audio_seconds", "Recordings that requests brought", "tenant"),
         }
+        self._early: Counter = family(
+            Counter, "early_answers", "Answers that began before a turn was over, by outcome", "outcome"
+        )
+        self._early_tokens: Counter = family(
+            Counter, "early_tokens", "Tokens computed for early answers, by outcome", "outcome"
+        )
         self._ttft: Histogram = family(
             Histogram, "ttft_seconds", "Arrival to first event of a stream", *where, buckets=_SECONDS
         )
@@ -75,6 +81,11 @@ class GatewayMetrics:
         """Counts what a request has used."""
         for unit, family in self._used.items():
             family.labels(tenant).inc(getattr(usage, unit))
+
+    def early(self, outcome: str, tokens: int) -> None:
+        """Counts an early answer that is over."""
+        self._early.labels(outcome).inc()
+        self._early_tokens.labels(outcome).inc(tokens)
 
     def ended(self, endpoint: str, state: Mapping[str, Any], measure: Measure) -> None:
         """Counts a request that is over; `state` has its model and tenant, if it came so far."""

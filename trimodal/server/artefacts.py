@@ -27,6 +27,7 @@ TASKS = {
     "speech_recognize": "speech",
     "embedding": "embedding",
     "judge": "judge",
+    "turn": "turn",
 }
 # Engine → runtime that the manifest must name, where that is not the engine's own name.
 RUNTIMES = {"tensorrt_llm_pytorch": "checkpoint", "vllm": "checkpoint"}
@@ -59,6 +60,8 @@ class Artefact:
             return "build it first"
         if self.task == "judge":  # trained, and not made of a checkpoint alone
             return f"get one with: {INSTALL_JUDGE}"
+        if self.task == "turn":  # there is one, and it is taken as it is
+            return f"build it with: trimodal build turn {STARTER}smart-turn-v3"
         command = f"trimodal build {self.task} CHECKPOINT --runtime {SCRIPTS.get(runtime, runtime)}"
         prefix, name = PREFIXES.get(runtime, runtime), self.directory.name
         if name.startswith(f"{prefix}-"):

@@ -111,7 +111,7 @@ def test_the_latency_checklist(repository: Path) -> None:
 def test_our_own_repository_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     result = run("--profile", "cpu", "--strict", "--ignore", "TRI027")
-    assert (result.exit_code, result.output) == (0, "nothing found in 10 models, profile cpu\n")
+    assert (result.exit_code, result.output) == (0, "nothing found in 11 models, profile cpu\n")
 
 
 def test_the_hook_for_other_repositories_is_a_command_of_ours() -> None:

@@ -22,7 +22,7 @@ Row = tuple[str, str, Event, str, str | None]
 def items() -> Iterator[Row]:
     rows: list[tuple[Event, str, str | None]] = [
         ({}, "item", None),
-        ({"item": {"type": "function_call"}}, "item.type", UNSUPPORTED),
+        ({"item": {"type": "mcp_call"}}, "item.type", UNSUPPORTED),
         ({"item": item("x", role="tool")}, "item.role", None),
         ({"item": item("x", id=7)}, "item.id", None),
         ({"item": item("x", content=[])}, "item.content", None),
@@ -56,8 +56,9 @@ def others() -> Iterator[Row]:
     yield TALK, "conversation.item.retrieve", {}, "item_id", NOT_FOUND
     yield TALK, "conversation.item.truncate", {}, "type", "unknown_event"
     yield TALK, "response.create", {"response": 7}, "response", None
-    for name, value in (("output_modalities", ["audio"]), ("tools", [{}])):
-        yield TALK, "response.create", {"response": {name: value}}, f"response.{name}", UNSUPPORTED
+    audio = {"output_modalities": ["audio"]}
+    yield TALK, "response.create", {"response": audio}, "response.output_modalities", UNSUPPORTED
+    yield TALK, "response.create", {"response": {"tools": [{}]}}, "response.tools[0].name", None
     talks: list[tuple[Event, str, str]] = [
         ({"output_modalities": ["audio"]}, "output_modalities", UNSUPPORTED),
         ({"audio": {"output": {"voice": "marin"}}}, "audio.output", UNSUPPORTED),
@@ -83,7 +84,7 @@ def settings() -> Iterator[Row]:
         ({"format": 7}, "format", None),
         ({"transcription": {"model": "whisper-9"}}, "transcription.model", "model_not_found"),
         ({"noise_reduction": {"type": "near_field"}}, "noise_reduction", UNSUPPORTED),
-        ({"turn_detection": {"type": "semantic_vad"}}, "turn_detection.type", None),
+        ({"turn_detection": {"type": "loud_vad"}}, "turn_detection", None),
         ({"turn_detection": {"type": "server_vad", "silence_duration_ms": 1}},
          "turn_detection.silence_duration_ms", None),
     ]  # fmt: skip

@@ -20,7 +20,7 @@ from trimodal.gateway.openai.fields import Body
 from trimodal.settings import shorten
 
 LLM = "llm"
-_INNER = {"judge", "speech_recognize", "vision_classify", "vision_preprocess", "vision_rank"}
+_INNER = {"judge", "speech_recognize", "turn", "vision_classify", "vision_preprocess", "vision_rank"}
 """Models that others ask, and no endpoint."""
 _FRESH_S = 1.0
 _CALL_S = 600.0  # an adapter from a slow disk, weights that come back to a GPU

@@ -16,6 +16,7 @@ from trimodal.gateway.realtime.events import Event, end_where_fatal, read_event
 from trimodal.gateway.realtime.hearing.detection import speech_detector
 from trimodal.gateway.realtime.openai.config import Config
 from trimodal.gateway.realtime.openai.dialect import OpenAIDialect
+from trimodal.gateway.realtime.openai.early import EarlyBudget
 from trimodal.gateway.realtime.outbox import Outbox
 from trimodal.gateway.realtime.vllm import VllmDialect
 
@@ -50,7 +51,13 @@ class Session:
     """One session: its client's events go in by `handle`, what they bring comes out of `outbox`."""
 
     def __init__(
-        self, client: Client, access: Access, caller: Caller, config: Config, usage: KeyUsage
+        self,
+        client: Client,
+        access: Access,
+        caller: Caller,
+        config: Config,
+        usage: KeyUsage,
+        budget: EarlyBudget,
     ) -> None:
         self.id = f"sess_{secrets.token_hex(16)}"
         self.caller = caller
@@ -65,7 +72,7 @@ class Session:
         self._taken = asyncio.Event()
         self._active_at = time.monotonic()
         self._cut_at: float | None = None
-        openai = OpenAIDialect(self.id, client, caller, access.quota, self.outbox, config)
+        openai = OpenAIDialect(self.id, client, caller, access.quota, self.outbox, config, budget)
         self._dialect: OpenAIDialect | VllmDialect = openai
         # `id` and `created` are vLLM's, the rest is OpenAI's.
         self.outbox.put("session.created", session=openai.session, id=self.id, created=int(time.time()))
@@ -165,9 +172,10 @@ class Session:
 class Sessions:
     """All sessions of a gateway, each counted against its key's limits until it is over."""
 
-    def __init__(self, client: Client, access: Access) -> None:
+    def __init__(self, client: Client, access: Access, budget: EarlyBudget | None = None) -> None:
         self._client = client
         self._access = access
+        self._budget = budget or EarlyBudget()
         self._sessions: dict[str, Session] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
@@ -179,7 +187,7 @@ class Sessions:
         with ExitStack() as stack:
             usage = stack.enter_context(self._access.quota.use(caller.key, reserve=False))
             client = self._client.with_metadata(caller.trace)
-            session = Session(client, self._access, caller, config, usage)
+            session = Session(client, self._access, caller, config, usage, self._budget)
             self._sessions[session.id] = session
             task = asyncio.ensure_future(self._run(session, stack.pop_all()))
         self._tasks.add(task)

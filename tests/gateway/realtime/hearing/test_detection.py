@@ -8,7 +8,14 @@ import pytest
 from tests.gateway.realtime.hearing import loud
 from trimodal.audio.values import Samples
 from trimodal.gateway.realtime.hearing import detection
-from trimodal.gateway.realtime.hearing.detection import Speech, Started, Stopped, TurnDetector
+from trimodal.gateway.realtime.hearing.detection import (
+    Paused,
+    Resumed,
+    Speech,
+    Started,
+    Stopped,
+    TurnDetector,
+)
 from trimodal.speech.session.vad import EnergyDetector
 
 
@@ -59,7 +66,7 @@ def test_a_cut_turn_gives_no_end_and_the_next_no_old_audio() -> None:
     assert isinstance(list(detector.feed(first))[0], Started)
     detector.cut()
     heard = list(detector.feed(loud((1.0, 0.1), (1.0, 0.0))))
-    assert [type(one) for one in heard if not isinstance(one, Speech)] == [Started, Stopped]
+    assert [type(one) for one in heard if not isinstance(one, Speech | Paused)] == [Started, Stopped]
     assert isinstance(heard[0], Started)
     assert heard[0].at >= 16_000
 
@@ -69,3 +76,32 @@ def test_silence_keeps_little() -> None:
     for _ in range(100):
         assert not list(detector.feed(np.zeros(16_000, np.float32)))
     assert len(detector._kept) < 16_000
+
+
+@pytest.mark.parametrize("step", [320, 1_600, 16_000 * 60])
+def test_pauses_are_told_once_and_may_end_the_turn_sooner_or_later(step: int) -> None:
+    """The first pause is judged long, the second short; what was said of one does not hold for the next."""
+    samples = loud((0.5, 0.0), (1.0, 0.1), (0.7, 0.0), (1.0, 0.1), (0.4, 0.0), (0.6, 0.1), (3.0, 0.0))
+    detector = TurnDetector(0.5, 0.3, 0.5, at=0)
+    waits, seen, at = [2.0, 0.25], [], []
+    for begin in range(0, len(samples), step):
+        for heard in detector.feed(samples[begin : begin + step]):
+            if isinstance(heard, Paused) and waits:
+                assert detector.silence_s == 0.5
+                detector.end_after(waits.pop(0))
+            if isinstance(heard, Stopped):
+                at.append(heard.at / 16_000)
+            if not isinstance(heard, Speech):
+                seen.append(type(heard))
+    assert seen == [Started, Paused, Resumed, Paused, Stopped, Started, Paused, Stopped]
+    assert at == [pytest.approx(3.2, abs=0.1), pytest.approx(4.2, abs=0.1)]
+
+
+def test_speech_is_measured_turn_by_turn() -> None:
+    detector = TurnDetector(0.5, 0.3, 0.5, at=0)
+    for seconds in (1.0, 0.6):
+        measured = 0.0
+        for heard in detector.feed(loud((0.2, 0.0), (seconds, 0.1), (1.0, 0.0))):
+            if isinstance(heard, Speech):
+                measured = detector.spoken_s
+        assert measured == pytest.approx(seconds, abs=0.15)

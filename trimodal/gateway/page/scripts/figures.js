@@ -2,6 +2,19 @@
 
 import { milliseconds } from "./timing.js";
 
+// A button that copies a text, in a list; none where the browser lets no page copy (plain HTTP elsewhere).
+export function copyButton(text) {
+  if (!navigator.clipboard) return [];
+  const button = make("button", "quiet copy", "Copy");
+  button.type = "button";
+  button.addEventListener("click", async () => {
+    const done = await navigator.clipboard.writeText(text()).then(() => true, () => false);
+    button.textContent = done ? "Copied" : "Not copied";
+    setTimeout(() => (button.textContent = "Copy"), 1500);
+  });
+  return [button];
+}
+
 export function make(tag, className = "", text = "") {
   const element = document.createElement(tag);
   if (className) element.className = className;

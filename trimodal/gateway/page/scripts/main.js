@@ -4,6 +4,7 @@ import { startCaptions } from "./audio/captions.js";
 import { Refusal } from "./api.js";
 import { ask } from "./chat/ask.js";
 import { setBusy, startComposer } from "./chat/composer.js";
+import { startSettings } from "./chat/settings.js";
 import { startSuggestions } from "./chat/suggestions.js";
 import { addTurn, clearTurns, keep, turns } from "./chat/talk.js";
 import { TurnView } from "./chat/view.js";
@@ -21,7 +22,7 @@ let running = null;
 let pinned = true; // the end stays in view until the reader scrolls away from it
 
 function show(turn) {
-  const view = new TurnView(turn, () => running || run(turn));
+  const view = new TurnView(turn, (goOn) => running || run(turn, goOn));
   views.set(turn, view);
   list.append(view.element);
 }
@@ -33,7 +34,7 @@ function question(asked) {
   run(turn);
 }
 
-async function run(turn) {
+async function run(turn, goOn = false) {
   const view = views.get(turn);
   const mine = (running = new AbortController());
   let kept = 0;
@@ -49,7 +50,7 @@ async function run(turn) {
       keep();
     }
     view.changed(follow);
-  });
+  }, goOn);
   view.update();
   follow();
   try {
@@ -60,7 +61,7 @@ async function run(turn) {
   if (mine !== running) return; // a new chat was begun meanwhile
   if (refused instanceof Refusal && (await askForKey())) {
     showModels();
-    return run(turn);
+    return run(turn, goOn);
   }
   if (refused) Object.assign(turn.answer, { state: "failed", error: refused.message });
   running = null;
@@ -147,6 +148,7 @@ showEmpty();
 showFigures(turns);
 startScrolling();
 startComposer(question, stop);
+startSettings();
 startSuggestions(question);
 startCaptions();
 startStatus();

@@ -11,6 +11,7 @@ import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import ArtefactError
+from trimodal.gateway.realtime.hearing.endpoint import PAUSE_S
 from trimodal.speech.session.vad import FRAME, EnergyDetector, SpeechDetector, StreamingSilero
 
 logger = logging.getLogger(__name__)
@@ -34,53 +35,101 @@ class Speech:
 
 
 @dataclass(frozen=True)
+class Paused:
+    """Nobody has spoken for a moment, told once a pause; `end_after` may say how long ends the turn."""
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Speech goes on after a pause that was told."""
+
+
+@dataclass(frozen=True)
 class Stopped:
     """Speech ended at this sample, and a silence of the length that was asked for followed."""
 
     at: int
 
 
+Heard = Started | Speech | Paused | Resumed | Stopped
+
+
 class TurnDetector:
     """One session's; fed everything that comes, it keeps only what may belong to the next turn.
 
     Args:
-        padding_s: audio before the speech that belongs to the turn; `silence_s` ends it.
+        padding_s: audio before the speech that belongs to the turn; `silence_s` ends it, unless `end_after`
+            says otherwise in a pause, which is told after `pause_s`.
         at: the session's sample that comes first.
         speaking: it belongs to a turn that goes on.
     """
 
     def __init__(
-        self, threshold: float, padding_s: float, silence_s: float, at: int, *, speaking: bool = False
+        self,
+        threshold: float,
+        padding_s: float,
+        silence_s: float,
+        at: int,
+        *,
+        pause_s: float = PAUSE_S,
+        speaking: bool = False,
     ) -> None:
         self._threshold = threshold
         self._detector = speech_detector(threshold)
         self._padding = round(padding_s * SAMPLE_RATE)
-        self._silence = round(silence_s * SAMPLE_RATE)
+        self._longest = self._silence = round(silence_s * SAMPLE_RATE)
+        self._pause = round(pause_s * SAMPLE_RATE)
+        self._paused = False
+        self._before = 0  # samples of speech in earlier turns
         self._base = at
         self._heard = 0
         self._kept: Samples = np.zeros(0, np.float32)  # up to now, of a turn that has not begun
         self.speaking = speaking
 
-    def feed(self, samples: Samples) -> Iterator[Started | Speech | Stopped]:
+    @property
+    def silence_s(self) -> float:
+        """What ends the turn now."""
+        return self._silence / SAMPLE_RATE
+
+    @property
+    def spoken_s(self) -> float:
+        """Speech in the turn that goes on."""
+        return (self._detector.speech - self._before) / SAMPLE_RATE
+
+    def end_after(self, silence_s: float) -> None:
+        """Ends the turn after so long a silence, in this pause."""
+        self._silence = round(silence_s * SAMPLE_RATE)
+
+    def feed(self, samples: Samples) -> Iterator[Heard]:
         """Takes audio in; yields what it means, in order."""
         for at in range(0, len(samples), _STEP):
             yield from self._step(samples[at : at + _STEP])
 
     def cut(self) -> None:
         """The turn that goes on, if one does, was ended by somebody else: what comes now is another."""
-        self.speaking = False
+        self.speaking = self._paused = False
+        self._silence, self._before = self._longest, 0
         self._detector = speech_detector(self._threshold)
         self._base, self._heard = self._base + self._heard, 0
 
-    def _step(self, samples: Samples) -> Iterator[Started | Speech | Stopped]:
+    def _step(self, samples: Samples) -> Iterator[Heard]:
         self._detector.feed(samples)
         self._heard += len(samples)
         span = self._detector.spans[-1] if self._detector.spans else None
         if self.speaking:
             yield Speech(samples)
             end = span.end if span is not None else 0
-            if end is not None and self._heard - end >= self._silence:
-                self.speaking = False
+            if end is None:
+                if self._paused:
+                    self._paused, self._silence = False, self._longest
+                    yield Resumed()
+                return
+            if not self._paused and self._heard - end >= self._pause:
+                self._paused = True
+                yield Paused()
+            if self._heard - end >= self._silence:
+                self.speaking = self._paused = False
+                self._silence, self._before = self._longest, self._detector.speech
                 self._detector.forget(self._heard)
                 yield Stopped(self._base + end)
             return

@@ -96,11 +96,13 @@ class TurnText:
         self._at_s = at_s
         self._tentative: str | None = ""  # as it was sent last; None: words came since
         self.text = ""
+        self.whole = ""  # with the words that may still change
 
     def add(self, update: LiveUpdate) -> str:
         """Adds what is new and returns it: all that it returns, joined, is the text."""
         delta = update.text if self.text else update.text.lstrip()
         self.text += delta
+        self.whole = self.text + update.tentative
         if delta:
             self._tentative = None
         return delta

@@ -3,34 +3,59 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.client.client import Client
+from trimodal.client.errors import TransportError
 from trimodal.client.streams.live import Listening
+from trimodal.errors import RequestError
 from trimodal.gateway.access import Caller
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.realtime.events import end_where_fatal, put_error
 from trimodal.gateway.realtime.hearing.decoder import Decoder
-from trimodal.gateway.realtime.hearing.detection import Speech, Started, TurnDetector
+from trimodal.gateway.realtime.hearing.detection import Paused, Resumed, Speech, Started, TurnDetector
+from trimodal.gateway.realtime.hearing.endpoint import LONGEST_S, UNKNOWN_S, is_backchannel, silence_s
 from trimodal.gateway.realtime.hearing.turn import AudioTurn, TurnText
-from trimodal.gateway.realtime.openai.config import Config, ConversationSession, ServerVad
+from trimodal.gateway.realtime.openai.config import (
+    Config,
+    ConversationSession,
+    SemanticVad,
+    ServerVad,
+)
 from trimodal.gateway.realtime.openai.conversation import Conversation
 from trimodal.gateway.realtime.openai.items import new_id
 from trimodal.gateway.realtime.openai.responses import Responses
 from trimodal.gateway.realtime.outbox import Outbox
 
+logger = logging.getLogger(__name__)
+JUDGED = 8 * SAMPLE_RATE  # of a turn's audio
+JUDGED_WITHIN_S = 0.5
+LIKELY_S = 1.0  # a turn that ends after a shorter silence is likely over in a pause
 LATE_S = 0.5  # audio that is late by so much more than the silence that ends a turn is taken for it
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Utterance:
-    """One turn: the item that it becomes, its audio, and the task that tells its words."""
+    """One turn: the item that it becomes, its audio and words, and the task that tells them.
+
+    Attributes:
+        recent: its audio, the last of which is judged.
+        over: it may be, as far as is known.
+        listening: it began in an answer, which it has not interrupted: "mhm" would not.
+    """
 
     item_id: str
     turn: AudioTurn
-    task: asyncio.Task[None]
+    transcript: TurnText
+    recent: list[Samples]
+    over: bool = False
+    listening: bool = False
+    task: asyncio.Task[None] = field(init=False)
 
 
 class InputBuffer:
@@ -58,7 +83,7 @@ class InputBuffer:
         self._telling: set[asyncio.Task[None]] = set()
         self._decoder = Decoder()
         self._detector: TurnDetector | None = None
-        self._vad: ServerVad | None = None
+        self._vad: ServerVad | SemanticVad | None = None
         self.begun = False
         self._config = config
         self.configure(config)
@@ -84,11 +109,8 @@ class InputBuffer:
         if vad != self._vad:
             self._vad, self._detector = vad, None
             if vad is not None:
-                padding_s, silence_s = vad.prefix_padding_ms / 1e3, vad.silence_duration_ms / 1e3
                 speaking = self._open is not None
-                self._detector = TurnDetector(
-                    vad.threshold, padding_s, silence_s, self._samples, speaking=speaking
-                )
+                self._detector = TurnDetector(*_bounds(vad), self._samples, speaking=speaking)
         self._config = config
 
     async def append(self, data: bytes) -> None:
@@ -99,13 +121,13 @@ class InputBuffer:
             self._began = loop.time()
         await self._hear(self._decoder(data))
         self.begun = True
-        if self._vad is not None and self._detector is not None and self._detector.speaking:
+        if self._detector is not None and self._detector.speaking:
             # Audio that came ahead of its time, as a file does, is late only when it would have been spoken.
             due = max(
                 loop.time() + (self._samples - before) / SAMPLE_RATE,
                 self._began + self._samples / SAMPLE_RATE,
             )
-            self._quiet = loop.call_at(due + self._vad.silence_duration_ms / 1e3 + LATE_S, self._stop)
+            self._quiet = loop.call_at(due + self._detector.silence_s + LATE_S, self._stop)
 
     async def commit(self) -> None:
         """Ends the turn. Raises: ApiError where there is none."""
@@ -161,21 +183,72 @@ class InputBuffer:
         begin = self._samples
         self._samples += len(samples)
         if self._detector is None:
-            utterance = self._open or self._start(begin)
-            await utterance.turn.put(samples)
+            await (self._open or self._start(begin)).turn.put(samples)
             return
         for heard in self._detector.feed(samples):
             if isinstance(heard, Started):
-                utterance = self._open or self._start(heard.audio)
-                self._tell_speech("started", utterance, audio_start_ms=_ms(heard.at))
-                if self._vad is not None and self._vad.interrupt_response:
-                    self._responses.cancel("turn_detected")
-            elif self._open is not None:
-                if isinstance(heard, Speech):
-                    await self._open.turn.put(heard.samples)
-                else:
-                    self._tell_speech("stopped", self._open, audio_end_ms=_ms(heard.at))
-                    self._commit()
+                begun = self._open or self._start(heard.audio)
+                self._tell_speech("started", begun, audio_start_ms=_ms(heard.at))
+                self._responses.give_up("resumed")
+                begun.listening = self._vad is not None and self._vad.interrupt_response
+                self._interrupt(begun)
+            elif (utterance := self._open) is None:
+                continue
+            elif isinstance(heard, Speech):
+                await utterance.turn.put(heard.samples)
+                if isinstance(self._vad, SemanticVad):
+                    utterance.recent.append(heard.samples)
+                self._interrupt(utterance)
+            elif isinstance(heard, Paused):
+                await self._pause(utterance, self._detector)
+            elif isinstance(heard, Resumed):
+                utterance.over = False
+                self._responses.give_up("resumed")
+            else:
+                self._tell_speech("stopped", utterance, audio_end_ms=_ms(heard.at))
+                self._commit()
+
+    def _interrupt(self, utterance: _Utterance) -> None:
+        """Cancels the answer that runs once the turn is more than the "mhm" of somebody who listens."""
+        if not utterance.listening or self._vad is None:
+            return
+        lasts = utterance is self._open and self._detector is not None and self._detector.spoken_s
+        if lasts >= self._vad.interrupt_after_ms / 1e3 or not is_backchannel(utterance.transcript.whole):
+            utterance.listening = False
+            self._responses.cancel("turn_detected")
+
+    async def _pause(self, utterance: _Utterance, detector: TurnDetector) -> None:
+        """Finds out how long a silence ends the turn; begins its answer where that is short."""
+        if isinstance(self._vad, SemanticVad):
+            finished = await self._finished(utterance)
+            words, eagerness = utterance.transcript.whole, self._vad.eagerness
+            detector.end_after(
+                UNKNOWN_S if finished is None else silence_s(finished, words, eagerness),
+            )
+        utterance.over = detector.silence_s <= LIKELY_S
+        self._foresee(utterance)
+
+    async def _finished(self, utterance: _Utterance) -> float | None:
+        """How probable it is that the speaker has finished; None: the model did not answer in time."""
+        audio = np.concatenate(utterance.recent)[-JUDGED:]
+        utterance.recent[:] = [audio]
+        try:
+            return await self._client.finished(audio, timeout=JUDGED_WITHIN_S)
+        except (RequestError, TransportError) as error:
+            logger.warning("semantic_vad: a turn ends after %g s of silence: %s", UNKNOWN_S, error)
+            return None
+
+    def _foresee(self, utterance: _Utterance) -> None:
+        """Begins the answer to a turn that may be over, on the words so far."""
+        if utterance.over and self._answers is not None:
+            self._responses.foresee(self._answers, utterance.transcript.whole)
+
+    @property
+    def _answers(self) -> ConversationSession | None:
+        """What turns are answered by, if they are."""
+        config, vad = self._config, self._vad
+        wanted = isinstance(config, ConversationSession) and vad is not None and vad.create_response
+        return config if wanted and isinstance(config, ConversationSession) else None
 
     def _tell_speech(self, what: str, utterance: _Utterance, **at: int) -> None:
         self._outbox.put(f"input_audio_buffer.speech_{what}", item_id=utterance.item_id, **at)
@@ -188,11 +261,11 @@ class InputBuffer:
         listening["admitted"] = self._admitted
         identity, turn = new_id("item"), AudioTurn(self._client, listening)
         shown, tentative = wanted is not None, self._config.tentative
-        task = asyncio.ensure_future(self._tell(identity, turn, at, shown=shown, tentative=tentative))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
-        self._open = _Utterance(identity, turn, task)
-        return self._open
+        utterance = self._open = _Utterance(identity, turn, TurnText(at / SAMPLE_RATE), [])
+        utterance.task = asyncio.ensure_future(self._tell(utterance, shown=shown, tentative=tentative))
+        self._telling.add(utterance.task)
+        utterance.task.add_done_callback(self._telling.discard)
+        return utterance
 
     def _commit(self) -> None:
         assert self._open is not None
@@ -204,9 +277,9 @@ class InputBuffer:
         if utterance.task.done():  # it failed before, and the client knows
             self._conversation.heard(utterance.item_id, "")
 
-    async def _tell(self, identity: str, turn: AudioTurn, at: int, *, shown: bool, tentative: bool) -> None:
+    async def _tell(self, utterance: _Utterance, *, shown: bool, tentative: bool) -> None:
         """Tells the words of a turn until its end, then has them answered."""
-        transcript = TurnText(at / SAMPLE_RATE)
+        identity, turn, transcript = utterance.item_id, utterance.turn, utterance.transcript
         item = {"item_id": identity, "content_index": 0}
         kind = "conversation.item.input_audio_transcription"
         try:
@@ -214,6 +287,9 @@ class InputBuffer:
                 async for update in updates:
                     self._admitted = True
                     delta = transcript.add(update)
+                    self._interrupt(utterance)
+                    if not update.final:
+                        self._foresee(utterance)
                     if not shown:
                         continue
                     if delta:
@@ -226,21 +302,26 @@ class InputBuffer:
             put_error(self._outbox, failure)
             end_where_fatal(self._outbox, error)
             self._conversation.heard(identity, "")
+            self._responses.give_up("dropped")
             return
         if shown:
             usage = {"type": "duration", "seconds": round(turn.seconds, 3)}
             self._outbox.put(f"{kind}.completed", **item, transcript=transcript.text, usage=usage)
         self._conversation.heard(identity, transcript.text)
-        if transcript.text:
-            self._answer()
+        only_listened = utterance.listening and self._responses.active
+        if transcript.text and not only_listened and (config := self._answers) is not None:
+            # Unless the next has begun: then both are answered together.
+            if self._open is None or (self._vad is not None and not self._vad.interrupt_response):
+                self._responses.answer(config)
+        else:
+            self._responses.give_up("dropped")
 
-    def _answer(self) -> None:
-        """Answers a turn that was detected, unless the next has begun: then both are answered together."""
-        vad, config = self._vad, self._config
-        if not isinstance(config, ConversationSession) or vad is None or not vad.create_response:
-            return
-        if self._open is None or not vad.interrupt_response:
-            self._responses.answer(config)
+
+def _bounds(vad: ServerVad | SemanticVad) -> tuple[float, float, float]:
+    """Threshold, seconds before speech, and of the silence that ends a turn."""
+    if isinstance(vad, SemanticVad):
+        return 0.5, 0.3, LONGEST_S[vad.eagerness]
+    return vad.threshold, vad.prefix_padding_ms / 1e3, vad.silence_duration_ms / 1e3
 
 
 def _ms(samples: int) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.gateway.errors import ApiError, invalid, invalid_body, unsupported
+from trimodal.gateway.openai.schemas import MAX_TOOLS, Name, Schema
 from trimodal.gateway.realtime.hearing.decoder import PCM
 from trimodal.gateway.realtime.hearing.turn import SPEECH
 
@@ -20,12 +21,9 @@ _UNSUPPORTED = {
     *(f"session.audio.input.{name}" for name in ("noise_reduction", "turn_detection.idle_timeout_ms")),
     *(f"session.audio.input.transcription.{name}" for name in ("keywords", "languages", "delay")),
     *(f"response.{name}" for name in ("input", "audio")),
-    *(
-        f"{place}.{name}"
-        for name in ("tools", "tool_choice", "parallel_tool_calls", "prompt", "reasoning", "tracing")
-        for place in ("session", "response")
-    ),
+    *(f"{place}.{name}" for name in ("prompt", "reasoning", "tracing") for place in ("session", "response")),
 }
+_TAGS = ("server_vad", "semantic_vad")  # pydantic's, within the places of errors
 _NOTHING: tuple[object, ...] = (None, [], {}, "", "auto", "none")
 
 
@@ -46,19 +44,33 @@ class TranscriptionSettings(_Fields):
     prompt: str | None = None
 
 
-class ServerVad(_Fields):
+class _TurnDetection(_Fields):
+    create_response: bool = True
+    interrupt_response: bool = True
+    # Ours: speech interrupts an answer that has lasted so long, or has words but "mhm" and "yeah".
+    interrupt_after_ms: int = Field(default=600, ge=0, le=10_000)
+
+
+class ServerVad(_TurnDetection):
     type: Literal["server_vad"]
     threshold: float = Field(default=0.5, ge=0, le=1)
     prefix_padding_ms: int = Field(default=300, ge=0, le=5_000)
     silence_duration_ms: int = Field(default=500, ge=100, le=10_000)
-    create_response: bool = True
-    interrupt_response: bool = True
+
+
+class SemanticVad(_TurnDetection):
+    """A silence ends a turn that is as long as its audio and words ask for."""
+
+    type: Literal["semantic_vad"]
+    eagerness: Literal["low", "medium", "high", "auto"] = "auto"
 
 
 class AudioInput(_Fields):
     format: AudioFormat = AudioFormat()
     transcription: TranscriptionSettings | None = TranscriptionSettings()
-    turn_detection: ServerVad | None = ServerVad(type="server_vad")
+    turn_detection: Annotated[ServerVad | SemanticVad, Field(discriminator="type")] | None = ServerVad(
+        type="server_vad"
+    )
 
 
 class Audio(_Fields):
@@ -88,6 +100,24 @@ class RetentionRatio(_Fields):
     retention_ratio: float = Field(ge=0, le=1)
 
 
+class Tool(_Fields):
+    """A function that an answer may call."""
+
+    type: Literal["function"] = "function"
+    name: Name
+    description: str | None = None
+    parameters: Schema | None = None
+
+
+class NamedFunction(_Fields):
+    type: Literal["function"]
+    name: str
+
+
+Tools = Annotated[tuple[Tool, ...], Field(max_length=MAX_TOOLS)]
+Choice = Literal["none", "auto", "required"] | NamedFunction
+
+
 class ConversationSession(_Session):
     """What was heard, or written, is answered."""
 
@@ -97,6 +127,9 @@ class ConversationSession(_Session):
     instructions: str = ""
     max_output_tokens: int | Literal["inf"] = "inf"
     truncation: Literal["auto", "disabled"] | RetentionRatio = "auto"
+    tools: Tools = ()
+    tool_choice: Choice = "auto"
+    parallel_tool_calls: bool = True
     audio: Audio = Audio()
 
 
@@ -110,6 +143,9 @@ class ResponseParams(_Fields):
     max_output_tokens: int | Literal["inf"] | None = None
     output_modalities: tuple[Literal["text"]] = ("text",)
     metadata: dict[str, str] | None = None
+    tools: Tools | None = None
+    tool_choice: Choice | None = None
+    parallel_tool_calls: bool | None = None
     conversation: Literal["auto"] = "auto"
 
 
@@ -135,6 +171,15 @@ def updated(config: Config, update: object) -> Config:
     raise invalid("session.type: 'transcription' or 'realtime' is needed", code=code)
 
 
+def by_silence(config: Config) -> Config:
+    """The configuration with server_vad in place of semantic_vad."""
+    heard = config.audio.input
+    vad = heard.turn_detection
+    shared = vad.model_dump(include=set(_TurnDetection.model_fields)) if vad else {}
+    silent = heard.model_copy(update={"turn_detection": ServerVad(type="server_vad", **shared)})
+    return config.model_copy(update={"audio": Audio(input=silent)})
+
+
 def body(config: Config) -> dict[str, Any]:
     """The configuration as session.created and session.updated have it."""
     shown = config.model_dump(mode="json")
@@ -155,7 +200,10 @@ def read(kind: type[Fields], given: Mapping[str, Any], place: str) -> Fields:
         return kind.model_validate(given)
     except ValidationError as error:
         root = tuple(place.split(".")) if place else ()
-        problems = [{**one, "loc": ("body", *root, *one["loc"])} for one in error.errors()]
+        problems = [
+            {**one, "loc": ("body", *root, *(part for part in one["loc"] if part not in _TAGS))}
+            for one in error.errors()
+        ]
         refused = invalid_body(RequestValidationError(problems))
         if refused.param and refused.param.endswith("model"):
             refused = ApiError(404, str(refused), param=refused.param, code="model_not_found")
@@ -180,9 +228,11 @@ def _supported(given: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _merged(before: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
-    """Objects field by field; null and whatever else replaces."""
+    """Objects field by field; null, an object of another type and whatever else replaces."""
     merged = dict(before)
     for name, value in update.items():
         old = merged.get(name)
-        merged[name] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        if isinstance(old, dict) and isinstance(value, dict) and value.get("type") in (None, old.get("type")):
+            value = _merged(old, value)
+        merged[name] = value
     return merged

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from trimodal.gateway.answering import encoded
 from trimodal.gateway.errors import invalid
 from trimodal.gateway.openai.talk import MAX_TALK_BYTES, newest_turns
-from trimodal.gateway.realtime.openai.items import Item, Picture, message_item, new_id
+from trimodal.gateway.realtime.openai.items import Item, Picture, message_item
 from trimodal.gateway.realtime.outbox import Outbox
 
 MAX_ITEMS = 500
@@ -17,12 +19,17 @@ MAX_PICTURE_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class ConversationMessage:
-    """One message of a talk: its words, and the picture that they are about; `heard`: they were spoken."""
+    """One message of a talk: its words, and the picture that they are about; `heard`: they were spoken.
+
+    An assistant's may have `calls` of functions as OpenAI's chat has them, a tool's has the `call_id`.
+    """
 
     role: str
     text: str
     picture: Picture | None = None
     heard: bool = False
+    calls: tuple[Mapping[str, Any], ...] = ()
+    call_id: str = ""
 
 
 class Conversation:
@@ -49,6 +56,10 @@ class Conversation:
         """Adds an item of the client's. Raises: ApiError."""
         if any(one["id"] == item["id"] for one in self._items):
             raise invalid(f"item.id: there is an item '{item['id']}' already")
+        if item["type"] == "function_call_output" and not any(
+            _calls(one, item["call_id"]) for one in self._items
+        ):
+            raise invalid(f"item.call_id: there is no call {item['call_id']!r:.80}")
         at = len(self._items)
         if previous == "root":
             at = 0
@@ -83,16 +94,13 @@ class Conversation:
         """Waits until all that was said has its words."""
         await self._settled.wait()
 
-    def answer(self, question: str | None) -> Item:
-        """Adds an answer that begins, after its question: what was said since then comes after both."""
-        item = message_item(new_id("item"), "assistant", [], "in_progress")
-        places = [at for at, one in enumerate(self._items, 1) if one["id"] == question]
+    def answer(self, item: Item, after: str | None) -> None:
+        """Adds an item of an answer, which begins, after this one and before what was said since then."""
+        places = [at for at, one in enumerate(self._items, 1) if one["id"] == after]
         self._insert(places[0] if places else len(self._items), item)
-        return item
 
-    def answered(self, item: Item, text: str, status: str) -> None:
-        """Completes an answer."""
-        item["content"] = [{"type": "output_text", "text": text}]
+    def answered(self, item: Item, status: str) -> None:
+        """Completes an item of an answer."""
         item["status"] = status
         if item["id"] in self._sizes:
             self._sizes[item["id"]] = _size(item)
@@ -108,19 +116,23 @@ class Conversation:
         item = self._items[self._index(identity, "item_id")]
         self._outbox.put("conversation.item.retrieved", item=item)
 
-    def messages(self) -> list[ConversationMessage]:
+    def messages(self, said: str = "") -> list[ConversationMessage]:
         """The talk in messages; an answer that was cut off stays as far as it came.
+
+        `said` is what a user says now, whose item is not there yet.
 
         Speech has an item of its own, which cannot hold a picture: so a picture without words goes with the
         user's words after it, else with those before it.
         """
         messages: list[ConversationMessage] = []
-        for item in reversed(self._items):
-            one = self._message(item)
+        talk = [self._message(item) for item in self._items]
+        for one in reversed([*talk, ConversationMessage("user", said.strip(), heard=True)]):
             after = messages[-1] if messages else None
-            if not one.text and one.picture is None:
+            if not one.text and one.picture is None and not one.calls and one.role != "tool":
                 continue
-            if after is not None and _belong_together(one, after):
+            if after is not None and after.calls and one.role == "assistant":
+                messages[-1] = replace(after, text=one.text, calls=one.calls + after.calls)
+            elif after is not None and _belong_together(one, after):
                 messages[-1] = ConversationMessage(
                     "user", one.text or after.text, one.picture or after.picture, one.heard or after.heard
                 )
@@ -129,6 +141,12 @@ class Conversation:
         return messages[::-1]
 
     def _message(self, item: Item) -> ConversationMessage:
+        if item["type"] == "function_call":
+            function = {"name": item["name"], "arguments": item["arguments"]}
+            call = {"id": item["call_id"], "type": "function", "function": function}
+            return ConversationMessage("assistant", "", calls=(call,))
+        if item["type"] == "function_call_output":
+            return ConversationMessage("tool", item["output"], call_id=item["call_id"])
         parts = (part.get("text") or part.get("transcript") or "" for part in item["content"])
         heard = any(part.get("transcript") for part in item["content"])
         picture = self._pictures.get(item["id"])
@@ -147,7 +165,8 @@ class Conversation:
         self._outbox.put("conversation.item.added", previous_item_id=previous, item=item)
         self._sizes[item["id"]] = _size(item)
         sizes = [self._sizes[one["id"]] for one in self._items]
-        newest = newest_turns([one["role"] for one in self._items], sizes, MAX_ITEMS, MAX_TALK_BYTES)
+        roles = [one.get("role", "assistant") for one in self._items]
+        newest = newest_turns(roles, sizes, MAX_ITEMS, MAX_TALK_BYTES)
         kept = set(newest)
         for old in [one for at, one in enumerate(self._items) if at not in kept]:
             self._drop(self._items.index(old))
@@ -181,4 +200,9 @@ def _belong_together(one: ConversationMessage, after: ConversationMessage) -> bo
 
 def _size(item: Item) -> int:
     """Bytes of its texts."""
-    return len(encoded([part.get("text") or part.get("transcript") for part in item["content"]]))
+    parts = [part.get("text") or part.get("transcript") for part in item.get("content", ())]
+    return len(encoded([*parts, item.get("arguments", ""), item.get("output", "")]))
+
+
+def _calls(item: Item, call_id: str) -> bool:
+    return bool(item["type"] == "function_call" and item["call_id"] == call_id)

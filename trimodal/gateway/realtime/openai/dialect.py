@@ -11,13 +11,24 @@ from trimodal.gateway.realtime.events import Event, put_error, unknown_event
 from trimodal.gateway.realtime.hearing.decoder import audio_bytes
 from trimodal.gateway.realtime.hearing.turn import SPEECH
 from trimodal.gateway.realtime.openai.buffer import InputBuffer
-from trimodal.gateway.realtime.openai.config import Config, ConversationSession, ResponseParams, read, updated
+from trimodal.gateway.realtime.openai.config import (
+    Config,
+    ConversationSession,
+    ResponseParams,
+    SemanticVad,
+    by_silence,
+    read,
+    updated,
+)
 from trimodal.gateway.realtime.openai.config import body as config_body
 from trimodal.gateway.realtime.openai.conversation import Conversation
+from trimodal.gateway.realtime.openai.early import EarlyBudget
 from trimodal.gateway.realtime.openai.items import read_item
 from trimodal.gateway.realtime.openai.responses import Responses
 from trimodal.gateway.realtime.outbox import Outbox
 
+TURN = "turn"  # the model that semantic_vad asks
+_NO_TURNS = f"semantic_vad: the model '{TURN}' is not served here, so a silence ends a turn, as in server_vad"
 _KNOWN = (
     "session.update, input_audio_buffer.append, .commit and .clear, "
     "conversation.item.create, .retrieve and .delete, response.create and .cancel"
@@ -28,15 +39,24 @@ class OpenAIDialect:
     """One session's: `begun` once it has taken audio or text, `busy` while something asked for goes on."""
 
     def __init__(
-        self, session_id: str, client: Client, caller: Caller, quota: Quota, outbox: Outbox, config: Config
+        self,
+        session_id: str,
+        client: Client,
+        caller: Caller,
+        quota: Quota,
+        outbox: Outbox,
+        config: Config,
+        budget: EarlyBudget,
     ) -> None:
+        self._client = client
+        self._note: dict[str, object] = {}
         self._session_id = session_id
         self._caller = caller
         self._quota = quota
         self._outbox = outbox
         self._config = config
         self._conversation = Conversation(outbox)
-        self._responses = Responses(client, caller, quota, outbox, self._conversation)
+        self._responses = Responses(client, caller, quota, outbox, self._conversation, budget)
         self._buffer = InputBuffer(client, caller, outbox, self._conversation, self._responses, config)
 
     @property
@@ -60,7 +80,7 @@ class OpenAIDialect:
             if isinstance(self._config, ConversationSession)
             else "realtime.transcription_session"
         )
-        return {"id": self._session_id, "object": kind, **config_body(self._config)}
+        return {"id": self._session_id, "object": kind, **config_body(self._config), **self._note}
 
     async def handle(self, event: Event) -> None:
         """Does what an event asks for. Raises: ApiError, RequestError, TransportError."""
@@ -75,7 +95,7 @@ class OpenAIDialect:
         elif kind == "input_audio_buffer.clear":
             await self._buffer.clear()
         elif kind == "session.update":
-            self._update(event.get("session"))
+            await self._update(event.get("session"))
         else:
             self._talk(kind, event)
 
@@ -86,13 +106,17 @@ class OpenAIDialect:
         await self._buffer.aclose()
         await self._responses.aclose()
 
-    def _update(self, session: object) -> None:
-        config = updated(self._config, session)
+    async def _update(self, session: object) -> None:
+        config, note = updated(self._config, session), self._note
+        if isinstance(config.audio.input.turn_detection, SemanticVad):
+            note = {}
+            if not await self._client.ready(TURN):
+                config, note = by_silence(config), {"trimodal": {"turn_detection": _NO_TURNS}}
         if config.type != self._config.type and self.begun:
             raise invalid("session.type cannot change any more")
         check_model(self._caller, config.model if isinstance(config, ConversationSession) else SPEECH)
         self._buffer.configure(config)
-        self._config = config
+        self._config, self._note = config, note
         self._outbox.put("session.updated", session=self.session)
 
     def _talk(self, kind: str, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Reads the items that a client adds to a talk: messages of texts, a user's also with a picture."""
+"""Reads the items that a client adds to a talk: messages, a user's also with a picture, calls and outputs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from trimodal.gateway.media import decode_data_url
 MAX_ITEM_CHARACTERS = 1 << 16  # an item is sent twice, and what is not read yet is bounded too
 _TEXTS = {"user": "input_text", "system": "input_text", "assistant": "output_text"}
 _IMAGE = "input_image"
+_CALLS = {
+    "function_call": ("call_id", "name", "arguments"),
+    "function_call_output": ("call_id", "output"),
+}
+_LONG = ("arguments", "output")
 _DETAILS = (None, "auto", "low", "high")
 
 Item = dict[str, Any]
@@ -42,6 +47,11 @@ def message_item(identity: str, role: str, content: list[dict[str, Any]], status
     return {**item, "status": status, "role": role, "content": content}
 
 
+def call_item(identity: str, kind: str, status: str = "completed", **fields: str) -> Item:
+    """A call of a function, or its output, as events have it."""
+    return {"id": identity, "object": "realtime.item", "type": kind, "status": status, **fields}
+
+
 def read_item(given: object) -> tuple[Item, Picture | None]:
     """Checks an item that a client adds. Raises: ApiError naming the part.
 
@@ -49,14 +59,15 @@ def read_item(given: object) -> tuple[Item, Picture | None]:
     """
     if not isinstance(given, dict):
         raise invalid("item: an object is needed")
-    if given.get("type") != "message":
-        raise unsupported("item.type", f"is {given.get('type')!r:.64}: 'message' is supported")
+    kind = given.get("type")
+    if kind in _CALLS:
+        return call_item(_identity(given), kind, **{name: _field(given, name) for name in _CALLS[kind]}), None
+    if kind != "message":
+        raise unsupported("item.type", f"is {kind!r:.64}: 'message' and {', '.join(_CALLS)} are supported")
     role, parts = given.get("role"), given.get("content")
     if not isinstance(role, str) or role not in _TEXTS:
         raise invalid("item.role: user, system or assistant is needed")
-    identity = given.get("id") or new_id("item")
-    if not isinstance(identity, str) or len(identity) > 64:
-        raise invalid("item.id: a text of at most 64 characters is needed")
+    identity = _identity(given)
     if not isinstance(parts, list) or not parts:
         raise invalid("item.content: a list of parts is needed")
     content: list[dict[str, Any]] = []
@@ -78,6 +89,21 @@ def read_item(given: object) -> tuple[Item, Picture | None]:
         why = f"has {size} characters: at most {MAX_ITEM_CHARACTERS} are taken"
         raise invalid(f"item.content {why}")
     return message_item(identity, role, content, "completed"), picture
+
+
+def _identity(given: Mapping[str, Any]) -> str:
+    identity = given.get("id") or new_id("item")
+    if not isinstance(identity, str) or len(identity) > 64:
+        raise invalid("item.id: a text of at most 64 characters is needed")
+    return identity
+
+
+def _field(given: Mapping[str, Any], name: str) -> str:
+    """A text of a call or an output. Raises: ApiError."""
+    value, most = _text(given, name, "item"), MAX_ITEM_CHARACTERS if name in _LONG else 64
+    if len(value) > most or not (value or name in _LONG):
+        raise invalid(f"item.{name} has {len(value)} characters: 1 to {most} are taken")
+    return value
 
 
 def _read_file(part: Mapping[str, Any], place: str) -> bytes:

@@ -10,7 +10,7 @@ from trimodal.client.options import Options
 from trimodal.client.values import Delta, ImageFindings, Message, Turn
 from trimodal.errors import InvalidArgument
 from trimodal.gateway.access import Caller, check_model
-from trimodal.gateway.errors import ApiError
+from trimodal.gateway.errors import ApiError, unsupported
 from trimodal.gateway.openai.generation import Stream, findings_body, note_body
 from trimodal.gateway.openai.talk import ASSISTANT
 from trimodal.gateway.realtime.openai.conversation import ConversationMessage
@@ -79,12 +79,14 @@ async def prepare(
     *earlier, question = talk
     if model != ASSISTANT and not any(one.picture for one in talk):
         check_model(caller, model)
-        messages = [Message(role=one.role, content=one.text) for one in talk]
+        messages = [_message(one) for one in talk]
         if instructions:
             messages.insert(0, Message(role="system", content=instructions))
         stream = client.stream(messages=messages, model=model, request_id=caller.request_id, **options)
         return PreparedRequest(stream, question)
     check_model(caller, ASSISTANT)
+    if options.get("tools") or any(one.calls for one in talk):
+        raise unsupported("tools", "are not supported beside pictures, nor by the model 'assistant'")
     if question.role != "user" or not question.text:
         raise ApiError(400, "there is nothing to answer: a user's words must be the last of the talk")
     await _look(client, [one.picture for one in earlier if one.picture])
@@ -100,6 +102,15 @@ async def prepare(
         **options,
     )
     return PreparedRequest(answer, question)
+
+
+def _message(one: ConversationMessage) -> Message:
+    message = Message(role=one.role, content=one.text)
+    if one.calls:
+        message["tool_calls"] = one.calls
+    if one.role == "tool":
+        message["tool_call_id"] = one.call_id
+    return message
 
 
 async def _look(client: Client, pictures: Sequence[Picture]) -> None:

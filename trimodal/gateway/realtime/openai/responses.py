@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any, Literal
 
 from trimodal.client.client import Client
 from trimodal.client.options import Options
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError, as_api_error
-from trimodal.gateway.openai.generation import charging
+from trimodal.gateway.openai.calls import CallReader, text_part
 from trimodal.gateway.quota import Quota
 from trimodal.gateway.realtime.events import end_where_fatal, put_error
-from trimodal.gateway.realtime.openai.config import ConversationSession, ResponseParams
-from trimodal.gateway.realtime.openai.conversation import Conversation
-from trimodal.gateway.realtime.openai.items import Item, new_id
+from trimodal.gateway.realtime.openai.config import ConversationSession, NamedFunction, ResponseParams
+from trimodal.gateway.realtime.openai.conversation import Conversation, ConversationMessage
+from trimodal.gateway.realtime.openai.early import TTFT_DEADLINE_MS, EarlyAnswer, EarlyBudget, Outcome
+from trimodal.gateway.realtime.openai.generation import Generation, Question
+from trimodal.gateway.realtime.openai.items import Item, call_item, message_item, new_id
 from trimodal.gateway.realtime.openai.request import PreparedRequest, prepare
 from trimodal.gateway.realtime.outbox import Outbox
 
@@ -28,40 +31,46 @@ class Response:
     def __init__(
         self, config: ConversationSession, params: ResponseParams, conversation: Conversation, outbox: Outbox
     ) -> None:
-        limit = params.max_output_tokens or config.max_output_tokens
-        self.max_tokens = None if limit == "inf" else limit
-        self.instructions = config.instructions if params.instructions is None else params.instructions
-        self.model = config.model
-        self.truncation = config.model_dump(include={"truncation"})["truncation"]
-        self.prepared: PreparedRequest | None = None
+        given = {
+            name: value
+            for name, value in params
+            if value is not None and name in ConversationSession.model_fields
+        }
+        self.config = config.model_copy(update=given)
+        self.generation: Generation | None = None
         self.question: str | None = None  # the last item of the talk that it answers, once that is read
         self.done = False
         self._conversation = conversation
         self._outbox = outbox
-        self._item: Item | None = None
-        self._texts: list[str] = []
+        self._items: list[Item] = []
+        self._reader = CallReader() if calls_tools(self.config) else None
         self._body: dict[str, Any] = {
             "id": new_id("resp"), "object": "realtime.response", "status": "in_progress",
             "status_details": None, "output": [], "output_modalities": ["text"],
-            "max_output_tokens": limit, "metadata": params.metadata, "usage": None,
+            "max_output_tokens": self.config.max_output_tokens, "metadata": params.metadata, "usage": None,
         }  # fmt: skip
         outbox.put("response.created", response=self._body)
 
-    def add(self, text: str) -> None:
-        """Tells of new text; the item comes with the first."""
-        if self._item is None:
-            self._begin()
-        self._texts.append(text)
-        self._put("output_text.delta", delta=text)
+    @property
+    def prepared(self) -> PreparedRequest | None:
+        return self.generation.prepared if self.generation else None
+
+    def add(self, text: str, *, last: bool = False) -> None:
+        """Tells of new text, which may be calls of functions; an item comes with its first."""
+        for part in self._reader.read(text, last=last) if self._reader else text_part(text):
+            if "content" in part:
+                self._write(part["content"])
+            for call in part.get("tool_calls", ()):
+                self._call(call)
 
     def finish(self, status: str, **details: object) -> None:
         """Tells of the end; only the first counts. `details`: reason or error of a status but completed."""
         if self.done:
             return
         self.done = True
-        if self._item is not None:
-            self._end(self._item, "completed" if status == "completed" else "incomplete")
-            self._body["output"] = [self._item]
+        if self._items:
+            self._end("completed" if status == "completed" else "incomplete")
+            self._body["output"] = self._items
         self._body["status"] = status
         if details:
             self._body["status_details"] = {"type": status, **details}
@@ -78,37 +87,70 @@ class Response:
                 self._body["trimodal"] = self.prepared.note
         self._outbox.put("response.done", response=self._body)
 
-    def _begin(self) -> None:
-        assert self.prepared is not None
-        item = self._item = self._conversation.answer(self.question)
-        place = {"response_id": self._body["id"], "output_index": 0}
-        self._outbox.put("response.output_item.added", **place, item=item, **self.prepared.findings)
-        self._put("content_part.added", part={"type": "text", "text": ""})
+    def _write(self, text: str) -> None:
+        if not self._items or self._items[-1]["type"] != "message":
+            self._begin(message_item(new_id("item"), "assistant", [], "in_progress"))
+            self._put("content_part.added", content_index=0, part={"type": "text", "text": ""})
+            self._items[-1]["content"] = [{"type": "output_text", "text": ""}]
+        self._items[-1]["content"][0]["text"] += text
+        self._put("output_text.delta", content_index=0, delta=text)
 
-    def _end(self, item: Item, status: str) -> None:
-        text = "".join(self._texts)
-        self._put("output_text.done", text=text)
-        self._put("content_part.done", part={"type": "text", "text": text})
-        self._conversation.answered(item, text, status)
-        self._outbox.put("response.output_item.done", response_id=self._body["id"], output_index=0, item=item)
+    def _call(self, call: dict[str, Any]) -> None:
+        function = call["function"]
+        if "id" in call:
+            called = {"call_id": call["id"], "name": function["name"], "arguments": ""}
+            self._begin(call_item(new_id("item"), "function_call", "in_progress", **called))
+        elif arguments := function["arguments"]:
+            item = self._items[-1]
+            item["arguments"] += arguments
+            self._put("function_call_arguments.delta", call_id=item["call_id"], delta=arguments)
+
+    def _begin(self, item: Item) -> None:
+        assert self.prepared is not None
+        if self._items:
+            self._end("completed")
+        self._conversation.answer(item, self._items[-1]["id"] if self._items else self.question)
+        self._items.append(item)
+        findings = self.prepared.findings if len(self._items) == 1 else {}
+        place = {"response_id": self._body["id"], "output_index": len(self._items) - 1}
+        self._outbox.put("response.output_item.added", **place, item=item, **findings)
+
+    def _end(self, status: str) -> None:
+        item = self._items[-1]
+        if item["type"] == "message":
+            text = item["content"][0]["text"]
+            self._put("output_text.done", content_index=0, text=text)
+            self._put("content_part.done", content_index=0, part={"type": "text", "text": text})
+        else:
+            called = {name: item[name] for name in ("call_id", "name", "arguments")}
+            self._put("function_call_arguments.done", **called)
+        self._conversation.answered(item, status)
+        place = {"response_id": self._body["id"], "output_index": len(self._items) - 1}
+        self._outbox.put("response.output_item.done", **place, item=item)
 
     def _put(self, kind: str, **fields: object) -> None:
-        assert self._item is not None
-        place = {"response_id": self._body["id"], "item_id": self._item["id"]}
-        self._outbox.put(f"response.{kind}", **place, output_index=0, content_index=0, **fields)
+        place = {"response_id": self._body["id"], "item_id": self._items[-1]["id"]}
+        self._outbox.put(f"response.{kind}", **place, output_index=len(self._items) - 1, **fields)
 
 
 class Responses:
     """The responses of one session."""
 
     def __init__(
-        self, client: Client, caller: Caller, quota: Quota, outbox: Outbox, conversation: Conversation
+        self,
+        client: Client,
+        caller: Caller,
+        quota: Quota,
+        outbox: Outbox,
+        conversation: Conversation,
+        budget: EarlyBudget,
     ) -> None:
         self._client = client
         self._caller = caller
         self._quota = quota
         self._outbox = outbox
         self._conversation = conversation
+        self._early = EarlyAnswer(budget)
         self._running: Response | None = None
         self._next: ConversationSession | None = None  # answers what was said meanwhile
         self._task: asyncio.Task[None] | None = None
@@ -135,6 +177,18 @@ class Responses:
         else:
             self.create(config, ResponseParams())
 
+    def foresee(self, config: ConversationSession, said: str) -> None:
+        """Begins to answer what a user may have finished saying, and shows nothing of it yet."""
+        talk = self._conversation.messages(said)
+        unseen = any(one.picture and not one.picture.labels for one in talk)  # a file may be refused: aloud
+        if said.strip() and not self.active and not unseen:
+            question = self._question(config, talk)
+            self._early.begin(question, lambda: self._generate(question, early=True))
+
+    def give_up(self, outcome: Outcome) -> None:
+        """Ends what `foresee` has begun."""
+        self._early.drop(outcome)
+
     def cancel(self, reason: Reason) -> bool:
         """Ends the answer that runs, at once; False: none does."""
         if not self.active or self._running is None or self._task is None:
@@ -146,29 +200,64 @@ class Responses:
 
     async def aclose(self) -> None:
         """Ends the answer that runs without a word."""
+        await self._early.aclose()
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
 
+    def _question(self, config: ConversationSession, talk: list[ConversationMessage]) -> Question:
+        limit = config.max_output_tokens
+        truncation = config.model_dump(include={"truncation"})["truncation"]
+        options = Options(max_tokens=None if limit == "inf" else limit, truncation=truncation)
+        if config.tools:
+            options["tools"] = [
+                {"type": "function", "function": tool.model_dump(exclude={"type"}, exclude_none=True)}
+                for tool in config.tools
+            ]
+            choice = config.tool_choice
+            if isinstance(choice, NamedFunction):
+                options["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+            else:
+                options["tool_choice"] = choice
+            options["parallel_tool_calls"] = config.parallel_tool_calls
+        return Question(config.model, config.instructions, self._caller.terms(options), tuple(talk))
+
+    def _generate(self, question: Question, *, early: bool = False) -> Generation:
+        options = Options(**question.options)  # type: ignore[typeddict-item]
+        if early:
+            own = options.get("ttft_deadline_ms") or TTFT_DEADLINE_MS
+            options["ttft_deadline_ms"] = min(TTFT_DEADLINE_MS, own)
+        make = partial(
+            prepare, self._client, self._caller, question.model, question.instructions, question.talk, options
+        )
+        use = partial(self._quota.use, self._caller.key, held=True, requests=0 if early else 1)
+        return Generation(make, use, shown=not early)
+
+    def _begun(self, question: Question) -> Generation:
+        """The answer that was begun early, which counts as a request from now on, or another."""
+        generation = self._early.take(question)
+        if generation is not None:
+            with self._quota.use(self._caller.key, held=True, reserve=False):
+                return generation
+        return self._generate(question)
+
     async def _answer(self, response: Response, before: asyncio.Task[None] | None) -> None:
         try:
             if before is not None:  # one that was cancelled may still be telling the server
                 await asyncio.wait((before,))
-            with self._quota.use(self._caller.key, held=True) as usage:
-                await self._conversation.settled()
-                options = self._caller.terms(
-                    Options(max_tokens=response.max_tokens, truncation=response.truncation)
-                )
-                messages, response.question = self._conversation.messages(), self._conversation.last_id
-                self._next = None
-                prepared = response.prepared = await prepare(
-                    self._client, self._caller, response.model, response.instructions, messages, options
-                )
-                async with charging([prepared.stream], usage), aclosing(prepared.texts()) as texts:
-                    async for text in texts:
-                        response.add(text)
-            if prepared.stream.finish_reason in ("length", "deadline"):
+            await self._conversation.settled()
+            messages, response.question = self._conversation.messages(), self._conversation.last_id
+            self._next = None
+            if not any(one.role != "system" for one in messages):
+                raise ApiError(400, "there is nothing to answer: nothing was said or written yet")
+            generation = response.generation = self._begun(self._question(response.config, messages))
+            async with aclosing(generation), aclosing(generation.texts()) as texts:
+                async for text in texts:
+                    response.add(text)
+                response.add("", last=True)
+            assert generation.prepared is not None
+            if generation.prepared.stream.finish_reason in ("length", "deadline"):
                 response.finish("incomplete", reason="max_output_tokens")
             else:
                 response.finish("completed")
@@ -187,3 +276,8 @@ class Responses:
                 self.create(config, ResponseParams())
             except ApiError as error:  # the key does not hold for the model any more
                 put_error(self._outbox, error)
+
+
+def calls_tools(config: ConversationSession) -> bool:
+    """Whether an answer may be calls of functions."""
+    return bool(config.tools) and config.tool_choice != "none"

@@ -2,18 +2,25 @@
 
 import { events, Refusal, request } from "../api.js";
 import { measure } from "../timing.js";
+import { readSettings } from "./settings.js";
 import { messages } from "./talk.js";
 
 const MODEL = "llm"; // with pictures or recordings the gateway takes the assistant by itself
 
 // Resolves when the answer has ended, however it did: `turn.answer.state` says. Throws: Refusal 401.
-export async function ask(turn, signal, changed) {
-  const answer = (turn.answer = { text: "", state: "waiting" });
+// `goOn`: the answer goes on where it ended.
+export async function ask(turn, signal, changed, goOn = false) {
+  const begun = goOn ? turn.answer.text : "";
+  const answer = (turn.answer = { text: begun, state: "waiting" });
   const times = { sent: performance.now(), first: null, end: 0, tokens: 0, note: {} };
   const { messages: said, leftOut } = messages(turn);
+  if (begun) said.push({ role: "assistant", content: begun });
+  const { system, temperature } = readSettings();
+  if (system) said.unshift({ role: "system", content: system });
   const body = {
     model: MODEL,
     messages: said,
+    ...(temperature === null ? {} : { temperature }),
     truncation: "auto", // a talk that is too long for the model loses its oldest turns
     stream: true,
     stream_options: { include_usage: true },
@@ -32,7 +39,7 @@ export async function ask(turn, signal, changed) {
     }
     if (answer.state === "waiting") cut(answer, "The connection was lost.");
   } catch (error) {
-    if (error instanceof Refusal && error.status === 401 && !answer.text) throw error;
+    if (error instanceof Refusal && error.status === 401 && answer.text === begun) throw error;
     if (signal.aborted) answer.state = "stopped";
     else cut(answer, error.message);
   }

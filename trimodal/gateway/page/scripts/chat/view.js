@@ -1,14 +1,14 @@
 // Draws a turn: the question with its files, the answer, how it ended, where its time went.
 
 import { playable } from "../audio/wave.js";
-import { make, waterfall } from "../figures.js";
+import { copyButton, make, waterfall } from "../figures.js";
 import { milliseconds, perSecond } from "../timing.js";
 import { showText } from "./text.js";
 
 const SHOWN_LABELS = 3;
 
 export class TurnView {
-  // `again` is called when the reader wants the answer anew.
+  // `again` is called when the reader wants the answer anew, with true to have it go on where it ended.
   constructor(turn, again) {
     this.turn = turn;
     this.element = make("li", "turn");
@@ -41,7 +41,7 @@ export class TurnView {
     this.answer.dataset.state = answer.state;
     showText(this.text, answer.text);
     this.found.replaceChildren(...foundParts(answer.note));
-    this.end.replaceChildren(...endParts(answer, this.again));
+    this.end.replaceChildren(...endParts(this.turn, this.again));
   }
 }
 
@@ -87,7 +87,7 @@ function pair(name, value) {
   return line;
 }
 
-function endParts(answer, again) {
+function endParts({ question, answer }, again) {
   const parts = [];
   if (answer.state === "waiting") {
     if (!answer.text) parts.push(make("p", "waiting", "Waiting for the first token"));
@@ -95,19 +95,29 @@ function endParts(answer, again) {
   }
   if (answer.state !== "done") {
     const line = make("p", `mark ${answer.state}`, answer.state === "stopped" ? "Stopped." : answer.error);
-    const button = make("button", "quiet", "Try again");
-    button.type = "button";
-    button.addEventListener("click", again);
-    line.append(" ", button);
+    line.append(" ", button("Try again", () => again(false)));
     parts.push(line);
   }
   if (answer.finish === "length") parts.push(make("p", "mark", "The limit of tokens was reached."));
+  const tools = make("p", "mark acts");
+  // Models of pictures and recordings always answer a question anew.
+  const goesOn = answer.text && !question.picture && !question.recording && !question.lost;
+  if (goesOn && (answer.finish === "length" || answer.state !== "done")) tools.append(button("Continue", () => again(true)));
+  if (answer.text) tools.append(...copyButton(() => answer.text));
+  if (tools.childElementCount) parts.push(tools);
   if (answer.leftOut) {
     const lost = `The talk is too long for the model: its oldest ${answer.leftOut} messages were left out.`;
     parts.push(make("p", "hint trimmed", lost));
   }
   if (answer.timing) parts.push(figures(answer));
   return parts;
+}
+
+function button(text, act) {
+  const element = make("button", "quiet", text);
+  element.type = "button";
+  element.addEventListener("click", act);
+  return element;
 }
 
 function figures({ timing, usage, note }) {

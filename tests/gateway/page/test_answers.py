@@ -1,0 +1,125 @@
+"""Answers: drawn with lists, tables and code, copied, continued; and what they are asked with."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+from tests.gateway.conftest import Serve, fake_triton
+from tests.gateway.page.conftest import Open, ask
+from tests.gateway.page.test_chat import endless, finished, sent_messages
+from trimodal.client.transports.fake import scripted
+
+CODE = "def f(x):\n    return x < 1  # **not bold**"
+RICH = f"""# A heading
+
+Some **bold words**, *leaning* ones, `code` and 2 * 3 * 4.
+A second line.
+
+- first
+- second with `code`
+  1. inner **one**
+  2. inner two
+- third
+
+3. three
+4. four
+
+| name | what \\| how |
+|:-----|-----:|
+| a | **1** |
+| b | <b>2</b> |
+
+> quoted
+> - in a list
+
+---
+
+```python
+{CODE}
+```
+After."""
+
+
+def shown(serve: Serve, open_page: Open, text: str, **window: object) -> Page:
+    page = open_page(serve(fake_triton(llm=scripted(text))).url, **window)
+    ask(page, "one")
+    finished(page)
+    return page
+
+
+def test_lists_tables_and_code_are_drawn(serve: Serve, open_page: Open) -> None:
+    page = shown(serve, open_page, RICH)
+    text = page.locator(".answer .text")
+    kinds = text.evaluate("element => [...element.children].map((one) => one.className || one.localName)")
+    assert kinds == ["h4", "p", "ul", "ol", "table", "blockquote", "hr", "block", "p"]
+    expect(text.locator("> ul > li")).to_have_count(3)
+    expect(text.locator("> ul > li ol > li")).to_have_text(["inner one", "inner two"])
+    assert text.locator("> ol").get_attribute("start") == "3"
+    expect(text.locator("strong")).to_have_text(["bold words", "one", "1"])
+    expect(text.locator("em")).to_have_text(["leaning"])
+    expect(text.locator("th")).to_have_text(["name", "what | how"])
+    expect(text.locator("td")).to_have_text(["a", "1", "b", "<b>2</b>"])
+    expect(text.locator("blockquote li")).to_have_text(["in a list"])
+    assert text.locator("pre code").text_content() == CODE
+    assert "2 * 3 * 4" in text.locator("> p").first.inner_text()
+
+
+def test_a_table_and_a_fence_that_are_still_coming_are_no_fault(serve: Serve, open_page: Open) -> None:
+    page = shown(serve, open_page, "| a |\n\n```\nhalf")
+    expect(page.locator(".answer .text > p")).to_have_text(["| a |"])
+    expect(page.locator(".answer pre")).to_have_text(["half"])
+
+
+def test_answers_and_code_are_copied_as_they_were_written(serve: Serve, open_page: Open) -> None:
+    page = shown(serve, open_page, RICH, permissions=["clipboard-read", "clipboard-write"])
+    copied = "navigator.clipboard.readText()"
+    page.locator(".block .copy").click()
+    expect(page.locator(".block .copy")).to_have_text("Copied")
+    assert page.evaluate(copied) == CODE
+    page.locator(".end .copy").click()
+    expect(page.locator(".end .copy")).to_have_text("Copied")
+    assert page.evaluate(copied) == RICH
+
+
+def test_an_answer_that_was_cut_off_goes_on_where_it_ended(serve: Serve, open_page: Open) -> None:
+    served = serve(fake_triton(llm=endless))
+    page = open_page(served.url)
+    ask(page, "one")
+    expect(page.locator(".answer .text")).to_contain_text("word3")
+    page.get_by_role("button", name="Stop").click()
+    begun = page.evaluate("JSON.parse(sessionStorage.getItem('trimodal.turns'))[0].answer.text")
+    served.triton.functions["llm"] = scripted("and the rest.", finish_reason="length")
+    page.get_by_role("button", name="Continue").click()
+    finished(page)
+    assert page.locator(".answer .text").inner_text().endswith("and the rest.")
+    assert sent_messages(served.triton)[-1] == [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": begun},
+    ]
+    expect(page.get_by_role("button", name="Continue")).to_be_visible()  # its tokens were too few
+
+
+def test_a_whole_answer_has_nothing_to_continue(serve: Serve, open_page: Open) -> None:
+    page = shown(serve, open_page, "Paris.")
+    expect(page.get_by_role("button", name="Continue")).to_have_count(0)
+
+
+def test_system_prompt_and_temperature_are_asked_with_and_kept(serve: Serve, open_page: Open) -> None:
+    served = serve(fake_triton(llm=scripted("Paris.")))
+    page = open_page(served.url)
+    page.get_by_text("System prompt and temperature").click()
+    page.get_by_label("System prompt", exact=True).fill("Be brief.")
+    page.get_by_label("Temperature").fill("0.25")
+    for turn in (1, 2):
+        ask(page, "one")
+        finished(page, turn)
+        assert sent_messages(served.triton)[-1][0] == {"role": "system", "content": "Be brief."}
+        assert served.asked[-1].inputs["temperature"].tolist() == [0.25]
+        page.reload()
+    page.get_by_text("System prompt and temperature").click()
+    page.get_by_label("Temperature").fill("7")
+    page.get_by_label("System prompt", exact=True).fill("")
+    ask(page, "one")
+    finished(page, 3)
+    assert sent_messages(served.triton)[-1][0]["role"] == "user"
+    assert "temperature" not in served.asked[-1].inputs, "what is no temperature is not sent"

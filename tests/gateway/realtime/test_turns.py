@@ -1,0 +1,163 @@
+"""When a turn is over: semantic_vad, and listeners who only say "mhm"."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from tests.gateway.conftest import Running, Serve, fake_triton, wait_until
+from tests.gateway.realtime.conftest import Dial, Event, Peer
+from tests.gateway.realtime.test_conversation import item, messages
+from trimodal.client.transports.base import Request, Tensors
+from trimodal.client.transports.fake import FakeSpeech, scripted
+from trimodal.errors import Unavailable
+
+pytestmark = pytest.mark.usefixtures("_loud_is_speech")
+LONG = "word " * 100
+
+
+def turns(**fields: object) -> Event:
+    return {"type": "realtime", "audio": {"input": {"turn_detection": fields}}}
+
+
+def finished(*answers: float):  # type: ignore[no-untyped-def]
+    """A model of turns with these answers, in order; `asked` has the audio."""
+    left, asked = list(answers), []
+
+    def model(request: Request) -> Tensors:
+        asked.append(request.inputs["audio"])
+        return {"finished": np.array([[left.pop(0)]], np.float32)}
+
+    return model, asked
+
+
+def semantic(serve: Serve, dial: Dial, model: object, **fields: object) -> Peer:
+    peer = dial(serve(fake_triton(turn=model)), "model=llm")
+    peer.send("session.update", session=turns(type="semantic_vad", **fields))
+    told = peer.until("session.updated")["session"]["audio"]["input"]["turn_detection"]
+    assert told == {
+        "type": "semantic_vad", "eagerness": "auto", "create_response": True, "interrupt_response": True,
+        "interrupt_after_ms": 600, **fields,
+    }  # fmt: skip
+    return peer
+
+
+def test_a_pause_in_which_a_turn_sounds_over_is_its_end(serve: Serve, dial: Dial) -> None:
+    model, asked = finished(0.95)
+    peer = semantic(serve, dial, model)
+    peer.append(10.0)
+    peer.append(0.35, level=0.0)
+    assert peer.until("input_audio_buffer.speech_stopped")["audio_end_ms"] == pytest.approx(10_000, abs=100)
+    assert peer.until("response.done")["response"]["status"] == "completed"
+    ((rows, samples),) = [audio.shape for audio in asked]
+    assert rows == 1
+    assert 7.5 * 16_000 < samples <= 8 * 16_000
+    assert np.abs(asked[0][0, -3_200:]).max() < 0.01, "it ends with the pause"
+
+
+def test_a_pause_in_which_it_does_not_is_waited_out(serve: Serve, dial: Dial) -> None:
+    model, asked = finished(0.0, 0.95)
+    peer = semantic(serve, dial, model, eagerness="low")
+    peer.append(1.5)
+    peer.append(3.0, level=0.0)  # six times what ends a turn by server_vad
+    peer.append(1.7)
+    peer.append(0.4, level=0.0)
+    assert peer.until("input_audio_buffer.speech_stopped")["audio_end_ms"] == pytest.approx(6_200, abs=100)
+    assert [event["type"] for event in peer.events].count("input_audio_buffer.speech_started") == 1
+    assert len(asked) == 2
+
+
+def test_where_the_model_is_not_served_a_silence_ends_a_turn_and_it_is_said(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve(), "model=llm")
+    peer.send("session.update", session=turns(type="semantic_vad", interrupt_response=False))
+    session = peer.until("session.updated")["session"]
+    assert session["audio"]["input"]["turn_detection"] == {
+        "type": "server_vad", "threshold": 0.5, "prefix_padding_ms": 300, "silence_duration_ms": 500,
+        "create_response": True, "interrupt_response": False, "interrupt_after_ms": 600,
+    }  # fmt: skip
+    assert "the model 'turn' is not served here" in session["trimodal"]["turn_detection"]
+    peer.append(1.5)
+    peer.append(1.0, level=0.0)
+    peer.until("response.done")
+
+
+def test_where_the_model_fails_a_turn_ends_all_the_same(serve: Serve, dial: Dial) -> None:
+    def fails(request: Request) -> Tensors:
+        raise Unavailable("the queue is full")
+
+    peer = semantic(serve, dial, fails)
+    peer.append(1.5)
+    peer.append(0.7, level=0.0)
+    assert peer.until("input_audio_buffer.speech_stopped")["audio_end_ms"] == pytest.approx(1_500, abs=100)
+
+
+def test_one_kind_of_detection_replaces_the_other(serve: Serve, dial: Dial) -> None:
+    model, _ = finished()
+    peer = semantic(serve, dial, model)
+    peer.send("session.update", session=turns(type="server_vad", silence_duration_ms=700))
+    told = peer.until("session.updated")["session"]["audio"]["input"]["turn_detection"]
+    assert (told["type"], told["silence_duration_ms"]) == ("server_vad", 700)
+    peer.send("session.update", session=turns(type="semantic_vad", eagerness="hasty"), event_id="mine")
+    error = peer.receive()["error"]
+    assert (error["param"], error["event_id"]) == ("session.audio.input.turn_detection.eagerness", "mine")
+
+
+def answering(serve: Serve, dial: Dial, word: str, **fields: object) -> tuple[Running, Peer]:
+    """A session whose answer runs, and that hears this word within the first 0.3 s of each turn."""
+    triton = fake_triton(llm=scripted(LONG, step=0.03), speech=FakeSpeech((word, 0.1, 0.3)))
+    running = serve(triton)
+    peer = dial(running, "model=llm")
+    peer.send("session.update", session=turns(type="server_vad", **fields))
+    peer.send("conversation.item.create", item=item("hi"))
+    peer.send("response.create")
+    peer.until("response.output_text.delta")
+    return running, peer
+
+
+def test_who_only_listens_does_not_interrupt_and_is_not_answered(serve: Serve, dial: Dial) -> None:
+    running, peer = answering(serve, dial, "Mhm.")
+    peer.append(0.35)
+    peer.append(1.0, level=0.0)
+    heard = peer.until("conversation.item.input_audio_transcription.completed")
+    assert heard["transcript"] == "Mhm."
+    assert peer.until("response.done")["response"]["status"] == "completed"
+    peer.send("conversation.item.create", item=item("and now?"))
+    peer.send("response.create")
+    peer.until("response.output_text.delta")
+    assert [one["content"].strip()[:8] for one in messages(running.triton)] == [
+        "hi", "word wor", "Mhm.", "and now?"
+    ]  # fmt: skip
+    assert peer.kinds().count("response.created") == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "seconds", "fields"),
+    [
+        ("Stop!", 0.35, {}),
+        ("Mhm.", 1.5, {}),
+        ("Mhm.", 0.35, {"interrupt_after_ms": 0}),
+    ],
+)
+def test_words_and_long_speech_interrupt(
+    serve: Serve, dial: Dial, word: str, seconds: float, fields: Event
+) -> None:
+    running, peer = answering(serve, dial, word, **fields)
+    peer.append(seconds)
+    peer.append(1.0, level=0.0)
+    done = peer.until("response.done")["response"]
+    assert done["status_details"] == {"type": "cancelled", "reason": "turn_detected"}
+    peer.until("response.created")
+    wait_until(lambda: len(running.triton.cancelled) >= 1, "the generation ends")
+
+
+def test_a_slow_model_of_turns_does_not_hold_a_session_up(serve: Serve, dial: Dial) -> None:
+    async def never(request: Request) -> Tensors:
+        await asyncio.Event().wait()
+        return {}
+
+    peer = semantic(serve, dial, never)
+    peer.append(1.5)
+    peer.append(0.8, level=0.0)
+    assert peer.until("response.done")["response"]["status"] == "completed"

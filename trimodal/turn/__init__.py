@@ -1,0 +1,1 @@
+"""Judges by the audio whether a speaker has finished a turn, or only pauses in it."""

@@ -1,0 +1,1 @@
+"""Runs the model of turns: ONNX Runtime, or a fake."""
