@@ -121,6 +121,34 @@ SLO = (
             "left": f'sum(rate(trimodal_gateway_requests_total{{status="499"}}{RATE}))',
         },
     ),
+    Panel(
+        "Requests by tenant",
+        "reqps",
+        {"{{tenant}}": f"sum by (tenant) (rate(trimodal_gateway_requests_total{RATE}))"},
+    ),
+    Panel(
+        "Tokens by tenant, each second",
+        "none",
+        {"{{tenant}}": f"sum by (tenant) (rate(trimodal_gateway_tokens_total{RATE}))"},
+    ),
+    Panel(
+        "Processors in use",
+        "none",
+        {
+            "machine of {{instance}}, of all its cores": "sum by (instance) (nv_cpu_utilization)",
+            "gateway {{instance}}, cores": "sum by (instance) "
+            f'(rate(process_cpu_seconds_total{{job="trimodal-gateway"}}{RATE}))',
+        },
+    ),
+    Panel(
+        "Memory in use",
+        "bytes",
+        {
+            "machine of {{instance}}": "sum by (instance) (nv_cpu_memory_used_bytes)",
+            "gateway {{instance}}": "sum by (instance) "
+            '(process_resident_memory_bytes{job="trimodal-gateway"})',
+        },
+    ),
 )
 LLM = (
     Panel("Time to first token", "s", quantiles("trimodal_llm_ttft_seconds"), limit=0.5),
@@ -189,11 +217,15 @@ LLM = (
             "on": gauge("trimodal_llm_speculation_active"),
         },
     ),
-    Panel("Engines lost", "none", {"{{instance}}": gauge("trimodal_llm_engine_restarts_total")}),
+    Panel(
+        "Engines lost in an hour",
+        "none",
+        {"{{instance}}": f"sum by (instance) (increase(trimodal_llm_engine_restarts_total{{{HERE}}}[1h]))"},
+    ),
     Panel(
         "How far forecasts of the time to first token were off",
         "s",
-        {"{{quantile}}": f"max by (quantile) (trimodal_llm_ttft_prediction_error_seconds{{{HERE}}})"},
+        quantiles("trimodal_llm_ttft_prediction_error_seconds"),
     ),
     Panel("Assistant: time to first text", "s", quantiles("trimodal_assistant_ttft_seconds"), limit=2.5),
     Panel(

@@ -14,7 +14,7 @@ from tests.deploy.objects import DEPLOY, picker_flags, queries
 RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
 DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
 _TEXT = re.compile(r'"[^"]*"')
-_NAME = re.compile(r"(?<![\w:])(?:nv|trimodal)[_:][\w:]+")
+_NAME = re.compile(r"(?<![\w:])(?:nv|process|trimodal)[_:][\w:]+")
 
 
 def rules() -> Iterator[dict[str, Any]]:

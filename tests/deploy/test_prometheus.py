@@ -21,7 +21,11 @@ TRITONS = {
     "nv_inference_pending_request_count",
     "nv_inference_request_duration_us",
     "nv_inference_queue_duration_us",
+    "nv_cpu_utilization",
+    "nv_cpu_memory_used_bytes",
 }
+# Those of a process, as every program with prometheus_client has them: the gateway.
+PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
 
 
 def gateway_families() -> set[str]:
@@ -38,7 +42,7 @@ def base(name: str) -> str:
 def test_every_metric_exists() -> None:
     asked = scraped() | scaled_by()
     assert len(asked) > 40
-    known = {*families(), *gateway_families(), *TRITONS}
+    known = {*families(), *gateway_families(), *TRITONS, *PROCESS}
     assert not {name for name in asked if name not in known and base(name) not in known}
     histograms = {name for name, kind in families().items() if kind == "histogram"}
     assert not histograms & asked, "a histogram's samples end in _bucket, _sum or _count"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -41,6 +41,7 @@ class GatewayMetrics:
         self._upstreams = upstreams
         self.registry = CollectorRegistry()
         self.registry.register(_UpstreamFamilies(upstreams))
+        ProcessCollector(registry=self.registry)
 
         def family(kind: Any, name: str, text: str, *labels: str, **options: Any) -> Any:
             return kind(f"trimodal_gateway_{name}", text, labels, registry=self.registry, **options)

@@ -166,6 +166,19 @@ def test_who_waits_long_hears_that_the_engine_goes_on() -> None:
     assert not state.waits(now + 60, stepped=now + 59), "it has ended"
 
 
+@pytest.mark.parametrize(("foreseen", "counted"), [(math.nan, 0), (0.5, 1)])
+def test_how_far_the_forecast_was_off_is_counted_once(foreseen: float, counted: int) -> None:
+    state = state_of(arrived=time.perf_counter() - 100)
+    state.predicted_ttft = foreseen
+    metrics = MemoryMetrics()
+    for text in ("a", "b"):
+        state.push(text, 1, "")
+        state.sent(last(state), LlmMetrics(metrics, "llm"))
+    errors = metrics.get("trimodal_llm_ttft_prediction_error_seconds", {"model": "llm"}).observations
+    assert len(errors) == counted
+    assert all(error > 99 for error in errors)
+
+
 def test_the_end_comes_even_without_text_and_has_the_note() -> None:
     state = make(trimmed='{"messages": 2}')
     state.push("", 0, "length")

@@ -53,10 +53,8 @@ class LlmMetrics:
             for reason in ("deadline", "queue", "expired", "displaced")
         }
         self._shown: Counter[str] = Counter()
-        text = "Size of the error of recent predictions of TTFT, seconds"
-        self._error_p50, self._error_p90 = (
-            self._gauge("ttft_prediction_error_seconds", text, quantile=quantile)
-            for quantile in ("0.5", "0.9")
+        self.prediction_error = self._histogram(
+            "ttft_prediction_error_seconds", "Size of the difference of predicted and real TTFT"
         )
         self._token_s = self._gauge(
             "token_seconds", "Measured time between two tokens of a stream at the present batch"
@@ -66,13 +64,11 @@ class LlmMetrics:
         )
 
     def scheduling(self, stats: SchedulerStats) -> None:
-        """Counts what the scheduler did since the last call and shows the error of its predictions."""
+        """Counts what the scheduler did since the last call and shows what it measured."""
         shown, self._shown = self._shown, stats.unserved
         for reason, counter in self._unserved.items():
             counter.increment(self._shown[reason] - shown[reason])
         for gauge, value in (
-            (self._error_p50, stats.error_p50_s),
-            (self._error_p90, stats.error_p90_s),
             (self._token_s, stats.token_s),
             (self._prefill_token_s, stats.prefill_token_s),
         ):

@@ -410,6 +410,8 @@ class RequestState:
                 metrics.itl.observe(now - self._last_sent)
             else:
                 metrics.ttft.observe(now - self.arrived)
+                if math.isfinite(self.predicted_ttft):
+                    metrics.prediction_error.observe(abs(now - self.arrived - self.predicted_ttft))
                 if self.started:  # else the cache answered
                     metrics.queue.observe(max(0.0, self.started - self.arrived))
             self._last_sent = now

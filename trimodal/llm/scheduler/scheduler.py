@@ -34,8 +34,6 @@ class SchedulerStats:
     """
 
     unserved: Counter[str]
-    error_p50_s: float  # size of the last predictions' errors; nan before there is one
-    error_p90_s: float
     token_s: float  # between two tokens of a stream at the present batch; nan: unknown
     prefill_token_s: float  # what a prompt token takes; 0: unknown
 
@@ -83,7 +81,7 @@ class Scheduler:
         """The figures as of now."""
         latency = self._latency
         gap = latency.gap(max(1, latency.streams))
-        return SchedulerStats(self._unserved.copy(), *self._deadlines.margin.errors(), gap, latency.prefill_s)
+        return SchedulerStats(self._unserved.copy(), gap, latency.prefill_s)
 
     def admit(self, ticket: Ticket) -> None:
         """Lets a ticket into the queue and predicts its TTFT (`ticket.predicted_ttft`).

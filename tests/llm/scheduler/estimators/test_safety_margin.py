@@ -52,15 +52,6 @@ def test_predictions_that_are_always_too_long_are_shortened_but_not_below_nothin
     assert asked(margin, 0.2, False) == -0.2
 
 
-def test_the_size_of_errors() -> None:
-    margin = SafetyMargin(0.9)
-    assert all(math.isnan(error) for error in margin.errors())
-    for number in range(100):
-        learn(margin, 1.0, 1.0 + number / 100 * (-1) ** number, queued=True)
-    p50, p90 = margin.errors()
-    assert (p50, p90) == (pytest.approx(0.5), pytest.approx(0.9))
-
-
 def test_more_late_answers_than_may_be_raise_the_margin_until_there_are_fewer() -> None:
     """Errors are spread evenly from 0 to 1 s; the deadline is 0.5 s after what was foreseen."""
     margin = SafetyMargin(0.9)

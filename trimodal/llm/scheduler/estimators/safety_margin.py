@@ -49,7 +49,6 @@ class Residuals:
         return self._ordered[min(rank, len(self._ordered)) - 1]
 
 
-_LAST = 512  # errors that `errors` sums up
 _OWN = 40  # errors of its own before a tier's margin is from those alone
 _RATE, _HIGHEST = 0.02, 0.99  # by how much one late answer moves the quantile, and how far it may go
 
@@ -68,7 +67,6 @@ class SafetyMargin:
         self._errors: dict[tuple[str, bool], Residuals] = {}
         self._of_all = {False: Residuals(), True: Residuals()}
         self._levels: dict[str, float] = {}
-        self._absolute: deque[float] = deque(maxlen=_LAST)
 
     def learn(self, ticket: Ticket, took: float, now: float) -> None:
         """Learns from a ticket that took so many seconds to its first text, or waited so long without one."""
@@ -78,7 +76,6 @@ class SafetyMargin:
             level = self._levels.get(name, self._confidence) + _RATE * (late - (1 - self._confidence))
             self._levels[name] = max(self._confidence, min(level, _HIGHEST))
         error = took - ticket.predicted_ttft
-        self._absolute.append(abs(error))
         if ticket.queued:
             error /= math.sqrt(ticket.predicted_ttft)
         self._errors.setdefault((name, ticket.queued), Residuals()).add(error, now)
@@ -97,10 +94,3 @@ class SafetyMargin:
             of_all = self._of_all[ticket.queued].quantile(self._confidence, now)
             error = error if math.isnan(of_all) else min(error, of_all)
         return max(-predicted, error * math.sqrt(predicted) if ticket.queued else error)
-
-    def errors(self) -> tuple[float, float]:
-        """Median and 90th percentile of the last errors' size, seconds; nan before there is one."""
-        ordered = sorted(self._absolute)
-        if not ordered:
-            return math.nan, math.nan
-        return ordered[len(ordered) // 2], ordered[len(ordered) * 9 // 10]
