@@ -23,7 +23,7 @@ from trimodal.judge.unseen import differ_unseen
 
 LEAST_SIMILARITY = 0.6
 """Cosine below which the judge is not asked. With MiniLM 2 of 100 rewordings are farther, and less than 1 of
-100 unrelated questions is nearer (tune_b.tsv)."""
+100 unrelated questions is nearer (tune_b)."""
 JUDGED = 2
 """At most so many of the nearest are judged, one after the other, each in both directions."""
 
