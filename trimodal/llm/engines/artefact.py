@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimodal.errors import ArtefactError, OperatorError
-from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import MANIFEST, Manifest, read_manifest
 from trimodal.runtimes import gpu_fit
@@ -65,31 +64,6 @@ class GpuArtefact:
         """Every id that ends an answer."""
         return [int(id) for id in self.manifest.extra.get("eos_token_ids", [])]
 
-    @property
-    def block_tokens(self) -> int:
-        """Tokens of one KV block, as an engine was compiled; the library's default where it can choose."""
-        return int(self.manifest.shapes.get("tokens_per_block", KV_BLOCK_TOKENS))
-
-
-def compiled(settings: LlmSettings) -> GpuArtefact:
-    """A compiled engine of TensorRT-LLM, checked against the settings and the GPUs that can be seen.
-
-    Raises:
-        OperatorError: it is missing, or does not fit; one sentence with the command that builds it again.
-    """
-    directory, manifest = _read(settings, "tensorrt_llm")
-    for limit, parameter in (
-        ("max_batch_size", "max_num_seqs"),
-        ("max_num_tokens", "max_num_batched_tokens"),
-        ("max_seq_len", "max_model_len"),
-    ):
-        gpu_fit.check_limit(directory, manifest, limit, parameter, getattr(settings, parameter))
-    gpus = visible_gpus()
-    gpu_fit.check_gpu(directory, manifest, gpus)
-    count = manifest.gpu.count if manifest.gpu else 1
-    length = _longest(settings, directory, manifest, "max_seq_len")
-    return GpuArtefact(directory, manifest, length, *_limits(settings, manifest, length, gpus[:count]), count)
-
 
 def checkpoint(settings: LlmSettings) -> GpuArtefact:
     """A Hugging Face checkpoint in place, and as many GPUs as the settings spread it over.
@@ -97,7 +71,10 @@ def checkpoint(settings: LlmSettings) -> GpuArtefact:
     Raises:
         OperatorError: it is missing or another one, or GPUs are.
     """
-    directory, manifest = _read(settings, "checkpoint")
+    directory = settings.artefact_directory
+    manifest = read_manifest(directory, task="llm", runtime="checkpoint")
+    gpu_fit.check_precision(directory, manifest, settings.precision)
+    gpu_fit.check_checkpoint(directory, manifest, settings.checkpoint_sha256)
     limit = "max_position_embeddings"
     gpu_fit.check_limit(directory, manifest, limit, "max_model_len", settings.max_model_len)
     wanted, gpus = settings.tensor_parallel_size * settings.pipeline_parallel_size, visible_gpus()
@@ -116,8 +93,12 @@ def checkpoint(settings: LlmSettings) -> GpuArtefact:
     if settings.speculation == "eagle3":
         draft = settings.draft_directory
         read_manifest(draft, task="llm", runtime="checkpoint")
-    length = _longest(settings, directory, manifest, limit)
-    limits = _limits(settings, manifest, length, gpus[:wanted])
+    length = settings.max_model_len or manifest.shapes.get(limit)
+    if not isinstance(length, int):
+        raise ArtefactError(
+            f"{directory / MANIFEST} is damaged (shapes.{limit}): build again with: {manifest.command}"
+        )
+    limits = _limits(settings, length, gpus[:wanted])
     return GpuArtefact(directory, manifest, length, *limits, wanted, draft)
 
 
@@ -132,40 +113,14 @@ def _card_row(gpu: Gpu) -> CardLimits:
     return next(limits for gib, limits in _ROWS if gpu.memory >= gib << 30)
 
 
-def _read(settings: LlmSettings, runtime: str) -> tuple[Path, Manifest]:
-    directory = settings.artefact_directory
-    manifest = read_manifest(directory, task="llm", runtime=runtime)
-    gpu_fit.check_precision(directory, manifest, settings.precision)
-    gpu_fit.check_checkpoint(directory, manifest, settings.checkpoint_sha256)
-    return directory, manifest
-
-
-def _limits(
-    settings: LlmSettings, manifest: Manifest, max_model_len: int, gpus: list[Gpu]
-) -> tuple[int, int]:
-    """Batch and step: as set, else by the card, within what the engine was built for."""
+def _limits(settings: LlmSettings, max_model_len: int, gpus: list[Gpu]) -> tuple[int, int]:
+    """Batch and step: as set, else by the card."""
     card = card_limits(gpus)
-    batch = settings.max_num_seqs or _built(manifest, "max_batch_size", card.max_num_seqs)
+    batch = settings.max_num_seqs or card.max_num_seqs
     step = settings.max_num_batched_tokens
     if not step:
         # Every sequence decodes in a step, and a prompt that is not cut has to fit into one.
         prompt = 0 if settings.enable_chunked_prefill else max_model_len
         least = max(batch * (1 + settings.drafted_tokens), prompt)
-        step = _built(manifest, "max_num_tokens", max(card.max_num_batched_tokens, least))
+        step = max(card.max_num_batched_tokens, least)
     return batch, step
-
-
-def _built(manifest: Manifest, limit: str, wanted: int) -> int:
-    """`wanted`, or what the engine was compiled for where that is less."""
-    built = manifest.shapes.get(limit)
-    return min(wanted, built) if isinstance(built, int) else wanted
-
-
-def _longest(settings: LlmSettings, directory: Path, manifest: Manifest, limit: str) -> int:
-    """Tokens of a sequence: as set, else as the manifest's shapes say."""
-    length = settings.max_model_len or manifest.shapes.get(limit)
-    if not isinstance(length, int):
-        raise ArtefactError(
-            f"{directory / MANIFEST} is damaged (shapes.{limit}): build again with: {manifest.command}"
-        )
-    return length
