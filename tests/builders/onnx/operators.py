@@ -1,21 +1,17 @@
-"""Checks a graph against the operators that TensorRT's ONNX parser takes, its published list.
+"""Holds a graph against the operators that TensorRT's ONNX parser takes, its published list.
 
 The list is `docs/operators.md` of onnx/onnx-tensorrt. Only what both TensorRT 10.1 and 10.15 take is here, so
-that 10.14 (which TensorRT-LLM 1.2 needs) and 11 do too. It is a check without a GPU; the parser has the last
-word, and build/steps/tensorrt/plan.py prints all of its errors.
+that 10.14 and 11 do too. On a GPU the parser has the word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, numpy_helper, shape_inference
 from steps.onnx.fp16 import infer_shapes
-
-from trimodal.errors import ArtefactError
 
 SOURCE = "onnx-tensorrt docs/operators.md, TensorRT 10.1 and 10.15"
 OPSETS = range(9, 21)  # 10.1 ends at 20; later ones at 24 or 25
@@ -88,12 +84,6 @@ def unsupported(model: onnx.ModelProto) -> list[str]:
     except shape_inference.InferenceError as error:
         return [*problems, f"its types do not agree: {error}"]
     return [*problems, *_of_graph(graph, {}, {}, top=True)]
-
-
-def refuse_unsupported(graph: Path) -> None:
-    """Raises: ArtefactError with all that the parser is known to lack."""
-    if lacking := unsupported(onnx.load(graph)):
-        raise ArtefactError(f"TensorRT's ONNX parser lacks what {graph} needs: {'; '.join(lacking)}")
 
 
 def _of_graph(

@@ -1,4 +1,4 @@
-"""Shows what TensorRT's builder does: keeps its log, draws its phases as bars, makes Ctrl-C cancel the build.
+"""Keeps the log of TensorRT's builder, and makes Ctrl-C cancel a build.
 
 The classes that TensorRT derives from are made inside functions: this module, and `--help` of the
 scripts that use it, need no TensorRT.
@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, SupportsInt, TypeVar
-
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from trimodal.build_support import console
 from trimodal.errors import ArtefactError
@@ -49,29 +46,6 @@ class Messages:
         return any(word in error.lower() for error in self.errors for word in MEMORY)
 
 
-class Phases:
-    """The builder's outermost phases as bars; `cancelled`, once set, ends the build at its next step.
-
-    The builder calls from threads of its own, and an exception there would end the process: none is raised.
-    """
-
-    def __init__(self, display: Progress) -> None:
-        self.cancelled = threading.Event()
-        self._display = display
-        self._bars: dict[str, TaskID] = {}
-
-    def start(self, name: str, parent: str | None, steps: int) -> None:
-        """`name` begins, with `steps` to do; of those inside a `parent` there are hundreds."""
-        if not parent:
-            self._bars[name] = self._display.add_task(name, total=max(steps, 1))
-
-    def step(self, name: str, step: int) -> bool:
-        """Step number `step`, from 0, is done; False asks the builder to stop."""
-        if name in self._bars:
-            self._display.update(self._bars[name], completed=step + 1)
-        return not self.cancelled.is_set()
-
-
 _hearing = Messages()  # of the last call of make_logger
 _loggers: dict[type[object], tensorrt.ILogger] = {}
 
@@ -97,45 +71,32 @@ def make_logger(messages: Messages) -> tensorrt.ILogger:
     return _loggers[trt.ILogger]
 
 
-def make_monitor(phases: Phases) -> tensorrt.IProgressMonitor:
-    """TensorRT's calls, handed to `phases`."""
-    import tensorrt as trt
-
-    class Monitor(trt.IProgressMonitor):
-        def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: SupportsInt) -> None:
-            phases.start(phase_name, parent_phase, int(num_steps))
-
-        def step_complete(self, phase_name: str, step: SupportsInt) -> bool:
-            return phases.step(phase_name, int(step))
-
-        def phase_finish(self, phase_name: str) -> None:
-            """Its last step was told."""
-
-    return Monitor()
-
-
-@contextmanager
-def shown_phases() -> Iterator[Phases]:
-    """Bars on the screen for as long as the block runs."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, redirect_stdout=False, redirect_stderr=False) as display:
-        yield Phases(display)
-
-
-def run_cancellable(work: Callable[[], T], cancelled: threading.Event) -> T:
-    """`work()` in a thread of its own, so that this one can act on Ctrl-C: it sets `cancelled` and waits.
+def run_cancellable(work: Callable[[], T], config: tensorrt.IBuilderConfig) -> T:
+    """`work()`, a build with `config`, in a thread of its own, so that this one can act on Ctrl-C.
 
     Python runs signal handlers between its own instructions of the main thread, and a build
     would keep that thread inside the library for minutes.
 
     Raises:
-        ArtefactError: Ctrl-C was pressed; `work` has ended.
+        ArtefactError: Ctrl-C was pressed; `work` has ended at its next step.
     """
+    import tensorrt as trt
+
+    cancelled = threading.Event()
+
+    class Monitor(trt.IProgressMonitor):
+        """Called from the builder's threads, where an exception would end the process: none is raised."""
+
+        def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: SupportsInt) -> None:
+            """Nobody is told."""
+
+        def step_complete(self, phase_name: str, step: SupportsInt) -> bool:
+            return not cancelled.is_set()
+
+        def phase_finish(self, phase_name: str) -> None:
+            """Nobody is told."""
+
+    config.progress_monitor = Monitor()
     outcome: Future[T] = Future()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""build/steps/tensorrt/operators.py: graphs that the parser takes, and each kind that it does not."""
+"""operators.py: graphs that the parser takes, and each kind that it does not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.builders.scripts import importable
 
 pytestmark = pytest.mark.build
 with importable():
-    from steps.tensorrt.operators import unsupported
+    from tests.builders.onnx.operators import unsupported
 
 FLOAT, INT64, UINT8, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8, TensorProto.BOOL
 
