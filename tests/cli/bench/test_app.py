@@ -39,13 +39,9 @@ def said(result: Result) -> str:
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        ("llm --load sine", "--load sine: known are closed, constant, poisson, gamma, trace"),
+        ("llm --load sine", "--load sine: known are closed, constant, poisson"),
         ("llm --load poisson", "how many requests a second? --rate 4"),
         ("llm --rate 0", "--rate 0: above 0"),
-        ("llm --load trace", "--load trace: name its file with --trace FILE"),
-        ("llm --load closed --trace /dev/null", "--trace /dev/null: no request in it"),
-        ("llm --trace /nowhere.csv", "--trace /nowhere.csv: cannot be read"),
-        ("llm --load gamma --rate 1 --burstiness 0", "--burstiness 0: a number above 0"),
         ("llm --slo speed<=5", "'speed' is no metric: known are ms"),
         ("llm --seconds 3 --requests 3", "one of them"),
         ("llm --streams 5000", "a closed loop of 5000 clients: 1 to 4096"),

@@ -138,8 +138,7 @@ class _Served:
     def described(self) -> list[tuple[str, str]]:
         mix = self._scenario.mix
         prompt = f"{len(mix.lines)} lines" if mix.lines else f"{mix.prompt.text} prompt"
-        drawn = f"{prompt} and {mix.answer.text} answer tokens"
-        asked = f"{'lengths of the trace' if mix.trace else drawn}, over {'HTTP' if self._http else 'gRPC'}"
+        asked = f"{prompt} and {mix.answer.text} answer tokens, over {'HTTP' if self._http else 'gRPC'}"
         shares = {
             f"begin with the same {mix.shared_tokens} tokens": mix.shared_share if mix.shared_tokens else 0.0,
             "were asked before": mix.repeat_share,

@@ -58,7 +58,7 @@ def llm(
 
     if prompts and (prompt_tokens or shared):
         raise typer.BadParameter("--prompts has its own texts: leave --prompt-tokens and --shared-prefix out")
-    words = prompt_tokens or shared or settings.trace
+    words = prompt_tokens or shared
     asked = prompts or (None if words else data_directory() / "samples" / "questions.txt")
     mix = settings.mix(prompt_tokens or "64", max_tokens, prompts=asked, **shared_prefix(shared))
     with one_sentence("bench"):
