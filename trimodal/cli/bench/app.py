@@ -52,7 +52,7 @@ def llm(
 
     Typical: trimodal bench llm --bare --streams 8
 
-    Open loop: trimodal bench llm --rate 2 --slo "ttft_ms<=500,itl_ms<=60" --html report.html
+    Open loop: trimodal bench llm --rate 2 --slo "ttft_ms<=500,itl_ms<=60"
     """
     from trimodal.bench.scenarios.llm import LlmScenario, run_llm
 

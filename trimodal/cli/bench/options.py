@@ -62,12 +62,11 @@ class LoadOptions:
         list[str], _option("--set", panel=SERVER, help="model.parameter=value of its config; repeatable.")
     ] = ()  # type: ignore[assignment]
     slo: Annotated[str, _option(panel=REPORT, help="As ttft_ms<=500,p99_ms<=2000,error_rate<=0.01.")] = ""
-    html: Annotated[Path | None, _option(panel=REPORT, help="All tables, in one file.")] = None
     json: Annotated[Path | None, _option(panel=REPORT, help="All figures.")] = None
     jsonl: Annotated[Path | None, _option(panel=REPORT, help="A line for each request.")] = None
 
     def __post_init__(self) -> None:
-        check_files(html=self.html, json=self.json, jsonl=self.jsonl)
+        check_files(json=self.json, jsonl=self.jsonl)
 
     def mix(
         self, prompt_tokens: str, max_tokens: str, least: int = 8, prompts: Path | None = None, **more: Any
@@ -123,7 +122,6 @@ class LoadOptions:
         run_load(
             lambda stop, tell: measure(replace(test, stop=stop, tell=tell)),
             test.plan.slo,
-            self.html,
             self.json,
             self.jsonl,
         )
