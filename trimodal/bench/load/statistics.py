@@ -165,8 +165,8 @@ def _rates(runs: Sequence[LoadRun], slo: Slo) -> dict[str, Any]:
             sums["input_tokens_per_s"] += share * record.input_tokens
             sums["audio_s_per_s"] += share * record.audio_s
             if record.pieces and record.output_tokens:
-                told = sum(begin <= at <= end for at in record.pieces)
-                sums["output_tokens_per_s"] += record.output_tokens * told / len(record.pieces)
+                inside = sum(begin <= at <= end for at in record.pieces)
+                sums["output_tokens_per_s"] += record.output_tokens * inside / len(record.pieces)
     seconds = sum(run.seconds for run in runs)
     return {name: value / seconds for name, value in sums.items()}
 

@@ -59,8 +59,8 @@ def llm(
     if prompts and (prompt_tokens or shared):
         raise typer.BadParameter("--prompts has its own texts: leave --prompt-tokens and --shared-prefix out")
     words = prompt_tokens or shared
-    asked = prompts or (None if words else data_directory() / "samples" / "questions.txt")
-    mix = settings.mix(prompt_tokens or "64", max_tokens, prompts=asked, **shared_prefix(shared))
+    file = prompts or (None if words else data_directory() / "samples" / "questions.txt")
+    mix = settings.mix(prompt_tokens or "64", max_tokens, prompts=file, **shared_prefix(shared))
     with one_sentence("bench"):
         key = read_key(api_key_file, API_KEY)
     measure = partial(run_llm, scenario=LlmScenario(mix, bare, tuple(beside)))

@@ -57,18 +57,18 @@ def fleet(
             arrivals = read_trace(settings.trace)
             if settings.seconds:
                 arrivals = [one for one in arrivals if one.at <= settings.seconds]
-            asked = f"{settings.trace.name}, {len(arrivals)} requests"
+            workload = f"{settings.trace.name}, {len(arrivals)} requests"
         else:
             arrivals = _generate(settings)
-            asked = f"{settings.rate:g} requests/s for {settings.seconds or 600:g} s"
+            workload = f"{settings.rate:g} requests/s for {settings.seconds or 600:g} s"
         outcomes = [
             simulate(spec, arrivals, objective, warmup=settings.warmup, seed=settings.seed) for spec in specs
         ]
     if settings.json_:
-        facts = {"arrivals": asked, "objective": settings.slo, "seed": str(settings.seed)}
+        facts = {"arrivals": workload, "objective": settings.slo, "seed": str(settings.seed)}
         typer.echo(json.dumps({"facts": facts, "plans": [asdict(one) for one in outcomes]}, indent=2))
     else:
-        _print(outcomes, asked)
+        _print(outcomes, workload)
 
 
 def _generate(settings: FleetCommand) -> list[Arrival]:
@@ -138,13 +138,13 @@ def _prefixes(text: str) -> Prefixes | None:
         raise SettingsError(f"--prefixes {text}: COUNT:TOKENS[:SHARE[:SKEW]] is needed") from None
 
 
-def _print(outcomes: Sequence[Outcome], asked: str) -> None:
+def _print(outcomes: Sequence[Outcome], workload: str) -> None:
     from trimodal.build_support import report
 
     # A column a plan: so many figures side by side are wider than a terminal.
     columns = [_figures(one) for one in outcomes]
     rows = [[name, *(column[name] for column in columns)] for name in columns[0]]
-    report(asked, rows, header=("", *(one.name for one in outcomes)))
+    report(workload, rows, header=("", *(one.name for one in outcomes)))
 
 
 def _figures(one: Outcome) -> dict[str, str]:
