@@ -7,7 +7,6 @@
 Weights, configuration and tokenizer are linked (or copied), checked for being complete, and
 described by a manifest as every built engine is. It needs neither torch nor a GPU, and runs
 no code of the checkpoint; a GGUF file is converted first, with torch, to FP16 weights.
-Compiled engines are built by llm_tensorrt_llm.py.
 """
 
 from __future__ import annotations

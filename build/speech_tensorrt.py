@@ -22,19 +22,16 @@ from steps.speech.audio import SAMPLES
 from steps.speech.check import compare_words
 from steps.speech.profiles import decoder_profiles, encoder_profiles, manifest_profiles
 from steps.tensorrt import plan, run
-from steps.tensorrt.operators import refuse_unsupported
-from steps.tensorrt.plan import PlanFigures, PlanOptions
+from steps.tensorrt.plan import PlanFigures
 
 from trimodal.build_support import operator_errors, progress, report
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
-from trimodal.paths import artefact_root
 from trimodal.speech.engines.tensorrt.engine import BUILT_FOR, open_plans
 from trimodal.speech.engines.tensorrt.rows import bucket_sizes
 from trimodal.speech.whisper.artefact import SpeechShapes
 
 PLANS = "encoder.plan", "decoder.plan"
-TIMINGS = artefact_root(build.MODEL) / "timing-cache"
 USUAL_AGREEMENT = 0.95
 
 
@@ -58,11 +55,6 @@ def main(
     padding: build.Padding = "silence",
     audio: build.Audio = SAMPLES,
     language: build.Language = "",
-    workspace_gib: float = typer.Option(None, help="scratch memory at most; all of the GPU's if not told"),
-    optimization_level: int = typer.Option(3, min=0, max=5, help="0 builds in seconds, 5 searches longest"),
-    timing_cache: Path = typer.Option(
-        TIMINGS, help="file, or directory with one per TensorRT version and GPU"
-    ),
     min_agreement: float = typer.Option(
         None, min=0, max=1, help=f"refuse a lower share of torch's words (it warns below {USUAL_AGREEMENT})"
     ),
@@ -77,15 +69,12 @@ def main(
         usual = opt_batch or max(1, max_batch // 2)
         if usual > max_batch:
             raise ArtefactError(f"--opt-batch {opt_batch} is more than --max-batch {max_batch}")
-        options = PlanOptions(workspace_gib, optimization_level, timing_cache)
         made = build.prepare(source, [precision], name, out, contexts, padding, audio, language)
         place = made.targets[precision.value]
         shapes = SpeechShapes.model_validate(made.checkpoint.shapes(made.contexts_s))
         print(f"{source} → {place}: TensorRT {version}, {gpu.name} (SM {gpu.sm})")
         with atomic_directory(place) as work:
-            figures, profiles = build_plans(
-                made, work, precision.value, shapes, (1, usual, max_batch), options
-            )
+            figures, profiles = build_plans(made, work, precision.value, shapes, (1, usual, max_batch))
             made.checkpoint.write_files(work)
             manifest = describe(made, precision.value, figures, max_batch)
             manifest.profiles = profiles
@@ -104,7 +93,6 @@ def build_plans(
     precision: str,
     shapes: SpeechShapes,
     batch: tuple[int, int, int],
-    options: PlanOptions,
 ) -> tuple[dict[str, PlanFigures], list[Any]]:
     """Both plans in `work`; their figures, and the profiles for the manifest."""
     from steps.speech.export import DECODER, ENCODER, export
@@ -115,12 +103,10 @@ def build_plans(
         with progress("Exporting"):
             export(made.checkpoint.network(), Path(scratch), precision)
         encoder, decoder = Path(scratch, ENCODER), Path(scratch, DECODER)
-        for graph in (encoder, decoder):
-            refuse_unsupported(graph)
         check_graphs(made.checkpoint, Path(scratch), precision, shapes)
         ranges = encoder_profiles(encoder, shapes, batch), decoder_profiles(decoder, shapes, batch)
         for graph, name, profiles in zip((encoder, decoder), PLANS, ranges, strict=True):
-            figures[name] = plan.build_plan(graph, work / name, profiles, options)
+            figures[name] = plan.build_plan(graph, work / name, profiles)
     return figures, manifest_profiles(*ranges)
 
 

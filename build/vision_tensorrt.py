@@ -2,7 +2,7 @@
 
     python build/vision_tensorrt.py CHECKPOINT --precision fp16
     python build/vision_tensorrt.py model_repository/vision_classify/1/onnx-fp16 --max-batch 32 --opt-batch 16
-    python build/vision_tensorrt.py CHECKPOINT --precision fp8 --images photos/ --optimization-level 5
+    python build/vision_tensorrt.py CHECKPOINT --precision fp8 --images photos/
 
 SOURCE is an artefact of build/vision_onnx.py or a checkpoint, whose graph that script makes first and which
 stays beside the plan. INT8 and FP8 are what the graph's Q/DQ nodes say. Labels and the input's form come from
@@ -22,17 +22,16 @@ from pathlib import Path
 
 from steps.tensorrt import plan as tensorrt_plan
 from steps.tensorrt import run
-from steps.tensorrt.plan import PlanFigures, PlanOptions
+from steps.tensorrt.plan import PlanFigures
 from steps.vision import profiles as vision_profiles
 
-from trimodal.build_support import build_command, operator_errors, progress, report
+from trimodal.build_support import build_command, operator_errors, report
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest, atomic_directory, sha256, write_manifest
 from trimodal.paths import artefact_root
 from trimodal.vision.artefact import LABELS, ClassifierArtefact, read_classifier
 
 DEFAULT_OUT = artefact_root("vision_classify")
-CONFIG = Path(__file__).resolve().parents[1] / "model_repository" / "vision_classify" / "config.pbtxt"
 # Precision of the plan → precision of the graph, as build/vision_onnx.py names it.
 GRAPHS = {"fp32": "fp32", "fp16": "fp16", "int8": "int8-gpu", "fp8": "fp8"}
 FP8_SM = [8, 9]
@@ -43,7 +42,6 @@ def main() -> None:
     options = arguments()
     # What costs least is asked first: library, GPU, torch, then the graph and the config, then the build.
     version, gpu = tensorrt_plan.tensorrt_version(), tensorrt_plan.gpu_target()
-    plan_options = PlanOptions(options.workspace_gib, options.optimization_level, options.timing_cache)
     if options.check:
         run.require_cuda()
     artefact = find_graph(options)
@@ -53,16 +51,11 @@ def main() -> None:
             f"FP8 needs SM 8.9 (Ada) or later, {gpu.name} has {gpu.sm}: --precision int8 or fp16"
         )
     profiles = vision_profiles.read_profiles(options, artefact.input)
-    vision_profiles.check_config(options.config or CONFIG, profiles, artefact.input)
     graph = artefact.directory / GRAPH
-    with progress("operators"):
-        from steps.tensorrt.operators import refuse_unsupported
-
-        refuse_unsupported(graph)
     target = options.out_dir / f"tensorrt-{precision}"
     with atomic_directory(target) as work:
         print(f"{graph} → {target / PLAN}: TensorRT {version}, {gpu.name} (SM {gpu.sm})")
-        figures = tensorrt_plan.build_plan(graph, work / PLAN, profiles, plan_options)
+        figures = tensorrt_plan.build_plan(graph, work / PLAN, profiles)
         check: dict[str, object] = {"not run": "--no-check"}
         if options.check:
             from steps.vision.plan_check import compare_plan
@@ -97,20 +90,6 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where tensorrt-<precision> is put")
     vision_profiles.add_arguments(parser)
-    parser.add_argument("--workspace-gib", type=float, help="scratch memory at most (all of the GPU's)")
-    parser.add_argument(
-        "--optimization-level",
-        type=int,
-        choices=range(6),
-        default=3,
-        help="0 builds in seconds, 5 searches longest; 3",
-    )
-    parser.add_argument(
-        "--timing-cache",
-        type=Path,
-        default=DEFAULT_OUT / "timing-cache",
-        help="file, or directory with one per TensorRT version and SM; builds again in a fraction",
-    )
     parser.add_argument(
         "--min-agreement",
         type=float,

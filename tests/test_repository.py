@@ -161,7 +161,7 @@ def test_what_takes_the_rest_of_a_gpu_is_loaded_last_and_then_its_callers(tmp_pa
         return select_models(folder, (), "cuda")
 
     assert loaded_last(models()) == ["llm", "assistant"]
-    assert loaded_last(models(llm={"engine": "tensorrt_llm"})) == ["llm", "assistant"]
+    assert loaded_last(models(llm={"engine": "tensorrt_llm_pytorch"})) == ["llm", "assistant"]
     for other in ("openvino", "fake"):
         assert loaded_last(models(llm={"engine": other})) == []
     fakes = {name: {"engine": "fake"} for name in ("embedding", "speech_recognize")}

@@ -21,7 +21,7 @@ CALLS = ("recognizer", "embedder", "judge", "llm", "speech", "vision")
 # … and those that it only calls when another parameter has this value.
 ONLY_WITH = {"embedder": ("cache", "semantic"), "judge": ("cache", "semantic")}
 # Engines that reserve a KV pool: of a GPU's memory they take nearly all that is free when they open.
-POOLING_ENGINES = ("tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
+POOLING_ENGINES = ("tensorrt_llm_pytorch", "vllm")
 GPU_ENGINES = ("tensorrt", *POOLING_ENGINES)
 JUDGE = "judge"  # its artefact may be that of the package trimodal-judge
 OPTIONAL = (JUDGE, "turn")  # others do without them: served where they are built

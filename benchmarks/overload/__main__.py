@@ -30,16 +30,15 @@ def overload(
     set_: list[str] = typer.Option(
         [], "--set", help="parameter=value of llm's config; repeatable.", rich_help_panel=SERVER
     ),
-    html: Path | None = typer.Option(None, help="All tables, in one file.", rich_help_panel=REPORT),
     json: Path | None = typer.Option(None, help="All figures.", rich_help_panel=REPORT),
 ) -> None:
     """Goodput under open-loop load beyond capacity: by deadlines against first in, first out."""
-    check_files(html=html, json=json)
+    check_files(json=json)
     with one_sentence("bench"):
         changes = parse_changes(f"llm.{text}" for text in set_).get("llm", {})
     loads = tuple(sorted(set(load)))
     scenario = OverloadScenario(loads, seconds, _weights(mix), tiers or TIERS, capacity, changes)
-    run_load(partial(run_overload, scenario), NO_SLO, html, json, None)
+    run_load(partial(run_overload, scenario), NO_SLO, json, None)
 
 
 def _weights(text: str) -> dict[str, float]:

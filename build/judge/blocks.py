@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from judge.pairs import HARD, SAME, Example
+from judge.pairs import HARD, PACKED, SAME, Example, read_text
 
 from trimodal.errors import ArtefactError
 
@@ -61,7 +61,7 @@ class Block:
 
 def own_blocks() -> list[Block]:
     """The project's."""
-    return read_blocks(sorted(FOLDER.glob("*.txt")))
+    return read_blocks(sorted(FOLDER.glob(f"*.txt{PACKED}")))
 
 
 def read_blocks(paths: Iterable[Path]) -> list[Block]:
@@ -69,7 +69,7 @@ def read_blocks(paths: Iterable[Path]) -> list[Block]:
     found = []
     for path in paths:
         lines: list[tuple[int, str]] = []
-        for number, line in enumerate([*path.read_text(encoding="utf-8").splitlines(), ""], 1):
+        for number, line in enumerate([*read_text(path).splitlines(), ""], 1):
             if line.strip() and not line.startswith("#"):
                 lines.append((number, line.strip()))
             elif lines and not line.strip():

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from judge.pairs import HARD, Example
+from judge.pairs import HARD, PACKED, Example, read_text
 
 from trimodal.errors import ArtefactError
 
@@ -88,7 +88,7 @@ class Line:
 
 def own_lines() -> list[Line]:
     """The project's."""
-    return read_lines(sorted(FOLDER.glob("*.txt")))
+    return read_lines(sorted(FOLDER.glob(f"*.txt{PACKED}")))
 
 
 def read_lines(paths: Iterable[Path]) -> list[Line]:
@@ -96,7 +96,7 @@ def read_lines(paths: Iterable[Path]) -> list[Line]:
     return [
         _line(f"{path}, line {number}", text)
         for path in paths
-        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for number, text in enumerate(read_text(path).splitlines(), 1)
         if text.strip() and not text.startswith("#")
     ]
 

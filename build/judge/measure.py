@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from judge.pairs import Example
 
 BATCH = 32
-SEALED = [f"sealed_{number}.tsv" for number in range(1, 6)]
+SEALED = [f"sealed_{number}.tsv.xz" for number in range(1, 6)]
 NEVER = 2.0  # a threshold that nothing reaches
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -33,7 +34,8 @@ HARD: tuple[HardClass, ...] = get_args(HardClass)
 """Nearly the same words, another answer: false hits are counted among these. `near` is any of the others."""
 CLASSES: tuple[PairClass, ...] = (*SAME, *HARD, "unrelated")
 DATA = Path(__file__).with_name("data")
-TABLE = ".tsv"  # the project's own: class, domain and the two questions a line, between tabs
+PACKED = ".xz"  # ends the names of the project's own texts
+TABLE = f".tsv{PACKED}"  # class, domain and the two questions a line, between tabs
 MOST_BYTES = 64 << 20
 CONFIDENCE = 0.95
 WRONG = ("no JSON object in UTF-8", "not class, domain and two questions between tabs")  # of lines
@@ -74,6 +76,14 @@ class _Line(BaseModel):
     answers: tuple[str, str] | None = None
 
 
+def read_text(path: Path) -> str:
+    """The text of a file, which may be packed."""
+    if path.suffix != PACKED:
+        return path.read_text(encoding="utf-8")
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        return file.read()
+
+
 def read_pairs(path: Path) -> list[Example]:
     """The pairs of a JSON-lines file, or of one of the project's tables; empty lines are skipped.
 
@@ -83,8 +93,8 @@ def read_pairs(path: Path) -> list[Example]:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise OperatorError(f"{path}: more than {MOST_BYTES >> 20} MB of pairs")
-        lines = path.read_text(encoding="utf-8").split("\n")  # texts may hold other ends of lines
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_text(path).split("\n")  # texts may hold other ends of lines
+    except (OSError, UnicodeDecodeError, EOFError, lzma.LZMAError) as error:
         raise OperatorError(f"{path}: no readable file of pairs ({type(error).__name__})") from None
     pairs = [_pair(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not pairs:
@@ -99,7 +109,7 @@ def read_files(paths: Iterable[Path]) -> list[Example]:
 
 def _pair(path: Path, number: int, line: str) -> Example:
     try:
-        pair = _row(line) if path.suffix == TABLE else _Line.model_validate(json.loads(line))
+        pair = _row(line) if path.name.endswith(TABLE) else _Line.model_validate(json.loads(line))
         for text in (pair.a, pair.b):
             text.encode()
     except ValidationError as error:
@@ -107,7 +117,7 @@ def _pair(path: Path, number: int, line: str) -> Example:
         field = ".".join(map(str, first["loc"])) or "the line"
         raise OperatorError(f"{path}, line {number}: {field}: {first['msg']}") from None
     except (ValueError, RecursionError):
-        raise OperatorError(f"{path}, line {number}: {WRONG[path.suffix == TABLE]}") from None
+        raise OperatorError(f"{path}, line {number}: {WRONG[path.name.endswith(TABLE)]}") from None
     if (pair.label == "same") != (pair.kind in SAME):
         wanted = "same" if pair.kind in SAME else "different"
         raise OperatorError(f"{path}, line {number}: label: class {pair.kind!r} is {wanted!r}")

@@ -95,7 +95,7 @@ def test_answers_of_the_fake_engine_end_at_random_with_their_mean() -> None:
         ("--mix premium=nan", "with a weight above 0"),
         ("--mix gold=1", "'gold' is none of the tiers in tiers.toml: premium, standard, batch"),
         ("--tiers /nowhere.toml", "nowhere.toml cannot be read"),
-        ("--html /nowhere/r.html", "--html /nowhere/r.html: no file can be written there"),
+        ("--json /nowhere/r.json", "--json /nowhere/r.json: no file can be written there"),
         ("--set colour=red", "unknown parameter 'colour'"),
     ],
 )

@@ -1,19 +1,13 @@
-"""Runs a build script by its command line; a TensorRT-LLM that saves and answers."""
+"""Runs a build script by its command line."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import typer
 from typer.testing import CliRunner, Result
 
-from tests.doubles.gpu_libraries import Recorder, make
-from trimodal.runtimes.gpu_device import Gpu
-
-GIB = 2**30
 Build = Callable[..., Result]
 
 
@@ -30,32 +24,3 @@ def sentence(result: Result) -> str:
     assert isinstance(result.exception, SystemExit)
     (line,) = [line for line in result.output.splitlines() if line.startswith("error: ")]
     return line
-
-
-def gpu(index: int = 0, sm: str = "9.0", memory: int = 80 * GIB, free: int | None = None) -> Gpu:
-    name = "NVIDIA H100" if sm == "9.0" else "NVIDIA A100"
-    return Gpu(index, name, sm, memory, memory if free is None else free, "580.95")
-
-
-def prompts() -> tuple[str, ...]:
-    return tuple(importlib.import_module("steps.llm.check").PROMPTS[:4])
-
-
-def outputs(answers: Sequence[list[int]]) -> list[Any]:
-    from tensorrt_llm.llmapi import CompletionOutput, RequestOutput
-
-    return [make(RequestOutput, outputs=[make(CompletionOutput, index=0, token_ids=ids)]) for ids in answers]
-
-
-def save(instance: object, engine_dir: str) -> None:
-    (Path(engine_dir) / "rank0.engine").write_bytes(b"engine")
-    (Path(engine_dir) / "config.json").write_text("{}")
-
-
-def torch_answers_of(recorder: Recorder) -> list[list[int]]:
-    """The answers that the recorder's engine would give."""
-    from tensorrt_llm._tensorrt_engine import LLM
-
-    rows: Any = LLM(model="x").generate([[1]])
-    recorder.calls.clear()
-    return [list(row.outputs[0].token_ids) for row in rows]

@@ -21,20 +21,20 @@ H200 = Gpu(0, "NVIDIA H200", "9.0", 150 << 30, 140 << 30, "580.1")
 RANGE = InputRange(min=(1, 3, 8, 8), opt=(4, 3, 8, 8), max=(16, 3, 8, 8))
 
 
-def build(plans: ModuleType, graph: Path, *profiles: dict[str, InputRange], **options: Any) -> Any:
+def build(plans: ModuleType, graph: Path, *profiles: dict[str, InputRange]) -> Any:
     """`model.plan` beside the graph, with one profile of RANGE unless told others."""
     chosen = list(profiles) or [{"pixels": RANGE}]
-    return plans.build_plan(graph, graph.with_name("model.plan"), chosen, plans.PlanOptions(**options))
+    return plans.build_plan(graph, graph.with_name("model.plan"), chosen)
 
 
-def refused(plans: ModuleType, graph: Path, *profiles: dict[str, InputRange], **options: Any) -> str:
+def refused(plans: ModuleType, graph: Path, *profiles: dict[str, InputRange]) -> str:
     """The sentence; the plan of an earlier build is left alone, and nothing else is left."""
     plan = graph.with_name("model.plan")
     plan.write_bytes(b"old")
     with pytest.raises(ArtefactError) as caught:
-        build(plans, graph, *profiles, **options)
+        build(plans, graph, *profiles)
     assert plan.read_bytes() == b"old"
-    assert {path.name for path in graph.parent.iterdir()} <= {"model.onnx", "model.plan", "caches"}
+    assert {path.name for path in graph.parent.iterdir()} <= {"model.onnx", "model.plan"}
     assert "\n" not in str(caught.value)
     return str(caught.value)
 

@@ -62,7 +62,7 @@ class TestSemantic:
         assert one.count("refused_total", reason="judge") == 2
         assert one.count("lookups_total", layer="semantic", outcome="miss") == 1
         assert (lookup.decision.score, lookup.decision.hit) == (0.89, False)
-        assert (lookup.decision.scope, lookup.decision.asked) == (ask().scope, PARAPHRASE)
+        assert (lookup.decision.scope, lookup.decision.question) == (ask().scope, PARAPHRASE)
 
     @pytest.mark.parametrize("scores", [(0.95,), (0.91, 0.92), (0.2, 0.95)])
     def test_the_first_that_is_not_refused_is_taken(self, rig, scores):

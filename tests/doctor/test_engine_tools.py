@@ -86,6 +86,6 @@ def test_tensorrt_llm_is_told_what_to_install(look):
     )
 
 
-@pytest.mark.parametrize("engine", ["tensorrt_llm", "openvino", "fake"])
+@pytest.mark.parametrize("engine", ["openvino", "fake"])
 def test_other_engines_compile_nothing(look, engine):
     assert look({}, engine=engine) == []

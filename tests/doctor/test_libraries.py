@@ -120,7 +120,7 @@ def test_a_library_of_the_system_will_do(look, monkeypatch, tmp_path):
 
 
 def test_engines_of_another_environment(look):
-    config = python_model("llm", engine="tensorrt_llm", python=sys.executable, artefact="a")
+    config = python_model("llm", engine="tensorrt_llm_pytorch", python=sys.executable, artefact="a")
     here = {"tokenizers": "0.22", "jinja2": "3.1", "tensorrt-llm": "1.3.0"}
     check = look(here, config)["tensorrt-llm"]
     assert (check.severity, check.sentence) == ("error", f"is not installed in {sys.executable} (for llm)")
@@ -128,7 +128,9 @@ def test_engines_of_another_environment(look):
 
 
 def test_an_environment_that_is_not_there(look):
-    config = python_model("llm", engine="tensorrt_llm", python="/nonexistent/bin/python", artefact="a")
+    config = python_model(
+        "llm", engine="tensorrt_llm_pytorch", python="/nonexistent/bin/python", artefact="a"
+    )
     check = look({"tokenizers": "0.22", "jinja2": "3.1"}, config)["tensorrt-llm"]
     assert check.severity == "error"
     assert check.sentence == "/nonexistent/bin/python is no program that can be run (for llm)"

@@ -23,10 +23,10 @@ def llm(tensorrt_llm_double: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -
         yield PlayedLlm(tensorrt_llm_double)
 
 
-@pytest.fixture(params=["tensorrt_llm", "tensorrt_llm_pytorch"])
-def engine(request: pytest.FixtureRequest, llm: PlayedLlm, tmp_path: Path) -> Iterator[Engine]:
-    """Each of its two runtimes, opened; closed at the end, once."""
-    opened = open_engine(settings(tmp_path, request.param))
+@pytest.fixture
+def engine(llm: PlayedLlm, tmp_path: Path) -> Iterator[Engine]:
+    """The library, opened; closed at the end, once."""
+    opened = open_engine(settings(tmp_path))
     yield opened
     opened.close()
     assert len(llm.recorder.named("BaseLLM.shutdown")) == 1

@@ -32,7 +32,7 @@ EAGLE = {"engine": "tensorrt_llm_pytorch", "speculation": "eagle3", "pipeline_pa
         ({"speculation": "draft"}, "'speculation' = 'draft'"),
         ({"speculation": "eagle3"}, "'eagle3' is of tensorrt_llm_pytorch and vllm, not of engine 'openvino'"),
         (EAGLE, "'eagle3' of TensorRT-LLM needs pipeline_parallel_size 1"),
-        ({"max_num_seqs": "0"}, r"max_num_seqs 0 should be .* \(0, by the card, with tensorrt_llm, "),
+        ({"max_num_seqs": "0"}, r"max_num_seqs 0 should be .* \(0, by the card, with tensorrt_llm_pytorch, "),
         *(
             ({"cache_ttl_s": namespaces}, "names a namespace twice")
             for namespaces in ("default=9 default=5", "a=1 b=2 a=1")
@@ -66,7 +66,6 @@ def test_namespaces_keep_their_order() -> None:
     ("engine", "values"),
     [
         ("openvino", ("openvino-int8", 0, 16, 256)),
-        ("tensorrt_llm", ("tensorrt-llm-fp16", 0, 0, 0)),
         ("tensorrt_llm_pytorch", ("checkpoint", 0, 0, 0)),
         ("vllm", ("checkpoint", 0, 0, 0)),
     ],
@@ -80,18 +79,17 @@ def test_defaults_are_those_of_the_engine(engine: str, values: tuple[object, ...
 @pytest.mark.parametrize(
     ("engine", "key", "value", "readers"),
     [
-        ("tensorrt_llm", "numerics", "reproducible", "openvino"),
-        ("tensorrt_llm", "kv_cache_dtype", "fp8", "tensorrt_llm_pytorch and vllm"),
-        ("tensorrt_llm", "tensor_parallel_size", "2", "tensorrt_llm_pytorch and vllm"),
+        ("tensorrt_llm_pytorch", "numerics", "reproducible", "openvino"),
+        ("openvino", "kv_cache_dtype", "fp8", "tensorrt_llm_pytorch and vllm"),
+        ("openvino", "tensor_parallel_size", "2", "tensorrt_llm_pytorch and vllm"),
         ("tensorrt_llm_pytorch", "gpu_memory_utilization", "0.5", "vllm"),
-        ("vllm", "kv_cache_free_gpu_memory_fraction", "0.5", "tensorrt_llm and tensorrt_llm_pytorch"),
-        ("vllm", "host_cache_bytes", "1", "tensorrt_llm and tensorrt_llm_pytorch"),
-        ("tensorrt_llm", "speculation", "prompt_lookup", "openvino and tensorrt_llm_pytorch and vllm"),
+        ("vllm", "kv_cache_free_gpu_memory_fraction", "0.5", "tensorrt_llm_pytorch"),
+        ("vllm", "host_cache_bytes", "1", "tensorrt_llm_pytorch"),
         ("tensorrt_llm_pytorch", "quantization", "fp8", "vllm"),
         ("openvino", "quantization", "fp8", "vllm"),
         ("openvino", "draft_artefact", "b", "tensorrt_llm_pytorch and vllm"),
-        ("openvino", "max_model_len", "100", "tensorrt_llm and tensorrt_llm_pytorch and vllm"),
-        ("openvino", "checkpoint_sha256", "ab", "tensorrt_llm and tensorrt_llm_pytorch and vllm"),
+        ("openvino", "max_model_len", "100", "tensorrt_llm_pytorch and vllm"),
+        ("openvino", "checkpoint_sha256", "ab", "tensorrt_llm_pytorch and vllm"),
     ],
 )
 def test_a_parameter_that_the_engine_does_not_read_is_refused(
@@ -113,7 +111,10 @@ def test_a_profiles_own_defaults_are_taken_by_another_engine() -> None:
     ("values", "sentence"),
     [
         ({"engine": "openvino", "device": "cuda"}, "engine 'openvino' runs on device 'cpu', not on 'cuda'"),
-        ({"engine": "tensorrt_llm", "device": "cpu"}, "'tensorrt_llm' runs on device 'cuda', not on 'cpu'"),
+        (
+            {"engine": "tensorrt_llm_pytorch", "device": "cpu"},
+            "'tensorrt_llm_pytorch' runs on device 'cuda', not on 'cpu'",
+        ),
         ({"engine": "vllm", "threads": "2"}, "'threads' is read on device 'cpu': take it out"),
     ],
 )

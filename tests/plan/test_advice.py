@@ -34,7 +34,7 @@ def test_a_70b_in_16_bits_wants_fewer_bits_or_more_gpus(tmp_path: Path) -> None:
 def test_a_card_without_fp8_is_told_of_int8(tmp_path: Path) -> None:
     model = architecture(tmp_path, LLAMA_70B)
     plan = Deployment(card=find_card("A100 80GB"), precision=Precision.fp8, max_num_tokens=2048)
-    assert advise(model, plan)[0] == "--precision int8-wo --kv-precision auto"
+    assert advise(model, plan)[0] == "--precision int8 --kv-precision auto"
 
 
 def test_a_sequence_that_is_too_long_is_told_the_longest(tmp_path: Path) -> None:

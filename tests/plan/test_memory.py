@@ -119,7 +119,7 @@ def test_cuda_graphs_take_memory_for_each_layer_and_batch_size(tmp_path: Path) -
 def test_weights_of_llama_70b_in_int8(tmp_path: Path) -> None:
     # https://github.com/vllm-project/vllm/pull/12569: w8a8, "Loading model weights took 67.7229 GB" (GiB)
     model = architecture(tmp_path, LLAMA_70B)
-    assert weight_bytes(model, Precision.int8_sq) / GIB == pytest.approx(67.7229, rel=0.002)
+    assert weight_bytes(model, Precision.int8) / GIB == pytest.approx(67.7229, rel=0.002)
 
 
 @pytest.mark.usefixtures("blocks_of_64")
@@ -151,7 +151,7 @@ def test_qwen_7b_in_tensorrt_llm_on_40_gb(tmp_path: Path) -> None:
 
 def test_bits_and_stages_and_copies_of_heads(tmp_path: Path) -> None:
     model = architecture(tmp_path, LLAMA_8B)
-    sizes = [weight_bytes(model, each) for each in (Precision.fp16, Precision.int8_wo, Precision.fp8)]
+    sizes = [weight_bytes(model, each) for each in (Precision.fp16, Precision.int8, Precision.fp8)]
     assert sizes == sorted(sizes, reverse=True)
     assert weight_bytes(model, Precision.int4_awq) < 0.65 * weight_bytes(model, Precision.fp8)
     half = weight_bytes(model, Precision.fp16, pp=2)
@@ -173,8 +173,6 @@ def test_what_does_not_fit_says_why(tmp_path: Path) -> None:
     assert "A100 80GB (SM 8.0) has no FP8: it begins with SM 8.9" in size(model, old).problems
     long = dataclasses.replace(old, max_seq_len=200_000)
     assert "the model knows 131072 positions, less than 200000" in size(model, long).problems
-    int8 = dataclasses.replace(tight, kv_precision=KvPrecision.int8, runtime=Runtime.vllm)
-    assert "vLLM has no INT8 KV cache: fp8 and auto are left" in size(model, int8).problems
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,6 @@ def plan(repository: Path, config: str = PLAN, **fields: object) -> Path:
     [
         (python_model("llm", engine="vllm", artefact="checkpoint"), [("llm", "checkpoint", "checkpoint")]),
         (
-            python_model("llm", engine="tensorrt_llm", artefact="tensorrt-llm-fp8"),
-            [("llm", "tensorrt_llm", "tensorrt-llm-fp8")],
-        ),
-        (
             python_model("llm", engine="openvino", artefact="a", speculation="prompt_lookup"),
             [("llm", "openvino", "a")],
         ),

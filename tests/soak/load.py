@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,19 +13,19 @@ from tests.vision.pictures import encode, noise, png_claiming
 from trimodal.audio.values import Samples
 from trimodal.bench.common.samples import jpegs, spoken_streams
 from trimodal.bench.load.generator import Send
-from trimodal.bench.load.records import CANCELLED, OK, Record
+from trimodal.bench.load.records import OK, Record
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.llm import GrpcLlm
 from trimodal.bench.targets.media import Assistant, Embedding, Vision
 from trimodal.bench.targets.questions import Listed, Question
 from trimodal.bench.targets.speech import Speech
 from trimodal.bench.targets.taking import Taking, taken
-from trimodal.client import Client
+from trimodal.client import Client, Delta
 from trimodal.speech.engines.fake import VOCABULARY, speak
 
 STREAMS, STREAM_S = 8, 15.0
 ANSWERED, REFUSED = frozenset({OK}), frozenset({"invalid_arg"})
-LEFT = frozenset({OK, CANCELLED})  # an answer may end before its client leaves
+LEFT = "left"
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,41 @@ class Kind:
 
 
 class Prefixed:
-    """Questions that begin with one of four long texts, each asked once; `leaves`: the client goes early."""
+    """Questions that begin with one of four long texts, each asked once."""
 
-    def __init__(self, name: str, *, leaves: bool = False) -> None:
-        self._name, self._leaves = name, leaves
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def at(self, number: int) -> Question:
         rng = random.Random(f"{self._name} {number}")
         begin = f"Volume {rng.randrange(4)}. {HANDBOOK * 2}"
         text = f"{begin}Question {self._name}{number}: {rng.choice([*FACTS])}"
-        return Question(text, rng.randint(16, 64), rng.randint(1, 8) if self._leaves else 0)
+        return Question(text, rng.randint(16, 64))
+
+
+class Leaving:
+    """Asks for text, and leaves after 1 to 8 pieces of it, if the answer has not ended before."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._questions = client, Prefixed("b")
+
+    async def send(self, number: int) -> Record:
+        question = self._questions.at(number)
+        left = False
+
+        async def ask(taking: Taking) -> None:
+            nonlocal left
+            stream = self._client.stream(question.text, max_tokens=question.max_tokens)
+            async for item in stream:
+                if isinstance(item, Delta) and item.text:
+                    taking.piece()
+                if len(taking.pieces) > number % 8:
+                    left = not stream.finish_reason
+                    stream.cancel()
+                    return
+
+        record = await taken(ask)
+        return replace(record, outcome=LEFT) if left and record.outcome == OK else record
 
 
 def kinds(client: Client, gateway: HttpLlm, *, fake: bool) -> list[Kind]:
@@ -67,7 +92,7 @@ def kinds(client: Client, gateway: HttpLlm, *, fake: bool) -> list[Kind]:
     return [
         Kind("text", 0.6, GrpcLlm(client, Prefixed("a")).send, metrics=("ttft", "latency")),
         Kind("repeated text", 0.6, GrpcLlm(client, again).send),
-        Kind("cancelled text", 0.3, GrpcLlm(client, Prefixed("b", leaves=True)).send, LEFT, ("ttft",)),
+        Kind("cancelled text", 0.3, Leaving(client).send, frozenset({OK, LEFT}), ("ttft",)),
         Kind("image", 1.5, Vision(client, pictures).send),
         Kind("embedding", 1.0, Embedding(client, Prefixed("c")).send),
         Kind("assistant", 0.15, assistant.send, metrics=("ttft",)),

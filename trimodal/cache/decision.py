@@ -23,7 +23,7 @@ from trimodal.judge.unseen import differ_unseen
 
 LEAST_SIMILARITY = 0.6
 """Cosine below which the judge is not asked. With MiniLM 2 of 100 rewordings are farther, and less than 1 of
-100 unrelated questions is nearer (tune_b.tsv)."""
+100 unrelated questions is nearer (tune_b)."""
 JUDGED = 2
 """At most so many of the nearest are judged, one after the other, each in both directions."""
 
@@ -36,14 +36,14 @@ class Decision:
     """What was decided about one question, for who watches it.
 
     Attributes:
-        asked, stored: the questions, as they were asked.
+        question, stored: as they were asked.
         score: P(same) in the less likely direction; 1 where both are the same after `normalise`.
         hit: whether `entry` is the answer; otherwise it is the likeliest of those that were refused.
         similarity: the cosine of both questions.
     """
 
     scope: CacheScope
-    asked: str
+    question: str
     stored: str
     score: float
     hit: bool
@@ -51,14 +51,14 @@ class Decision:
     similarity: float = 1.0
 
 
-def known_score(asked: str, stored: str) -> float | None:
+def known_score(question: str, stored: str) -> float | None:
     """1 where both are the same after `normalise`, 0 where they differ in what the judge does not see.
 
     None: the judge is to say.
     """
-    if differ_unseen(asked, stored):
+    if differ_unseen(question, stored):
         return 0.0
-    return 1.0 if normalise(asked) == normalise(stored) else None
+    return 1.0 if normalise(question) == normalise(stored) else None
 
 
 class Decider:
@@ -123,11 +123,11 @@ class Decider:
             self._metrics.refused("language" if score >= self._threshold else "judge")
         return self._decision(question, entry, score, similarity, hit=hit)
 
-    def _score(self, asked: str, stored: str, calls: TimedCalls, budget_s: float) -> float | None:
+    def _score(self, question: str, stored: str, calls: TimedCalls, budget_s: float) -> float | None:
         """P(same), 0 for what is no probability; None: the judge cannot read the question."""
         try:
             (score,) = calls.call(
-                self._guarded, lambda: self._judge.same([(asked, stored)]), budget_s, (InvalidArgument,)
+                self._guarded, lambda: self._judge.same([(question, stored)]), budget_s, (InvalidArgument,)
             )
         except Bypassed as missed:
             if not isinstance(missed.cause, InvalidArgument):

@@ -1,4 +1,4 @@
-"""Prints findings and the latency checklist: for people, as JSON, as SARIF 2.1.0 for code review tools."""
+"""Prints findings: for people, as JSON, as SARIF 2.1.0 for code review tools."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from rich.console import Console
 from rich.text import Text
 
 from trimodal.check.findings import Finding
-from trimodal.check.latency import Item, State
 from trimodal.check.rules import RULES
 from trimodal.report import findings as report
 from trimodal.report.findings import STYLES, Severity, counted
 
-MARKS: dict[State, tuple[str, str]] = {"done": ("✓", "green"), "missing": ("✗", "red"), "open": ("?", "cyan")}
 _NAMES: dict[Severity, str] = {"error": "error", "warning": "warning", "note": "note"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -46,16 +44,6 @@ def print_findings(
     console.print(f"{counts} in {looked}, {named}", soft_wrap=True)
 
 
-def print_checklist(items: Sequence[Item], profile: str, console: Console) -> None:
-    """A mark and a name each, what was found below."""
-    console.print(f"latency checklist, profile {profile}", style="bold")
-    for item in items:
-        mark, style = MARKS[item.state]
-        console.print(Text.assemble((f"  {mark} ", style), item.name), soft_wrap=True)
-        for evidence in item.evidence:
-            console.print(Text(f"      {evidence}", style="dim"), soft_wrap=True)
-
-
 def as_json(findings: Sequence[Finding], profiles: Sequence[str]) -> str:
     """`{"profiles", "findings"}`: of each rule, severity, model, file, line, column, sentence, fix."""
     rows = [
@@ -72,12 +60,6 @@ def as_json(findings: Sequence[Finding], profiles: Sequence[str]) -> str:
         for finding in findings
     ]
     return report.as_json({"profiles": list(profiles), "findings": rows})
-
-
-def checklist_as_json(items: Sequence[Item], profile: str) -> str:
-    """`{"profile", "latency": [{"name", "state", "evidence"}]}`."""
-    rows = [{"name": item.name, "state": item.state, "evidence": list(item.evidence)} for item in items]
-    return report.as_json({"profile": profile, "latency": rows})
 
 
 def as_sarif(findings: Sequence[Finding]) -> str:

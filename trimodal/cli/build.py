@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 # Task → endings of its scripts' names; the first is for processors and the default.
 RUNTIMES = {
-    "llm": ("openvino", "place", "tensorrt_llm"),
+    "llm": ("openvino", "place"),
     "vision": ("onnx", "tensorrt"),
     "speech": ("ctranslate2", "tensorrt"),
     "embedding": ("onnx",),

@@ -10,7 +10,7 @@ from trimodal.repository import Model
 from trimodal.runtimes.jit_tools import KERNELS, JitTools, find_jit_tools, python_headers
 
 TOOLS = Group("compilers")
-ENGINES = ("vllm", "tensorrt_llm_pytorch")  # compiled engines hold their kernels
+ENGINES = ("vllm", "tensorrt_llm_pytorch")
 _COMPILER = "apt install build-essential python3-dev"
 
 

@@ -85,7 +85,7 @@ def cuda_needs(models: Iterable[Model]) -> dict[str, int]:
             needs["onnxruntime-gpu"] = gpu_libraries.cuda_of("onnxruntime-gpu")
         elif model.engine == "ctranslate2":
             needs["ctranslate2"] = 12  # its wheels open libcublas.so.12, whatever else is installed
-        elif model.engine in ("vllm", "tensorrt_llm", "tensorrt_llm_pytorch"):
+        elif model.engine in ("vllm", "tensorrt_llm_pytorch"):
             needs["torch"] = gpu_libraries.cuda_of("torch", python)
         elif model.engine == "tensorrt":
             needs["tensorrt"] = gpu_libraries.cuda_of("tensorrt")

@@ -18,7 +18,6 @@ ENGINES: dict[str, tuple[str, ...]] = {
     "openvino": ("openvino-genai",),
     "ctranslate2": ("ctranslate2",),
     "tensorrt": gpu_libraries.TENSORRT,
-    "tensorrt_llm": ("tensorrt-llm",),
     "tensorrt_llm_pytorch": ("tensorrt-llm",),
     "vllm": ("vllm",),
 }

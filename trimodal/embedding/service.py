@@ -15,7 +15,7 @@ from trimodal.embedding.engines.protocol import Embedded, TextEmbedder, open_eng
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import InternalError, InvalidArgument, RequestError
 from trimodal.metrics import Metrics, counters
-from trimodal.triton.fields import decode
+from trimodal.triton.fields import words
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -63,13 +63,14 @@ class EmbeddingService:
 
     def embed(self, requests: Sequence[Texts]) -> list[Embedded | RequestError]:
         """For each request the vectors and tokens of its texts, or the error of the first bad one."""
+        most = self._settings.max_bytes
         texts: list[str] = []
         parts: dict[int, slice] = {}
         outcomes: list[Embedded | RequestError] = [InternalError("not embedded")] * len(requests)
         for index, request in enumerate(requests):
             try:
                 given = request.texts
-                good = [self._text(data, _name(item, len(given))) for item, data in enumerate(given)]
+                good = [words(_name(item, len(given)), data, most) for item, data in enumerate(given)]
             except RequestError as error:
                 self._texts["refused"].increment(len(request.texts))
                 outcomes[index] = error
@@ -101,16 +102,6 @@ class EmbeddingService:
         self._texts["whole"].increment(len(tokens) - cut)
         read = tuple(min(count, most) + self._engine.specials for count in tokens)
         return Embedded(embedded.vectors, read)
-
-    def _text(self, data: bytes, name: str) -> str:
-        if len(data) > self._settings.max_bytes:
-            raise InvalidArgument(
-                f"{name}: {len(data)} bytes; at most {self._settings.max_bytes} are accepted"
-            )
-        text = decode(name, data)
-        if not text.strip():
-            raise InvalidArgument(f"{name}: empty; at least one word is needed")
-        return text
 
 
 def _name(index: int, count: int) -> str:

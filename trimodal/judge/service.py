@@ -9,12 +9,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from trimodal.errors import InternalError, InvalidArgument, RequestError
+from trimodal.errors import InternalError, RequestError
 from trimodal.judge.engines.protocol import PairJudge, Probabilities, open_engine
 from trimodal.judge.settings import JudgeSettings
 from trimodal.metrics import Metrics, counters
 from trimodal.paths import judge_artefact
-from trimodal.triton.fields import decode
+from trimodal.triton.fields import words
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -48,13 +48,14 @@ class JudgeService:
         Args:
             requests: `question` and `other` of each, UTF-8, pair by pair.
         """
+        most = self._settings.max_bytes
         pairs: list[tuple[str, str]] = []
         parts: dict[int, slice] = {}
         outcomes: list[Probabilities | RequestError] = [InternalError("not judged")] * len(requests)
         for index, (questions, others) in enumerate(requests):
             try:
                 good = [
-                    (self._text("question", one), self._text("other", other))
+                    (words("question", one, most), words("other", other, most))
                     for one, other in zip(questions, others, strict=True)
                 ]
             except RequestError as error:
@@ -73,13 +74,3 @@ class JudgeService:
         for index, part in parts.items():
             outcomes[index] = same[part]
         return outcomes
-
-    def _text(self, name: str, data: bytes) -> str:
-        if len(data) > self._settings.max_bytes:
-            raise InvalidArgument(
-                f"{name}: {len(data)} bytes; at most {self._settings.max_bytes} are accepted"
-            )
-        text = decode(name, data)
-        if not text.strip():
-            raise InvalidArgument(f"{name}: empty; at least one word is needed")
-        return text

@@ -13,7 +13,7 @@ from trimodal.llm.sampling_defaults import SamplingDefaults, read_defaults
 from trimodal.llm.structured.families import CallParser, Family, ReasoningParser, family_of
 from trimodal.settings import Settings
 
-GPU_ENGINES = ("tensorrt_llm", "tensorrt_llm_pytorch", "vllm")
+GPU_ENGINES = ("tensorrt_llm_pytorch", "vllm")
 """Engines that batch by themselves and start processes of their own: on NVIDIA GPUs, vllm on a CPU too."""
 ADAPTER_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 MAX_ADAPTERS = 32
@@ -29,12 +29,11 @@ class ReadBy:
 
 OpenVino = ReadBy(("openvino",))
 Gpu = ReadBy(GPU_ENGINES)
-TensorRtLlm = ReadBy(("tensorrt_llm", "tensorrt_llm_pytorch"))
-FromCheckpoint = ReadBy(("tensorrt_llm_pytorch", "vllm"))
+TensorRtLlm = ReadBy(("tensorrt_llm_pytorch",))
 Vllm = ReadBy(("vllm",))
 OpenVinoOrVllm = ReadBy(("openvino", "vllm"))
 Fake = ReadBy(("fake",))
-Drafting = ReadBy(("openvino", *FromCheckpoint.engines))
+Drafting = ReadBy(("openvino", *GPU_ENGINES))
 
 FAKE_BUDGETS = {
     "num_kv_blocks": 512,
@@ -44,17 +43,20 @@ FAKE_BUDGETS = {
 }
 """It has no artefact that they could follow from."""
 # On a GPU batch and step follow from the card.
-_GPU_DEFAULTS: dict[str, Any] = {"device": "cuda", "max_num_seqs": 0, "max_num_batched_tokens": 0}
-_CHECKPOINT_DEFAULTS: dict[str, Any] = {"artefact": "checkpoint", **_GPU_DEFAULTS}
+_GPU_DEFAULTS: dict[str, Any] = {
+    "artefact": "checkpoint",
+    "device": "cuda",
+    "max_num_seqs": 0,
+    "max_num_batched_tokens": 0,
+}
 _DEFAULTS: dict[str, dict[str, Any]] = {
-    "tensorrt_llm": {"artefact": "tensorrt-llm-fp16", **_GPU_DEFAULTS},
-    "tensorrt_llm_pytorch": _CHECKPOINT_DEFAULTS,
-    "vllm": _CHECKPOINT_DEFAULTS,
+    "tensorrt_llm_pytorch": _GPU_DEFAULTS,
+    "vllm": _GPU_DEFAULTS,
     "fake": FAKE_BUDGETS,
 }
 """Defaults of an engine where they are not those of the settings class."""
 
-_SPECULATION = {"eagle3": FromCheckpoint.engines}
+_SPECULATION = {"eagle3": GPU_ENGINES}
 """Kinds of speculation that not every engine with speculation has → engines that have them."""
 
 
@@ -69,7 +71,7 @@ class LlmSettings(Settings):
     )
     fake_crash_after: Annotated[int, Fake] = Field(0, ge=0)  # dies after so many steps; 0: never
 
-    engine: Literal["openvino", "tensorrt_llm", "tensorrt_llm_pytorch", "vllm", "fake"] = "openvino"
+    engine: Literal["openvino", "tensorrt_llm_pytorch", "vllm", "fake"] = "openvino"
     device: Literal["cpu", "cuda"] = "cpu"  # of what vllm was built for; the others have one alone
     artefact: str = "openvino-int8"  # built engine, relative to the version directory
     # an engine that has work and makes no step for so long is opened anew; 0: never
@@ -102,12 +104,12 @@ class LlmSettings(Settings):
     host_cache_bytes: Annotated[int, TensorRtLlm] = Field(0, ge=0)
     # vllm compiles nothing: a CPU's start takes a minute less, and its tokens longer
     enforce_eager: Annotated[bool, Vllm] = False
-    kv_cache_dtype: Annotated[Literal["auto", "fp8"], FromCheckpoint] = "auto"
+    kv_cache_dtype: Annotated[Literal["auto", "fp8"], Gpu] = "auto"
     # fp8: a checkpoint of 16 bits is quantised while it is loaded; empty: as it is
     quantization: Annotated[Literal["", "fp8"], Vllm] = ""
-    tensor_parallel_size: Annotated[int, FromCheckpoint] = Field(1, ge=1, le=64)  # GPUs that share each layer
+    tensor_parallel_size: Annotated[int, Gpu] = Field(1, ge=1, le=64)  # GPUs that share each layer
     # GPUs that share the layers
-    pipeline_parallel_size: Annotated[int, FromCheckpoint] = Field(1, ge=1, le=64)
+    pipeline_parallel_size: Annotated[int, Gpu] = Field(1, ge=1, le=64)
 
     max_loras: Annotated[int, Vllm] = Field(
         0, ge=0, le=MAX_ADAPTERS
@@ -120,7 +122,7 @@ class LlmSettings(Settings):
     engine_args: Annotated[str, Vllm] = ""
 
     speculation: Annotated[Literal["none", "eagle3", "prompt_lookup"], Drafting] = "none"
-    draft_artefact: Annotated[str, FromCheckpoint] = "draft"  # eagle3: checkpoint of the heads, as artefact
+    draft_artefact: Annotated[str, Gpu] = "draft"  # eagle3: checkpoint of the heads, as artefact
     num_assistant_tokens: Annotated[int, Drafting] = Field(4, ge=1, le=32)  # tokens drafted in a step
     max_ngram_size: Annotated[int, Drafting] = Field(3, ge=1, le=16)  # prompt_lookup: longest match
 

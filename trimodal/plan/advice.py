@@ -24,15 +24,10 @@ def advise(model: Architecture, deployment: Deployment) -> list[str]:
         return []
     length = longest(sizing, model) // 256 * 256
     shorter = [{"max_seq_len": length}] if SHORTEST <= length < deployment.max_seq_len else []
-    fp8 = deployment.card.has_fp8
-    kv = KvPrecision.fp8 if fp8 else KvPrecision.int8
-    bits = (
-        (deployment.precision, kv),
-        (Precision.fp8 if fp8 else Precision.int8_wo, KvPrecision.auto),
-        (Precision.fp8 if fp8 else Precision.int8_sq, kv),
-        (Precision.int4_awq, KvPrecision.auto),
-        (Precision.int4_awq, kv),
-    )
+    eight = Precision.fp8 if deployment.card.has_fp8 else Precision.int8
+    caches = (KvPrecision.auto, KvPrecision.fp8)[: 1 + deployment.card.has_fp8]
+    bits = [(deployment.precision, cache) for cache in caches[1:]]
+    bits += [(weights, cache) for weights in (eight, Precision.int4_awq) for cache in caches]
     fewer_bits = [{"precision": weights, "kv_precision": cache} for weights, cache in bits]
     more_gpus = [{"tp": count, "pp": 1} for count in GPU_COUNTS if count > deployment.gpus]
     remedies: tuple[list[dict[str, Any]], ...] = (shorter, fewer_bits, more_gpus)

@@ -21,34 +21,22 @@ class Precision(str, Enum):
     fp16 = "fp16"
     bf16 = "bf16"
     fp8 = "fp8"
-    int8_sq = "int8-sq"
-    int8_wo = "int8-wo"
+    int8 = "int8"
     int4_awq = "int4-awq"
 
 
 class KvPrecision(str, Enum):
     auto = "auto"  # That of the activations: 16 bits.
     fp8 = "fp8"
-    int8 = "int8"
 
 
 class Runtime(str, Enum):
-    """Whose rules for the KV pool apply: TensorRT-LLM's engines, or vLLM."""
+    """Whose rules for the KV pool apply."""
 
     tensorrt_llm = "tensorrt_llm"
     vllm = "vllm"
 
 
-# Which KV caches TensorRT-LLM builds with which weights. INT8 with other weights is calibrated by its own
-# flow, which reads data sets of the hub only; FP8 with INT8 is in no support matrix.
-KV_CHOICES = {
-    Precision.fp16: (KvPrecision.auto, KvPrecision.fp8),
-    Precision.bf16: (KvPrecision.auto, KvPrecision.fp8),
-    Precision.fp8: (KvPrecision.auto, KvPrecision.fp8),
-    Precision.int8_sq: (KvPrecision.auto, KvPrecision.int8),
-    Precision.int8_wo: (KvPrecision.auto,),
-    Precision.int4_awq: (KvPrecision.auto, KvPrecision.fp8, KvPrecision.int8),
-}
 AWQ_GROUP = 128  # weights that share an FP16 scale
 # CUDA context, kernels, cuBLAS: what nothing else explains in the log of TensorRT-LLM's memory.md.
 RUNTIME_RESERVE = 0.8 * 2**30
@@ -135,7 +123,7 @@ def weight_bytes(model: Architecture, precision: Precision, *, tp: int = 1, pp: 
 def _matrix_bytes(model: Architecture, precision: Precision, parameters: int) -> float:
     if precision is Precision.int4_awq:
         return parameters * (0.5 + 2 / AWQ_GROUP)
-    if precision in (Precision.int8_sq, Precision.int8_wo):
+    if precision is Precision.int8:
         return parameters * (1 + 4 * model.channels / model.linear)  # A scale in FP32 for each row.
     return parameters * (1 if precision is Precision.fp8 else 2)
 
@@ -209,15 +197,6 @@ def check_parallel(model: Architecture, tp: int, pp: int) -> None:
         raise SettingsError(f"--pp {pp} does not divide the {model.layers} layers of the model")
 
 
-def kv_choice(precision: Precision, kv_precision: KvPrecision) -> str:
-    """The sentence that says which KV caches go with the weights."""
-    choices = " or ".join(each.value for each in KV_CHOICES[precision])
-    return (
-        f"TensorRT-LLM builds no --kv-precision {kv_precision.value} beside "
-        f"--precision {precision.value}: {choices} it does"
-    )
-
-
 def _stream_bound(model: Architecture, deployment: Deployment, kv_gpu: int) -> float:
     """Stages of a pipeline work one after the other on a token, so only tp shortens the reading."""
     read = _matrix_bytes(model, deployment.precision, model.active_linear) + 2 * model.kept
@@ -231,13 +210,6 @@ def _problems(
     model: Architecture, deployment: Deployment, loaded: int, total: float, tokens: int
 ) -> list[str]:
     problems = []
-    if deployment.runtime is Runtime.vllm and deployment.kv_precision is KvPrecision.int8:
-        problems.append("vLLM has no INT8 KV cache: fp8 and auto are left")
-    if (
-        deployment.runtime is Runtime.tensorrt_llm
-        and deployment.kv_precision not in KV_CHOICES[deployment.precision]
-    ):
-        problems.append(kv_choice(deployment.precision, deployment.kv_precision))
     if not deployment.card.has_fp8 and "fp8" in (deployment.precision.value, deployment.kv_precision.value):
         problems.append(f"{deployment.card.name} (SM {deployment.card.sm}) has no FP8: it begins with SM 8.9")
     if loaded > total:

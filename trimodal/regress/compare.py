@@ -61,8 +61,8 @@ def compare(
             found += compare_answers(case.id, old, new, min_overlap, expected=expected)
             found += compare_cache(case.id, old, new)
         else:
-            told = ("recorded otherwise", "changed since") if old else ("not recorded", "new")
-            found.append(Finding(case.id, "case", "changed", *told, "not compared: record again"))
+            states = ("recorded otherwise", "changed since") if old else ("not recorded", "new")
+            found.append(Finding(case.id, "case", "changed", *states, "not compared: record again"))
             found += compare_expectations(case.id, case.expect, None, new, alpha)
     for name in before.cases.keys() - after.cases.keys():
         found.append(Finding(name, "case", "changed", "recorded", "gone"))

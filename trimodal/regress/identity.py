@@ -50,18 +50,18 @@ def plain(parameters: Mapping[str, str]) -> dict[str, str]:
 
 def differences(before: Server, after: Server) -> list[str]:
     """What the two servers differ in, a short text each: "llm.max_num_seqs 16 → 32"."""
-    told = []
+    changes = []
     if (before.name, before.version) != (after.name, after.version):
-        told.append(f"server {before.name} {before.version} → {after.name} {after.version}")
+        changes.append(f"server {before.name} {before.version} → {after.name} {after.version}")
     for name in sorted(before.models.keys() & after.models.keys()):
         old, new = before.models[name], after.models[name]
         if old.version != new.version:
-            told.append(f"{name} version {old.version} → {new.version}")
+            changes.append(f"{name} version {old.version} → {new.version}")
         for key in sorted(old.parameters.keys() | new.parameters.keys()):
             was, now = old.parameters.get(key), new.parameters.get(key)
             if was != now:
-                told.append(f"{name}.{key} {_shown(was)} → {_shown(now)}")
-    return told
+                changes.append(f"{name}.{key} {_shown(was)} → {_shown(now)}")
+    return changes
 
 
 def _shown(value: str | None) -> str:

@@ -46,8 +46,8 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
 def summary(findings: Sequence[Finding], compared: int) -> str:
     """Returns the counts, as one line."""
     counts = Counter(one.verdict for one in findings)
-    told = [f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]]
-    return f"{compared} cases compared: {', '.join(told) or 'nothing changed'}"
+    parts = [f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]]
+    return f"{compared} cases compared: {', '.join(parts) or 'nothing changed'}"
 
 
 def _print_groups(groups: Sequence[Latency], console: Console) -> None:

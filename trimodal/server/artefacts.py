@@ -31,9 +31,8 @@ TASKS = {
 }
 # Engine → runtime that the manifest must name, where that is not the engine's own name.
 RUNTIMES = {"tensorrt_llm_pytorch": "checkpoint", "vllm": "checkpoint"}
-# Runtime → ending of the build script's name, and beginning of the artefact's, where these are not its own.
+# Runtime → ending of the build script's name, and beginning of the artefact's, where it is not its own.
 SCRIPTS = {"onnxruntime": "onnx", "checkpoint": "place"}
-PREFIXES = {"onnxruntime": "onnx", "tensorrt_llm": "tensorrt-llm"}
 DRAFT = "draft"  # artefact of the heads that draft, where none is named
 
 
@@ -62,10 +61,10 @@ class Artefact:
             return f"get one with: {INSTALL_JUDGE}"
         if self.task == "turn":  # there is one, and it is taken as it is
             return f"build it with: trimodal build turn {STARTER}smart-turn-v3"
-        command = f"trimodal build {self.task} CHECKPOINT --runtime {SCRIPTS.get(runtime, runtime)}"
-        prefix, name = PREFIXES.get(runtime, runtime), self.directory.name
-        if name.startswith(f"{prefix}-"):
-            command += f" --precision {name[len(prefix) + 1 :]}"
+        runtime, name = SCRIPTS.get(runtime, runtime), self.directory.name
+        command = f"trimodal build {self.task} CHECKPOINT --runtime {runtime}"
+        if name.startswith(f"{runtime}-"):
+            command += f" --precision {name[len(runtime) + 1 :]}"
         return f"build one with: {command}"
 
     @property
@@ -166,11 +165,9 @@ def check_artefact(artefact: Artefact, gpus: Sequence[Gpu] | None) -> Manifest:
 
 def library_version(artefact: Artefact) -> str | None:
     """Version of the library here that opens a compiled engine; None when it is not found or not compiled."""
-    if artefact.runtime == "tensorrt":
-        return gpu_libraries.native_tensorrt() if artefact.by_triton else gpu_libraries.python_tensorrt()
-    if artefact.runtime == "tensorrt_llm":
-        return gpu_libraries.installed("tensorrt-llm", artefact.model.parameters.get("python", ""))
-    return None
+    if artefact.runtime != "tensorrt":
+        return None
+    return gpu_libraries.native_tensorrt() if artefact.by_triton else gpu_libraries.python_tensorrt()
 
 
 def _check_plan(artefact: Artefact, manifest: Manifest) -> None:

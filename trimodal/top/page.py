@@ -87,8 +87,8 @@ def fetch(url: str, *, timeout: float, key: str = "") -> Page:
 def _why(error: object) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    told = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(told)[:1].lower() + str(told)[1:]
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(reason)[:1].lower() + str(reason)[1:]
 
 
 @dataclass(frozen=True)

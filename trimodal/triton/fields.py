@@ -44,6 +44,16 @@ def text(inputs: Inputs, name: str, most_bytes: int) -> str | None:
     return decode(name, raw)
 
 
+def words(name: str, data: bytes, most_bytes: int) -> str:
+    """A text of at most `most_bytes` that has more than blanks. Raises: InvalidArgument."""
+    if len(data) > most_bytes:
+        raise InvalidArgument(f"{name}: {len(data)} bytes; at most {most_bytes} are accepted")
+    given = decode(name, data)
+    if not given.strip():
+        raise InvalidArgument(f"{name}: empty; at least one word is needed")
+    return given
+
+
 def boolean(inputs: Inputs, name: str) -> bool | None:
     """True or false; None: not given."""
     raw = scalar(inputs, name)

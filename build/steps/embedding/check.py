@@ -15,7 +15,6 @@ import onnx
 from steps.artefact import refuse_errors
 from steps.embedding.checkpoint import OUTPUT, Inputs, encode
 from steps.onnx.rounding import rounded
-from steps.tensorrt.operators import unsupported
 
 from trimodal.errors import ArtefactError
 
@@ -68,7 +67,6 @@ def compare(
         halves = _run(rounded(model).SerializeToString(), inputs)
         figures["relative_error_rounded"] = _relative(halves, reference)
         figures["min_cosine_rounded"] = float((halves * reference).sum(1).min())
-        figures["tensorrt_lacks"] = unsupported(model) or "nothing"
     return figures
 
 

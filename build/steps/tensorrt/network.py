@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
-from steps.tensorrt.progress import Messages
+from steps.tensorrt.messages import Messages
 
 from trimodal.errors import ArtefactError
 from trimodal.manifest import InputRange, Shape

@@ -1,4 +1,4 @@
-"""Builds a TensorRT plan from an ONNX graph: strongly typed, with profiles, timing cache and progress.
+"""Builds a TensorRT plan from an ONNX graph: strongly typed, with profiles.
 
 One way for TensorRT 10 and 11: the network is strongly typed, so precision is what the graph says (FP16
 tensors; Q/DQ nodes for INT8 and FP8) and none of the builder flags and calibrators that 11 dropped are
@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from steps.tensorrt.messages import Messages, make_logger, run_cancellable
 from steps.tensorrt.network import Profile, add_profile, check_profiles, made, parse
-from steps.tensorrt.progress import Messages, Phases, make_logger, make_monitor, run_cancellable, shown_phases
-from steps.tensorrt.timing import load_timing_cache, store_timing_cache, timing_cache_file
 
-from trimodal.build_support import console
+from trimodal.build_support import console, progress
 from trimodal.errors import ArtefactError, ServerError
 from trimodal.manifest import GpuTarget, InputRange
 from trimodal.runtimes.gpu_device import visible_gpus
@@ -27,24 +26,8 @@ if TYPE_CHECKING:
     import tensorrt
     from typing_extensions import Buffer
 
-GIB = 1 << 30
-MOST_GIB = 1 << 20  # no GPU has a PiB
 OLDEST = 10  # major version
 WARNINGS = 5  # shown of a build
-
-
-@dataclass(frozen=True)
-class PlanOptions:
-    """Options of the builder. The graph sets the precision."""
-
-    workspace_gib: float | None = None  # scratch memory of one layer at most; None: all that the GPU has
-    optimization_level: int = 3  # 0 to 5: how long it searches; TensorRT's own choice is 3
-    timing_cache: Path | None = None  # a file, or a directory with a file for each version and GPU
-
-    def __post_init__(self) -> None:
-        """Raises: ArtefactError when there is nothing to work in."""
-        if self.workspace_gib is not None and not 0 < self.workspace_gib < MOST_GIB:
-            raise ArtefactError(f"--workspace-gib {self.workspace_gib:g}: above 0 and below {MOST_GIB}")
 
 
 @dataclass(frozen=True)
@@ -59,9 +42,7 @@ class PlanFigures:
     seconds: float  # of the build alone
 
 
-def build_plan(
-    graph: Path, plan: Path, profiles: Sequence[Profile], options: PlanOptions | None = None
-) -> PlanFigures:
+def build_plan(graph: Path, plan: Path, profiles: Sequence[Profile]) -> PlanFigures:
     """Compiles `graph` (weights may lie beside it) for this machine's first visible GPU and writes `plan`.
 
     Args:
@@ -71,13 +52,11 @@ def build_plan(
         ArtefactError: no library or GPU, a graph that TensorRT cannot read (its errors are printed whole),
             profiles that do not fit the graph, too little memory, Ctrl-C. `plan` is then as it was.
     """
-    options = options or PlanOptions()
     version, target = tensorrt_version(), gpu_target()
     if int(version.partition(".")[0]) < OLDEST:
         raise ArtefactError(f"here is TensorRT {version}: strongly typed plans need {OLDEST} or later")
     if not graph.is_file():
         raise ArtefactError(f"no ONNX graph at {graph}")
-    cache = timing_cache_file(options.timing_cache, version, target)
     import tensorrt as trt
 
     messages = Messages()
@@ -91,25 +70,17 @@ def build_plan(
     config = builder.create_builder_config()
     for number, profile in enumerate(profiles):
         add_profile(builder, config, profile, f"profile {number} of {graph.name}", messages)
-    if options.workspace_gib is not None:
-        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, int(options.workspace_gib * GIB))
-    config.builder_optimization_level = options.optimization_level
     # Else FP32 layers may round to 10 bits of mantissa.
     config.clear_flag(trt.BuilderFlag.TF32)
-    if cache:
-        load_timing_cache(config, cache)
     started = time.monotonic()
-    with shown_phases() as phases:
-        config.progress_monitor = make_monitor(phases)
-        serialized = _build(builder, network, config, phases, graph, messages)
+    with progress(f"Compiling {graph.name}"):
+        serialized = _build(builder, network, config, graph, messages)
     seconds = time.monotonic() - started
     for warning in messages.distinct_warnings()[:WARNINGS]:
         console.print(
             f"TensorRT warns: {warning}", markup=False, emoji=False, highlight=False, soft_wrap=True
         )
     _write(plan, serialized)
-    if cache:
-        store_timing_cache(config, cache)
     ranges = [dict(profile) for profile in profiles]
     return PlanFigures(version, target, ranges, network.num_layers, plan.stat().st_size, seconds)
 
@@ -141,7 +112,6 @@ def _build(
     builder: tensorrt.Builder,
     network: tensorrt.INetworkDefinition,
     config: tensorrt.IBuilderConfig,
-    phases: Phases,
     graph: Path,
     messages: Messages,
 ) -> tensorrt.IHostMemory:
@@ -150,7 +120,7 @@ def _build(
 
     why = ""
     try:
-        serialized = run_cancellable(work, phases.cancelled)
+        serialized = run_cancellable(work, config)
     except (MemoryError, RuntimeError) as error:
         serialized, why = None, f"{type(error).__name__}: {error}"
         if isinstance(error, MemoryError):
@@ -160,7 +130,7 @@ def _build(
     if messages.out_of_memory():
         raise ArtefactError(
             f"TensorRT ran out of memory building {graph.name} ({messages.last_errors(1)}): end what else "
-            "uses the GPU, or lower the largest batch of the profiles, or --workspace-gib"
+            "uses the GPU, or lower the largest batch of the profiles"
         )
     raise ArtefactError(f"TensorRT built no plan from {graph.name}: {why or messages.last_errors()}")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from steps.tensorrt.progress import Messages, make_logger
+from steps.tensorrt.messages import Messages, make_logger
 
 from trimodal.errors import ArtefactError
 

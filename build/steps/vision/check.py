@@ -14,7 +14,6 @@ import numpy as np
 import onnx
 from steps.artefact import refuse_errors
 from steps.onnx.rounding import rounded
-from steps.tensorrt.operators import unsupported
 from steps.vision.export import INPUT, OUTPUT
 from steps.vision.images import ImageSet
 
@@ -59,7 +58,6 @@ def compare(
         figures |= {
             f"{name}_rounded": found[name] for name in ("relative_error", *AGREEMENTS) if name in found
         }
-    figures["tensorrt_lacks"] = unsupported(model) or "nothing"
     return figures
 
 
@@ -68,12 +66,8 @@ def judge(name: str, precision: str, figures: dict[str, Any], min_agreement: flo
     that are sure of nothing) on all images.
 
     Raises:
-        ArtefactError: a figure is out of bounds, or TensorRT could not take the graph; what to do next.
+        ArtefactError: a figure is out of bounds; what to do next.
     """
-    lacking = figures.get("tensorrt_lacks", "nothing")
-    if lacking != "nothing" and precision in FOR_TENSORRT:
-        told = "; ".join(lacking)
-        raise ArtefactError(f"{name} not written: TensorRT's ONNX parser refuses {told}")
     refuse_errors(name, precision, figures, ("relative_error", "relative_error_rounded", "batch_change"))
     chosen = SURE_AGREEMENT if figures.get("sure_images", 0) >= FEWEST_SURE else ALL_AGREEMENT
     for key in (chosen, f"{chosen}_rounded"):

@@ -5,7 +5,7 @@ from statistics import mean, pstdev
 
 import pytest
 
-from trimodal.bench.load.arrivals import constant, gamma, poisson
+from trimodal.bench.load.arrivals import constant, poisson
 
 
 def gaps(times: list[float]) -> list[float]:
@@ -21,10 +21,3 @@ def test_poisson_arrivals_have_exponential_gaps_and_come_again_with_the_seed() -
     assert mean(gaps(times)) == pytest.approx(1 / 50, rel=0.03)
     assert pstdev(gaps(times)) == pytest.approx(1 / 50, rel=0.05)
     assert times[:9] == list(islice(poisson(50.0, seed=3), 9)) != list(islice(poisson(50.0, seed=4), 9))
-
-
-@pytest.mark.parametrize("burstiness", [0.25, 4.0])
-def test_burstiness_changes_the_spread_and_not_the_rate(burstiness: float) -> None:
-    times = list(islice(gamma(50.0, burstiness, seed=1), 20_000))
-    assert mean(gaps(times)) == pytest.approx(1 / 50, rel=0.05)
-    assert pstdev(gaps(times)) == pytest.approx(1 / 50 / burstiness**0.5, rel=0.06)

@@ -94,7 +94,7 @@ def test_what_does_not_end_is_a_timeout(arrivals: Any) -> None:
     assert all(record.ended == pytest.approx(6.0) for record in done.records)
 
 
-def test_a_trace_ends_with_its_last_request() -> None:
+def test_a_run_ends_with_the_last_of_finite_arrivals() -> None:
     done = ran(server(lambda _: 0.25), [0.0, 1.0, 4.0])
     assert [record.due for record in done.records] == pytest.approx([0.0, 1.0, 4.0])
     assert done.seconds == pytest.approx(4.25)

@@ -47,13 +47,12 @@ def test_warm_up_is_in_no_percentile() -> None:
     assert summarise(run_of([slow, quick], 20.0, first=1)).requests == 1
 
 
-def test_goodput_counts_good_requests_and_cancelled_ones_are_no_errors() -> None:
+def test_goodput_counts_good_requests() -> None:
     records = [
         answer(0.0, 0.1),
         answer(1.0, 0.9),
         record(2, 2.0, outcome="timeout", error="late"),
-        record(3, 3.0, outcome="cancelled"),
-        record(4, 4.0, outcome="unsent"),
+        record(3, 4.0, outcome="unsent"),
     ]
     summary = summarise(run_of(records, 10.0), parse_slo("ttft_ms<=500,p50_ttft_ms<=50,error_rate<=0.5"))
     assert summary.goodput == pytest.approx(1 / 10)

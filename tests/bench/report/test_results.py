@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -13,7 +12,7 @@ from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import parse_slo
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.report.results import doubts, save_report
+from trimodal.bench.report.results import doubts
 from trimodal.bench.report.tables import (
     TOKENS,
     error_table,
@@ -21,7 +20,6 @@ from trimodal.bench.report.tables import (
     ratio_table,
     slo_table,
 )
-from trimodal.errors import SettingsError
 from trimodal.report.console import print_table
 
 SLO = parse_slo("ttft_ms<=500,itl_ms<=60,p99_ms<=4000")
@@ -86,19 +84,6 @@ def test_doubts_name_a_late_client() -> None:
     assert "ended early (interrupted)" in told
     fine = replace(late, records=(record(),), cpu_share=0.1, stopped="")
     assert doubts([Result(case, "served", [fine], summarise(fine))]) == []
-
-
-def test_the_report_holds_every_table_and_fetches_nothing(results: list[Result], tmp_path: Path) -> None:
-    file = tmp_path / "report.html"
-    save_report(file, TOKENS, results, SLO, [("server", "a <virtual> one")])
-    source = file.read_text()
-    for part in ("By case", "Side by side", "Objectives", "Not answered", "TPOT, ms", "sent late"):
-        assert part in source
-    assert "a &lt;virtual&gt; one" in source
-    assert "src=" not in source
-    assert "href=" not in source
-    with pytest.raises(SettingsError, match=r"--html .*none"):
-        save_report(tmp_path / "none" / "report.html", TOKENS, results, SLO, [])
 
 
 def test_tables_fit_a_terminal(results: list[Result]) -> None:

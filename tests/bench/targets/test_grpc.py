@@ -44,11 +44,6 @@ def test_pieces_and_tokens_of_an_answer_are_kept() -> None:
     assert inputs["stop"][0] == b"."
 
 
-def test_a_client_that_leaves_is_no_error() -> None:
-    record, _ = asked(Question("why?", 3, cancel_after=2))
-    assert (record.outcome, len(record.pieces)) == ("cancelled", 2)
-
-
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [(Unavailable("full"), "unavailable"), (InternalError("the engine stopped"), "internal")],

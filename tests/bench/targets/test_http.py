@@ -32,8 +32,7 @@ async def listening(app: web.Application) -> AsyncIterator[str]:
 @asynccontextmanager
 async def asked(app: web.Application, path: str = "", **options: object) -> AsyncIterator[HttpLlm]:
     async with listening(app) as url:
-        cancel = int(options.pop("cancel_after", 0))  # type: ignore[call-overload]
-        questions = Listed([Question("why?", 3, cancel)])
+        questions = Listed([Question("why?", 3)])
         target = HttpLlm(url + path, questions, **options)  # type: ignore[arg-type]
         try:
             yield target
@@ -146,12 +145,6 @@ async def test_nobody_at_the_address_is_unreachable() -> None:
         await target.aclose()
     assert record.outcome == "unreachable"
     assert record.error.startswith("no server at http://127.0.0.1")
-
-
-async def test_a_client_that_leaves_is_no_error() -> None:
-    async with asked(app_of(pieces), cancel_after=2) as target:
-        record = await target.send(0)
-    assert (record.outcome, len(record.pieces)) == ("cancelled", 2)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from trimodal.bench.load.lengths import parse_lengths
-from trimodal.bench.load.traces import Traced
 from trimodal.bench.targets.questions import Mix, Questions, read_lines
 
 
@@ -75,14 +74,3 @@ def test_each_round_begins_at_another_line() -> None:
     rounds = [[asked.reseeded(f"0 8 streams {round}").at(n).text for n in range(3)] for round in range(3)]
     assert len({text for texts in rounds for text in texts}) == 9
     assert rounds[0] == [asked.reseeded("0 8 streams 0").at(n).text for n in range(3)]
-
-
-def test_a_traces_lengths_and_blocks_are_kept() -> None:
-    trace = [Traced(0.0, 1100, 7, (4, 5, 6)), Traced(1.0, 1100, 9, (4, 5, 9)), Traced(2.0, 20, 3)]
-    asked = Questions(mix(trace=trace))
-    one, other, short = (asked.at(number) for number in range(3))
-    assert [question.max_tokens for question in (one, other, short)] == [7, 9, 3]
-    assert one.text.split()[:512] == other.text.split()[:512]
-    assert one.text != other.text
-    assert len(one.text.split()) == pytest.approx(550, abs=2)
-    assert len(short.text.split()) == 10

@@ -1,6 +1,7 @@
 """The labelled pairs of the semantic cache: well-formed, balanced, and no pair of one part in the other."""
 
 import json
+import lzma
 import re
 from collections import Counter
 from pathlib import Path
@@ -18,11 +19,12 @@ reader = Later("judge.pairs")
 DATA = BUILD / "judge" / "data"
 # The first is any of the others; the second is in the training part alone.
 COMMON = ("paraphrase", "fragment")
+NAMES = tuple(path.name.partition(".")[0] for path in DATA.glob("*.tsv.xz"))
 SEALED = tuple(f"sealed_{number}" for number in range(1, 6))
 
 
 def pairs(part):
-    return reader.read_pairs(DATA / f"{part}.tsv")
+    return reader.read_pairs(DATA / f"{part}.tsv.xz")
 
 
 def words(text):
@@ -44,13 +46,13 @@ def test_the_sealed_part_is_large_and_of_every_kind():
 
 
 def test_every_pair_can_be_read_and_is_in_a_file_once():
-    found = {path.stem: pairs(path.stem) for path in DATA.glob("*.tsv")}
+    found = {name: pairs(name) for name in NAMES}
     assert sum(map(len, found.values())) == 12_282
     assert [name for name, rows in found.items() if len({pair[:2] for pair in rows}) < len(rows)] == []
 
 
 def test_no_sealed_pair_is_trained_on_or_calibrated_on():
-    others = [path.stem for path in DATA.glob("*.tsv") if not path.stem.startswith("sealed")]
+    others = [name for name in NAMES if not name.startswith("sealed")]
     assert len(others) >= 8
     known = {content(pair) for one in others for pair in pairs(one)}
     assert [pair for one in SEALED for pair in pairs(one) if content(pair) in known] == []
@@ -93,11 +95,11 @@ def test_a_line_that_is_no_pair_is_named(tmp_path: Path, line: str, told: str) -
 
 @pytest.mark.parametrize("row", ["near\tmixed\tHow?", "near\tmixed\tHow?\tWhy?\t", "How? Why?"])
 def test_a_row_that_is_no_pair_is_named(tmp_path: Path, row: str) -> None:
-    path = tmp_path / "pairs.tsv"
-    path.write_text(f"near\tmixed\tHow?\tWhy?\n{row}\n")
+    path = tmp_path / "pairs.tsv.xz"
+    path.write_bytes(lzma.compress(f"near\tmixed\tHow?\tWhy?\n{row}\n".encode()))
     with pytest.raises(OperatorError, match="line 2: not class, domain and two questions between tabs"):
         reader.read_pairs(path)
-    path.write_text("mood\tmixed\tHow?\tWhy?\n")
+    path.write_bytes(lzma.compress(b"mood\tmixed\tHow?\tWhy?\n"))
     with pytest.raises(OperatorError, match="line 1: class: "):
         reader.read_pairs(path)
 
@@ -106,6 +108,11 @@ def test_a_file_without_pairs_is_named(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     with pytest.raises(OperatorError, match="no readable file of pairs"):
         reader.read_pairs(path)
+    for damaged in (b"no archive", lzma.compress(b"near")[:-4]):
+        packed = tmp_path / "pairs.tsv.xz"
+        packed.write_bytes(damaged)
+        with pytest.raises(OperatorError, match="no readable file of pairs"):
+            reader.read_pairs(packed)
     path.write_text("\n")
     with pytest.raises(OperatorError, match="there are no pairs in it"):
         reader.read_pairs(path)

@@ -124,7 +124,7 @@ def test_the_projects_own_have_every_kind_and_many_domains():
 @pytest.mark.slow
 def test_no_text_of_a_sealed_pair_is_written_elsewhere():
     sources = Later("judge.sources")
-    files = sorted(pairs_of.DATA.glob("*.tsv"))
+    files = sorted(pairs_of.DATA.glob("*.tsv.xz"))
     sealed = [path for path in files if path.name.startswith(sources.SEALED)]
     others = pairs_of.read_files([path for path in files if path not in sealed])
     known = {normalise(text) for each in (*sources.written_pairs(5), *others) for text in each[:2]}

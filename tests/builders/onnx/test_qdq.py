@@ -15,7 +15,8 @@ with importable():
     from steps.onnx.fp16 import to_fp16
     from steps.onnx.qdq import LARGEST, OPSET, TYPES, choose, quantise, ranges
     from steps.onnx.rounding import rounded
-    from steps.tensorrt.operators import unsupported
+
+    from tests.builders.onnx.operators import unsupported
 
 FLOAT = TensorProto.FLOAT
 GENERATOR = np.random.default_rng(0)

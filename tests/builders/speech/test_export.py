@@ -58,7 +58,7 @@ def test_the_graphs_compute_what_transformers_does(graphs, loaded, shapes, preci
 @PRECISIONS
 @GRAPHS
 def test_tensorrts_parser_takes_every_operator(graphs, precision, name):
-    from steps.tensorrt.operators import unsupported
+    from tests.builders.onnx.operators import unsupported
 
     model = onnx.load(graphs / precision / name)
     assert unsupported(model) == []

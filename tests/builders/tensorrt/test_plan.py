@@ -55,15 +55,6 @@ def test_the_network_is_strongly_typed_and_precision_is_never_a_flag(plans, trt,
     assert [call.arguments["flag"].name for call in trt.recorder.named("clear_flag")] == ["TF32"]
 
 
-def test_options_reach_the_builder(plans, trt, graph):
-    build(plans, graph, workspace_gib=0.5, optimization_level=5)
-    (limit,) = trt.recorder.named("set_memory_pool_limit")
-    assert limit.arguments == {"pool": trt.module.MemoryPoolType.WORKSPACE, "pool_size": 1 << 29}
-    config = trt.recorder.named("create_builder_config")[0].result
-    assert config.builder_optimization_level == 5
-    assert isinstance(config.progress_monitor, trt.module.IProgressMonitor)
-
-
 def test_a_build_that_gives_nothing_says_what_the_log_said(plans, trt, graph):
     def fail(builder: object, network: object, config: object) -> None:
         says(trt, "ERROR", "old error")
@@ -95,7 +86,7 @@ def test_out_of_memory_says_what_to_do(plans, trt, graph):
     assert refused(plans, graph).endswith("built no plan from model.onnx: RuntimeError: driver gone")
 
 
-def test_phases_are_shown_and_ctrl_c_ends_the_build_at_its_next_step(trt):
+def test_ctrl_c_ends_the_build_at_its_next_step(trt):
     """In a process of its own: the signal of a real Ctrl-C kills one that has run OpenVINO before."""
     file = Path(__file__).parents[1] / "ctrl_c_in_a_build.py"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", trt.version, str(file)]
@@ -104,14 +95,6 @@ def test_phases_are_shown_and_ctrl_c_ends_the_build_at_its_next_step(trt):
     )
     assert ended.returncode == 0, ended.stdout
     assert "1 passed" in ended.stdout
-
-
-def test_timings_are_used_again(plans, trt, graph):
-    trt.recorder.returns("ITimingCache.serialize", b"timings")
-    for _ in range(2):
-        build(plans, graph, timing_cache=graph.parent / "caches")
-    given = [call.arguments["serialized_timing_cache"] for call in trt.recorder.named("create_timing_cache")]
-    assert given == [b"", b"timings"]
 
 
 def test_warnings_are_shown_once(plans, trt, graph, capsys):

@@ -105,27 +105,6 @@ def test_a_graph_that_is_not_what_torch_computed_is_refused(exported, tmp_path, 
     assert "lacks 'pixels' or 'logits'" in refusal(capsys, SCRIPT, directory)
 
 
-def test_operators_that_tensorrt_lacks_are_told_and_keep_a_graph_from_gpus(tmp_path, capsys):
-    class Odd(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.usual = network()
-
-        def forward(self, x: Any) -> Any:
-            return self.usual(x) + 1e-3 * torch.linalg.det(x[:, 0, :3, :3])[:, None]
-
-    directory = tmp_path / "checkpoint"
-    configure(directory)
-    export(Odd().eval(), directory / "model.onnx")
-    run(SCRIPT, directory, "--max-batch", 2, "--out-dir", tmp_path)
-    (told,) = built(tmp_path, "fp32").check["tensorrt_lacks"]
-    assert told.startswith("Det (model/")
-    sentence = refusal(
-        capsys, SCRIPT, directory, "--precision", "fp16", "--max-batch", 2, "--out-dir", tmp_path
-    )
-    assert "onnx-fp16 not written: TensorRT's ONNX parser refuses Det (model/" in sentence
-
-
 def two_outputs(file: Path) -> None:
     export(network(), file)
     model = onnx.load(file)

@@ -7,7 +7,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import onnx
 import pytest
 
 from tests.builders.gpu_machine import H200
@@ -81,16 +80,6 @@ def test_several_profiles_are_built_and_each_is_checked(trt, artefact):
         check_shapes(plan, manifest, {"pixels": (33, 3, SIDE, SIDE)}, "max_batch_size 33")
 
 
-def test_a_config_that_asks_for_more_is_told_before_the_build(trt, artefact, capsys):
-    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent, "--max-batch", 8)
-    assert f"{CONFIG}: max_batch_size is 16" in sentence
-    larger = artefact.parent / "larger.pbtxt"
-    larger.write_text(CONFIG.read_text().replace("max_batch_size: 16 ", "max_batch_size: 32 "))
-    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent, "--config", larger)
-    assert f"{larger}: max_batch_size is 32" in sentence
-    assert trt.recorder.named("build_serialized_network") == []
-
-
 @pytest.mark.parametrize(
     ("precision", "arguments", "told"),
     [
@@ -124,16 +113,6 @@ def test_fp8_is_refused_on_a_gpu_without_it(trt, tmp_path, capsys, monkeypatch):
     assert trt.recorder.named("build_serialized_network") == []
 
 
-def test_operators_that_the_parser_lacks_are_told_before_it_runs(trt, artefact, capsys):
-    model = onnx.load(artefact / "model.onnx")
-    model.graph.node.append(onnx.helper.make_node("Det", ["flat"], ["unused"]))
-    onnx.save(model, artefact / "model.onnx")
-    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent)
-    assert "TensorRT's ONNX parser lacks what" in sentence
-    assert "Det" in sentence
-    assert trt.recorder.named("parse_from_file") == []
-
-
 @pytest.mark.slow
 @pytest.mark.build
 @pytest.mark.parametrize("tensorrt_double", ["11.4"], indirect=True)
@@ -153,10 +132,3 @@ def test_a_checkpoint_without_a_graph_has_no_plan(trt, tmp_path, capsys, monkeyp
     assert sentence == "error: no graph, so no plan: build/vision_onnx.py --precision fp16 says why above"
     assert list(tmp_path.iterdir()) == []
     assert trt.recorder.named("build_serialized_network") == []
-
-
-def test_arguments_are_checked(trt, artefact, capsys):
-    for size in (0, "nan", "inf"):
-        told = refusal(capsys, SCRIPT, artefact, "--workspace-gib", size)
-        assert f"--workspace-gib {size}: above 0 and below" in told
-    assert trt.recorder.calls == []

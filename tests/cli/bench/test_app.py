@@ -39,13 +39,9 @@ def said(result: Result) -> str:
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        ("llm --load sine", "--load sine: known are closed, constant, poisson, gamma, trace"),
+        ("llm --load sine", "--load sine: known are closed, constant, poisson"),
         ("llm --load poisson", "how many requests a second? --rate 4"),
         ("llm --rate 0", "--rate 0: above 0"),
-        ("llm --load trace", "--load trace: name its file with --trace FILE"),
-        ("llm --load closed --trace /dev/null", "--trace /dev/null: no request in it"),
-        ("llm --trace /nowhere.csv", "--trace /nowhere.csv: cannot be read"),
-        ("llm --load gamma --rate 1 --burstiness 0", "--burstiness 0: a number above 0"),
         ("llm --slo speed<=5", "'speed' is no metric: known are ms"),
         ("llm --seconds 3 --requests 3", "one of them"),
         ("llm --streams 5000", "a closed loop of 5000 clients: 1 to 4096"),
@@ -58,7 +54,7 @@ def said(result: Result) -> str:
         ("llm --prompts /nowhere.txt", "--prompts /nowhere.txt: cannot be read"),
         ("llm --prompts /dev/null", "--prompts /dev/null: no line with text"),
         ("llm --prompts /dev/null --prompt-tokens 64", "leave --prompt-tokens and --shared-prefix out"),
-        ("llm --html /nowhere/r.html", "--html /nowhere/r.html: no file can be"),
+        ("llm --json /nowhere/r.json", "--json /nowhere/r.json: no file can be"),
         ("llm --url 127.0.0.1:1 --bare", "--bare runs on this machine's own model"),
         ("llm --url http://h/v1/completions", "only /v1/chat/completions is known"),
         ("llm --url 127.0.0.1:1", "no server at 127.0.0.1:1"),
@@ -111,18 +107,15 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_the_fake_engines_delays_are_measured_beside_it(report: Any, tmp_path: Path) -> None:
     """A step of 50 ms for each token: no answer can be shorter, on either side."""
     load = ("--load", "constant", "--rate", "2", "--seconds", "3", "--warmup", "1", "--rounds", "1")
-    page, lines = tmp_path / "report.html", tmp_path / "out.jsonl"
-    files = ("--html", page, "--jsonl", lines)
+    lines = tmp_path / "out.jsonl"
     asked = ("--bare", "--max-tokens", "8", "--slo", "tpot_ms<=1,error_rate<=0")
-    found = report("llm", *FAKE_LLM, "--set", "fake_step_ms=50", *load, *asked, *files)
+    found = report("llm", *FAKE_LLM, "--set", "fake_step_ms=50", *load, *asked, "--jsonl", lines)
     assert [case["side"] for case in found["cases"]] == ["served", "bare"]
     for case in found["cases"]:
         assert (case["requests"], case["ok"], case["outcomes"]) == (6, 6, {"ok": 6})
         assert case["metrics"]["latency_ms"]["least"] >= 7 * 50 - 5
         assert case["goodput"] == 0
         assert [verdict["met"] for verdict in case["verdicts"]] == [False, True]
-    for part in ("Objectives", "Side by side", "TPOT, ms"):
-        assert part in page.read_text()
     records = [json.loads(line) for line in lines.read_text().splitlines()]
     assert len(records) == 2 * 8, "those of the warm-up too"
     assert all(record["output_tokens"] == 8 for record in records)

@@ -66,7 +66,6 @@ def test_a_warning_counts_when_it_is_told_to(repository: Path) -> None:
         (("models", "--triton-version", "latest"), "latest is no version of Triton"),
         (("models", "--format", "xml"), "xml"),
         (("models", "--deployment", "nowhere.yaml"), "nowhere.yaml"),
-        (("models", "--latency", "--format", "sarif"), "--latency prints text or json"),
     ],
 )
 def test_a_wrong_command_has_exit_code_2(repository: Path, arguments: tuple[str, ...], what: str) -> None:
@@ -97,15 +96,6 @@ def test_json_and_sarif(repository: Path) -> None:
     result = run(repository, "--format", "sarif")
     assert json.loads(result.output)["runs"][0]["results"][0]["ruleId"] == "TRI002"
     assert result.exit_code == 1
-
-
-def test_the_latency_checklist(repository: Path) -> None:
-    result = run(repository, "--latency")
-    assert result.exit_code == 0
-    assert "✗ responses are streamed\n      no model is decoupled" in result.output
-    report = json.loads(run(repository, "--latency", "--format", "json").output)
-    assert report["profile"] == "default"
-    assert {row["state"] for row in report["latency"]} == {"missing", "open"}
 
 
 def test_our_own_repository_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

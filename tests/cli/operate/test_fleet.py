@@ -75,28 +75,11 @@ def test_a_trace(plans: Path, tmp_path: Path) -> None:
     assert [one["answered"] for one in figures(plans, "--trace", trace, "--seconds", "9.5")] == [10, 10]
 
 
-def test_prompts_of_a_trace_that_begin_alike_share_what_all_of_them_have(plans: Path, tmp_path: Path) -> None:
-    trace = tmp_path / "mooncake.jsonl"
-    rows = [
-        {
-            "timestamp": 1000 * number,
-            "input_length": 2000,
-            "output_length": 9,
-            "hash_ids": [7, 8, 100 + number],
-        }
-        for number in range(20)
-    ]
-    trace.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    _, together = figures(plans, "--trace", trace)
-    assert together["hit_rate"] == pytest.approx(19 * 1024 / (20 * 2000), rel=0.01)
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         ((), "--trace FILE or --rate REQUESTS_A_SECOND: one of them is needed"),
         (("--rate", "5", "--trace", "t.csv"), "one of them is needed"),
-        (("--rate", "5", "--burstiness", "0"), "--burstiness 0: above 0"),
         (("--rate", "5", "--prompt-tokens", "many"), "--prompt-tokens many"),
         (("--rate", "5", "--prefixes", "7"), "--prefixes 7: COUNT:TOKENS"),
         (("--rate", "5", "--prefixes", "7:0"), "COUNT and TOKENS from 1"),

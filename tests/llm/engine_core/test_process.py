@@ -155,7 +155,7 @@ def running(pid: int) -> bool:
     ("engine", "program", "end"),
     [
         ("vllm", WITH_CHILD, "killed"),  # the child holds the connection open: only the engine's end tells
-        ("tensorrt_llm", WITH_CHILD, "closed"),
+        ("tensorrt_llm_pytorch", WITH_CHILD, "closed"),
         ("tensorrt_llm_pytorch", WITH_ORPHAN, "killed"),  # only what it inherited leads to it
         ("vllm", WITH_RENAMED, "given up"),  # only its parent does
     ],
@@ -183,7 +183,7 @@ def test_nothing_that_a_gpu_engine_started_outlives_it(
 
 def test_processes_of_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of this process, in a session of its own, and of an engine beside it."""
-    settings = played(monkeypatch, "tensorrt_llm", WITH_ORPHAN)
+    settings = played(monkeypatch, "tensorrt_llm_pytorch", WITH_ORPHAN)
     own = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
     first, second = start_process(settings), start_process(settings)
     readers = [Reader(client) for client in (first, second)]

@@ -7,25 +7,21 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from tests.llm.engines.tensorrt_llm.rig import H100, PlayedLlm, artefact
-from trimodal.errors import ArtefactError, OperatorError, SettingsError
+from tests.llm.engines.tensorrt_llm.rig import H100, artefact
+from trimodal.errors import OperatorError, SettingsError
 from trimodal.llm.engines import artefact as gpu_artefact
 from trimodal.llm.engines.artefact import card_limits, checkpoint
 from trimodal.llm.engines.protocol import open_engine
-from trimodal.llm.engines.tensorrt_llm.engine import lookahead_tokens
 from trimodal.llm.settings import LlmSettings
-from trimodal.manifest import GpuTarget
 from trimodal.runtimes.gpu_device import Gpu
 
 L4 = Gpu(0, "NVIDIA L4", "8.9", 24 << 30, 23 << 30, "580.65")
-AGAIN = "build again with: python build/llm_tensorrt_llm.py tiny --precision fp8"
-LOOKAHEAD = {"method": "lookahead", "max_draft_len": 83, "lookahead": [7, 7, 7]}
+AGAIN = "build again with: python build/llm_place.py tiny"
 
 
 @pytest.fixture(autouse=True)
@@ -35,10 +31,9 @@ def _machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def refusal(directory: Path, engine: str = "tensorrt_llm", manifest: Any = None, **changes: Any) -> str:
+def refusal(directory: Path, engine: str = "vllm", manifest: Any = None, **changes: Any) -> str:
     """The sentence with which the engine does not open; no library was imported for it."""
-    runtime = "tensorrt_llm" if engine == "tensorrt_llm" else "checkpoint"
-    made = artefact(directory / "made", runtime, **(manifest or {}))
+    made = artefact(directory / "made", **(manifest or {}))
     before = set(sys.modules)
     with pytest.raises(OperatorError) as raised:
         open_engine(LlmSettings.model_validate({"engine": engine, "artefact": str(made)} | changes))
@@ -47,61 +42,10 @@ def refusal(directory: Path, engine: str = "tensorrt_llm", manifest: Any = None,
     return str(raised.value).replace(str(made), "DIR")
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        (
-            {"max_num_seqs": 65},
-            "the engine in DIR was built with max_batch_size 64, and max_num_seqs is 65: "
-            f"lower it, or raise max_batch_size and {AGAIN}",
-        ),
-        (
-            {"max_num_batched_tokens": 8193},
-            "the engine in DIR was built with max_num_tokens 8192, and max_num_batched_tokens is 8193: "
-            f"lower it, or raise max_num_tokens and {AGAIN}",
-        ),
-        (
-            {"max_model_len": 2049},
-            "the engine in DIR was built with max_seq_len 2048, and max_model_len is 2049: "
-            f"lower it, or raise max_seq_len and {AGAIN}",
-        ),
-        ({"precision": "fp16"}, f"the engine in DIR is fp8, and the configuration asks for fp16: {AGAIN}"),
-        (
-            {"checkpoint_sha256": "cd" * 32},
-            "the engine in DIR was built from a checkpoint with hash abababababab, not cdcdcdcdcdcd: "
-            + AGAIN,
-        ),
-    ],
-)
-def test_settings_that_the_engine_was_not_built_for(tmp_path: Path, changes: Any, sentence: str) -> None:
-    assert refusal(tmp_path, **changes) == sentence
-
-
-def test_another_gpu_than_it_was_built_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: [L4])
-    assert refusal(tmp_path) == (
-        "the engine in DIR was compiled for SM 9.0 (NVIDIA H100 80GB HBM3), GPU 0 has 8.9 (NVIDIA L4): "
-        + AGAIN
-    )
-
-
-def test_fewer_gpus_than_it_was_built_for(tmp_path: Path) -> None:
-    two = {"gpu": GpuTarget(sm="9.0", name="NVIDIA H100 80GB HBM3", count=2)}
-    assert refusal(tmp_path, manifest=two) == (
-        f"the engine in DIR was built for 2 GPUs, and 1 can be seen here: {AGAIN}"
-    )
-
-
-@pytest.mark.parametrize(
-    ("engine", "there", "wanted"),
-    [("tensorrt_llm", "checkpoint", "tensorrt_llm"), ("vllm", "tensorrt_llm", "checkpoint")],
-)
-def test_an_artefact_for_another_runtime(tmp_path: Path, engine: str, there: str, wanted: str) -> None:
-    made = artefact(tmp_path, there)
-    with pytest.raises(ArtefactError) as raised:
-        open_engine(LlmSettings.model_validate({"engine": engine, "artefact": str(made)}))
-    assert str(raised.value) == (
-        f"{made} holds a llm engine for {there}, not a llm engine for {wanted}: {AGAIN}"
+@pytest.mark.parametrize("engine", ["tensorrt_llm_pytorch", "vllm"])
+def test_an_artefact_for_another_runtime(tmp_path: Path, engine: str) -> None:
+    assert refusal(tmp_path, engine, manifest={"runtime": "openvino"}) == (
+        f"DIR holds a llm engine for openvino, not a llm engine for checkpoint: {AGAIN}"
     )
 
 
@@ -134,7 +78,6 @@ def test_heads_that_are_not_there(tmp_path: Path, engine: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "limits"),
     [
-        ({"engine": "tensorrt_llm", "gpus": [H100]}, (64, 8192)),  # within what was built
         ({"engine": "tensorrt_llm_pytorch", "gpus": [H100]}, (512, 8192)),
         ({}, (256, 2048)),
         ({"max_num_seqs": 9}, (9, 2048)),
@@ -149,50 +92,15 @@ def test_what_is_left_open_follows_from_the_card(
     values = {"engine": "vllm"} | changes
     gpus = values.pop("gpus", [L4, H100])
     monkeypatch.setattr(gpu_artefact, "visible_gpus", lambda: gpus)
-    is_compiled = values["engine"] == "tensorrt_llm"
-    made = artefact(tmp_path / "made", "tensorrt_llm" if is_compiled else "checkpoint")
-    settings = LlmSettings.model_validate(values | {"artefact": str(made)})
-    chosen = gpu_artefact.compiled(settings) if is_compiled else gpu_artefact.checkpoint(settings)
+    made = artefact(tmp_path / "made")
+    chosen = gpu_artefact.checkpoint(LlmSettings.model_validate(values | {"artefact": str(made)}))
     assert (chosen.max_num_seqs, chosen.max_num_batched_tokens) == limits
 
 
-def test_another_version_of_the_library(tensorrt_llm_double: SimpleNamespace, tmp_path: Path) -> None:
-    PlayedLlm(tensorrt_llm_double)
-    tensorrt_llm_double.module.__version__ = "1.3.0"
-    made = artefact(tmp_path)
-    with pytest.raises(ArtefactError) as raised:
-        open_engine(LlmSettings(engine="tensorrt_llm", artefact=str(made)))
-    assert str(raised.value) == (
-        f"the engine in {made} was built with tensorrt_llm 1.2.1, here is 1.3.0: {AGAIN}"
-    )
-    assert tensorrt_llm_double.recorder.named("LLM") == []
-
-
-def test_lookahead_drafts_as_the_library_counts() -> None:
-    assert lookahead_tokens(7, 7, 7) == 83  # the example of TensorRT-LLM's documentation
-    assert lookahead_tokens(4, 3, 4) == 15
-    assert lookahead_tokens(1, 1, 1) == 0
-
-
-def test_lookahead_reaches_the_library_and_the_admission(
-    tensorrt_llm_double: SimpleNamespace, tmp_path: Path
-) -> None:
-    llm = PlayedLlm(tensorrt_llm_double)
-    made = artefact(tmp_path, extra={"speculation": LOOKAHEAD})
-    engine = open_engine(LlmSettings(engine="tensorrt_llm", artefact=str(made)))
-    (call,) = llm.recorder.named("LLM")
-    given: Any = call.arguments["speculative_config"]
-    assert (given.max_window_size, given.max_ngram_size, given.max_verification_set_size) == (7, 7, 7)
-    assert (given.max_window_size, engine.info.lookahead, engine.stats().speculating) == (7, 83, True)
-    engine.close()
-
-
-@pytest.mark.parametrize(
-    ("engine", "limit"), [("tensorrt_llm", "max_seq_len"), ("vllm", "max_position_embeddings")]
-)
-def test_a_manifest_without_its_length_is_damaged(tmp_path: Path, engine: str, limit: str) -> None:
+def test_a_manifest_without_its_length_is_damaged(tmp_path: Path) -> None:
+    limit = "max_position_embeddings"
     assert f"manifest.json is damaged (shapes.{limit}): {AGAIN}" in refusal(
-        tmp_path, engine, manifest={"shapes": {limit: None}}
+        tmp_path, manifest={"shapes": {limit: None}}
     )
 
 

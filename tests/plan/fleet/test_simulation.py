@@ -64,9 +64,7 @@ def test_exponential_services_wait_as_m_m_1_says(load: float) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_no_request_and_no_token_is_made_or_lost(policy: str) -> None:
     """Also while queues are full."""
-    arrivals = generate(
-        90, 60, Between(1, 600), Between(1, 40), burstiness=0.3, prefixes=Prefixes(9, 200, 0.5)
-    )
+    arrivals = generate(120, 60, Between(1, 600), Between(1, 40), prefixes=Prefixes(9, 200, 0.5))
     simulation = played(fleet(replica(max_queue=5), replicas=3, policy=policy), arrivals)
     tally = simulation.tally
     assert tally.requests == len(arrivals) == len(tally.latency) + tally.refused

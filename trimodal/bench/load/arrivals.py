@@ -29,20 +29,10 @@ def constant(rate: float) -> Iterator[float]:
         number += 1
 
 
-def gamma(rate: float, burstiness: float = 1.0, seed: int = 0) -> Iterator[float]:
-    """Gaps from a gamma distribution with mean 1 / rate, the same for the same seed.
-
-    Args:
-        burstiness: its shape, as vLLM's bench names it: 1 is a Poisson process, less comes in bursts, more
-            comes evenly.
-    """
+def poisson(rate: float, seed: int = 0) -> Iterator[float]:
+    """A Poisson process: `rate` a second on average, each request independent of the others."""
     rng = random.Random(seed)
     at = 0.0
     while True:
-        at += rng.gammavariate(burstiness, 1 / (rate * burstiness))
+        at += rng.expovariate(rate)
         yield at
-
-
-def poisson(rate: float, seed: int = 0) -> Iterator[float]:
-    """A Poisson process: `rate` a second on average, each request independent of the others."""
-    return gamma(rate, 1.0, seed)

@@ -77,7 +77,7 @@ async def run(
     drain_s: float = DRAIN_S,
     stop: asyncio.Event | None = None,
 ) -> LoadRun:
-    """Runs for `seconds`, or until `requests` were answered, or to the end of a trace.
+    """Runs for `seconds`, or until `requests` were answered, or to the end of the arrivals.
 
     With `seconds` the window is that long, and requests that are under way at its end are waited for; with
     `requests` it lasts from the first counted one's due time until the last one's end.

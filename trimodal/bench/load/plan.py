@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from trimodal.bench.load.arrivals import Arrivals, Closed, constant, gamma
+from trimodal.bench.load.arrivals import Arrivals, Closed, constant, poisson
 from trimodal.bench.load.generator import MAX_IN_FLIGHT
 from trimodal.bench.load.slo import NO_SLO, Slo
-from trimodal.bench.load.traces import Traced
 from trimodal.errors import SettingsError
 
-Load = Literal["closed", "constant", "poisson", "gamma", "trace"]
+Load = Literal["closed", "constant", "poisson"]
 LOADS: tuple[Load, ...] = get_args(Load)
 SECONDS = 30.0  # of a run whose length is not given
 _MOST_RATE = 10_000.0
@@ -35,7 +33,7 @@ class LoadPlan:
 
     Attributes:
         sizes: clients of closed loops, or rates of open ones: a case each.
-        requests: instead of `seconds`; with neither a closed or open loop runs for 30 s, a trace to its end.
+        requests: instead of `seconds`; with neither a loop runs for 30 s.
         warmup: seconds, or requests with `requests`.
         rounds: of each case, in which all sides take turns.
         lasts: how long a request takes by itself, as a live stream does: it is waited for so much longer.
@@ -43,8 +41,6 @@ class LoadPlan:
 
     load: Load = "closed"
     sizes: tuple[float, ...] = (1,)
-    burstiness: float = 1.0
-    trace: Sequence[Traced] = ()
     seconds: float = 0.0
     requests: int = 0
     warmup: float = 0.0
@@ -58,24 +54,20 @@ class LoadPlan:
     def __post_init__(self) -> None:
         if self.load not in LOADS:
             raise SettingsError(f"--load {self.load}: known are {', '.join(LOADS)}")
-        if bool(self.trace) != (self.load == "trace"):
-            raise SettingsError("--load trace: name its file with --trace FILE, and no other --load")
-        if self.load != "trace" and not self.sizes:
+        if not self.sizes:
             raise SettingsError(f"--load {self.load}: how many requests a second? --rate 4")
         for size in self.sizes:
             if self.load == "closed" and not (1 <= size <= 4096 and size == int(size)):
                 raise SettingsError(f"a closed loop of {size:g} clients: 1 to 4096 is needed")
             if self.load != "closed" and not 0 < size <= _MOST_RATE:
                 raise SettingsError(f"--rate {size:g}: above 0 and at most {_MOST_RATE:g} a second is needed")
-        if not (self.burstiness > 0 and math.isfinite(self.burstiness)):
-            raise SettingsError(f"--burstiness {self.burstiness:g}: a number above 0 is needed")
         if self.seconds and self.requests:
             raise SettingsError("--seconds and --requests: one of them")
 
     @property
     def duration(self) -> float:
-        """Seconds of a run; 0: until `requests` are answered, or the trace ends."""
-        return 0.0 if self.requests else self.seconds or (0.0 if self.load == "trace" else SECONDS)
+        """Seconds of a run; 0: until `requests` are answered."""
+        return 0.0 if self.requests else self.seconds or SECONDS
 
     @property
     def expected(self) -> int:
@@ -86,17 +78,12 @@ class LoadPlan:
     def cases(self) -> list[Case]:
         seconds = self.duration + self.warmup
         known = int(self.requests + self.warmup) if self.requests else 0
-        if self.load == "trace":
-            dues = [one.at for one in self.trace]
-            rate = len(dues) / max(1e-9, dues[-1])
-            return [Case(f"trace, {rate:.3g}/s", rate, lambda _: iter(dues), known or len(dues))]
         return [self._case(size, seconds, known) for size in self.sizes]
 
     def _case(self, size: float, seconds: float, known: int) -> Case:
         if self.load == "closed":
             name = f"{size:g} client{'s' if size > 1 else ''}"
             return Case(name, size, lambda _: Closed(int(size)), known or int(size * max(1.0, seconds)))
-        burstiness = self.burstiness if self.load == "gamma" else 1.0
         even = self.load == "constant"
-        arrivals = (lambda seed: constant(size)) if even else (lambda seed: gamma(size, burstiness, seed))
+        arrivals = (lambda seed: constant(size)) if even else (lambda seed: poisson(size, seed))
         return Case(f"{self.load} {size:g}/s", size, arrivals, known or int(1.2 * size * seconds) + 10)

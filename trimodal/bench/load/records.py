@@ -19,7 +19,6 @@ from itertools import pairwise
 
 OK = "ok"
 TIMEOUT = "timeout"
-CANCELLED = "cancelled"  # by this client, on purpose
 UNREACHABLE = "unreachable"  # no server answers there, or it went away
 UNSENT = "unsent"  # as many were under way as the generator may have
 
@@ -32,7 +31,7 @@ class Record:
         number: of the request within its run, from 0.
         due: when it should have been sent.
         pieces: arrival of each piece with text or words; one for an image.
-        outcome: OK, TIMEOUT, CANCELLED, UNREACHABLE, UNSENT or the error's code in lower case.
+        outcome: OK, TIMEOUT, UNREACHABLE, UNSENT or the error's code in lower case.
         error: its sentence.
         items: images, texts or windows in it.
         audio_s: seconds of audio that it sent.

@@ -56,7 +56,7 @@ def sending(plan: LoadPlan, send: Callable[[Case, int], Send], stop: asyncio.Eve
             case.arrivals(plan.seed + number),
             seconds=plan.duration,
             requests=plan.requests,
-            warmup=plan.warmup if plan.duration or plan.requests else 0.0,
+            warmup=plan.warmup,
             max_in_flight=plan.max_in_flight,
             drain_s=plan.timeout + plan.lasts + 5.0,
             stop=stop,

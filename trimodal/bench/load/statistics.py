@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.bench.load.generator import LoadRun
-from trimodal.bench.load.records import CANCELLED, METRICS, OK, UNSENT, Record
+from trimodal.bench.load.records import METRICS, OK, UNSENT, Record
 from trimodal.bench.load.slo import ERROR_RATE, NO_SLO, Bound, Slo
 
 PERCENTS = (50.0, 90.0, 95.0, 99.0)
@@ -52,8 +52,7 @@ class Summary:
     Attributes:
         requests: that were due in the window, and `ok` of them answered.
         outcomes: outcome → requests; `errors`: sentence → requests, the most frequent ones.
-        error_rate: share of requests, without those cancelled on purpose, that were not answered; those are
-            in it for which the generator had no room.
+        error_rate: share of requests that were not answered, or for which the generator had no room.
         in_flight: requests under way, on average.
         audio_s_per_s: seconds of audio answered a second: RTFx.
         cached_share: of the input tokens, that the prefix cache spared.
@@ -92,8 +91,8 @@ def summarise(runs: LoadRun | Sequence[LoadRun], slo: Slo = NO_SLO) -> Summary:
     counted = [one for run in rounds for one in run.counted]
     answered = [record for record in counted if record.outcome == OK]
     outcomes = Counter(record.outcome for record in counted)
-    judged = max(1, len(counted) - outcomes[CANCELLED])
-    error_rate = (len(counted) - outcomes[OK] - outcomes[CANCELLED]) / judged
+    judged = max(1, len(counted))
+    error_rate = (len(counted) - outcomes[OK]) / judged
     good = sum(map(slo.good, counted)) if slo.of_requests else None
     metrics = _metrics(answered, slo)
     rates = _rates(rounds, slo)
@@ -120,7 +119,7 @@ def summarise(runs: LoadRun | Sequence[LoadRun], slo: Slo = NO_SLO) -> Summary:
 
 def _errors(records: Sequence[Record]) -> dict[str, int]:
     """The most frequent sentences of what was not answered."""
-    failed = (record for record in records if record.outcome not in (OK, CANCELLED))
+    failed = (record for record in records if record.outcome != OK)
     return dict(Counter(f"{record.outcome}: {record.error}" for record in failed).most_common(5))
 
 
@@ -166,8 +165,8 @@ def _rates(runs: Sequence[LoadRun], slo: Slo) -> dict[str, Any]:
             sums["input_tokens_per_s"] += share * record.input_tokens
             sums["audio_s_per_s"] += share * record.audio_s
             if record.pieces and record.output_tokens:
-                told = sum(begin <= at <= end for at in record.pieces)
-                sums["output_tokens_per_s"] += record.output_tokens * told / len(record.pieces)
+                inside = sum(begin <= at <= end for at in record.pieces)
+                sums["output_tokens_per_s"] += record.output_tokens * inside / len(record.pieces)
     seconds = sum(run.seconds for run in runs)
     return {name: value / seconds for name, value in sums.items()}
 

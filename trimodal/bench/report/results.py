@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 
@@ -13,18 +11,15 @@ from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import Slo
 from trimodal.bench.report.tables import (
     Unit,
-    detail_tables,
     error_table,
     main_table,
     ratio_table,
     slo_table,
 )
-from trimodal.errors import SettingsError
 from trimodal.report.console import Table, print_table
 
 _SATURATED = 0.85
 _LATE_MS = 10.0
-_WIDTH = 160  # characters of a report in a file
 
 
 def doubts(results: Sequence[Result]) -> list[str]:
@@ -63,21 +58,6 @@ def print_tables(title: str, unit: Unit, results: Sequence[Result], slo: Slo, co
         print_table(table, console)
     for sentence in doubts(results):
         console.print(sentence, markup=False, style="yellow")
-
-
-def save_report(
-    path: Path, unit: Unit, results: Sequence[Result], slo: Slo, facts: Sequence[tuple[str, str]]
-) -> None:
-    """Writes all tables as one HTML file. Raises: SettingsError: it cannot be written."""
-    console = Console(record=True, file=io.StringIO(), width=_WIDTH, highlight=False)
-    print_table(Table("Run", ("", ""), list(facts), names=2), console)
-    print_tables("By case", unit, results, slo, console)
-    for table in detail_tables(unit, results):
-        print_table(table, console)
-    try:
-        console.save_html(str(path))
-    except OSError as error:
-        raise SettingsError(f"--html {path}: cannot be written: {error.strerror}") from None
 
 
 def _tables(title: str, unit: Unit, results: Sequence[Result], slo: Slo) -> list[Table]:

@@ -104,30 +104,6 @@ def main_table(title: str, unit: Unit, results: Sequence[Result], slo: Slo) -> T
     return by_case(title, columns, results, cells, note + ".")
 
 
-def detail_tables(unit: Unit, results: Sequence[Result]) -> list[Table]:
-    """A table for each metric, and what the load generator did itself."""
-    columns = ["values", "mean", "min", "p50", "p90", "p95", "p99", "max"]
-    tables = [
-        by_case(f"{NAMES[metric]}, ms", columns, results, partial(_described, metric))
-        for metric in unit.metrics
-    ]
-    columns = ["window s", "requests", "in flight", "tokens/s in", "cached", "core used", "sent late p99 ms"]
-    return [*tables, by_case("Load", columns, results, _load)]
-
-
-def _described(metric: str, one: Summary) -> list[str]:
-    found = one.metrics.get(f"{metric}_ms")
-    if not found:
-        return ["-"] * 8
-    figures = found.mean, found.least, *map(found.get, ("p50", "p90", "p95", "p99")), found.most
-    return [str(found.count), *map(number, figures)]
-
-
-def _load(one: Summary) -> list[str]:
-    sent = number(one.seconds), str(one.requests), number(one.in_flight), number(one.input_tokens_per_s)
-    return [*sent, percent(one.cached_share), percent(one.cpu_share), number(one.send_lag_ms)]
-
-
 def slo_table(results: Sequence[Result]) -> Table | None:
     """What each objective came to, and whether that keeps it; None: none was given."""
     judged = [one for one in results if not one.part and one.summary.verdicts]

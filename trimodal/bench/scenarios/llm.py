@@ -138,14 +138,13 @@ class _Served:
     def described(self) -> list[tuple[str, str]]:
         mix = self._scenario.mix
         prompt = f"{len(mix.lines)} lines" if mix.lines else f"{mix.prompt.text} prompt"
-        drawn = f"{prompt} and {mix.answer.text} answer tokens"
-        asked = f"{'lengths of the trace' if mix.trace else drawn}, over {'HTTP' if self._http else 'gRPC'}"
+        workload = f"{prompt} and {mix.answer.text} answer tokens, over {'HTTP' if self._http else 'gRPC'}"
         shares = {
             f"begin with the same {mix.shared_tokens} tokens": mix.shared_share if mix.shared_tokens else 0.0,
             "were asked before": mix.repeat_share,
         }
-        asked += "".join(f"; {share:.0%} {what}" for what, share in shares.items() if share)
-        return [("model", self._model), ("requests", asked)]
+        workload += "".join(f"; {share:.0%} {what}" for what, share in shares.items() if share)
+        return [("model", self._model), ("requests", workload)]
 
     def _target(self) -> GrpcLlm | HttpLlm:
         timeout = self._test.plan.timeout

@@ -54,7 +54,7 @@ async def _run(
     models: Sequence[str],
     title: str,
     unit: Unit,
-    asked: str,
+    workload: str,
     make: Make,
     bare: OpenBare | None = None,
 ) -> Measurement:
@@ -82,7 +82,7 @@ async def _run(
 
             sides["bare"] = alone
         results = await run_cases(test.plan, sides, test.tell)
-    more = [("model", test.model or models[0]), ("requests", asked)]
+    more = [("model", test.model or models[0]), ("requests", workload)]
     return Measurement(title, unit, results, facts(test, server, more))
 
 
@@ -101,8 +101,8 @@ async def run_vision(test: LoadTest, width: int, height: int, batch: int, *, bar
     def make(client: Client, seed: str) -> Target:
         return Vision(client, files, batch=batch, timeout=test.plan.timeout, model=test.model or "vision")
 
-    asked = f"JPEG {width}x{height}, {batch} in a request"
-    return await _run(test, ("vision",), "Images", IMAGES, asked, make, engine if bare else None)
+    workload = f"JPEG {width}x{height}, {batch} in a request"
+    return await _run(test, ("vision",), "Images", IMAGES, workload, make, engine if bare else None)
 
 
 async def run_embedding(test: LoadTest, words: Lengths, *, bare: bool) -> Measurement:
@@ -118,15 +118,15 @@ async def run_embedding(test: LoadTest, words: Lengths, *, bare: bool) -> Measur
         settings = settings_of(EmbeddingSettings, model)
         questions = texts("bare", BARE_TEXTS)
         directory = (model.version_directory / settings.artefact).resolve()
-        asked = [questions.at(number).text for number in range(BARE_TEXTS)]
-        return partial(open_embedding, directory, settings, asked)
+        given = [questions.at(number).text for number in range(BARE_TEXTS)]
+        return partial(open_embedding, directory, settings, given)
 
     def make(client: Client, seed: str) -> Target:
         questions = texts(seed, test.plan.expected)
         return Embedding(client, questions, timeout=test.plan.timeout, model=test.model or "embedding")
 
-    asked = f"texts of {words.text} words, one in a request"
-    return await _run(test, ("embedding",), "Embeddings", TEXTS, asked, make, engine if bare else None)
+    workload = f"texts of {words.text} words, one in a request"
+    return await _run(test, ("embedding",), "Embeddings", TEXTS, workload, make, engine if bare else None)
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ async def run_speech(test: LoadTest, speech: SpeechScenario) -> Measurement:
         )
 
     how = "as fast as it is taken" if not speech.pace else f"at {speech.pace:g} times real time"
-    asked = f"streams of {speech.seconds:g} s, chunks of {1e3 * speech.chunk_s:g} ms, {how}"
-    found = await _run(test, SPEECH, "Live speech", AUDIO, asked, make)
+    workload = f"streams of {speech.seconds:g} s, chunks of {1e3 * speech.chunk_s:g} ms, {how}"
+    found = await _run(test, SPEECH, "Live speech", AUDIO, workload, make)
     return replace(found, results=[with_word_errors(result, spoken) for result in found.results])
 
 
@@ -199,5 +199,5 @@ async def run_assistant(
         )
 
     parts = ["text", *(["an image"] if images else []), *(["speech"] if spoken else [])]
-    asked = f"{' and '.join(parts)}; about {mix.prompt.text} tokens of text, {mix.answer.text} of answer"
-    return await _run(test, ASSISTANT, "Assistant", TOKENS, asked, make)
+    workload = f"{' and '.join(parts)}; about {mix.prompt.text} tokens of text, {mix.answer.text} of answer"
+    return await _run(test, ASSISTANT, "Assistant", TOKENS, workload, make)

@@ -60,7 +60,7 @@ class HttpLlm:
         question = self.questions.at(number)
 
         async def ask(taking: Taking) -> None:
-            await self._ask(taking, question.text, question.max_tokens, question.cancel_after)
+            await self._ask(taking, question.text, question.max_tokens)
 
         return await taken(ask)
 
@@ -74,7 +74,7 @@ class HttpLlm:
     async def count(self, text: str) -> int:
         """Tokens of the prompt that the model makes of this text; 0: the server does not tell."""
         taking = Taking()
-        await self._ask(taking, text, 1, 0)
+        await self._ask(taking, text, 1)
         return taking.input_tokens
 
     async def choose_model(self) -> None:
@@ -98,7 +98,7 @@ class HttpLlm:
         if self._opened:
             await self._opened.close()
 
-    async def _ask(self, taking: Taking, text: str, max_tokens: int, cancel_after: int) -> None:
+    async def _ask(self, taking: Taking, text: str, max_tokens: int) -> None:
         import aiohttp
 
         session = self._session()
@@ -110,9 +110,6 @@ class HttpLlm:
                 async for event in events(response.content.iter_any()):
                     if read(event, taking):
                         taking.piece()
-                    if cancel_after and len(taking.pieces) >= cancel_after:
-                        taking.cancelled = True
-                        return  # leaving the block closes the connection, which ends the request
         except aiohttp.ClientConnectorError as error:
             raise ConnectError(f"no server at {self.url}: {error.os_error.strerror or error}") from None
         except asyncio.TimeoutError:

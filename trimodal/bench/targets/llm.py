@@ -13,19 +13,14 @@ from trimodal.client import Client, Delta
 from trimodal.client.streams.answer import BaseStream
 
 
-async def follow(stream: BaseStream[Any], taking: Taking, cancel_after: int) -> None:
-    """Takes the deltas of an answer in; its client leaves after so many with text, 0: never."""
+async def follow(stream: BaseStream[Any], taking: Taking) -> None:
+    """Takes the deltas of an answer in."""
     async for item in stream:
         if isinstance(item, Delta) and item.text:
             taking.piece()
         usage = stream.usage
         taking.input_tokens, taking.cached_tokens = usage.prompt, usage.cached
         taking.output_tokens = usage.completion
-        if cancel_after and len(taking.pieces) >= cancel_after:
-            if not stream.finish_reason:
-                taking.cancelled = True
-                stream.cancel()
-            return
 
 
 @dataclass
@@ -54,9 +49,8 @@ class GrpcLlm:
                 model=self.model,
                 **options,
             )
-            await follow(stream, taking, question.cancel_after)
-            if not taking.cancelled:
-                taking.cache = stream.note.cache
+            await follow(stream, taking)
+            taking.cache = stream.note.cache
 
         return await taken(ask)
 

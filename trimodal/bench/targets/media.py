@@ -83,6 +83,6 @@ class Assistant:
                 model=self.model,
                 max_tokens=question.max_tokens,
             )
-            await follow(stream, taking, question.cancel_after)
+            await follow(stream, taking)
 
         return await taken(ask)

@@ -1,4 +1,4 @@
-"""Makes the prompts of a run: a file's lines, or random words, of a length that is drawn or a trace's.
+"""Makes the prompts of a run: a file's lines, or random words, of a length that is drawn.
 
 Number n of a seed is always the same question, so that all sides of a bench are asked the same.
 """
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Protocol
 
 from trimodal.bench.load.lengths import Lengths
-from trimodal.bench.load.traces import BLOCK_TOKENS, Traced
 from trimodal.errors import SettingsError
 
 TOKENS_PER_WORD = 2.0  # until `calibrate` knows better
@@ -24,13 +23,11 @@ class Question:
     """One request for text.
 
     Attributes:
-        cancel_after: pieces after which the client leaves; 0: it never does.
         tier: of the server's tiers; empty: its default.
     """
 
     text: str
     max_tokens: int
-    cancel_after: int = 0
     tier: str = ""
 
 
@@ -43,8 +40,6 @@ class Mix:
         repeat_share: so many are questions that were asked before.
         lines: asked in turn, instead of random words.
         tiers: tier → weight among the requests.
-        trace: the lengths of these, instead of drawn ones.
-        scale: of the trace's lengths, for the blocks that its prompts share.
     """
 
     prompt: Lengths
@@ -54,8 +49,6 @@ class Mix:
     repeat_share: float = 0.0
     lines: Sequence[str] = ()
     tiers: Mapping[str, float] = field(default_factory=dict)
-    trace: Sequence[Traced] = ()
-    scale: float = 1.0
 
 
 class Source(Protocol):
@@ -125,10 +118,6 @@ class Questions:
         if number and rng.random() < mix.repeat_share:
             return self._question(rng.randrange(number))
         prompt, answer = mix.prompt.draw(rng), mix.answer.draw(rng)
-        blocks: tuple[int, ...] = ()
-        if mix.trace:
-            traced = mix.trace[number % len(mix.trace)]
-            prompt, answer, blocks = traced.input_tokens, traced.output_tokens, traced.blocks
         tier = rng.choices(list(mix.tiers), list(mix.tiers.values()))[0] if mix.tiers else ""
         if mix.lines:
             return Question(mix.lines[(self._first_line + number) % len(mix.lines)], answer, tier=tier)
@@ -136,11 +125,6 @@ class Questions:
         if mix.shared_tokens and rng.random() < mix.shared_share:
             begin = self._made(random.Random(f"shared {self._seed}"), self._count(mix.shared_tokens))
             prompt = max(1, prompt - mix.shared_tokens)
-        elif blocks:
-            # The last block is the prompt's own, as in the trace: what is shared are whole ones.
-            size = max(1, round(BLOCK_TOKENS * mix.scale / self._per_word))
-            begin = " ".join(self._made(random.Random(f"block {block}"), size) for block in blocks[:-1])
-            prompt = max(1, prompt - round(BLOCK_TOKENS * mix.scale) * (len(blocks) - 1))
         own = self._made(rng, self._count(prompt - (0 if begin else self._added)))
         return Question(f"{begin} {own}".strip(), answer, tier=tier)
 

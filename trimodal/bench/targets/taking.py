@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from trimodal.bench.load.records import CANCELLED, OK, TIMEOUT, UNREACHABLE, Record
+from trimodal.bench.load.records import OK, TIMEOUT, UNREACHABLE, Record
 from trimodal.client.errors import ConnectError, ConnectionLost, Timeout
 from trimodal.errors import Cancelled, RequestError, ServerError, TrimodalError
 
@@ -30,7 +30,6 @@ class Taking:
         self.items = 1
         self.audio_s = 0.0
         self.cache = self.text = ""
-        self.cancelled = False
 
     def piece(self) -> None:
         """Notes text, words or a whole answer that has just come."""
@@ -44,7 +43,7 @@ class Taking:
             sent=self.sent,
             pieces=tuple(self.pieces),
             ended=self._clock(),
-            outcome=CANCELLED if self.cancelled else outcome,
+            outcome=outcome,
             error=error,
             input_tokens=self.input_tokens,
             output_tokens=self.output_tokens,
@@ -81,6 +80,6 @@ def outcome_of(error: TrimodalError) -> str:
 async def check(target: Target) -> Record:
     """Sends one request before the load. Raises: ServerError: it is not answered; says why."""
     record = await target.send(0)
-    if record.outcome not in (OK, CANCELLED):
+    if record.outcome != OK:
         raise ServerError(record.error or record.outcome)
     return record

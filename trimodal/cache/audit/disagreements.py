@@ -35,10 +35,10 @@ def write_pair(file: Path, decision: Decision, fresh: str) -> bool:
 
 
 def _line(decision: Decision, fresh: str) -> bytes:
-    scope, asked, stored = decision.scope, decision.asked, decision.stored
+    scope, question, stored = decision.scope, decision.question, decision.stored
     pair = {
-        "id": hashlib.sha256(f"{scope.digest}{asked}\0{stored}".encode(errors="replace")).hexdigest()[:16],
-        "a": asked,
+        "id": hashlib.sha256(f"{scope.digest}{question}\0{stored}".encode(errors="replace")).hexdigest()[:16],
+        "a": question,
         "b": stored,
         "label": None,
         "class": None,

@@ -100,16 +100,16 @@ class VectorIndex:
         self, vector: Vector, count: int, now: float, fetch: Callable[[Sequence[str]], Mapping[str, Entry]]
     ) -> list[tuple[float, Entry]]:
         """The best that the store still has: `fetch` gives the answers of names that are there now."""
-        asked = count
+        wanted = count
         while True:
-            ranked = self.best(vector, asked, now)
+            ranked = self.best(vector, wanted, now)
             entries = fetch([name for _, name in ranked]) if ranked else {}
             gone = [name for _, name in ranked if name not in entries]
             found = [(score, entries[name]) for score, name in ranked if name in entries]
             self.drop(gone)
             if not gone or len(found) >= count:
                 return found[:count]
-            asked = min(2 * asked, FETCH)  # much is gone: larger steps
+            wanted = min(2 * wanted, FETCH)  # much is gone: larger steps
 
     def _reserve(self, more: int) -> None:
         """Makes the arrays long enough for so many new names."""

@@ -86,10 +86,10 @@ def _flow(config: Config, graph: _Graph) -> Iterator[Finding]:
         for index in now:
             ready |= set(steps[index].output_map.values())
         left -= now
-    told: set[str] = set()
+    reported: set[str] = set()
     for index in sorted(left):
-        for tensor in sorted(set(steps[index].input_map.values()) - ready - told):
-            told.add(tensor)
+        for tensor in sorted(set(steps[index].input_map.values()) - ready - reported):
+            reported.add(tensor)
             if tensor not in graph.writers:
                 sentence = f"step {index + 1} reads {tensor}, which no step writes"
             else:

@@ -98,8 +98,8 @@ def _tensor(config: Config, kind: str, index: int, tensor: Any) -> Iterator[Find
         )
         if not there
     ]
-    told = config.backend or config.is_ensemble  # without a backend nobody knows what it completes
-    if missing and told and config.backend not in _COMPLETE_TENSORS and not config.completes_in_python:
+    known = config.backend or config.is_ensemble  # without a backend nobody knows what it completes
+    if missing and known and config.backend not in _COMPLETE_TENSORS and not config.completes_in_python:
         yield config.finding("TRI016", f"{shown} has no {' and no '.join(missing)}", kind, index)
     for field, dims in (("dims", tensor.dims), ("reshape", tensor.reshape.shape)):
         for size in dims:

@@ -52,15 +52,15 @@ def llm(
 
     Typical: trimodal bench llm --bare --streams 8
 
-    Open loop: trimodal bench llm --rate 2 --slo "ttft_ms<=500,itl_ms<=60" --html report.html
+    Open loop: trimodal bench llm --rate 2 --slo "ttft_ms<=500,itl_ms<=60"
     """
     from trimodal.bench.scenarios.llm import LlmScenario, run_llm
 
     if prompts and (prompt_tokens or shared):
         raise typer.BadParameter("--prompts has its own texts: leave --prompt-tokens and --shared-prefix out")
-    words = prompt_tokens or shared or settings.trace
-    asked = prompts or (None if words else data_directory() / "samples" / "questions.txt")
-    mix = settings.mix(prompt_tokens or "64", max_tokens, prompts=asked, **shared_prefix(shared))
+    words = prompt_tokens or shared
+    file = prompts or (None if words else data_directory() / "samples" / "questions.txt")
+    mix = settings.mix(prompt_tokens or "64", max_tokens, prompts=file, **shared_prefix(shared))
     with one_sentence("bench"):
         key = read_key(api_key_file, API_KEY)
     measure = partial(run_llm, scenario=LlmScenario(mix, bare, tuple(beside)))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,6 @@ from trimodal.cli.common import one_sentence
 
 if TYPE_CHECKING:
     from trimodal.bench.load.plan import LoadPlan
-    from trimodal.bench.load.traces import Traced
     from trimodal.bench.scenarios.server import LoadTest, Measurement
     from trimodal.bench.targets.questions import Mix
 
@@ -32,21 +30,13 @@ def _option(*names: str, panel: str, help: str, **more: Any) -> Any:
 class LoadOptions:
     """What every load test is told on the command line."""
 
-    load: Annotated[str, _option(panel=LOAD, help="closed, constant, poisson, gamma or trace.")] = ""
+    load: Annotated[str, _option(panel=LOAD, help="closed, constant or poisson.")] = ""
     rate: Annotated[
         list[float], _option(panel=LOAD, help="Requests a second of an open loop; repeatable.")
     ] = ()  # type: ignore[assignment]
-    burstiness: Annotated[
-        float, _option(panel=LOAD, help="Of gamma arrivals: 1 is Poisson, less comes in bursts.")
-    ] = 1.0
-    trace: Annotated[
-        Path | None, _option(panel=LOAD, help="Azure LLM inference CSV or Mooncake JSON lines.")
-    ] = None
-    trace_speed: Annotated[float, _option(panel=LOAD, min=0.001, help="2: in half the time.")] = 1.0
-    trace_scale: Annotated[float, _option(panel=LOAD, min=0.001, help="Of the trace's lengths.")] = 1.0
     seconds: Annotated[
         float,
-        _option(panel=LOAD, min=0, max=86_400, help="Of each case; 0: 30, side by side 10, a trace's own."),
+        _option(panel=LOAD, min=0, max=86_400, help="Of each case; 0: 30, side by side 10."),
     ] = 0.0
     requests: Annotated[
         int, _option(panel=LOAD, min=0, max=1_000_000, help="Instead of seconds: of each case.")
@@ -72,19 +62,11 @@ class LoadOptions:
         list[str], _option("--set", panel=SERVER, help="model.parameter=value of its config; repeatable.")
     ] = ()  # type: ignore[assignment]
     slo: Annotated[str, _option(panel=REPORT, help="As ttft_ms<=500,p99_ms<=2000,error_rate<=0.01.")] = ""
-    html: Annotated[Path | None, _option(panel=REPORT, help="All tables, in one file.")] = None
     json: Annotated[Path | None, _option(panel=REPORT, help="All figures.")] = None
     jsonl: Annotated[Path | None, _option(panel=REPORT, help="A line for each request.")] = None
 
     def __post_init__(self) -> None:
-        check_files(html=self.html, json=self.json, jsonl=self.jsonl)
-
-    @cached_property
-    def traced(self) -> Sequence[Traced]:
-        """The trace's requests. Raises: SettingsError."""
-        from trimodal.bench.load.traces import read_trace
-
-        return read_trace(self.trace, self.trace_speed, self.trace_scale) if self.trace else ()
+        check_files(json=self.json, jsonl=self.jsonl)
 
     def mix(
         self, prompt_tokens: str, max_tokens: str, least: int = 8, prompts: Path | None = None, **more: Any
@@ -101,7 +83,7 @@ class LoadOptions:
             prompt = parse_lengths(prompt_tokens, "--prompt-tokens", least)
             answer = parse_lengths(max_tokens, "--max-tokens", 2)
             lines = read_lines(prompts) if prompts else ()
-            return Mix(prompt, answer, lines=lines, trace=self.traced, scale=self.trace_scale, **more)
+            return Mix(prompt, answer, lines=lines, **more)
 
     def run(
         self,
@@ -140,7 +122,6 @@ class LoadOptions:
         run_load(
             lambda stop, tell: measure(replace(test, stop=stop, tell=tell)),
             test.plan.slo,
-            self.html,
             self.json,
             self.jsonl,
         )
@@ -149,13 +130,11 @@ class LoadOptions:
         from trimodal.bench.load.plan import LoadPlan
         from trimodal.bench.load.slo import parse_slo
 
-        load: Any = self.load or ("trace" if self.trace else "poisson" if self.rate else "closed")
-        timed = not self.requests and load != "trace"
+        load: Any = self.load or ("poisson" if self.rate else "closed")
+        timed = not self.requests
         return LoadPlan(
             load=load,
             sizes=tuple(clients) if load == "closed" else tuple(self.rate),
-            burstiness=self.burstiness,
-            trace=self.traced,
             seconds=self.seconds or (10.0 if sides and timed else 0.0),
             requests=self.requests,
             warmup=(warm_up if timed else 0.0) if self.warmup is None else self.warmup,

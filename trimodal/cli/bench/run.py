@@ -30,12 +30,12 @@ def check_files(**files: Path | None) -> None:
             check_writable(f"--{name}", path)
 
 
-def run_load(measure: Measure, slo: Slo, html: Path | None, json: Path | None, jsonl: Path | None) -> None:
+def run_load(measure: Measure, slo: Slo, json: Path | None, jsonl: Path | None) -> None:
     """Runs a load test; Ctrl-C ends it with what was measured. A run that ended early is exit code 1."""
     from rich.console import Console
 
     from trimodal.bench.report.files import write_json, write_jsonl
-    from trimodal.bench.report.results import print_tables, save_report
+    from trimodal.bench.report.results import print_tables
     from trimodal.bench.report.tables import names_of
 
     console = Console(highlight=False)
@@ -48,8 +48,6 @@ def run_load(measure: Measure, slo: Slo, html: Path | None, json: Path | None, j
         if jsonl:
             whole = [one for one in found.results if not one.part]
             write_jsonl(jsonl, ((names_of(one), run.records) for one in whole for run in one.runs))
-        if html:
-            save_report(html, found.unit, found.results, slo, found.facts)
         stopped = next((one.summary.stopped for one in found.results if one.summary.stopped), "")
     if stopped:
         typer.echo(f"bench: the run ended early: {stopped}", err=True)

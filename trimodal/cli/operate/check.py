@@ -35,7 +35,6 @@ def check(
         dir_okay=False,
         help="File with the server's command line: compose, Dockerfile, … Repeatable.",
     ),
-    latency: bool = typer.Option(False, "--latency", help="Print the checklist for low latency instead."),
 ) -> None:
     """Find what a server would refuse in a model repository, and what would hurt, without starting one.
 
@@ -45,14 +44,7 @@ def check(
 
     from trimodal.check.examine import examine
     from trimodal.check.findings import Target
-    from trimodal.check.latency import checklist
-    from trimodal.check.printing import (
-        as_json,
-        as_sarif,
-        checklist_as_json,
-        print_checklist,
-        print_findings,
-    )
+    from trimodal.check.printing import as_json, as_sarif, print_findings
     from trimodal.check.repository import read_repository
     from trimodal.check.rules import select_rules
     from trimodal.paths import default_repository
@@ -65,16 +57,6 @@ def check(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     console = Console(highlight=False, markup=False)
-    if latency:
-        if format_ == "sarif":
-            raise typer.BadParameter("--latency prints text or json")
-        for name in profiles:
-            models = {model: one for model, one in read.of(name).items() if one.message is not None}
-            if format_ == "json":
-                typer.echo(checklist_as_json(checklist(models), name))
-            else:
-                print_checklist(checklist(models), name, console)
-        raise typer.Exit(0)
     target = Target(release, slo_ms, cores, int(gpu_memory * 2**30), tuple(deployment))
     findings = examine(read, profiles, target, rules)
     if format_ == "json":

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 # Azure's conversations, as `trimodal bench` reads lengths: lognormals with the published medians (Patel et
 # al., "Splitwise", ISCA 2024, arXiv:2311.18677), whose spread makes the means of the public trace of 2023.
 PROMPT_TOKENS, OUTPUT_TOKENS = "lognormal:1020,0.5", "lognormal:129,0.99"
-_of_trace = partial(typer.Option, rich_help_panel="Arrivals of a trace")
 _made = partial(typer.Option, rich_help_panel="Arrivals that are made")
 
 
@@ -30,11 +27,8 @@ _made = partial(typer.Option, rich_help_panel="Arrivals that are made")
 class FleetCommand:
     """The options of `trimodal plan fleet`."""
 
-    trace: Annotated[Path | None, _of_trace(help="Azure's CSV or Mooncake's JSON lines.")] = None
-    trace_speed: Annotated[float, _of_trace(min=0.001, help="2: in half the time.")] = 1.0
-    trace_scale: Annotated[float, _of_trace(min=0.001, help="Of the trace's lengths.")] = 1.0
+    trace: Annotated[Path | None, typer.Option(help="Azure's LLM inference CSV.")] = None
     rate: Annotated[float, _made(min=0, help="Requests a second, on average; instead of --trace.")] = 0.0
-    burstiness: Annotated[float, _made(help="1 is Poisson, less comes in bursts.")] = 1.0
     prompt_tokens: Annotated[str, _made(help="As 64, uniform:32-256 or lognormal:400,0.6.")] = PROMPT_TOKENS
     output_tokens: Annotated[str, _made(help="Of the answers, in the same forms.")] = OUTPUT_TOKENS
     prefixes: Annotated[str, _made(help="Shared beginnings, COUNT:TOKENS[:SHARE[:SKEW]].")] = ""
@@ -54,24 +48,27 @@ def fleet(
         from trimodal.errors import SettingsError
         from trimodal.plan.fleet.simulation import simulate
         from trimodal.plan.fleet.spec import read_specs
+        from trimodal.plan.fleet.workload import read_trace
 
         if bool(settings.trace) == bool(settings.rate):
             raise SettingsError("--trace FILE or --rate REQUESTS_A_SECOND: one of them is needed")
         specs, objective = read_specs(plans), _objective(settings.slo)
         if settings.trace:
-            arrivals = _read(settings, settings.trace)
-            asked = f"{settings.trace.name}, {len(arrivals)} requests"
+            arrivals = read_trace(settings.trace)
+            if settings.seconds:
+                arrivals = [one for one in arrivals if one.at <= settings.seconds]
+            workload = f"{settings.trace.name}, {len(arrivals)} requests"
         else:
             arrivals = _generate(settings)
-            asked = f"{settings.rate:g} requests/s for {settings.seconds or 600:g} s"
+            workload = f"{settings.rate:g} requests/s for {settings.seconds or 600:g} s"
         outcomes = [
             simulate(spec, arrivals, objective, warmup=settings.warmup, seed=settings.seed) for spec in specs
         ]
     if settings.json_:
-        facts = {"arrivals": asked, "objective": settings.slo, "seed": str(settings.seed)}
+        facts = {"arrivals": workload, "objective": settings.slo, "seed": str(settings.seed)}
         typer.echo(json.dumps({"facts": facts, "plans": [asdict(one) for one in outcomes]}, indent=2))
     else:
-        _print(outcomes, asked)
+        _print(outcomes, workload)
 
 
 def _generate(settings: FleetCommand) -> list[Arrival]:
@@ -83,34 +80,9 @@ def _generate(settings: FleetCommand) -> list[Arrival]:
         settings.seconds or 600.0,
         parse_lengths(settings.prompt_tokens, "--prompt-tokens"),
         parse_lengths(settings.output_tokens, "--output-tokens"),
-        burstiness=settings.burstiness,
         prefixes=_prefixes(settings.prefixes),
         seed=settings.seed,
     )
-
-
-def _read(settings: FleetCommand, trace: Path) -> list[Arrival]:
-    """The requests of a trace; where it names prompts' blocks, those that begin alike share a prefix."""
-    from trimodal.bench.load.traces import BLOCK_TOKENS, read_trace
-    from trimodal.plan.fleet.workload import Arrival
-
-    scale, seconds = settings.trace_scale, settings.seconds or float("inf")
-    traced = [one for one in read_trace(trace, settings.trace_speed, scale) if one.at <= seconds]
-    alike: dict[int, list[tuple[int, ...]]] = defaultdict(list)
-    for one in traced:
-        if one.blocks:
-            alike[one.blocks[0]].append(one.blocks)
-    shared = {first: len(commonprefix(blocks)) for first, blocks in alike.items()}
-    return [
-        Arrival(
-            one.at,
-            one.input_tokens,
-            one.output_tokens,
-            one.blocks[0] if one.blocks else None,
-            round(scale * BLOCK_TOKENS * shared[one.blocks[0]]) if one.blocks else 0,
-        )
-        for one in traced
-    ]
 
 
 def replica(
@@ -166,13 +138,13 @@ def _prefixes(text: str) -> Prefixes | None:
         raise SettingsError(f"--prefixes {text}: COUNT:TOKENS[:SHARE[:SKEW]] is needed") from None
 
 
-def _print(outcomes: Sequence[Outcome], asked: str) -> None:
+def _print(outcomes: Sequence[Outcome], workload: str) -> None:
     from trimodal.build_support import report
 
     # A column a plan: so many figures side by side are wider than a terminal.
     columns = [_figures(one) for one in outcomes]
     rows = [[name, *(column[name] for column in columns)] for name in columns[0]]
-    report(asked, rows, header=("", *(one.name for one in outcomes)))
+    report(workload, rows, header=("", *(one.name for one in outcomes)))
 
 
 def _figures(one: Outcome) -> dict[str, str]:

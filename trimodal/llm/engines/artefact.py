@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimodal.errors import ArtefactError, OperatorError, SettingsError
-from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import MANIFEST, Manifest, read_manifest
 from trimodal.runtimes import gpu_fit
@@ -68,33 +67,6 @@ class GpuArtefact:
         """Every id that ends an answer."""
         return [int(id) for id in self.manifest.extra.get("eos_token_ids", [])]
 
-    @property
-    def block_tokens(self) -> int:
-        """Tokens of one KV block, as an engine was compiled; the library's default where it can choose."""
-        return int(self.manifest.shapes.get("tokens_per_block", KV_BLOCK_TOKENS))
-
-
-def compiled(settings: LlmSettings) -> GpuArtefact:
-    """A compiled engine of TensorRT-LLM, checked against the settings and the GPUs that can be seen.
-
-    Raises:
-        OperatorError: it is missing, or does not fit; one sentence with the command that builds it again.
-    """
-    directory, manifest = _read(settings, "tensorrt_llm")
-    for limit, parameter in (
-        ("max_batch_size", "max_num_seqs"),
-        ("max_num_tokens", "max_num_batched_tokens"),
-        ("max_seq_len", "max_model_len"),
-    ):
-        gpu_fit.check_limit(directory, manifest, limit, parameter, getattr(settings, parameter))
-    gpus = visible_gpus()
-    gpu_fit.check_gpu(directory, manifest, gpus)
-    count = manifest.gpu.count if manifest.gpu else 1
-    length = _longest(settings, directory, manifest, "max_seq_len")
-    return GpuArtefact(
-        directory, manifest, length, *_limits(settings, manifest, length, card_limits(gpus[:count])), count
-    )
-
 
 def checkpoint(settings: LlmSettings) -> GpuArtefact:
     """A Hugging Face checkpoint in place, and as many GPUs as the settings spread it over.
@@ -102,7 +74,10 @@ def checkpoint(settings: LlmSettings) -> GpuArtefact:
     Raises:
         OperatorError: it is missing or another one, or GPUs are.
     """
-    directory, manifest = _read(settings, "checkpoint")
+    directory = settings.artefact_directory
+    manifest = read_manifest(directory, task="llm", runtime="checkpoint")
+    gpu_fit.check_precision(directory, manifest, settings.precision)
+    gpu_fit.check_checkpoint(directory, manifest, settings.checkpoint_sha256)
     limit = "max_position_embeddings"
     gpu_fit.check_limit(directory, manifest, limit, "max_model_len", settings.max_model_len)
     wanted, on_gpu = (
@@ -125,8 +100,12 @@ def checkpoint(settings: LlmSettings) -> GpuArtefact:
     if settings.speculation == "eagle3":
         draft = settings.draft_directory
         read_manifest(draft, task="llm", runtime="checkpoint")
-    length = _longest(settings, directory, manifest, limit)
-    limits = _limits(settings, manifest, length, card_limits(gpus[:wanted]) if on_gpu else _PROCESSOR)
+    length = settings.max_model_len or manifest.shapes.get(limit)
+    if not isinstance(length, int):
+        raise ArtefactError(
+            f"{directory / MANIFEST} is damaged (shapes.{limit}): build again with: {manifest.command}"
+        )
+    limits = _limits(settings, length, card_limits(gpus[:wanted]) if on_gpu else _PROCESSOR)
     return GpuArtefact(directory, manifest, length, *limits, wanted, draft)
 
 
@@ -141,49 +120,22 @@ def _card_row(gpu: Gpu) -> CardLimits:
     return next(limits for gib, limits in _ROWS if gpu.memory >= gib << 30)
 
 
-def _read(settings: LlmSettings, runtime: str) -> tuple[Path, Manifest]:
-    directory = settings.artefact_directory
-    manifest = read_manifest(directory, task="llm", runtime=runtime)
-    gpu_fit.check_precision(directory, manifest, settings.precision)
-    gpu_fit.check_checkpoint(directory, manifest, settings.checkpoint_sha256)
-    return directory, manifest
-
-
-def _limits(
-    settings: LlmSettings, manifest: Manifest, max_model_len: int, card: CardLimits
-) -> tuple[int, int]:
-    """Batch and step: as set, else by the card, within what the engine was built for."""
-    batch = settings.max_num_seqs or _built(manifest, "max_batch_size", card.max_num_seqs)
+def _limits(settings: LlmSettings, max_model_len: int, card: CardLimits) -> tuple[int, int]:
+    """Batch and step: as set, else by the card."""
+    batch = settings.max_num_seqs or card.max_num_seqs
     # Every sequence decodes in a step, and a prompt that is not cut has to fit into one.
     decoding = batch * (1 + settings.drafted_tokens)
     prompt = 0 if settings.enable_chunked_prefill else max_model_len
-    if step := settings.max_num_batched_tokens:
-        if settings.engine == "vllm" and step < decoding:
-            each = f" × {1 + settings.drafted_tokens} tokens, {settings.drafted_tokens} of them drafted"
-            raise SettingsError(
-                f"parameter 'max_num_batched_tokens' = {step}: a step of max_num_seqs {batch}"
-                f"{each if settings.drafted_tokens else ''} needs {decoding} at least; 0 is by the machine"
-            )
-        if settings.engine == "vllm" and step < prompt:
-            raise SettingsError(
-                f"parameter 'max_num_batched_tokens' = {step}: a prompt of max_model_len {max_model_len} is "
-                "computed in one step, without enable_chunked_prefill"
-            )
-        return batch, step
-    return batch, _built(manifest, "max_num_tokens", max(card.max_num_batched_tokens, decoding, prompt))
-
-
-def _built(manifest: Manifest, limit: str, wanted: int) -> int:
-    """`wanted`, or what the engine was compiled for where that is less."""
-    built = manifest.shapes.get(limit)
-    return min(wanted, built) if isinstance(built, int) else wanted
-
-
-def _longest(settings: LlmSettings, directory: Path, manifest: Manifest, limit: str) -> int:
-    """Tokens of a sequence: as set, else as the manifest's shapes say."""
-    length = settings.max_model_len or manifest.shapes.get(limit)
-    if not isinstance(length, int):
-        raise ArtefactError(
-            f"{directory / MANIFEST} is damaged (shapes.{limit}): build again with: {manifest.command}"
+    step = settings.max_num_batched_tokens
+    if step and settings.engine == "vllm" and step < decoding:
+        each = f" × {1 + settings.drafted_tokens} tokens, {settings.drafted_tokens} of them drafted"
+        raise SettingsError(
+            f"parameter 'max_num_batched_tokens' = {step}: a step of max_num_seqs {batch}"
+            f"{each if settings.drafted_tokens else ''} needs {decoding} at least; 0 is by the machine"
         )
-    return length
+    if step and settings.engine == "vllm" and step < prompt:
+        raise SettingsError(
+            f"parameter 'max_num_batched_tokens' = {step}: a prompt of max_model_len {max_model_len} is "
+            "computed in one step, without enable_chunked_prefill"
+        )
+    return batch, step or max(card.max_num_batched_tokens, decoding, prompt)

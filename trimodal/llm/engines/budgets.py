@@ -8,7 +8,6 @@ from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS
 from trimodal.llm.settings import FAKE_BUDGETS, GPU_ENGINES, LlmSettings
 from trimodal.manifest import Manifest, read_manifest
 
-_LENGTHS = ("max_seq_len", "max_position_embeddings")  # as compiled; as the checkpoint says
 _LEAST_POOL = 16_384  # tokens: sixteen requests of 1,024
 _BYTES = {"u8": 1, "f16": 2, "f32": 4}
 _SHARE = 4  # of the machine's memory a KV pool of its own choice takes at most one part in so many
@@ -29,9 +28,10 @@ def fitted(settings: LlmSettings) -> LlmSettings:
     if settings.engine == "fake":
         unset = {name: value for name, value in FAKE_BUDGETS.items() if not getattr(settings, name)}
         return settings.model_copy(update=unset)
-    runtime = {"openvino": "openvino", "tensorrt_llm": "tensorrt_llm"}.get(settings.engine, "checkpoint")
+    runtime = "openvino" if settings.engine == "openvino" else "checkpoint"
     manifest = read_manifest(settings.artefact_directory, task="llm", runtime=runtime)
-    built = [size for name in _LENGTHS if isinstance(size := manifest.shapes.get(name), int)]
+    size = manifest.shapes.get("max_position_embeddings")
+    built = [size] if isinstance(size, int) else []
     if settings.max_model_len:
         built.append(settings.max_model_len)
     if not built:

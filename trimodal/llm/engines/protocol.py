@@ -210,7 +210,6 @@ class EngineLost(Exception):
 # Engine → module, and what opens it there.
 ENGINES: dict[str, tuple[str, str]] = {
     "openvino": ("trimodal.llm.engines.openvino.engine", "OpenVinoEngine"),
-    "tensorrt_llm": ("trimodal.llm.engines.tensorrt_llm.engine", "open_compiled"),
     "tensorrt_llm_pytorch": ("trimodal.llm.engines.tensorrt_llm.engine", "open_pytorch"),
     "vllm": ("trimodal.llm.engines.vllm", "open_vllm"),
     "fake": ("trimodal.llm.engines.fake", "FakeEngine"),

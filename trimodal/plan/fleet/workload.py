@@ -1,15 +1,16 @@
-"""Makes arrivals: Poisson or in bursts, with lengths as a published trace has them.
-
-The same seed makes the same requests.
-"""
+"""Makes arrivals, a Poisson process whose same seed makes the same requests, or reads those of a trace."""
 
 from __future__ import annotations
 
+import csv
 import random
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from pydantic import BaseModel, Field, ValidationError
 
 from trimodal.errors import SettingsError
 
@@ -66,19 +67,15 @@ def generate(
     prompt: Draws,
     output: Draws,
     *,
-    burstiness: float = 1.0,
     prefixes: Prefixes | None = None,
     seed: int = 0,
 ) -> list[Arrival]:
-    """Requests of a gamma process for so many seconds, `rate` a second on average.
-
-    Args:
-        burstiness: 1 is Poisson, less comes in bursts.
+    """Requests of a Poisson process for so many seconds, `rate` a second on average.
 
     Raises:
         SettingsError: a number is out of bounds; names the option.
     """
-    for name, value in (("rate", rate), ("seconds", seconds), ("burstiness", burstiness)):
+    for name, value in (("rate", rate), ("seconds", seconds)):
         if not 0 < value <= 1e7:
             raise SettingsError(f"--{name} {value:g}: above 0 and at most 1e7 is needed")
     if rate * seconds > MOST_REQUESTS:
@@ -86,7 +83,7 @@ def generate(
     generator, drawn = np.random.default_rng(seed), random.Random(seed)
     times = np.zeros(1)
     while times[-1] <= seconds:
-        gaps = generator.gamma(burstiness, 1 / (rate * burstiness), 1 + round(rate * seconds))
+        gaps = generator.exponential(1 / rate, 1 + round(rate * seconds))
         times = np.concatenate([times, times[-1] + np.cumsum(gaps)])
     times = times[1 : np.searchsorted(times, seconds, "right")]
     numbers = np.full(len(times), -1)  # of the beginnings; -1: one of its own
@@ -102,3 +99,36 @@ def generate(
         else:
             arrivals.append(Arrival(at, *lengths))
     return arrivals
+
+
+class _Row(BaseModel):
+    """A line of Azure's LLM inference traces."""
+
+    TIMESTAMP: datetime
+    ContextTokens: int = Field(ge=0, le=10_000_000)
+    GeneratedTokens: int = Field(ge=0, le=10_000_000)
+
+    def arrival(self) -> Arrival:
+        # Without a zone it is taken as UTC: a local one would jump when clocks change.
+        at = self.TIMESTAMP if self.TIMESTAMP.tzinfo else self.TIMESTAMP.replace(tzinfo=timezone.utc)
+        return Arrival(at.timestamp(), max(1, self.ContextTokens), max(1, self.GeneratedTokens))
+
+
+def read_trace(path: Path) -> list[Arrival]:
+    """Reads Azure's CSV in the order of arrival. Raises: SettingsError naming the file, line and column."""
+    found: list[Arrival] = []
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            for row in csv.DictReader(file):
+                found.append(_Row.model_validate(row).arrival())
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = f"line {len(found) + 2}: {'.'.join(map(str, problem['loc']))}"
+        raise SettingsError(f"--trace {path}: {where} {problem['msg']}") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise SettingsError(f"--trace {path}: cannot be read: {error}") from None
+    if not found:
+        names = ", ".join(_Row.model_fields)
+        raise SettingsError(f"--trace {path}: no request in it: a CSV with the columns {names} is needed")
+    found.sort(key=lambda one: one.at)
+    return [one._replace(at=one.at - found[0].at) for one in found]

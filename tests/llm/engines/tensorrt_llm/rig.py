@@ -13,7 +13,7 @@ from typing import Any
 from tests.doubles.gpu_libraries import Call, Recorder, make
 from trimodal.llm.engines.protocol import EngineRequest, Sampling
 from trimodal.llm.settings import LlmSettings
-from trimodal.manifest import GpuTarget, Manifest, write_manifest
+from trimodal.manifest import Manifest, write_manifest
 from trimodal.runtimes.gpu_device import Gpu
 
 H100 = Gpu(0, "NVIDIA H100 80GB HBM3", "9.0", 80 << 30, 79 << 30, "580.65")
@@ -21,27 +21,21 @@ KV = {"maxNumBlocks": 1000, "freeNumBlocks": 750, "usedNumBlocks": 250, "tokensP
 WARM_UP = [1] * 8
 
 
-def artefact(directory: Path, runtime: str = "tensorrt_llm", **changes: Any) -> Path:
+def artefact(directory: Path, runtime: str = "checkpoint", **changes: Any) -> Path:
     """A directory with a manifest as the build scripts write it, and what the service reads beside it."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
-    shapes = {"max_position_embeddings": 4096, "vocab_size": 512}
     values: dict[str, Any] = {
         "task": "llm",
         "runtime": runtime,
-        "runtime_version": "1.2.1",
+        "runtime_version": "5.5.4",
         "precision": "fp8",
         "source": "tiny",
         "source_sha256": "ab" * 32,
-        "command": "python build/llm_tensorrt_llm.py tiny --precision fp8",
-        "shapes": shapes,
-        "extra": {"eos_token_ids": [2, 3], "speculation": {"method": "none"}},
+        "command": "python build/llm_place.py tiny",
+        "shapes": {"max_position_embeddings": 4096, "vocab_size": 512},
+        "extra": {"eos_token_ids": [2, 3]},
     }
-    if runtime == "tensorrt_llm":
-        values["shapes"] = shapes | {
-            "max_batch_size": 64, "max_num_tokens": 8192, "max_seq_len": 2048, "tokens_per_block": 32,
-        }  # fmt: skip
-        values["gpu"] = GpuTarget(sm="9.0", name="NVIDIA H100 80GB HBM3", count=1)
     for key, value in changes.items():
         values[key] = values[key] | value if isinstance(values.get(key), dict) else value
     write_manifest(directory, Manifest(**values))
@@ -131,9 +125,9 @@ class PlayedLlm:
                 yield {"numActiveRequests": 1, "kvCacheStats": dict(self.kv)}
 
 
-def settings(directory: Path, engine: str = "tensorrt_llm", **changes: Any) -> LlmSettings:
-    runtime = "tensorrt_llm" if engine == "tensorrt_llm" else "checkpoint"
-    values = {"engine": engine, "artefact": str(artefact(directory / runtime, runtime)), "max_num_seqs": 4}
+def settings(directory: Path, **changes: Any) -> LlmSettings:
+    made = artefact(directory / "checkpoint")
+    values = {"engine": "tensorrt_llm_pytorch", "artefact": str(made), "max_num_seqs": 4}
     return LlmSettings.model_validate(values | changes)
 
 

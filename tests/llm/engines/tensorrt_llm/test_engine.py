@@ -1,4 +1,4 @@
-"""Opens TensorRT-LLM's two runtimes on doubles of its stubs: what the library is asked for."""
+"""Opens TensorRT-LLM on doubles of its stubs: what the library is asked for."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from tests.llm.engines.tensorrt_llm.rig import H100, WARM_UP, PlayedLlm, ask, se
 from tests.llm.engines.tensorrt_llm.rig import artefact as played_artefact
 from trimodal.llm.engines import artefact
 from trimodal.llm.engines.protocol import Engine, open_engine
-from trimodal.llm.settings import LlmSettings
-from trimodal.manifest import GpuTarget
 
 
 def opened_with(llm: PlayedLlm) -> dict[str, Any]:
@@ -23,58 +21,22 @@ def opened_with(llm: PlayedLlm) -> dict[str, Any]:
     return dict(call.arguments)
 
 
-def test_a_compiled_engine_is_opened_with_the_settings(llm: PlayedLlm, tmp_path: Path) -> None:
-    chosen = settings(
-        tmp_path,
-        max_num_batched_tokens=1024,
-        max_model_len=1500,
-        num_kv_blocks=100,
-        host_cache_bytes=1 << 30,
-        kv_cache_free_gpu_memory_fraction=0.5,
-        enable_chunked_prefill=False,
-    )
-    engine = open_engine(chosen)
-    (call,) = llm.recorder.named("_tensorrt_engine.LLM")
-    given: Any = dict(call.arguments)
-    kv = given.pop("kv_cache_config")
-    knobs = given.pop("extended_runtime_perf_knob_config")
-    assert given == {
-        "model": str(chosen.artefact_directory),
-        "skip_tokenizer_init": False,
-        "guided_decoding_backend": "xgrammar",
-        "enable_chunked_prefill": False,
-        "speculative_config": None,
-        "max_batch_size": 4,
-        "max_num_tokens": 1024,
-        "max_seq_len": 1500,
-    }
-    assert (kv.enable_block_reuse, kv.free_gpu_memory_fraction, kv.max_tokens) == (True, 0.5, 3200)
-    assert (kv.host_cache_size, kv.dtype) == (1 << 30, "auto")
-    assert (knobs.cuda_graph_mode, knobs.cuda_graph_cache_size) == (True, 4)
-    assert os.environ["TLLM_LOG_LEVEL"] == "WARNING"
-    # With host blocks the reported maximum is not the GPU's: what is free while nothing runs is.
-    info = engine.info
-    assert (info.name, info.num_kv_blocks, info.block_tokens) == ("tensorrt_llm", 750, 32)
-    assert (info.max_num_seqs, info.max_model_len, info.lookahead) == (4, 1500, 0)
-    assert info.max_num_batched_tokens == 1024
-    engine.close()
-
-
 def test_a_checkpoint_is_opened_by_the_pytorch_runtime(
     llm: PlayedLlm, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100] * 4)
     chosen = settings(
         tmp_path,
-        "tensorrt_llm_pytorch",
         tensor_parallel_size=2,
         pipeline_parallel_size=2,
         kv_cache_dtype="fp8",
         enable_prefix_caching=False,
     )
     engine = open_engine(chosen)
-    assert llm.recorder.named("_tensorrt_engine.LLM") == []
     given = opened_with(llm)
+    assert (given["model"], given["max_batch_size"]) == (str(chosen.artefact_directory), 4)
+    assert (given["skip_tokenizer_init"], given["guided_decoding_backend"]) == (False, "xgrammar")
+    assert os.environ["TLLM_LOG_LEVEL"] == "WARNING"
     assert (given["tensor_parallel_size"], given["pipeline_parallel_size"]) == (2, 2)
     assert (given["max_seq_len"], given["max_num_tokens"], given["enable_iter_perf_stats"]) == (
         4096,
@@ -91,12 +53,10 @@ def test_a_checkpoint_is_opened_by_the_pytorch_runtime(
 
 
 @pytest.mark.parametrize(("gpus", "chosen", "variable"), [(1, None, "1"), (2, None, None), (1, "0", "0")])
-@pytest.mark.parametrize("name", ["tensorrt_llm", "tensorrt_llm_pytorch"])
 def test_one_gpu_needs_no_process_of_mpi_unless_the_operator_wants_it(
     llm: PlayedLlm,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    name: str,
     gpus: int,
     chosen: str | None,
     variable: str | None,
@@ -105,22 +65,15 @@ def test_one_gpu_needs_no_process_of_mpi_unless_the_operator_wants_it(
     monkeypatch.delenv("TLLM_WORKER_USE_SINGLE_PROCESS", raising=False)
     if chosen:
         monkeypatch.setenv("TLLM_WORKER_USE_SINGLE_PROCESS", chosen)
-    if name == "tensorrt_llm":
-        target = GpuTarget(sm="9.0", name=H100.name, count=gpus)
-        made = played_artefact(tmp_path, gpu=target)
-        spread = LlmSettings(engine="tensorrt_llm", artefact=str(made), max_num_seqs=4)
-    else:
-        spread = settings(tmp_path, name, tensor_parallel_size=gpus)
-    open_engine(spread).close()
+    open_engine(settings(tmp_path, tensor_parallel_size=gpus)).close()
     assert os.environ.get("TLLM_WORKER_USE_SINGLE_PROCESS") == variable
 
 
 def test_a_checkpoint_is_drafted_for(llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100])
-    heads = played_artefact(tmp_path / "heads", "checkpoint")
+    heads = played_artefact(tmp_path / "heads")
     chosen = settings(
         tmp_path,
-        "tensorrt_llm_pytorch",
         speculation="eagle3",
         draft_artefact=str(heads),
         num_assistant_tokens=3,
@@ -143,9 +96,7 @@ def test_a_prompt_is_drafted_from_for_its_own_request_alone(
     llm: PlayedLlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(artefact, "visible_gpus", lambda: [H100])
-    open_engine(
-        settings(tmp_path, "tensorrt_llm_pytorch", speculation="prompt_lookup", max_ngram_size=5)
-    ).close()
+    open_engine(settings(tmp_path, speculation="prompt_lookup", max_ngram_size=5)).close()
     ngram = opened_with(llm)["speculative_config"]
     assert (ngram.max_draft_len, ngram.max_matching_ngram_size, ngram.is_public_pool) == (4, 5, False)
 
@@ -205,7 +156,29 @@ def test_sampling_in_the_librarys_words(
         assert isinstance(given.seed, int)  # its own default is one fixed seed
 
 
-def test_a_compiled_engine_tells_no_log_probabilities_and_a_checkpoint_does(engine: Engine) -> None:
-    compiled = engine.info.name == "tensorrt_llm"
-    assert engine.info.unsupported.get("logprobs", "") == ("it was compiled without" if compiled else "")
-    assert compiled or engine.info.max_top_logprobs == 20
+def test_figures_follow_what_is_free_where_host_memory_is_counted_too(llm: PlayedLlm, tmp_path: Path) -> None:
+    """With host blocks the reported maximum is not the GPU's: what is free while nothing runs is."""
+    chosen = settings(
+        tmp_path,
+        max_num_batched_tokens=1024,
+        max_model_len=1500,
+        num_kv_blocks=100,
+        host_cache_bytes=1 << 30,
+        kv_cache_free_gpu_memory_fraction=0.5,
+        enable_chunked_prefill=False,
+    )
+    engine = open_engine(chosen)
+    given = opened_with(llm)
+    kv = given["kv_cache_config"]
+    assert (kv.enable_block_reuse, kv.free_gpu_memory_fraction, kv.max_tokens) == (True, 0.5, 3200)
+    assert (kv.host_cache_size, kv.dtype) == (1 << 30, "auto")
+    assert (given["max_num_tokens"], given["max_seq_len"], given["enable_chunked_prefill"]) == (
+        1024,
+        1500,
+        False,
+    )
+    info = engine.info
+    assert (info.name, info.num_kv_blocks, info.block_tokens) == ("tensorrt_llm_pytorch", 750, 32)
+    assert (info.max_num_seqs, info.max_model_len, info.max_num_batched_tokens) == (4, 1500, 1024)
+    assert (info.lookahead, info.max_top_logprobs, "logprobs" in info.unsupported) == (0, 20, False)
+    engine.close()

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,23 +68,15 @@ def test_a_library_that_shut_itself_down_is_a_lost_engine(
     loop.link.close()
 
 
-def test_a_compiled_engine_tells_cached_tokens_by_its_blocks(llm: PlayedLlm, tmp_path: Path) -> None:
-    from tensorrt_llm.bindings.executor import RequestPerfMetrics
-
-    class Metrics(RequestPerfMetrics):  # type: ignore[misc]
-        kv_cache_metrics = SimpleNamespace(num_reused_blocks=2)
-
-    loop = Loop(open_engine(settings(tmp_path)))
+def test_cached_tokens_are_no_more_than_the_prompt_has(llm: PlayedLlm, engine: Engine) -> None:
+    loop = Loop(engine)
     loop.link.add(EngineRequest(1, [101] * 70, Sampling(20)))
     loop.link.add(EngineRequest(2, [102] * 40, Sampling(20)))
     eventually(lambda: len(llm.prompts()) == 2)
     for first in (101, 102):
-        llm.say(first, [5])
-        llm.say(first, [6], "stop", request_perf_metrics=Metrics())
-    assert loop.end(1).cached_tokens == 64
-    assert loop.end(2).cached_tokens == 40, "no more than the prompt has"
-    given: Any = llm.recorder.named("BaseLLM.generate_async")[-1].arguments["sampling_params"]
-    assert given.return_perf_metrics is True
+        llm.say(first, [5], cached_tokens=64)
+        llm.say(first, [6], "stop")
+    assert (loop.end(1).cached_tokens, loop.end(2).cached_tokens) == (64, 40)
     loop.link.close()
 
 

@@ -18,7 +18,6 @@ from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineCall, EngineReq
 
 if TYPE_CHECKING:
     from tensorrt_llm import SamplingParams
-    from tensorrt_llm.executor import CompletionOutput
     from tensorrt_llm.llmapi import GuidedDecodingParams
     from tensorrt_llm.llmapi.llm import BaseLLM
 
@@ -39,19 +38,16 @@ class KvFigures:
 
 
 class TensorRtLlmRuntime:
-    """An opened LLM of either backend, without its tokenizer.
+    """An opened LLM, without its tokenizer.
 
     Args:
         host_cache: whether blocks of host memory were asked for.
-        reused_blocks: whether a request's cached tokens are read from its performance metrics; the
-            compiled engines do not report them otherwise.
     """
 
-    def __init__(self, llm: BaseLLM, eos_ids: list[int], *, host_cache: bool, reused_blocks: bool) -> None:
+    def __init__(self, llm: BaseLLM, eos_ids: list[int], *, host_cache: bool) -> None:
         self._llm = llm
         self._eos_ids = eos_ids
         self._host_cache = host_cache
-        self._reused_blocks = reused_blocks
         self._kv: KvFigures | None = None
         self._stats: asyncio.Task[None] | None = None
 
@@ -83,7 +79,7 @@ class TensorRtLlmRuntime:
                 top = request.sampling.logprobs
                 given = () if top is None else completion.logprobs[made : made + len(tokens)]
                 made += len(tokens)
-                cached = self._cached_tokens(update.cached_tokens, completion, len(request.prompt_ids))
+                cached = min(update.cached_tokens, len(request.prompt_ids))
                 reason = finish_reason(completion.finish_reason)
                 yield Output(request.id, tokens, reason, cached, logprobs=ranked(tokens, given, top))
         finally:
@@ -130,15 +126,7 @@ class TensorRtLlmRuntime:
             guided_decoding=_guided(sampling.grammar),
             logprobs=sampling.logprobs,
             detokenize=False,
-            return_perf_metrics=self._reused_blocks,
         )
-
-    def _cached_tokens(self, reported: int, completion: CompletionOutput, prompt_tokens: int) -> int:
-        metrics = completion.request_perf_metrics if self._reused_blocks else None
-        if metrics is not None:
-            tokens = self._kv.block_tokens if self._kv else KV_BLOCK_TOKENS
-            reported = int(metrics.kv_cache_metrics.num_reused_blocks) * tokens
-        return min(reported, prompt_tokens)
 
     async def _follow_stats(self) -> None:
         while True:
