@@ -8,8 +8,8 @@ import pytest
 
 from tests.gateway.conftest import Serve
 from tests.gateway.realtime.conftest import Dial, Event, transcription
-from tests.gateway.realtime.test_conversation import item
-from tests.gateway.realtime.test_pictures import part, url
+from tests.gateway.realtime.openai.test_conversation import item
+from tests.gateway.realtime.openai.test_pictures import part, url
 from trimodal.gateway.realtime.openai.config import TENTATIVE
 
 CREATE, UNSUPPORTED, NOT_FOUND = "conversation.item.create", "unsupported_parameter", "item_not_found"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton
 from tests.gateway.realtime.conftest import Dial, Event
-from tests.gateway.realtime.test_conversation import item, messages
+from tests.gateway.realtime.openai.test_conversation import item, messages
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import scripted
 

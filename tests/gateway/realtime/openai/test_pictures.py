@@ -13,8 +13,8 @@ from websockets.exceptions import InvalidStatus
 
 from tests.gateway.conftest import ANSWER, LIMIT_S, Running, Serve, assistant, fake_triton, wait_until
 from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer, pcm
+from tests.gateway.realtime.openai.test_conversation import cancelled, item
 from tests.gateway.realtime.test_access import bearer, status
-from tests.gateway.realtime.test_conversation import cancelled, item
 from trimodal.client.transports.base import Request
 from trimodal.client.transports.fake import scripted
 from trimodal.client.transports.tensors import strings

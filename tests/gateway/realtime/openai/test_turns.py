@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.conftest import Running, Serve, fake_triton, wait_until
 from tests.gateway.realtime.conftest import Dial, Event, Peer
-from tests.gateway.realtime.test_conversation import item, messages
+from tests.gateway.realtime.openai.test_conversation import item, messages
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import FakeSpeech, scripted
 from trimodal.errors import Unavailable

@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.conftest import ANSWER, Running, Serve, fails, fake_triton, wait_until
 from tests.gateway.realtime.conftest import WORDS, Dial, Peer
-from tests.gateway.realtime.test_conversation import messages
+from tests.gateway.realtime.openai.test_conversation import messages
 from trimodal.client.transports.base import Request
 from trimodal.client.transports.fake import FakeSpeech, scripted
 from trimodal.client.transports.tensors import strings
