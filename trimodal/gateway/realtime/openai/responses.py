@@ -12,7 +12,7 @@ from trimodal.client.options import Options
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError, as_api_error
 from trimodal.gateway.openai.calls import CallReader, text_part
-from trimodal.gateway.quota import Quota
+from trimodal.gateway.quota import Cost, Quota
 from trimodal.gateway.realtime.events import end_where_fatal, put_error
 from trimodal.gateway.realtime.openai.config import ConversationSession, NamedFunction, ResponseParams
 from trimodal.gateway.realtime.openai.conversation import Conversation, ConversationMessage
@@ -231,7 +231,7 @@ class Responses:
         make = partial(
             prepare, self._client, self._caller, question.model, question.instructions, question.talk, options
         )
-        use = partial(self._quota.use, self._caller.key, held=True, requests=0 if early else 1)
+        use = partial(self._quota.use, self._caller.key, Cost(requests=0 if early else 1), held=True)
         return Generation(make, use, shown=not early)
 
     def _begun(self, question: Question) -> Generation:
