@@ -350,3 +350,6 @@ def test_a_prompt_that_cannot_be_kept_from_other_tenants_is_refused() -> None:
     assert anna.ticket(1).prefix != nobody.ticket(1).prefix, "what is predicted tells nothing either"
     with pytest.raises(InvalidArgument, match=r"repetition_penalty is 1\.1: .* prefix_cache_scope"):
         processed("anna", 1.1)
+    processor._defaults = {"repetition_penalty": 1.1}  # the checkpoint asks for it, and nobody else
+    assert processed("anna", 1.1).request.sampling.repetition_penalty == 1.0
+    assert processed("", 1.1).request.sampling.repetition_penalty == 1.1

@@ -193,7 +193,8 @@ class InputProcessor:
         terms = request.terms
         tier, name = self._tiers.named(terms.tier), terms.tier or self._tiers.default
         priority = priority_of(terms, tier, name)
-        request = self._without_defaults(within_output(request, tier, name), admission.info)
+        salt = self._salt(terms)
+        request = self._without_defaults(within_output(request, tier, name), admission.info, salt)
         most = self._settings.max_prompt_tokens
         limit = min(most, tier.max_prompt_tokens or most)
         # A default length gives way to the prompt, one that the client named does not.
@@ -210,10 +211,11 @@ class InputProcessor:
         admission.check_tokens("prompt_token_ids", request.prompt_token_ids)
         admission.check_size(tokens, request.sampling.max_tokens)
         admission.check_sampling(request.sampling)
+        if salt:
+            self._check_salted(request.sampling, admission.info)
         state = RequestState(
-            request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed,
-            self._salt(request, admission.info),
-        )  # fmt: skip
+            request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed, salt
+        )
         templated = self._settings.apply_chat_template and self.tokenizer.has_chat_template
         if request.is_templated(templated) and not request.prompt_token_ids:
             state.make_reader = partial(self._reader, request, prompt.ids)
@@ -227,27 +229,30 @@ class InputProcessor:
         end = self.tokenizer.decode_whole(ids[-_PROMPT_END:]) if family.thinking else ""
         return family.reader(end, thinks=free, names=names)
 
-    def _salt(self, request: GenerationRequest, info: EngineInfo) -> str:
-        """What keeps its prefix from others'. Raises InvalidArgument: it asks for what allows none."""
-        settings, terms, field = self._settings, request.terms, info.unsalted
-        tenant = terms.tenant if settings.prefix_cache_scope == "tenant" else ""
-        if not settings.enable_prefix_caching or not (tenant or terms.cache_salt):
+    def _salt(self, terms: Terms) -> str:
+        """What keeps the request's prefix from others'; "": nothing does."""
+        tenant = terms.tenant if self._settings.prefix_cache_scope == "tenant" else ""
+        if not self._settings.enable_prefix_caching or not (tenant or terms.cache_salt):
             return ""
-        value = getattr(request.sampling, field) if field else None
-        if field and value != getattr(Sampling(1), field):
-            raise InvalidArgument(
-                f"{field} is {value:g}: this engine cannot keep such prompts from other tenants' "
-                "(the operator may set prefix_cache_scope to shared, or enable_prefix_caching to false)"
-            )
         return json.dumps([tenant, terms.cache_salt]) if terms.cache_salt else tenant
 
-    def _without_defaults(self, request: GenerationRequest, info: EngineInfo) -> GenerationRequest:
+    def _check_salted(self, sampling: Sampling, info: EngineInfo) -> None:
+        """Raises InvalidArgument where it asks for what keeps no prefix from others'."""
+        value = getattr(sampling, info.unsalted) if info.unsalted else None
+        if info.unsalted and value != getattr(Sampling(1), info.unsalted):
+            raise InvalidArgument(
+                f"{info.unsalted} is {value:g}: this engine cannot keep such prompts from other tenants' "
+                "(the operator may set prefix_cache_scope to shared, or enable_prefix_caching to false)"
+            )
+
+    def _without_defaults(self, request: GenerationRequest, info: EngineInfo, salt: str) -> GenerationRequest:
         """The request without what the checkpoint asks for and this engine does not honour."""
         sampling, plain = request.sampling, Sampling(1)
         lost = {
             name: getattr(plain, name)
             for name, value in self._defaults.items()
-            if name in info.unsupported and getattr(sampling, name) == value
+            if (name in info.unsupported or (salt and name == info.unsalted))
+            and getattr(sampling, name) == value
         }
         return replace(request, sampling=replace(sampling, **lost)) if lost else request
 
