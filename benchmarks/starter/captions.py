@@ -65,9 +65,11 @@ def streams(directory: Path) -> list[Recording]:
 
 def caption(service: RecogniseService, recordings: Sequence[Recording], settings: SpeechSettings) -> Captions:
     """Each recording in chunks of 100 ms; its end is not told, as a microphone's is not."""
-    made, detector = Captions(), detectors(settings.vad, settings.vad_threshold)
+    made, detector = Captions(), detectors(settings.vad)
     for one in recordings:
-        session = LiveSession(settings, policy=settings.policy, language=one.language, detector=detector())
+        session = LiveSession(
+            settings, policy=settings.policy, language=one.language, detector=detector(settings)
+        )
         texts: list[str] = []
         quiet = np.zeros(2 * SAMPLE_RATE, np.float32)
         samples = np.concatenate((one.samples, quiet))

@@ -24,7 +24,7 @@ def span(start, end, known=None):
 
 
 def policy(**settings):
-    return FilePolicy(SpeechSettings(speech_pad_s=PAD, **settings), Transcript())
+    return FilePolicy(SpeechSettings(speech_pad_ms=1000 * PAD, **settings), Transcript())
 
 
 def planned(it, spans, received, *, ended=False):
@@ -37,6 +37,12 @@ def test_a_window_holds_speech_alone_and_waits_until_it_is_full_or_the_recording
     it = policy()
     assert planned(it, spans, 30) is None
     assert planned(it, spans, 30, ended=True) == [(0.6, 3.1), (3.1, 6.4), (19.6, 24.4)]
+
+
+def test_a_silence_that_is_no_pause_is_heard_whole():
+    it = policy(min_silence_duration_ms=2000)
+    spans = [span(1, 3), span(4.8, 6), span(9, 12)]
+    assert planned(it, spans, 30, ended=True) == [(0.6, 3.9), (3.9, 6.4), (8.6, 12.4)]
 
 
 def test_a_full_window_is_cut_at_the_longest_pause_of_its_last_fifth():

@@ -12,12 +12,12 @@ from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition
 
 POLICIES: list[PolicyName] = ["live", "agreement", "vad", "window", "file"]
-SETTINGS = SpeechSettings(step_s=1, speech_pad_s=0.2)
+SETTINGS = SpeechSettings(step_s=1, speech_pad_ms=200)
 
 
 def session(policy: PolicyName = "live", **settings: float) -> LiveSession:
     return LiveSession(
-        SpeechSettings(**{"step_s": 1, "speech_pad_s": 0.2, **settings}),
+        SpeechSettings(**{"step_s": 1, "speech_pad_ms": 200, **settings}),
         policy=policy,
         detector=EnergyDetector(),
     )
@@ -108,7 +108,7 @@ def test_an_update_tells_committed_words_once_and_the_tentative_ones_anew() -> N
 
 
 def test_words_where_nobody_spoke_are_dropped() -> None:
-    it = session("vad", pause_s=1)
+    it = session("vad", min_silence_duration_ms=1000)
     it.feed(np.concatenate((noise(1), silence(0.8), noise(1), silence(1.2))))
     words = (
         (" one", 0.1, 0.9),
@@ -122,7 +122,7 @@ def test_words_where_nobody_spoke_are_dropped() -> None:
 
 
 def test_what_is_speech_is_decided_by_what_was_known_at_the_windows_moment() -> None:
-    it = session(max_step_s=1, pause_s=0.6)
+    it = session(max_step_s=1, min_silence_duration_ms=600)
     it.feed(np.concatenate((noise(0.5), silence(0.45), noise(2))))
     it.accept(due(it), heard((" one", 0.1, 0.5), (" two", 0.96, 1)))
     # The onset at 0.95 s was known only after the step at 1 s, though its audio is here now.

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
 from trimodal.audio.languages import language_code
 from trimodal.audio.samples import one_channel, to_float
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples
 from trimodal.errors import InvalidArgument
 from trimodal.settings import describe, shorten
+from trimodal.speech.settings import SpeechSettings, VoiceActivity
 from trimodal.speech.values import MAX_PROMPT
 
 MIN_CHUNK_S, MAX_CHUNK_S = 0.02, 30.0
@@ -23,7 +24,7 @@ AFTER = "after_s"  # the parameter of a request for news
 LENGTHS = f"a chunk holds {MIN_CHUNK} to {MAX_CHUNK} samples (20 ms to 30 s at 16 kHz)"
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(VoiceActivity):
     """Request parameters that a START may carry; what is not given is the model's default.
 
     Attributes:
@@ -50,6 +51,17 @@ class StreamOptions(BaseModel):
     recording: bool = False
     admitted: bool = False
     trace: bool = False
+
+    def on(self, settings: SpeechSettings) -> SpeechSettings:
+        """The model's settings with what this stream chose."""
+        own = self.model_dump(include={*VoiceActivity.model_fields}, exclude_unset=True)
+        if "max_speech_duration_s" in own:
+            own["file_window_s"] = own["max_speech_duration_s"]
+        if self.step_s is not None:
+            own |= {"step_s": self.step_s, "max_step_s": max(self.step_s, settings.max_step_s)}
+        if self.max_pending_s is not None:
+            own["max_pending_s"] = min(self.max_pending_s, settings.max_pending_s)
+        return settings.model_copy(update=own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +136,7 @@ def _number(name: str, given: Any) -> float:
 def _options(parameters: Mapping[str, Any]) -> StreamOptions:
     own = {key: value for key, value in parameters.items() if not key.startswith("triton_")}
     # JSON and gRPC parameters know no float for a whole number.
-    for name in ("step_s", "max_pending_s", "temperature"):
+    for name in ("step_s", "max_pending_s", "temperature", *VoiceActivity.model_fields):
         if isinstance(own.get(name), (int, str)) and not isinstance(own[name], bool):
             own[name] = _number(name, own[name])
     if "policy" in own and own["policy"] not in get_args(PolicyName):

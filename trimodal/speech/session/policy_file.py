@@ -22,7 +22,7 @@ Part = tuple[int, int]
 
 
 class FilePolicy(SegmentPolicy):
-    """Windows of speech alone: silence longer than two pads is left out, and cuts lie in pauses.
+    """Windows of speech alone: of a pause two pads are heard at most, and cuts lie in pauses.
 
     A window is decided by what was known at a moment of the stream, as in every policy.
     """
@@ -56,15 +56,19 @@ class FilePolicy(SegmentPolicy):
         return _stretch([*parts[:count], *last], moment, Kind.FULL)
 
     def _padded(self, spans: Sequence[SpeechSpan], moment: int) -> list[Part]:
-        """Each span with what is heard around it; two that are near each other share what is between."""
+        """Each span with what is heard around it; a silence that is no pause is shared by its two."""
         edges = [(one.start, min(one.end or moment, moment)) for one in spans]
         parts = []
         for n, (start, end) in enumerate(edges):
-            before = (start - edges[n - 1][1]) // 2 if n else self.pad
-            after = (edges[n + 1][0] - end + 1) // 2 if n + 1 < len(edges) else self.pad
-            first = max(start - min(self.pad, before), self.floor)
-            parts.append((first, max(min(end + min(self.pad, after), moment), first)))
+            before = self._heard(start - edges[n - 1][1]) // 2 if n else self.pad
+            after = (self._heard(edges[n + 1][0] - end) + 1) // 2 if n + 1 < len(edges) else self.pad
+            first = max(start - before, self.floor)
+            parts.append((first, max(min(end + after, moment), first)))
         return parts
+
+    def _heard(self, silence: int) -> int:
+        """What is heard of the samples between two spans."""
+        return silence if silence < self.pause else min(silence, 2 * self.pad)
 
     def _cut(self, spans: Sequence[SpeechSpan], parts: Sequence[Part], count: int) -> int:
         """How many of the first `count` parts a full window takes: up to the longest pause; 0 without one."""

@@ -20,7 +20,7 @@ from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timelin
 from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
 from trimodal.speech.session.policy_file import FilePolicy
 from trimodal.speech.session.ring_buffer import Ring
-from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream
+from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream, without_made_up
 from trimodal.speech.session.vad import SpeechDetector
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition, Window
@@ -123,7 +123,8 @@ class LiveSession:
         live = () if policy == "file" else settings.live_temperatures
         self._temperatures = (temperature,) if temperature else live
         self._detector = detector
-        self._pad = round(settings.speech_pad_s * SAMPLE_RATE)
+        self._pad = round(settings.speech_pad_ms * SAMPLE_RATE / 1000)
+        self._silence = round(settings.hallucination_silence_threshold * SAMPLE_RATE)
         self._ring = Ring()
         self._transcript = Transcript()
         self._policy = POLICIES[policy](settings, self._transcript)
@@ -223,6 +224,8 @@ class LiveSession:
         parts = stretch.parts or ((stretch.start, stretch.end),)
         words = [on_stream(word, parts) for word in heard.words]
         spoken = [word for word in words if self._was_speech(word, stretch.moment)]
+        if self._silence:
+            spoken = without_made_up(spoken, self._silence)
         guessed = stretch.kind is Kind.STEP and heard.doubted
         settled = self._transcript.end
         self._policy.accept(stretch, None if heard.rejected or guessed else spoken)

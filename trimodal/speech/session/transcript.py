@@ -76,6 +76,29 @@ def agreed(before: Sequence[SpokenWord], now: Sequence[SpokenWord]) -> int:
     return count
 
 
+def without_made_up(words: Sequence[SpokenWord], silence: int) -> list[SpokenWord]:
+    """The words of a window less the runs between two silences of so many samples that look made up.
+
+    faster-whisper's rule of `hallucination_silence_threshold`; the window's ends count as silence there, too.
+    """
+    runs: list[list[SpokenWord]] = []
+    for word in words:
+        if not runs or word.start - runs[-1][-1].end >= silence:
+            runs.append([])
+        runs[-1].append(word)
+    return [word for run in runs if not _looks_made_up(run) for word in run]
+
+
+def _looks_made_up(words: Sequence[SpokenWord]) -> bool:
+    """Of the first eight words nearly each is unlikely, shorter than a mouth can say, or very long."""
+    first = [word for word in words if any(map(str.isalnum, word.text))][:8]
+    score = 0.0
+    for word in first:
+        seconds = (word.end - word.start) / SAMPLE_RATE
+        score += (word.probability < 0.15) + 15 * max(0.0, 0.133 - seconds) + max(0.0, seconds - 2)
+    return score >= 3 or score + 0.01 >= len(first)
+
+
 def repeated(committed: Sequence[SpokenWord], words: Sequence[SpokenWord], start: int) -> int:
     """Words at the beginning of a window from sample `start` on that are committed already.
 
