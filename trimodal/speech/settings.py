@@ -50,16 +50,24 @@ class VoiceActivity(Settings):
         Field(description="below it a frame is silence; empty: threshold less 0.15"),
     ] = None
     min_speech_duration_ms: float = Field(96, ge=0, le=10_000, description="shorter is a click")
-    min_silence_duration_ms: float = Field(500, ge=100, le=5_000, description="silence that ends a segment")
-    speech_pad_ms: float = Field(400, ge=150, le=1_000, description="heard around speech: onsets are soft")
+    min_silence_duration_ms: float = Field(500, ge=100, le=10_000, description="silence that ends a segment")
+    speech_pad_ms: float = Field(400, ge=0, le=5_000, description="heard around speech: onsets are soft")
     max_speech_duration_s: float = Field(10, ge=2, le=MAX_WINDOW_S, description="heard at once")
-    # faster-whisper's name; 0, as its None: such words stay.
+
+
+class ListeningSettings(VoiceActivity):
+    """What a stream may choose in place of the model's settings; here the names are faster-whisper's."""
+
     hallucination_silence_threshold: float = Field(
-        0, ge=0, le=30, description="seconds of silence around words that look made up, which drop them"
+        0,
+        ge=0,
+        le=30,
+        description="seconds of silence around words that look made up, which drop them; 0: stay",
     )
+    condition_on_previous_text: bool = Field(False, description="Whisper gets the words before as prompt")
 
 
-class SpeechSettings(VoiceActivity):
+class SpeechSettings(ListeningSettings):
     """speech: how streams are cut into windows, when words are final, and how many streams are taken."""
 
     recognizer: str = Field("speech_recognize", min_length=1, description="model that gets the windows")
@@ -72,7 +80,6 @@ class SpeechSettings(VoiceActivity):
     file_window_s: Annotated[float, Field(ge=5, le=MAX_WINDOW_S, description="of policy file")] = 30.0
     live_temperatures: Temperatures = (0.0, 0.4)
     vad: Literal["silero", "energy"] = "silero"
-    prompt_chars: Annotated[int, Field(ge=0, le=800, description="committed text given as prompt")] = 0
     max_streams: Annotated[int, Field(ge=1, le=4096)] = 256
     max_windows_in_flight: Annotated[int, Field(ge=1, le=64, description="recogniser calls at once")] = 16
     idle_s: Annotated[float, Field(ge=0.1, le=3600, description="silence that ends a stream")] = 60.0

@@ -117,7 +117,7 @@ def test_options_after_the_start_are_not_looked_at():
             {"min_silence_duration_ms": 20},
             "'min_silence_duration_ms' = 20.0: .* greater than or equal to 100",
         ),
-        ({"speech_pad_ms": 5000}, "'speech_pad_ms' = 5000.0: .* less than or equal to 1000"),
+        ({"speech_pad_ms": 6000}, "'speech_pad_ms' = 6000.0: .* less than or equal to 5000"),
         ({"max_speech_duration_s": 31}, "'max_speech_duration_s' = 31.0: .* less than or equal to 30"),
         ({"vad_threshold": 0.5}, "unknown parameter 'vad_threshold'"),
         ({"max_pending_s": 10**400}, "max_pending_s: 1"),

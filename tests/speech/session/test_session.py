@@ -7,6 +7,7 @@ import pytest
 from tests.speech.session.spoken import Oracle, chunks_of, held_s, run, speak, texts
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
 from trimodal.speech.session.session import LiveSession, PlannedWindow
+from trimodal.speech.session.transcript import MOST_BEFORE
 from trimodal.speech.session.vad import EnergyDetector
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition
@@ -216,13 +217,29 @@ def test_the_prompt_is_what_was_said_before_the_window() -> None:
         prompts.append((planned.start / SAMPLE_RATE, planned.window.prompt))
         return oracle(planned)
 
-    run(SpeechSettings(prompt_chars=40), "vad", hear, chunks_of(speech.samples, repeat(16_000)))
+    run(
+        SpeechSettings(condition_on_previous_text=True),
+        "vad",
+        hear,
+        chunks_of(speech.samples, repeat(16_000)),
+    )
     assert prompts[0][1] == ""
     assert len(prompts) > 3
     for start, prompt in prompts[1:]:
         before = "".join(word.text for word in speech.words if word.end <= start)
         assert before.endswith(" " + prompt)
-        assert 30 < len(prompt) <= 40 or len(before) < 40
+        assert prompt == before.strip() or len(prompt) > MOST_BEFORE - 10
+
+
+def test_what_was_decoded_at_a_high_temperature_is_no_prompt() -> None:
+    it = session("vad", condition_on_previous_text=True)
+    prompts = []
+    for temperature in (0.0, 0.6, 0.4, 0.0):
+        it.feed(np.concatenate((noise(1), silence(1))))
+        planned = due(it)
+        prompts.append(planned.window.prompt)
+        it.accept(planned, replace(heard((f" {temperature}", 0.3, 0.7)), temperature=temperature))
+    assert prompts == ["", "0.0", "", "0.4"]
 
 
 def test_the_streams_own_prompt_and_language_go_with_each_window() -> None:

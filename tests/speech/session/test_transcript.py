@@ -97,10 +97,10 @@ def test_the_transcript_remembers_a_bounded_part() -> None:
 def test_the_text_before_a_sample_is_cut_at_words() -> None:
     transcript = Transcript()
     transcript.commit(words("alpha beta gamma delta"))
-    assert transcript.before(round(1.2 * S), 100) == "alpha beta gamma"
-    assert transcript.before(round(1.2 * S), 11) == "beta gamma"
-    assert transcript.before(round(1.2 * S), 10) == "gamma"
-    assert transcript.before(10 * S, 0) == ""
+    assert transcript.between(0, round(1.2 * S)) == "alpha beta gamma"
+    assert transcript.between(S // 5, round(1.2 * S)) == "beta gamma"
+    transcript.commit([SpokenWord(" " + "x" * 796, 2 * S, 3 * S)])
+    assert transcript.between(0, 10 * S) == "x" * 796
 
 
 def said(text: str, start: float, probability: float = 0.9, each: float = 0.3) -> list[SpokenWord]:

@@ -15,7 +15,7 @@ from trimodal.audio.samples import one_channel, to_float
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples
 from trimodal.errors import InvalidArgument
 from trimodal.settings import describe, shorten
-from trimodal.speech.settings import SpeechSettings, VoiceActivity
+from trimodal.speech.settings import ListeningSettings, SpeechSettings, VoiceActivity
 from trimodal.speech.values import MAX_PROMPT
 
 MIN_CHUNK_S, MAX_CHUNK_S = 0.02, 30.0
@@ -24,7 +24,7 @@ AFTER = "after_s"  # the parameter of a request for news
 LENGTHS = f"a chunk holds {MIN_CHUNK} to {MAX_CHUNK} samples (20 ms to 30 s at 16 kHz)"
 
 
-class StreamOptions(VoiceActivity):
+class StreamOptions(ListeningSettings):
     """Request parameters that a START may carry; what is not given is the model's default.
 
     Attributes:
@@ -54,7 +54,7 @@ class StreamOptions(VoiceActivity):
 
     def on(self, settings: SpeechSettings) -> SpeechSettings:
         """The model's settings with what this stream chose."""
-        own = self.model_dump(include={*VoiceActivity.model_fields}, exclude_unset=True)
+        own = self.model_dump(include={*ListeningSettings.model_fields}, exclude_unset=True)
         if "max_speech_duration_s" in own:
             own["file_window_s"] = own["max_speech_duration_s"]
         if self.step_s is not None:
@@ -136,7 +136,13 @@ def _number(name: str, given: Any) -> float:
 def _options(parameters: Mapping[str, Any]) -> StreamOptions:
     own = {key: value for key, value in parameters.items() if not key.startswith("triton_")}
     # JSON and gRPC parameters know no float for a whole number.
-    for name in ("step_s", "max_pending_s", "temperature", *VoiceActivity.model_fields):
+    for name in (
+        "step_s",
+        "max_pending_s",
+        "temperature",
+        "hallucination_silence_threshold",
+        *VoiceActivity.model_fields,
+    ):
         if isinstance(own.get(name), (int, str)) and not isinstance(own[name], bool):
             own[name] = _number(name, own[name])
     if "policy" in own and own["policy"] not in get_args(PolicyName):

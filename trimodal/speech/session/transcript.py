@@ -17,6 +17,7 @@ from trimodal.audio.values import SAMPLE_RATE, Word
 _NEAR = SAMPLE_RATE * 3 // 4
 _LEAST_LIKENESS = 0.25  # of a match: one word half as far as _NEAR away, or several further away
 _REMEMBERED = 256  # committed words that a window may hold again
+MOST_BEFORE = 800  # characters of a prompt: Whisper has room for some 223 tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +156,12 @@ class Transcript:
         new, self._new = self._new, []
         return tuple(word.to_word() for word in new)
 
-    def before(self, sample: int, chars: int) -> str:
-        """The last words that end by `sample`: whole words, at most `chars` characters of them."""
+    def between(self, start: int, end: int) -> str:
+        """The last words from sample `start` to `end`, as many as a prompt takes."""
         text = ""
         for word in reversed(self.recent):
-            if word.end <= sample:
-                if len(word.text) + len(text) > chars:
-                    break
+            if word.start < start or len(word.text) + len(text) > MOST_BEFORE:
+                break
+            if word.end <= end:
                 text = word.text + text
         return text.strip()
