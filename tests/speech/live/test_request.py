@@ -123,7 +123,7 @@ def test_options_after_the_start_are_not_looked_at():
         ({"max_pending_s": 10**400}, "max_pending_s: 1"),
         ({"prompt": "x" * 1001}, "'prompt'"),
         ({"language": "x" * 17}, "'language'"),
-        ({"polcy": "vad"}, "unknown parameter 'polcy' .known: threshold, .*policy, language"),
+        ({"polcy": "vad"}, "unknown parameter 'polcy' .known are policy, "),
     ],
 )
 def test_bad_options_are_refused_by_name_and_limit(parameters, sentence):
@@ -150,3 +150,18 @@ def test_news_and_audio_are_two_requests():
         read_chunk(7, False, False, {"audio": audio}, {"after_s": 1.5})
     with pytest.raises(InvalidArgument, match="a request with after_s come without"):
         read_chunk(7, False, False, {}, {})
+
+
+def test_a_request_without_an_id_is_a_recording_of_its_own():
+    chunks = [read_chunk(0, False, False, {"audio": GOOD}, {"language": "en"}) for _ in range(2)]
+    assert [(one.start, one.end, one.options.language) for one in chunks] == [(True, True, "en")] * 2
+    assert all(one.stream >= 1 << 63 for one in chunks)
+    assert len({one.stream for one in chunks}) == 2
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "parameters"), [(True, False, {}), (False, True, {}), (False, False, {"after_s": 1})]
+)
+def test_a_stream_needs_an_id(start, end, parameters):
+    with pytest.raises(InvalidArgument, match="sequence_id: missing, or 0; a stream's id is a number"):
+        read_chunk(0, start, end, {"audio": GOOD}, parameters)

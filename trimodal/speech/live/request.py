@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
@@ -88,17 +90,25 @@ def read_chunk(
 ) -> Chunk:
     """The chunk that tensors (name → array [1, n]) and parameters describe, or InvalidArgument.
 
-    `stream` is the correlation id; texts are refused, though Triton takes them.
+    `stream` is the correlation id; texts are refused, though Triton takes them. A request without one and
+    without flags is a stream of its own: it is answered once all of it is heard.
     """
     if isinstance(stream, str):
         raise InvalidArgument(
             f"sequence_id: {shorten(repr(stream))} is a text; a stream's id is a number, 1 to 2^64 - 1"
         )
     if not stream:
-        raise InvalidArgument("sequence_id: missing, or 0; a stream's id is a number, 1 to 2^64 - 1")
+        if start or end or AFTER in parameters:
+            raise InvalidArgument("sequence_id: missing, or 0; a stream's id is a number, 1 to 2^64 - 1")
+        return Chunk(_own_number(), _samples(inputs, empty=False), True, True, _options(parameters))
     options = _options(parameters) if start else StreamOptions()
     after = None if start or end else _after(inputs, parameters)
     return Chunk(stream, _samples(inputs, empty=end or after is not None), start, end, options, after)
+
+
+def _own_number() -> int:
+    """A stream that no client knows: theirs begin at 1, over gRPC below 2^63."""
+    return secrets.randbits(63) | 1 << 63
 
 
 def _after(inputs: Mapping[str, Any], parameters: Mapping[str, Any]) -> int | None:
@@ -135,6 +145,9 @@ def _number(name: str, given: Any) -> float:
 
 def _options(parameters: Mapping[str, Any]) -> StreamOptions:
     own = {key: value for key, value in parameters.items() if not key.startswith("triton_")}
+    if unknown := sorted(set(own) - set(StreamOptions.model_fields)):
+        near = ", ".join(get_close_matches(unknown[0], StreamOptions.model_fields, n=4, cutoff=0))
+        raise InvalidArgument(f"unknown parameter {shorten(repr(unknown[0]))} (known are {near} and others)")
     # JSON and gRPC parameters know no float for a whole number.
     for name in (
         "step_s",
