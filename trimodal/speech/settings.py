@@ -43,7 +43,7 @@ class RecogniseSettings(EngineSettings):
 class VoiceActivity(Settings):
     """What is taken for speech, and which pause ends it: names of Silero's, as faster-whisper has them."""
 
-    threshold: float = Field(0.35, ge=0, le=1, description="probability from which on a frame is speech")
+    threshold: float = Field(0.45, ge=0, le=1, description="probability from which on a frame is speech")
     neg_threshold: Annotated[
         Annotated[float, Field(ge=0, le=1)] | None,
         BeforeValidator(lambda given: None if given == "" else given),
