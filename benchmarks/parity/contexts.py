@@ -173,9 +173,11 @@ def whole(service: RecogniseService, recordings: Sequence[Recording]) -> Heard:
 
 def live(service: RecogniseService, recordings: Sequence[Recording], settings: SpeechSettings) -> Heard:
     """Each recording as a stream; `last` is what the words after its end took of the processor."""
-    heard, make = Heard(), detectors(settings.vad, settings.vad_threshold)
+    heard, make = Heard(), detectors(settings.vad)
     for one in recordings:
-        session = LiveSession(settings, policy=settings.policy, language=one.language, detector=make())
+        session = LiveSession(
+            settings, policy=settings.policy, language=one.language, detector=make(settings)
+        )
         words: list[Word] = []
 
         def settle(session: LiveSession = session) -> float:

@@ -74,12 +74,12 @@ def prompts(folder: Path) -> list[Recording]:
 def ours(artefact: Path, beam: int, threads: int, settings: SpeechSettings) -> Hear:
     """The recogniser behind the session that serves recordings."""
     asked = RecogniseSettings(artefact=str(artefact), beam_size=beam, intra_op_threads=threads)
-    service, make = RecogniseService.open(artefact, asked, MemoryMetrics()), detectors("silero", 0.35)
+    service, make = RecogniseService.open(artefact, asked, MemoryMetrics()), detectors(settings.vad)
     policy = FILE_LISTENING["policy"]
     assert policy
 
     def hear(one: Recording) -> str:
-        session = LiveSession(settings, policy=policy, language=one.language, detector=make())
+        session = LiveSession(settings, policy=policy, language=one.language, detector=make(settings))
         texts = []
         for at in range(0, len(one.samples), BLOCK_S * SAMPLE_RATE):
             session.feed(one.samples[at : at + BLOCK_S * SAMPLE_RATE])

@@ -1,7 +1,7 @@
 """Makes the table "Live captions": when words are committed, by policy: errors, lag and compute.
 
     python -m benchmarks.starter.captions
-    python -m benchmarks.starter.captions --way live --way "live prompt_chars=200" --tiny
+    python -m benchmarks.starter.captions --way live --way "live condition_on_previous_text=true" --tiny
 
 `agreement` is LocalAgreement-2, `live` is what is shipped, `vad` commits once, in a pause. A way may change
 settings of the model `speech`. The recordings of each speaker are one stream, with pauses between them. Its
@@ -32,7 +32,13 @@ from trimodal.speech.session.session import LiveSession
 from trimodal.speech.session.vad import detectors
 from trimodal.speech.settings import RecogniseSettings, SpeechSettings
 
-WAYS = ("agreement", "live", "vad", "live prompt_chars=200", "vad prompt_chars=200")
+WAYS = (
+    "agreement",
+    "live",
+    "vad",
+    "live condition_on_previous_text=true",
+    "vad condition_on_previous_text=true",
+)
 PAUSE_S = 0.9
 
 
@@ -65,9 +71,11 @@ def streams(directory: Path) -> list[Recording]:
 
 def caption(service: RecogniseService, recordings: Sequence[Recording], settings: SpeechSettings) -> Captions:
     """Each recording in chunks of 100 ms; its end is not told, as a microphone's is not."""
-    made, detector = Captions(), detectors(settings.vad, settings.vad_threshold)
+    made, detector = Captions(), detectors(settings.vad)
     for one in recordings:
-        session = LiveSession(settings, policy=settings.policy, language=one.language, detector=detector())
+        session = LiveSession(
+            settings, policy=settings.policy, language=one.language, detector=detector(settings)
+        )
         texts: list[str] = []
         quiet = np.zeros(2 * SAMPLE_RATE, np.float32)
         samples = np.concatenate((one.samples, quiet))

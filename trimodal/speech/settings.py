@@ -40,7 +40,34 @@ class RecogniseSettings(EngineSettings):
     fake_window_ms: Annotated[float, Field(ge=0)] = 5.0
 
 
-class SpeechSettings(Settings):
+class VoiceActivity(Settings):
+    """What is taken for speech, and which pause ends it: names of Silero's, as faster-whisper has them."""
+
+    threshold: float = Field(0.45, ge=0, le=1, description="probability from which on a frame is speech")
+    neg_threshold: Annotated[
+        Annotated[float, Field(ge=0, le=1)] | None,
+        BeforeValidator(lambda given: None if given == "" else given),
+        Field(description="below it a frame is silence; empty: threshold less 0.15"),
+    ] = None
+    min_speech_duration_ms: float = Field(96, ge=0, le=10_000, description="shorter is a click")
+    min_silence_duration_ms: float = Field(500, ge=100, le=10_000, description="silence that ends a segment")
+    speech_pad_ms: float = Field(400, ge=0, le=5_000, description="heard around speech: onsets are soft")
+    max_speech_duration_s: float = Field(10, ge=2, le=MAX_WINDOW_S, description="heard at once")
+
+
+class ListeningSettings(VoiceActivity):
+    """What a stream may choose in place of the model's settings; here the names are faster-whisper's."""
+
+    hallucination_silence_threshold: float = Field(
+        0,
+        ge=0,
+        le=30,
+        description="seconds of silence around words that look made up, which drop them; 0: stay",
+    )
+    condition_on_previous_text: bool = Field(False, description="Whisper gets the words before as prompt")
+
+
+class SpeechSettings(ListeningSettings):
     """speech: how streams are cut into windows, when words are final, and how many streams are taken."""
 
     recognizer: str = Field("speech_recognize", min_length=1, description="model that gets the windows")
@@ -50,14 +77,9 @@ class SpeechSettings(Settings):
     max_step_s: Annotated[float, Field(ge=0.1, le=30, description="to which it widens when behind")] = 5.0
     window_s: Annotated[float, Field(ge=1, le=MAX_WINDOW_S, description="of policy window")] = 5.0
     overlap_s: Annotated[float, Field(ge=0.1, le=5, description="of policy window")] = 0.5
-    max_window_s: float = Field(10.0, ge=2, le=MAX_WINDOW_S, description="longest stretch recognised at once")
     file_window_s: Annotated[float, Field(ge=5, le=MAX_WINDOW_S, description="of policy file")] = 30.0
     live_temperatures: Temperatures = (0.0, 0.4)
-    pause_s: Annotated[float, Field(ge=0.1, le=5, description="silence that ends a segment")] = 0.5
     vad: Literal["silero", "energy"] = "silero"
-    vad_threshold: Annotated[float, Field(ge=0.05, le=0.95)] = 0.35
-    prompt_chars: Annotated[int, Field(ge=0, le=800, description="committed text given as prompt")] = 0
-    speech_pad_s: float = Field(0.4, ge=0.15, le=1, description="heard around speech: onsets are soft")
     max_streams: Annotated[int, Field(ge=1, le=4096)] = 256
     max_windows_in_flight: Annotated[int, Field(ge=1, le=64, description="recogniser calls at once")] = 16
     idle_s: Annotated[float, Field(ge=0.1, le=3600, description="silence that ends a stream")] = 60.0

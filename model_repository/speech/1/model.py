@@ -33,7 +33,7 @@ class TritonPythonModel:
         self.service = SpeechService(
             settings,
             partial(recognise, pb_utils, settings.recognizer),
-            detectors(settings.vad, settings.vad_threshold),
+            detectors(settings.vad),
             SpeechMetrics(self.metrics, args["model_name"]),
         )
 

@@ -64,6 +64,17 @@ def check(words: list[Word], said: list[Word], name: str = "") -> None:
         assert abs(word.end - spoken.end) < FRAME_S, name
 
 
+@pytest.mark.parametrize("transport", LINES)
+def test_a_request_without_an_id_is_a_recording_of_its_own(server: TritonServer, transport: str) -> None:
+    """As perf_analyzer sends them; two at once do not meet."""
+    with LINES[transport](server) as line:
+        for seed in (4, 5):
+            samples, said = sentences(seed, 12)
+            update = line({"audio": samples[None, :]}, {}, {"policy": "file"})
+            assert update.final
+            check(list(update.committed), said)
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("transport", LINES)
 def test_every_transport_hears_every_word(server: TritonServer, transport: str, policy: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import httpx
@@ -12,6 +13,7 @@ import pytest
 import soundfile
 
 from tests.gateway.conftest import Serve
+from trimodal.speech.settings import ListeningSettings
 
 TEXT = "what is this? Well."
 
@@ -106,6 +108,65 @@ def test_temperature_hotwords_and_language_reach_the_server(serve: Serve) -> Non
     first = next(one for one in served.triton.requests if one.parameters["sequence_start"])
     assert (first.parameters["temperature"], first.parameters["prompt"]) == (0.4, "Triton A talk.")
     assert first.parameters["language"] == "en-US"
+
+
+SILERO = {"threshold": 0.6, "min_silence_duration_ms": 900}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"chunking_strategy": "auto"}, {}),
+        (
+            {
+                "chunking_strategy": {
+                    "type": "server_vad", "threshold": 0.6, "prefix_padding_ms": 0,
+                    "silence_duration_ms": 900,
+                }
+            },
+            SILERO | {"speech_pad_ms": 0},
+        ),
+        ({"extra_body": {"vad_filter": True, "vad_parameters": json.dumps(SILERO)}}, SILERO),
+        ({"extra_body": {"chunking_strategy": '{"type": "server_vad"}'}}, {}),
+        ({"extra_body": {"vad_filter": False}}, {"threshold": 0}),
+        (
+            {"extra_body": {"hallucination_silence_threshold": 2, "condition_on_previous_text": True}},
+            {"hallucination_silence_threshold": 2, "condition_on_previous_text": True},
+        ),
+    ],
+)  # fmt: skip
+def test_voice_activity_reaches_the_server_by_sileros_names(serve: Serve, options, expected) -> None:
+    served = serve()
+    served.openai().audio.transcriptions.create(model="speech", file=wav(), **options)
+    first = next(one for one in served.triton.requests if one.parameters["sequence_start"])
+    told = {
+        name: first.parameters[name] for name in ListeningSettings.model_fields if name in first.parameters
+    }
+    assert told == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"chunking_strategy": "fast"}, "chunking_strategy: a JSON object is needed"),
+        ({"chunking_strategy": "{}", "chunking_strategy[threshold]": "1"},
+         "chunking_strategy: auto or an object of type server_vad is needed"),
+        ({"chunking_strategy": '{"type": "server_vad", "silence_duration_ms": 1}'},
+         "chunking_strategy.silence_duration_ms: Input should be greater than or equal to 100"),
+        ({"vad_parameters": '{"treshold": 1}'}, "vad_parameters.treshold: unknown field"),
+        ({"vad_parameters": '{"threshold": "loud"}'}, "vad_parameters.threshold: Input should be a valid"),
+        ({"vad_parameters": "[1]"}, "vad_parameters: a JSON object is needed"),
+        ({"vad_filter": "maybe"}, "vad_filter: true or false is needed"),
+        ({"hallucination_silence_threshold": "-1"}, "hallucination_silence_threshold: Input"),
+    ],
+)  # fmt: skip
+def test_voice_activity_that_is_none_is_refused(serve: Serve, fields, sentence: str) -> None:
+    answer = httpx.post(
+        f"{serve().url}/v1/audio/transcriptions", files={"file": wav()}, data={"model": "speech", **fields}
+    )
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith(sentence)
+    assert answer.json()["error"]["param"].startswith(sentence.split(":")[0])
 
 
 @pytest.mark.parametrize("temperature", ["1.5", "-1", "hot", "nan"])

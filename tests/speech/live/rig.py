@@ -143,7 +143,7 @@ class Bench:
         self.service = SpeechService(
             SpeechSettings(idle_s=idle_s, **settings),
             self.recogniser,
-            lambda: None,
+            lambda _: None,
             SpeechMetrics(self.metrics),
             clock=clock,
         )

@@ -105,7 +105,7 @@ def test_windows_that_fail_twice_are_the_same_the_third_time_and_nothing_is_lost
         return Recognition(hear(window.samples))
 
     settings = SpeechSettings(policy=policy, max_windows_in_flight=1)
-    service = SpeechService(settings, recogniser, EnergyDetector, SpeechMetrics(MemoryMetrics()))
+    service = SpeechService(settings, recogniser, lambda _: EnergyDetector(), SpeechMetrics(MemoryMetrics()))
     words = []
     try:
         for at in range(0, len(samples), SAMPLE_RATE):
@@ -193,10 +193,10 @@ def test_a_defect_of_a_session_is_told_without_details_and_harms_nobody(bench, c
 
 def test_no_answer_waits_for_a_window_that_only_more_audio_makes_due():
     # A speaker who does not pause is cut at 10 s; answers held from 5 s on would wait for each other.
-    settings = SpeechSettings(policy="vad", max_pending_s=5, max_window_s=10)
+    settings = SpeechSettings(policy="vad", max_pending_s=5, max_speech_duration_s=10)
     recogniser = Recogniser()
     metrics = SpeechMetrics(MemoryMetrics())
-    service = SpeechService(settings, recogniser, EnergyDetector, metrics)
+    service = SpeechService(settings, recogniser, lambda _: EnergyDetector(), metrics)
     sound = np.random.default_rng(0).uniform(-0.3, 0.3, SAMPLE_RATE).astype(np.float32)
     try:
         for second in range(12):

@@ -7,6 +7,7 @@ import pytest
 
 from trimodal.errors import InvalidArgument
 from trimodal.speech.live.request import Chunk, read_chunk
+from trimodal.speech.settings import SpeechSettings
 
 GOOD = np.linspace(-0.5, 0.5, 1600, dtype=np.float32)[None]
 
@@ -82,6 +83,17 @@ def test_options_are_read_at_the_start():
     assert read(audio=GOOD).options.policy is None
 
 
+def test_a_stream_chooses_what_is_speech_for_itself():
+    options = read(
+        audio=GOOD, parameters={"threshold": "0.5", "max_speech_duration_s": 20, "step_s": 6}
+    ).options
+    settings = SpeechSettings(threshold=0.4, min_silence_duration_ms=300)
+    own = options.on(settings)
+    assert (own.threshold, own.max_speech_duration_s, own.file_window_s) == (0.5, 20, 20)
+    assert (own.min_silence_duration_ms, own.step_s, own.max_step_s) == (300, 6, 6)
+    assert read(audio=GOOD).options.on(settings) == settings
+
+
 def test_options_after_the_start_are_not_looked_at():
     assert read(start=False, audio=GOOD, parameters={"policy": "nonsense"}).options.policy is None
 
@@ -99,10 +111,19 @@ def test_options_after_the_start_are_not_looked_at():
         ({"step_s": True}, "'step_s' = True"),
         ({"step_s": "nan"}, "'step_s' = nan"),
         ({"max_pending_s": -1}, "'max_pending_s' = -1.0"),
+        ({"threshold": 1.5}, "'threshold' = 1.5: .* less than or equal to 1"),
+        ({"neg_threshold": "low"}, "neg_threshold: 'low' is not a number"),
+        (
+            {"min_silence_duration_ms": 20},
+            "'min_silence_duration_ms' = 20.0: .* greater than or equal to 100",
+        ),
+        ({"speech_pad_ms": 6000}, "'speech_pad_ms' = 6000.0: .* less than or equal to 5000"),
+        ({"max_speech_duration_s": 31}, "'max_speech_duration_s' = 31.0: .* less than or equal to 30"),
+        ({"vad_threshold": 0.5}, "unknown parameter 'vad_threshold'"),
         ({"max_pending_s": 10**400}, "max_pending_s: 1"),
         ({"prompt": "x" * 1001}, "'prompt'"),
         ({"language": "x" * 17}, "'language'"),
-        ({"polcy": "vad"}, "unknown parameter 'polcy' .known: policy, language"),
+        ({"polcy": "vad"}, "unknown parameter 'polcy' .known are policy, "),
     ],
 )
 def test_bad_options_are_refused_by_name_and_limit(parameters, sentence):
@@ -129,3 +150,18 @@ def test_news_and_audio_are_two_requests():
         read_chunk(7, False, False, {"audio": audio}, {"after_s": 1.5})
     with pytest.raises(InvalidArgument, match="a request with after_s come without"):
         read_chunk(7, False, False, {}, {})
+
+
+def test_a_request_without_an_id_is_a_recording_of_its_own():
+    chunks = [read_chunk(0, False, False, {"audio": GOOD}, {"language": "en"}) for _ in range(2)]
+    assert [(one.start, one.end, one.options.language) for one in chunks] == [(True, True, "en")] * 2
+    assert all(one.stream >= 1 << 63 for one in chunks)
+    assert len({one.stream for one in chunks}) == 2
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "parameters"), [(True, False, {}), (False, True, {}), (False, False, {"after_s": 1})]
+)
+def test_a_stream_needs_an_id(start, end, parameters):
+    with pytest.raises(InvalidArgument, match="sequence_id: missing, or 0; a stream's id is a number"):
+        read_chunk(0, start, end, {"audio": GOOD}, parameters)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -6,6 +8,7 @@ from trimodal.errors import InternalError, InvalidArgument, SettingsError
 from trimodal.metrics import MemoryMetrics
 from trimodal.settings import parse_parameters
 from trimodal.speech.engines.fake import FakeWhisper, speak
+from trimodal.speech.recognise.pieces import joined
 from trimodal.speech.recognise.request import RecogniseRequest
 from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.settings import RecogniseSettings
@@ -143,13 +146,34 @@ def test_a_refused_request_leaves_the_others_alone(metrics):
     assert windows(metrics) == {"heard": 1, "refused": 4}
 
 
-def test_the_longest_window_is_the_longest_context(metrics):
+def test_a_window_longer_than_the_longest_context_is_heard_in_pieces_cut_in_silence(metrics):
+    samples, words = speak(["one", "two", "three", "four", "five", "what", "is", "lambda", 0.3] * 3)
     engine = Scripted()
-    engine.contexts_s = (2.0,)
+    engine.contexts_s = (2.0, 4.0)
     recogniser = RecogniseService(engine, RecogniseSettings(artefact="x"), metrics)
-    fits, longer = recogniser.recognise([marked(0, 2), marked(0, 2.001)])
+    (heard,) = recogniser.recognise([RecogniseRequest(np.stack([samples, samples]))])
+    for row in heard.rows:
+        assert [word.text for word in row.words] == [word.text for word in words]
+        starts = [(word.start, said.start) for word, said in zip(row.words, words, strict=True)]
+        assert all(abs(start - said) < 0.02 for start, said in starts)
+    assert max(length for run, _ in engine.runs for length in run) <= 4 * SAMPLE_RATE * 5 // 6
+    (fits,) = recogniser.recognise([marked(0, 4)])
+    assert engine.runs[-1][0] == [4 * SAMPLE_RATE]
     assert fits.rows[0].text == ""
-    assert str(longer) == "window: 32016 samples; 1 to 32000 are accepted (2 s at 16000 Hz)"
+
+
+def test_a_window_in_pieces_has_the_figures_of_its_worst_piece():
+    pieces = [
+        (16_000, GOOD),
+        (32_000, replace(UNSURE, doubted="probability")),
+        (16_000, replace(SILENCE, words=())),
+    ]
+    heard = joined(pieces)
+    assert [(word.text, word.start) for word in heard.words] == [(" good", 0), (" unsure", 1)]
+    assert (heard.average_log_probability, heard.no_speech_probability) == (-1.5, 0.0)
+    assert (heard.doubted, heard.rejected) == ("probability", "")
+    silent = replace(SILENCE, words=(), rejected="silence")
+    assert joined([(16_000, silent), (16_000, silent)]).rejected == "silence"
 
 
 def test_language_and_prompt_reach_the_engine_and_the_settings_fill_in(metrics):

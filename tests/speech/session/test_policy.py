@@ -60,7 +60,7 @@ def word(text: str, start: float, end: float) -> SpokenWord:
 
 
 def policy() -> SegmentPolicy:
-    return SegmentPolicy(SpeechSettings(speech_pad_s=0.2), Transcript())
+    return SegmentPolicy(SpeechSettings(speech_pad_ms=200), Transcript())
 
 
 def full(start: float, end: float) -> Stretch:
@@ -127,7 +127,7 @@ def test_needed_keeps_an_onset_that_is_not_known_yet() -> None:
 
 
 def test_a_window_begins_so_much_before_the_onset_as_is_set() -> None:
-    wide = SegmentPolicy(SpeechSettings(speech_pad_s=0.4), Transcript())
+    wide = SegmentPolicy(SpeechSettings(speech_pad_ms=400), Transcript())
     segment = wide.segment(Timeline(5 * S, False, [span(2 * S, None)]))
     assert segment is not None
     assert wide.begin(segment) == round(1.6 * S)
@@ -137,7 +137,9 @@ def test_a_window_begins_so_much_before_the_onset_as_is_set() -> None:
 
 
 def vad() -> VadPolicy:
-    return VadPolicy(SpeechSettings(pause_s=0.5, max_window_s=10, speech_pad_s=0.2), Transcript())
+    return VadPolicy(
+        SpeechSettings(min_silence_duration_ms=500, max_speech_duration_s=10, speech_pad_ms=200), Transcript()
+    )
 
 
 def closed(start: float, end: float) -> SpeechSpan:
@@ -197,7 +199,7 @@ SPEAKING = [span(S)]
 
 
 def window() -> WindowPolicy:
-    return WindowPolicy(SpeechSettings(window_s=5, overlap_s=0.5, speech_pad_s=0.2), Transcript())
+    return WindowPolicy(SpeechSettings(window_s=5, overlap_s=0.5, speech_pad_ms=200), Transcript())
 
 
 def test_windows_have_their_length_and_overlap() -> None:

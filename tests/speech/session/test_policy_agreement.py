@@ -13,7 +13,7 @@ SPEAKING = [SpeechSpan(round(0.3 * S), round(0.3 * S) + SURE)]
 
 def policy(**settings: float) -> AgreementPolicy:
     return AgreementPolicy(
-        SpeechSettings(**{"step_s": 1.0, "max_step_s": 5.0, "speech_pad_s": 0.2, **settings}), Transcript()
+        SpeechSettings(**{"step_s": 1.0, "max_step_s": 5.0, "speech_pad_ms": 200, **settings}), Transcript()
     )
 
 
@@ -121,7 +121,7 @@ def test_the_end_settles_at_once() -> None:
 
 def said_for(seconds: int, hypothesis: list[SpokenWord]) -> AgreementPolicy:
     """A policy that heard, at each second, the words that were over by then."""
-    it = policy(max_window_s=8)
+    it = policy(max_speech_duration_s=8)
     for second in range(1, seconds + 1):
         hear(it, second, [word for word in hypothesis if word.end <= second * S])
     return it
@@ -142,7 +142,7 @@ def test_without_a_sentence_to_trim_at_the_last_committed_words_are_kept() -> No
 
 
 def test_a_full_buffer_without_agreement_is_committed_but_for_its_edge() -> None:
-    it = policy(max_window_s=4)
+    it = policy(max_speech_duration_s=4)
     for second in range(1, 5):
         hear(it, second, words(f"x{second}"))
     planned = it.plan(speaking(5))
@@ -158,7 +158,8 @@ def test_a_full_buffer_without_agreement_is_committed_but_for_its_edge() -> None
 
 def live(step_s: float = 1.0) -> LivePolicy:
     return LivePolicy(
-        SpeechSettings(step_s=step_s, max_step_s=5, pause_s=0.5, speech_pad_s=0.2), Transcript()
+        SpeechSettings(step_s=step_s, max_step_s=5, min_silence_duration_ms=500, speech_pad_ms=200),
+        Transcript(),
     )
 
 

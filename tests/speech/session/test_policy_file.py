@@ -24,7 +24,7 @@ def span(start, end, known=None):
 
 
 def policy(**settings):
-    return FilePolicy(SpeechSettings(speech_pad_s=PAD, **settings), Transcript())
+    return FilePolicy(SpeechSettings(speech_pad_ms=1000 * PAD, **settings), Transcript())
 
 
 def planned(it, spans, received, *, ended=False):
@@ -37,6 +37,12 @@ def test_a_window_holds_speech_alone_and_waits_until_it_is_full_or_the_recording
     it = policy()
     assert planned(it, spans, 30) is None
     assert planned(it, spans, 30, ended=True) == [(0.6, 3.1), (3.1, 6.4), (19.6, 24.4)]
+
+
+def test_a_silence_that_is_no_pause_is_heard_whole():
+    it = policy(min_silence_duration_ms=2000)
+    spans = [span(1, 3), span(4.8, 6), span(9, 12)]
+    assert planned(it, spans, 30, ended=True) == [(0.6, 3.9), (3.9, 6.4), (8.6, 12.4)]
 
 
 def test_a_full_window_is_cut_at_the_longest_pause_of_its_last_fifth():
@@ -53,6 +59,28 @@ def test_speech_without_a_pause_is_cut_where_the_window_is_full():
     it = policy()
     stretch = it.plan(Timeline(*samples(60), False, [span(1, 2), span(5, 55)]))
     assert (stretch.kind, sum(end - start for start, end in stretch.parts)) == (Kind.FULL, 30 * SAMPLE_RATE)
+
+
+def test_a_full_window_is_cut_in_a_short_silence_rather_than_in_speech():
+    spans = [span(0, 8), span(8.1, 26), span(26.15, 33)]
+    assert planned(policy(), spans, 40) == [(0, 8.05), (8.05, 26.075)]
+
+
+def test_what_whisper_left_unheard_of_a_window_is_heard_in_the_next_once():
+    it, spans = policy(), [span(0, 8), span(8.1, 16), span(16.5, 29)]
+    stretch = it.plan(Timeline(*samples(30), True, spans))
+    early = [SpokenWord(" early", *samples(13.0, 14.0))]
+    it.accept(stretch, early)
+    assert planned(it, spans, 30, ended=True) == [(14.0, 16.25), (16.25, 29.4)]
+    it.accept(it.plan(Timeline(*samples(30), True, spans)), [SpokenWord(" again", *samples(14.5, 15.0))])
+    assert planned(it, spans, 30, ended=True) is None
+    assert [word.text for word in it.transcript.take()] == [" early", " again"]
+
+
+def test_a_short_rest_behind_the_last_word_is_no_reason_to_hear_again():
+    it, spans = policy(), [span(0, 16)]
+    it.accept(it.plan(Timeline(*samples(20), True, spans)), [SpokenWord(" early", *samples(14.0, 14.5))])
+    assert planned(it, spans, 20, ended=True) is None
 
 
 def test_a_window_that_does_not_become_full_is_closed_so_that_audio_is_not_kept_for_ever():

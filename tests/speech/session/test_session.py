@@ -7,17 +7,18 @@ import pytest
 from tests.speech.session.spoken import Oracle, chunks_of, held_s, run, speak, texts
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
 from trimodal.speech.session.session import LiveSession, PlannedWindow
+from trimodal.speech.session.transcript import MOST_BEFORE
 from trimodal.speech.session.vad import EnergyDetector
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition
 
 POLICIES: list[PolicyName] = ["live", "agreement", "vad", "window", "file"]
-SETTINGS = SpeechSettings(step_s=1, speech_pad_s=0.2)
+SETTINGS = SpeechSettings(step_s=1, speech_pad_ms=200)
 
 
 def session(policy: PolicyName = "live", **settings: float) -> LiveSession:
     return LiveSession(
-        SpeechSettings(**{"step_s": 1, "speech_pad_s": 0.2, **settings}),
+        SpeechSettings(**{"step_s": 1, "speech_pad_ms": 200, **settings}),
         policy=policy,
         detector=EnergyDetector(),
     )
@@ -108,7 +109,7 @@ def test_an_update_tells_committed_words_once_and_the_tentative_ones_anew() -> N
 
 
 def test_words_where_nobody_spoke_are_dropped() -> None:
-    it = session("vad", pause_s=1)
+    it = session("vad", min_silence_duration_ms=1000)
     it.feed(np.concatenate((noise(1), silence(0.8), noise(1), silence(1.2))))
     words = (
         (" one", 0.1, 0.9),
@@ -122,7 +123,7 @@ def test_words_where_nobody_spoke_are_dropped() -> None:
 
 
 def test_what_is_speech_is_decided_by_what_was_known_at_the_windows_moment() -> None:
-    it = session(max_step_s=1, pause_s=0.6)
+    it = session(max_step_s=1, min_silence_duration_ms=600)
     it.feed(np.concatenate((noise(0.5), silence(0.45), noise(2))))
     it.accept(due(it), heard((" one", 0.1, 0.5), (" two", 0.96, 1)))
     # The onset at 0.95 s was known only after the step at 1 s, though its audio is here now.
@@ -216,13 +217,29 @@ def test_the_prompt_is_what_was_said_before_the_window() -> None:
         prompts.append((planned.start / SAMPLE_RATE, planned.window.prompt))
         return oracle(planned)
 
-    run(SpeechSettings(prompt_chars=40), "vad", hear, chunks_of(speech.samples, repeat(16_000)))
+    run(
+        SpeechSettings(condition_on_previous_text=True),
+        "vad",
+        hear,
+        chunks_of(speech.samples, repeat(16_000)),
+    )
     assert prompts[0][1] == ""
     assert len(prompts) > 3
     for start, prompt in prompts[1:]:
         before = "".join(word.text for word in speech.words if word.end <= start)
         assert before.endswith(" " + prompt)
-        assert 30 < len(prompt) <= 40 or len(before) < 40
+        assert prompt == before.strip() or len(prompt) > MOST_BEFORE - 10
+
+
+def test_what_was_decoded_at_a_high_temperature_is_no_prompt() -> None:
+    it = session("vad", condition_on_previous_text=True)
+    prompts = []
+    for temperature in (0.0, 0.6, 0.4, 0.0):
+        it.feed(np.concatenate((noise(1), silence(1))))
+        planned = due(it)
+        prompts.append(planned.window.prompt)
+        it.accept(planned, replace(heard((f" {temperature}", 0.3, 0.7)), temperature=temperature))
+    assert prompts == ["", "0.0", "", "0.4"]
 
 
 def test_the_streams_own_prompt_and_language_go_with_each_window() -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from trimodal.audio.values import Word
@@ -8,6 +10,7 @@ from trimodal.speech.session.transcript import (
     normalised,
     on_stream,
     repeated,
+    without_made_up,
 )
 
 S = 16_000
@@ -94,7 +97,20 @@ def test_the_transcript_remembers_a_bounded_part() -> None:
 def test_the_text_before_a_sample_is_cut_at_words() -> None:
     transcript = Transcript()
     transcript.commit(words("alpha beta gamma delta"))
-    assert transcript.before(round(1.2 * S), 100) == "alpha beta gamma"
-    assert transcript.before(round(1.2 * S), 11) == "beta gamma"
-    assert transcript.before(round(1.2 * S), 10) == "gamma"
-    assert transcript.before(10 * S, 0) == ""
+    assert transcript.between(0, round(1.2 * S)) == "alpha beta gamma"
+    assert transcript.between(S // 5, round(1.2 * S)) == "beta gamma"
+    transcript.commit([SpokenWord(" " + "x" * 796, 2 * S, 3 * S)])
+    assert transcript.between(0, 10 * S) == "x" * 796
+
+
+def said(text: str, start: float, probability: float = 0.9, each: float = 0.3) -> list[SpokenWord]:
+    return [replace(word, probability=probability) for word in words(text, start, each)]
+
+
+def test_words_between_two_silences_are_dropped_where_they_look_made_up() -> None:
+    spoken, unlikely = said("what was said", 0), said("thank you .", 5, probability=0.1)
+    assert without_made_up(spoken + unlikely, 2 * S) == spoken
+    assert without_made_up(spoken + unlikely, 5 * S) == spoken + unlikely  # no silence as long parts them
+    assert without_made_up(spoken + said("thank you .", 5), 2 * S) == spoken + said("thank you .", 5)
+    assert without_made_up(said("um", 3, each=4.0), S) == []  # a word of four seconds
+    assert without_made_up([], S) == []

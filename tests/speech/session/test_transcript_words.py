@@ -58,9 +58,10 @@ def test_exact_times_stay_exact(policy: PolicyName) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("settings", [
-    SpeechSettings(step_s=0.3, max_step_s=0.3, max_window_s=5, pause_s=0.15),
-    SpeechSettings(step_s=2, max_step_s=30, max_window_s=30, pause_s=2, window_s=30, overlap_s=5),
-    SpeechSettings(step_s=5, max_step_s=5, max_window_s=4, window_s=2, overlap_s=1),
+    SpeechSettings(step_s=0.3, max_step_s=0.3, max_speech_duration_s=5, min_silence_duration_ms=150),
+    SpeechSettings(step_s=2, max_step_s=30, max_speech_duration_s=30, min_silence_duration_ms=2000,
+                   window_s=30, overlap_s=5),
+    SpeechSettings(step_s=5, max_step_s=5, max_speech_duration_s=4, window_s=2, overlap_s=1),
 ], ids=["short", "long", "step-longer-than-window"])  # fmt: skip
 def test_other_settings_lose_nothing_either(policy: PolicyName, settings: SpeechSettings) -> None:
     for seed in range(6):
@@ -95,7 +96,7 @@ def test_an_hour_is_heard_in_bounded_memory_with_an_exact_clock(policy: PolicyNa
     outcome = run(SETTINGS, policy, oracle, chunks)
     check(outcome, hour, off_s=1e-3)
     assert outcome.session.received_s == times * len(speech.samples) / SAMPLE_RATE > 3500
-    segment_s = 2 * SETTINGS.file_window_s if policy == "file" else SETTINGS.max_window_s
+    segment_s = 2 * SETTINGS.file_window_s if policy == "file" else SETTINGS.max_speech_duration_s
     assert outcome.held_s < 30 + segment_s + 2
     assert held_s(outcome.session) < 2
     assert len(outcome.session._detector.spans) < 5
@@ -108,7 +109,7 @@ def test_windows_are_never_too_long_nor_too_many(policy: PolicyName) -> None:
     run(SETTINGS, policy, oracle, chunks_of(speech.samples, repeat(480_000)))
     lengths = [end - start for start, end in oracle.heard]
     assert min(lengths) > 0
-    longest = SETTINGS.file_window_s if policy == "file" else SETTINGS.max_window_s
+    longest = SETTINGS.file_window_s if policy == "file" else SETTINGS.max_speech_duration_s
     assert max(lengths) <= longest * SAMPLE_RATE
     # Behind by half a minute at each chunk: the step widens, each second is heard about twice.
     assert sum(lengths) < 2.5 * len(speech.samples)

@@ -4,7 +4,15 @@ from faster_whisper.vad import get_vad_model
 
 from tests.speech.session.spoken import chunks_of, random_lengths, speak
 from trimodal.audio.values import Samples
-from trimodal.speech.session.vad import FRAME, EnergyDetector, SpeechDetector, SpeechSpan, StreamingSilero
+from trimodal.speech.session.vad import (
+    FRAME,
+    EnergyDetector,
+    SpeechDetector,
+    SpeechSpan,
+    StreamingSilero,
+    detectors,
+)
+from trimodal.speech.settings import VoiceActivity
 
 THRESHOLD, BETWEEN, LOW = 0.9, 0.4, 0.1  # at least 0.5; neither; below 0.35
 
@@ -161,3 +169,19 @@ def test_silero_takes_no_steady_sound_for_speech(make) -> None:
     detector.feed(make(80_000).astype(np.float32))
     detector.finish()
     assert list(detector.spans) == []
+
+
+def test_a_stream_has_silero_by_its_own_thresholds() -> None:
+    own = VoiceActivity(threshold=0.6, neg_threshold=0.2, min_speech_duration_ms=64)
+    detector = detectors("energy")(own)
+    for probability in (0.0, 0.59, 0.6, 0.2, 0.25, 0.19, 0.3, 0.1, 0.1):
+        detector._push(probability)
+    # Known after two frames; ended at the first frame below 0.2, though 0.3 is below threshold - 0.15.
+    assert list(detector.spans) == [SpeechSpan(2 * FRAME, 4 * FRAME, 5 * FRAME, 8 * FRAME)]
+
+
+def test_at_threshold_0_everything_is_speech() -> None:
+    detector = detectors("silero")(VoiceActivity(threshold=0))
+    detector.feed(np.zeros(16 * FRAME, np.float32))
+    detector.finish()
+    assert [(span.start, span.end) for span in detector.spans] == [(0, 16 * FRAME)]

@@ -39,6 +39,7 @@ class Listening(TypedDict, total=False):
     Attributes:
         recording: it was spoken before, and is sent as fast as it is taken: heard after live streams.
         admitted: a turn of a session of which one was admitted before: not refused for lateness.
+        threshold and those after it: what is taken for speech, by the names of Silero and faster-whisper.
     """
 
     policy: PolicyName | None
@@ -49,6 +50,14 @@ class Listening(TypedDict, total=False):
     task: Literal["transcribe", "translate"] | None
     recording: bool | None
     admitted: bool | None
+    threshold: float | None
+    neg_threshold: float | None
+    min_speech_duration_ms: float | None
+    min_silence_duration_ms: float | None
+    speech_pad_ms: float | None
+    max_speech_duration_s: float | None
+    hallucination_silence_threshold: float | None
+    condition_on_previous_text: bool | None
 
 
 class LiveStream:

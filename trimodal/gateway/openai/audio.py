@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast, get_args
+
+from pydantic import ValidationError
 
 from trimodal.audio.captions import cues, render
 from trimodal.audio.values import SAMPLE_RATE, HeardWindow, Samples, Word
@@ -20,6 +23,7 @@ from trimodal.gateway.answering import event
 from trimodal.gateway.errors import ApiError, invalid, unsupported
 from trimodal.gateway.media import recording
 from trimodal.gateway.quota import KeyUsage
+from trimodal.speech.settings import ListeningSettings, VoiceActivity
 
 Format = Literal["json", "text", "srt", "vtt", "verbose_json"]
 Task = Literal["transcribe", "translate"]
@@ -44,6 +48,7 @@ class TranscriptionRequest:
     stream: bool = False
     task: Task = "transcribe"
     temperature: float = 0.0
+    own: Mapping[str, Any] = field(default_factory=dict)  # of ListeningSettings, what the form sets
 
     @property
     def content_type(self) -> str:
@@ -54,8 +59,22 @@ class TranscriptionRequest:
 OPENAI_MODELS = frozenset(
     ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-4o-mini-transcribe-2025-12-15")
 )
-_FIELDS = {"model", "prompt", "hotwords", "response_format", "temperature"}
-_OF_TRANSCRIPTIONS = {"language", "stream", "timestamp_granularities[]", "include[]", "chunking_strategy"}
+_FIELDS = {
+    *("model", "prompt", "hotwords", "response_format", "temperature", "vad_filter", "vad_parameters"),
+    *("hallucination_silence_threshold", "condition_on_previous_text"),
+}
+_CHUNKING = "chunking_strategy"
+# What it sets as server_vad, by Silero's names; OpenAI's package sends each in a field of its own.
+_SERVER_VAD = {
+    "threshold": "threshold",
+    "prefix_padding_ms": "speech_pad_ms",
+    "silence_duration_ms": "min_silence_duration_ms",
+}
+_OF_TRANSCRIPTIONS = {
+    *("language", "stream", "timestamp_granularities[]", "include[]", _CHUNKING),
+    *(f"{_CHUNKING}[{name}]" for name in ("type", *_SERVER_VAD)),
+}
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def read_form(
@@ -83,9 +102,6 @@ def read_form(
         raise invalid(f"timestamp_granularities[] has '{unknown[0]}': word and segment are known")
     if granularities and response_format != "verbose_json":
         raise invalid("timestamp_granularities[] needs response_format verbose_json")
-    stream = one.get("stream", "false").lower()
-    if stream not in ("true", "false", "1", "0"):
-        raise invalid("stream: true or false is needed")
     # As faster-whisper has them: at the beginning of what was said before.
     prompt = " ".join(filter(None, (one.get("hotwords"), one.get("prompt"))))
     return TranscriptionRequest(
@@ -96,10 +112,64 @@ def read_form(
         prompt or None,
         response_format,  # type: ignore[arg-type]
         granularities,
-        stream in ("true", "1"),
+        _boolean(one, "stream") or False,
         task,
         temperature,
+        _own(one),
     )
+
+
+def _own(one: Mapping[str, str]) -> dict[str, Any]:
+    """What the form says of ListeningSettings, under the names of faster-whisper and of OpenAI."""
+    own: dict[str, Any] = {}
+    chunking = _object(one, _CHUNKING) if one.get(_CHUNKING, "auto") != "auto" else {}
+    chunking |= {
+        name[len(_CHUNKING) + 1 : -1]: text
+        for name, text in one.items()
+        if name[:-1].startswith(f"{_CHUNKING}[")
+    }
+    if chunking and chunking.pop("type", "") != "server_vad":
+        raise invalid(f"{_CHUNKING}: auto or an object of type server_vad is needed")
+    own |= _checked(f"{_CHUNKING}.", chunking, _SERVER_VAD)
+    own |= _checked(
+        "vad_parameters.", _object(one, "vad_parameters"), {n: n for n in VoiceActivity.model_fields}
+    )
+    if _boolean(one, "vad_filter") is False:
+        own["threshold"] = 0.0  # everything is speech
+    alone = [name for name in ListeningSettings.model_fields if name not in VoiceActivity.model_fields]
+    given = {name: one[name] for name in alone if one.get(name)}
+    return own | _checked("", given, {name: name for name in alone})
+
+
+def _checked(place: str, given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Values of ListeningSettings, each under its own name. Raises: ApiError 400 with the form's."""
+    if unknown := sorted(set(given) - set(names)):
+        raise invalid(f"{place}{unknown[0]}: unknown field (known: {', '.join(names)})")
+    try:
+        read = ListeningSettings.model_validate(
+            {names[name]: value for name, value in given.items() if value is not None}
+        )
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = next(name for name, own in names.items() if own == problem["loc"][0])
+        raise invalid(f"{place}{name}: {problem['msg']}") from None
+    return read.model_dump(exclude_unset=True)
+
+
+def _object(one: Mapping[str, str], name: str) -> dict[str, Any]:
+    try:
+        read = json.loads(one.get(name) or "{}")
+    except ValueError:
+        read = None
+    if not isinstance(read, dict):
+        raise invalid(f"{name}: a JSON object is needed")
+    return read
+
+
+def _boolean(one: Mapping[str, str], name: str) -> bool | None:
+    if name in one and one[name].lower() not in _BOOLEANS:
+        raise invalid(f"{name}: true or false is needed")
+    return _BOOLEANS[one[name].lower()] if name in one else None
 
 
 def _temperature(text: str) -> float:
@@ -119,7 +189,8 @@ class Transcription:
         self._request = request
         self._windows: list[HeardWindow] = []
         listening: Listening = {
-            **FILE_LISTENING, "language": request.language, "prompt": request.prompt,
+            **FILE_LISTENING, **cast("Listening", request.own),
+            "language": request.language, "prompt": request.prompt,
             "task": "translate" if request.task == "translate" else None,
             "temperature": request.temperature or None,
         }  # fmt: skip

@@ -16,7 +16,7 @@ from trimodal.triton.calls import infer
 
 WORDS = ("words", "word_starts", "word_ends", "word_probabilities", "word_tokens")
 OUTPUTS = (*WORDS, "language", *FIGURES, "doubted", "rejected")
-# What a client chose; a window that does not fit (max_window_s above the model's context) is our fault.
+# What a client chose; the rest of a window is ours.
 CLIENTS_FIELDS = ("prompt", "language")
 
 

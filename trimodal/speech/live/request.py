@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
 from trimodal.audio.languages import language_code
 from trimodal.audio.samples import one_channel, to_float
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples
 from trimodal.errors import InvalidArgument
 from trimodal.settings import describe, shorten
+from trimodal.speech.settings import ListeningSettings, SpeechSettings, VoiceActivity
 from trimodal.speech.values import MAX_PROMPT
 
 MIN_CHUNK_S, MAX_CHUNK_S = 0.02, 30.0
@@ -23,7 +26,7 @@ AFTER = "after_s"  # the parameter of a request for news
 LENGTHS = f"a chunk holds {MIN_CHUNK} to {MAX_CHUNK} samples (20 ms to 30 s at 16 kHz)"
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(ListeningSettings):
     """Request parameters that a START may carry; what is not given is the model's default.
 
     Attributes:
@@ -51,6 +54,17 @@ class StreamOptions(BaseModel):
     admitted: bool = False
     trace: bool = False
 
+    def on(self, settings: SpeechSettings) -> SpeechSettings:
+        """The model's settings with what this stream chose."""
+        own = self.model_dump(include={*ListeningSettings.model_fields}, exclude_unset=True)
+        if "max_speech_duration_s" in own:
+            own["file_window_s"] = own["max_speech_duration_s"]
+        if self.step_s is not None:
+            own |= {"step_s": self.step_s, "max_step_s": max(self.step_s, settings.max_step_s)}
+        if self.max_pending_s is not None:
+            own["max_pending_s"] = min(self.max_pending_s, settings.max_pending_s)
+        return settings.model_copy(update=own)
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -76,17 +90,25 @@ def read_chunk(
 ) -> Chunk:
     """The chunk that tensors (name → array [1, n]) and parameters describe, or InvalidArgument.
 
-    `stream` is the correlation id; texts are refused, though Triton takes them.
+    `stream` is the correlation id; texts are refused, though Triton takes them. A request without one and
+    without flags is a stream of its own: it is answered once all of it is heard.
     """
     if isinstance(stream, str):
         raise InvalidArgument(
             f"sequence_id: {shorten(repr(stream))} is a text; a stream's id is a number, 1 to 2^64 - 1"
         )
     if not stream:
-        raise InvalidArgument("sequence_id: missing, or 0; a stream's id is a number, 1 to 2^64 - 1")
+        if start or end or AFTER in parameters:
+            raise InvalidArgument("sequence_id: missing, or 0; a stream's id is a number, 1 to 2^64 - 1")
+        return Chunk(_own_number(), _samples(inputs, empty=False), True, True, _options(parameters))
     options = _options(parameters) if start else StreamOptions()
     after = None if start or end else _after(inputs, parameters)
     return Chunk(stream, _samples(inputs, empty=end or after is not None), start, end, options, after)
+
+
+def _own_number() -> int:
+    """A stream that no client knows: theirs begin at 1, over gRPC below 2^63."""
+    return secrets.randbits(63) | 1 << 63
 
 
 def _after(inputs: Mapping[str, Any], parameters: Mapping[str, Any]) -> int | None:
@@ -123,8 +145,17 @@ def _number(name: str, given: Any) -> float:
 
 def _options(parameters: Mapping[str, Any]) -> StreamOptions:
     own = {key: value for key, value in parameters.items() if not key.startswith("triton_")}
+    if unknown := sorted(set(own) - set(StreamOptions.model_fields)):
+        near = ", ".join(get_close_matches(unknown[0], StreamOptions.model_fields, n=4, cutoff=0))
+        raise InvalidArgument(f"unknown parameter {shorten(repr(unknown[0]))} (known are {near} and others)")
     # JSON and gRPC parameters know no float for a whole number.
-    for name in ("step_s", "max_pending_s", "temperature"):
+    for name in (
+        "step_s",
+        "max_pending_s",
+        "temperature",
+        "hallucination_silence_threshold",
+        *VoiceActivity.model_fields,
+    ):
         if isinstance(own.get(name), (int, str)) and not isinstance(own[name], bool):
             own[name] = _number(name, own[name])
     if "policy" in own and own["policy"] not in get_args(PolicyName):

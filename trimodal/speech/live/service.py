@@ -15,13 +15,13 @@ from queue import SimpleQueue
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import Cancelled, InvalidArgument, RequestError, Unavailable, as_request_error
 from trimodal.speech.live.metrics import SpeechMetrics
-from trimodal.speech.live.request import Chunk
+from trimodal.speech.live.request import Chunk, StreamOptions
 from trimodal.speech.live.stream import Action, Answer, Fail, LiveStream, Recognise, Sink, TakeIn
 from trimodal.speech.live.table import StreamTable
 from trimodal.speech.live.windows import WindowQueue
 from trimodal.speech.session.session import LiveSession
 from trimodal.speech.session.vad import SpeechDetector
-from trimodal.speech.settings import SpeechSettings
+from trimodal.speech.settings import SpeechSettings, VoiceActivity
 from trimodal.speech.values import Recognition, Window
 
 LISTENERS = 2
@@ -49,7 +49,7 @@ class SpeechService:
         self,
         settings: SpeechSettings,
         recogniser: Recogniser,
-        detector: Callable[[], SpeechDetector],
+        detector: Callable[[VoiceActivity], SpeechDetector],
         metrics: SpeechMetrics,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -111,12 +111,13 @@ class SpeechService:
         if before := self._table.get(number):
             error = Cancelled(f"stream {number} was started anew")
             self._perform(before, before.close("restarted", error))
+        settings = chunk.options.on(self._settings)
         stream = LiveStream(
             number,
-            self._session(chunk),
+            self._session(chunk.options, settings),
             self._metrics,
             max_waiting_s=self._settings.max_pending_s,
-            quiet_s=2 * self._settings.pause_s,  # later by a pause than a pause that is heard
+            quiet_s=2 * settings.min_silence_duration_ms / 1000,  # a pause later than one that is heard
             recording=chunk.options.recording,
             trace=chunk.options.trace,
             clock=self._clock,
@@ -124,21 +125,15 @@ class SpeechService:
         self._table.admit(stream, self._windows.speed, again=chunk.options.admitted)
         return stream
 
-    def _session(self, chunk: Chunk) -> LiveSession:
-        settings, options = self._settings, chunk.options
-        own: dict[str, float] = {}
-        if options.step_s is not None:
-            own |= {"step_s": options.step_s, "max_step_s": max(options.step_s, settings.max_step_s)}
-        if options.max_pending_s is not None:
-            own["max_pending_s"] = min(options.max_pending_s, settings.max_pending_s)
+    def _session(self, options: StreamOptions, settings: SpeechSettings) -> LiveSession:
         return LiveSession(
-            settings.model_copy(update=own),
+            settings,
             policy=options.policy or settings.policy,
             language=options.language,
             prompt=options.prompt,
             translate=options.task == "translate",
             temperature=options.temperature,
-            detector=self._detector(),
+            detector=self._detector(settings),
         )
 
     def _perform(self, stream: LiveStream, actions: Iterable[Action]) -> None:

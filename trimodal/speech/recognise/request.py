@@ -12,7 +12,15 @@ from trimodal.audio.languages import language_code
 from trimodal.audio.samples import check_samples
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import InvalidArgument
-from trimodal.speech.values import FIGURES, MAX_PROMPT, MAX_TEMPERATURES, TASKS, Recognition, Window
+from trimodal.speech.values import (
+    FIGURES,
+    MAX_PROMPT,
+    MAX_TEMPERATURES,
+    MAX_WINDOW_S,
+    TASKS,
+    Recognition,
+    Window,
+)
 from trimodal.triton.fields import decode
 
 
@@ -32,15 +40,15 @@ class RecogniseRequest:
     tasks: Sequence[bytes] | None = None
     temperatures: Sequence[bytes] | None = None
 
-    def checked(self, longest: int, languages: Sequence[str]) -> list[Window]:
-        """The request's windows of at most `longest` samples; language "" where none is named.
+    def checked(self, languages: Sequence[str]) -> list[Window]:
+        """The request's windows, of at most MAX_WINDOW_S; language "" where none is named.
 
         Raises InvalidArgument: the first thing that is wrong, with its row if there are several.
         """
         rows = len(self.windows)
         if self.windows.ndim != 2 or not rows:
             raise InvalidArgument(f"window: shape [rows, samples] is needed, got {list(self.windows.shape)}")
-        samples = self.windows.shape[1]
+        samples, longest = self.windows.shape[1], round(MAX_WINDOW_S * SAMPLE_RATE)
         if not 0 < samples <= longest:
             raise InvalidArgument(
                 f"window: {samples} samples; 1 to {longest} are accepted "

@@ -18,6 +18,7 @@ from trimodal.errors import RequestError, SettingsError, as_request_error
 from trimodal.metrics import Metrics, counters
 from trimodal.speech.engines.protocol import SpeechEngine, open_engine
 from trimodal.speech.recognise.hallucinations import GUARDS, SILENCE, best, doubted_by
+from trimodal.speech.recognise.pieces import cut, joined
 from trimodal.speech.recognise.request import Recognised, RecogniseRequest
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window, batches
@@ -30,8 +31,9 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 
 @dataclass(slots=True)
 class _Task:
-    """One window on its way; `heard` or `error` is set at the end."""
+    """One window of a request's row on its way, or a piece of it; `heard` or `error` is set at the end."""
 
+    row: int
     window: Window
     context_s: float
     temperatures: tuple[float, ...]
@@ -113,17 +115,17 @@ class RecogniseService:
         ]
 
     def _tasks(self, request: RecogniseRequest) -> list[_Task]:
-        windows = request.checked(self._longest, self._engine.languages)
-        context_s = smallest_context(self._engine.contexts_s, request.windows.shape[1])
+        windows = request.checked(self._engine.languages)
         default = self._settings.language
-        return [
-            _Task(
-                window if window.language else replace(window, language=default),
-                context_s,
-                window.temperatures or self._settings.temperatures,
-            )
-            for window in windows
-        ]
+        tasks = []
+        for row, window in enumerate(windows):
+            whole = window if window.language else replace(window, language=default)
+            fits = len(window.samples) <= self._longest
+            for samples in [window.samples] if fits else cut(window.samples, self._longest * 5 // 6):
+                context_s = smallest_context(self._engine.contexts_s, len(samples))
+                temperatures = window.temperatures or self._settings.temperatures
+                tasks.append(_Task(row, replace(whole, samples=samples), context_s, temperatures))
+        return tasks
 
     def _decode(self, tasks: Sequence[_Task]) -> None:
         """Decodes windows, those that are doubted again together at their next temperature.
@@ -196,5 +198,9 @@ class RecogniseService:
         failed = [task.error for task in tasks if task.error is not None]
         if failed:
             return failed[0]
-        rows = tuple(task.heard for task in tasks if task.heard is not None)
-        return Recognised(rows, tuple(task.batch_size for task in tasks))
+        rows = batches(tasks, lambda task: task.row)
+        heard = (
+            joined([(len(task.window.samples), task.heard) for task in row if task.heard is not None])
+            for row in rows
+        )
+        return Recognised(tuple(heard), tuple(row[0].batch_size for row in rows))

@@ -104,9 +104,9 @@ class SegmentPolicy:
         self.tentative: tuple[SpokenWord, ...] = ()
         self.floor = 0
         self.overlap = SAMPLE_RATE // 2
-        self.pause = round(settings.pause_s * SAMPLE_RATE)
-        self.pad = round(settings.speech_pad_s * SAMPLE_RATE)
-        self.max_window = round(settings.max_window_s * SAMPLE_RATE)
+        self.pause = round(settings.min_silence_duration_ms * SAMPLE_RATE / 1000)
+        self.pad = round(settings.speech_pad_ms * SAMPLE_RATE / 1000)
+        self.max_window = round(settings.max_speech_duration_s * SAMPLE_RATE)
 
     def plan(self, timeline: Timeline) -> Stretch | None:
         """What is due to be heard; the same again until `accept`. Cheap: asked at each chunk."""

@@ -10,19 +10,20 @@ from collections.abc import Sequence
 
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline
-from trimodal.speech.session.transcript import Transcript
+from trimodal.speech.session.transcript import SpokenWord, Transcript
 from trimodal.speech.session.vad import SpeechSpan
 from trimodal.speech.settings import SpeechSettings
 
 _FULL = 4 / 5  # of a window: from here on it is cut at the longest pause
-_PAUSE = 8 * SAMPLE_RATE // 25  # the shortest for a cut; without one speech is cut, and its edge heard again
+_PAUSE = 8 * SAMPLE_RATE // 25  # at a cut in a shorter silence, as in speech, the edge is heard again
+_UNHEARD = 2 * SAMPLE_RATE  # behind a window's last word, which is then heard in the next
 _WAIT = 2  # windows of the stream, in which a window that does not become full is closed
 
 Part = tuple[int, int]
 
 
 class FilePolicy(SegmentPolicy):
-    """Windows of speech alone: silence longer than two pads is left out, and cuts lie in pauses.
+    """Windows of speech alone: of a pause two pads are heard at most, and cuts lie in silence.
 
     A window is decided by what was known at a moment of the stream, as in every policy.
     """
@@ -30,6 +31,7 @@ class FilePolicy(SegmentPolicy):
     def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
         super().__init__(settings, transcript)
         self._room = round(settings.file_window_s * SAMPLE_RATE)
+        self._again = False  # the window begins with what the one before left unheard
 
     def plan(self, timeline: Timeline) -> Stretch | None:
         segment = self.segment(timeline)
@@ -49,32 +51,48 @@ class FilePolicy(SegmentPolicy):
                 closed = sum((one.closed or moment + 1) <= moment for one in spans)
                 count = closed if moment == late else 0
             return _stretch(parts[:count], moment, Kind.FINAL)
-        if whole := self._cut(spans, parts, count):
-            return _stretch(parts[:whole], moment, Kind.FINAL)
+        whole, silence = self._cut(spans, parts, count)
+        if whole:
+            return _stretch(parts[:whole], moment, Kind.FINAL if silence >= _PAUSE else Kind.FULL)
         start = parts[count][0]
         last = [(start, start + self._room - used)] if used < self._room else []
         return _stretch([*parts[:count], *last], moment, Kind.FULL)
 
+    def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
+        """Takes the words in. A Whisper may end long before its window does: the rest is heard once more."""
+        last = words[-1].end if words else stretch.end
+        unheard = sum(max(0, end - max(start, last)) for start, end in stretch.parts)
+        self._again = unheard >= _UNHEARD and not self._again
+        if self._again:
+            self.settle(self.new_words(stretch, words or ()))
+            self.floor = last
+        else:
+            super().accept(stretch, words)
+
     def _padded(self, spans: Sequence[SpeechSpan], moment: int) -> list[Part]:
-        """Each span with what is heard around it; two that are near each other share what is between."""
+        """Each span with what is heard around it; a silence that is no pause is shared by its two."""
         edges = [(one.start, min(one.end or moment, moment)) for one in spans]
         parts = []
         for n, (start, end) in enumerate(edges):
-            before = (start - edges[n - 1][1]) // 2 if n else self.pad
-            after = (edges[n + 1][0] - end + 1) // 2 if n + 1 < len(edges) else self.pad
-            first = max(start - min(self.pad, before), self.floor)
-            parts.append((first, max(min(end + min(self.pad, after), moment), first)))
+            before = self._heard(start - edges[n - 1][1]) // 2 if n else self.pad
+            after = (self._heard(edges[n + 1][0] - end) + 1) // 2 if n + 1 < len(edges) else self.pad
+            first = max(start - before, self.floor)
+            parts.append((first, max(min(end + after, moment), first)))
         return parts
 
-    def _cut(self, spans: Sequence[SpeechSpan], parts: Sequence[Part], count: int) -> int:
-        """How many of the first `count` parts a full window takes: up to the longest pause; 0 without one."""
-        used, best, longest = 0, 0, _PAUSE
+    def _heard(self, silence: int) -> int:
+        """What is heard of the samples between two spans."""
+        return silence if silence < self.pause else min(silence, 2 * self.pad)
+
+    def _cut(self, spans: Sequence[SpeechSpan], parts: Sequence[Part], count: int) -> tuple[int, int]:
+        """How many of the first `count` parts a full window takes, and the silence behind, the longest."""
+        used, best, longest = 0, 0, 0
         for n in range(1, count + 1):
             used += parts[n - 1][1] - parts[n - 1][0]
-            pause = spans[n].start - (spans[n - 1].end or 0)
-            if used >= _FULL * self._room and pause >= longest:
-                best, longest = n, pause
-        return best
+            silence = spans[n].start - (spans[n - 1].end or 0)
+            if used >= _FULL * self._room and silence > longest:
+                best, longest = n, silence
+        return best, longest
 
 
 def _stretch(parts: Sequence[Part], moment: int, kind: Kind) -> Stretch | None:

@@ -20,7 +20,7 @@ from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timelin
 from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
 from trimodal.speech.session.policy_file import FilePolicy
 from trimodal.speech.session.ring_buffer import Ring
-from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream
+from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream, without_made_up
 from trimodal.speech.session.vad import SpeechDetector
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition, Window
@@ -39,6 +39,8 @@ _LOOK_BACK = 3 * SAMPLE_RATE // 10
 # Of audio from which a language is told apart for sure enough to keep it.
 _LANGUAGE = 3 * SAMPLE_RATE
 _SURE = 0.5
+# What was decoded above it is no prompt (faster-whisper's prompt_reset_on_temperature).
+_RESET = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,8 @@ class LiveSession:
         detector: SpeechDetector,
     ) -> None:
         self.max_pending_s = settings.max_pending_s  # above it answers wait
-        self._prompt_chars = settings.prompt_chars
+        self._conditioned = settings.condition_on_previous_text
+        self._forgotten = 0  # words before this sample are no prompt
         self._language = language
         self._prompt = prompt
         self._translate = translate
@@ -123,7 +126,8 @@ class LiveSession:
         live = () if policy == "file" else settings.live_temperatures
         self._temperatures = (temperature,) if temperature else live
         self._detector = detector
-        self._pad = round(settings.speech_pad_s * SAMPLE_RATE)
+        self._pad = round(settings.speech_pad_ms * SAMPLE_RATE / 1000)
+        self._silence = round(settings.hallucination_silence_threshold * SAMPLE_RATE)
         self._ring = Ring()
         self._transcript = Transcript()
         self._policy = POLICIES[policy](settings, self._transcript)
@@ -202,7 +206,7 @@ class LiveSession:
         if self._out or stretch is None:
             return None
         self._out = stretch
-        before = self._transcript.before(stretch.start, self._prompt_chars)
+        before = self._transcript.between(self._forgotten, stretch.start) if self._conditioned else ""
         prompt = " ".join(filter(None, (self._prompt, before)))
         parts = [self._ring.view(*part) for part in stretch.parts]
         samples = np.concatenate(parts) if parts else self._ring.view(stretch.start, stretch.end)
@@ -223,8 +227,12 @@ class LiveSession:
         parts = stretch.parts or ((stretch.start, stretch.end),)
         words = [on_stream(word, parts) for word in heard.words]
         spoken = [word for word in words if self._was_speech(word, stretch.moment)]
+        if self._silence:
+            spoken = without_made_up(spoken, self._silence)
         guessed = stretch.kind is Kind.STEP and heard.doubted
         settled = self._transcript.end
+        if heard.temperature > _RESET:
+            self._forgotten = stretch.end
         self._policy.accept(stretch, None if heard.rejected or guessed else spoken)
         sure = heard.language_probability >= _SURE and len(planned.window.samples) >= _LANGUAGE
         if sure and spoken and not heard.rejected and not guessed and not self._language:

@@ -17,6 +17,7 @@ from trimodal.audio.values import SAMPLE_RATE, Word
 _NEAR = SAMPLE_RATE * 3 // 4
 _LEAST_LIKENESS = 0.25  # of a match: one word half as far as _NEAR away, or several further away
 _REMEMBERED = 256  # committed words that a window may hold again
+MOST_BEFORE = 800  # characters of a prompt: Whisper has room for some 223 tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,29 @@ def agreed(before: Sequence[SpokenWord], now: Sequence[SpokenWord]) -> int:
     return count
 
 
+def without_made_up(words: Sequence[SpokenWord], silence: int) -> list[SpokenWord]:
+    """The words of a window less the runs between two silences of so many samples that look made up.
+
+    faster-whisper's rule of `hallucination_silence_threshold`; the window's ends count as silence there, too.
+    """
+    runs: list[list[SpokenWord]] = []
+    for word in words:
+        if not runs or word.start - runs[-1][-1].end >= silence:
+            runs.append([])
+        runs[-1].append(word)
+    return [word for run in runs if not _looks_made_up(run) for word in run]
+
+
+def _looks_made_up(words: Sequence[SpokenWord]) -> bool:
+    """Of the first eight words nearly each is unlikely, shorter than a mouth can say, or very long."""
+    first = [word for word in words if any(map(str.isalnum, word.text))][:8]
+    score = 0.0
+    for word in first:
+        seconds = (word.end - word.start) / SAMPLE_RATE
+        score += (word.probability < 0.15) + 15 * max(0.0, 0.133 - seconds) + max(0.0, seconds - 2)
+    return score >= 3 or score + 0.01 >= len(first)
+
+
 def repeated(committed: Sequence[SpokenWord], words: Sequence[SpokenWord], start: int) -> int:
     """Words at the beginning of a window from sample `start` on that are committed already.
 
@@ -132,12 +156,12 @@ class Transcript:
         new, self._new = self._new, []
         return tuple(word.to_word() for word in new)
 
-    def before(self, sample: int, chars: int) -> str:
-        """The last words that end by `sample`: whole words, at most `chars` characters of them."""
+    def between(self, start: int, end: int) -> str:
+        """The last words from sample `start` to `end`, as many as a prompt takes."""
         text = ""
         for word in reversed(self.recent):
-            if word.end <= sample:
-                if len(word.text) + len(text) > chars:
-                    break
+            if word.start < start or len(word.text) + len(text) > MOST_BEFORE:
+                break
+            if word.end <= end:
                 text = word.text + text
         return text.strip()

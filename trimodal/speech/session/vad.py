@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.audio.values import Samples
+from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import ArtefactError
+from trimodal.speech.settings import VoiceActivity
 
 FRAME = 512  # samples of one judgement, 32 ms: Silero's
 _CONTEXT = 64  # samples of the frame before that Silero sees again
-_LEAST_SPEECH = 3 * FRAME  # shorter is a click
 _LEAST_SILENCE = 3 * FRAME  # shorter is within a word
 
 
@@ -45,17 +45,21 @@ class SpeechSpan:
 class SpeechDetector(ABC):
     """Judges a stream's audio as it comes: cuts it into frames, and turns a probability a frame into spans.
 
-    One instance a stream. Speech begins at a frame of at least `threshold` and is known after 96 ms in
-    which no frame fell below `threshold` − 0.15; it ends where 96 ms of frames
-    below that begin, none of them at `threshold` again (Silero's own rule).
+    One instance a stream. Speech begins at a frame of at least `threshold` and is known after
+    `min_speech_ms` in which no frame fell below `neg_threshold`; it ends where 96 ms of frames
+    below that begin, none of them at `threshold` again (Silero's own rule, and its own default of
+    `neg_threshold`: `threshold` − 0.15).
 
     Attributes:
         spans: speech that is not forgotten yet, in order; only the last may be open.
     """
 
-    def __init__(self, threshold: float = 0.5) -> None:
+    def __init__(
+        self, threshold: float = 0.5, neg_threshold: float | None = None, min_speech_ms: float = 96
+    ) -> None:
         self._threshold = threshold
-        self._low = max(threshold - 0.15, 0.01)
+        self._low = min(threshold, max(threshold - 0.15, 0.01) if neg_threshold is None else neg_threshold)
+        self._least_speech = round(min_speech_ms * SAMPLE_RATE / 1000)
         self._rest: Samples = np.empty(0, np.float32)
         self._received = 0
         self._judged = 0
@@ -126,7 +130,7 @@ class SpeechDetector(ABC):
             self._onset = begin
         elif probability < self._low:
             self._onset = None
-        if self._onset is not None and self._judged - self._onset >= _LEAST_SPEECH:
+        if self._onset is not None and self._judged - self._onset >= self._least_speech:
             self.spans.append(SpeechSpan(self._onset, self._judged))
             self._onset = None
 
@@ -158,8 +162,10 @@ class StreamingSilero(SpeechDetector):
     at a thousandth it is silence. Steady noise and tones are none.
     """
 
-    def __init__(self, threshold: float = 0.5) -> None:
-        super().__init__(threshold)
+    def __init__(
+        self, threshold: float = 0.5, neg_threshold: float | None = None, min_speech_ms: float = 96
+    ) -> None:
+        super().__init__(threshold, neg_threshold, min_speech_ms)
         self._session = _silero()
         self._h = np.zeros((1, 1, 128), np.float32)
         self._c = np.zeros((1, 1, 128), np.float32)
@@ -196,9 +202,9 @@ def _silero() -> Any:
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def detectors(kind: str, threshold: float) -> Callable[[], SpeechDetector]:
+def detectors(kind: str) -> Callable[[VoiceActivity], SpeechDetector]:
     """What makes the detector of a stream; Silero's network is opened here, once for all streams."""
-    if kind == "energy":
-        return lambda: EnergyDetector(threshold)
-    _silero()
-    return lambda: StreamingSilero(threshold)
+    if kind == "silero":
+        _silero()
+    made = EnergyDetector if kind == "energy" else StreamingSilero
+    return lambda own: made(own.threshold, own.neg_threshold, own.min_speech_duration_ms)
