@@ -55,6 +55,7 @@ class _Row:
     language: str = ""
     language_probability: float = 1.0
     prompt: list[int] = field(default_factory=list)
+    prefix: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     no_speech: float = 0.0
     log_probability: float = 0.0
@@ -133,6 +134,7 @@ class CTranslate2Whisper:
         room = self._shapes.positions // 2 - 1
         for row in rows:
             row.prompt = self._tokens.prompt(row.language, row.window.prompt, room, row.window.translate)
+            row.prefix = self._tokens.encode(row.window.prefix)[: row.most_tokens]
         # A search is bounded by its language, below.
         for group in batches(rows, lambda row: (len(row.prompt), most_tokens(context_s, row.written))):
             self._generate(_rows_of(encoded, group), group, context_s, temperature)
@@ -162,7 +164,7 @@ class CTranslate2Whisper:
         bound = min(bound, self._shapes.positions // 2)
         results = self._model.generate(
             encoded,
-            [row.prompt for row in rows],
+            [row.prompt + row.prefix for row in rows],
             beam_size=beams,
             **(drawn if temperature else {}),
             # It makes at most half of max_length, and at most max_length less the prompt.
@@ -201,7 +203,8 @@ class CTranslate2Whisper:
                 row.samples,
                 row.tokens,
             )
-            if row.looped:  # The score counts what was cut off, which depends on the neighbours' bounds.
+            # The score counts what was cut off, which depends on the neighbours' bounds, and no prefix.
+            if row.looped or row.prefix:
                 likely = np.maximum(result.text_token_probs, np.finfo(np.float32).tiny)
                 row.log_probability = float(np.log(likely).mean())
 
