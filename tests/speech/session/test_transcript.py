@@ -4,6 +4,7 @@ from trimodal.audio.values import Word
 from trimodal.speech.session.transcript import (
     SpokenWord,
     Transcript,
+    after_prefix,
     agreed,
     normalised,
     on_stream,
@@ -98,3 +99,23 @@ def test_the_text_before_a_sample_is_cut_at_words() -> None:
     assert transcript.before(round(1.2 * S), 11) == "beta gamma"
     assert transcript.before(round(1.2 * S), 10) == "gamma"
     assert transcript.before(10 * S, 0) == ""
+
+
+@pytest.mark.parametrize(
+    ("prefix", "texts", "left"),
+    [
+        ("", [" one"], None),
+        (" one two", [" one", " two", " three"], [" three"]),
+        ("one two", ["one", " two"], []),
+        (" cold", [" cold-hearted", " and"], ["-hearted", " and"]),
+        (" him", [" him,", " said"], [",", " said"]),
+        (" one two", [" one"], []),
+        (" one two", [" one", " too", " three"], None),
+        (" 一二", ["一", "二", "三"], ["三"]),
+        (" one", [], []),
+    ],
+)
+def test_words_behind_a_prefix(prefix: str, texts: list[str], left: list[str] | None) -> None:
+    words = [SpokenWord(text, n * S, (n + 1) * S) for n, text in enumerate(texts)]
+    behind = after_prefix(prefix, words)
+    assert (behind if behind is None else [word.text for word in behind]) == left

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from trimodal.audio.languages import language_code
 from trimodal.audio.samples import one_channel, to_float
-from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples
+from trimodal.audio.values import SAMPLE_RATE, Delay, PolicyName, Samples
 from trimodal.errors import InvalidArgument
 from trimodal.settings import describe, shorten
 from trimodal.speech.values import MAX_PROMPT
@@ -43,6 +43,7 @@ class StreamOptions(BaseModel):
     prompt: Annotated[str, Field(max_length=MAX_PROMPT)] = ""
     task: Literal["transcribe", "translate"] = "transcribe"
     temperature: Annotated[float, Field(ge=0, le=1)] = 0.0
+    delay: Delay | None = None
     step_s: Annotated[float, Field(ge=0.1, le=30)] | None = None
     max_pending_s: Annotated[float, Field(ge=0, le=3600)] | None = None
     sample_rate: int = SAMPLE_RATE

@@ -126,9 +126,11 @@ class SpeechService:
 
     def _session(self, chunk: Chunk) -> LiveSession:
         settings, options = self._settings, chunk.options
-        own: dict[str, float] = {}
+        own: dict[str, object] = {}
         if options.step_s is not None:
             own |= {"step_s": options.step_s, "max_step_s": max(options.step_s, settings.max_step_s)}
+        if options.delay is not None:
+            own["delay"] = options.delay
         if options.max_pending_s is not None:
             own["max_pending_s"] = min(options.max_pending_s, settings.max_pending_s)
         return LiveSession(
