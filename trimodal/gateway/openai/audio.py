@@ -18,7 +18,7 @@ from trimodal.client.streams.live import Listening, LiveStream
 from trimodal.client.values import LiveUpdate
 from trimodal.gateway.answering import event
 from trimodal.gateway.errors import ApiError, invalid, unsupported
-from trimodal.gateway.media import recording
+from trimodal.gateway.media import recording, with_keywords
 from trimodal.gateway.quota import KeyUsage
 
 Format = Literal["json", "text", "srt", "vtt", "verbose_json"]
@@ -52,10 +52,15 @@ class TranscriptionRequest:
 
 # OpenAI's names for what the model `speech` does.
 OPENAI_MODELS = frozenset(
-    ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-4o-mini-transcribe-2025-12-15")
+    (
+        *("whisper-1", "gpt-transcribe", "gpt-4o-transcribe"),
+        *("gpt-4o-mini-transcribe", "gpt-4o-mini-transcribe-2025-12-15"),
+    )
 )
 _FIELDS = {"model", "prompt", "hotwords", "response_format", "temperature"}
-_OF_TRANSCRIPTIONS = {"language", "stream", "timestamp_granularities[]", "include[]", "chunking_strategy"}
+_OF_TRANSCRIPTIONS = {
+    *("language", "keywords[]", "stream", "timestamp_granularities[]", "include[]", "chunking_strategy"),
+}
 
 
 def read_form(
@@ -86,14 +91,18 @@ def read_form(
     stream = one.get("stream", "false").lower()
     if stream not in ("true", "false", "1", "0"):
         raise invalid("stream: true or false is needed")
-    # As faster-whisper has them: at the beginning of what was said before.
-    prompt = " ".join(filter(None, (one.get("hotwords"), one.get("prompt"))))
+    try:
+        keywords = [*fields.get("keywords[]", ()), one.get("hotwords", "")]
+        prompt = with_keywords(keywords, one.get("prompt"))
+    except ValueError as error:
+        field = "keywords[]" if "keywords[]" in fields else "hotwords"
+        raise invalid(f"{field}: {error}") from None
     return TranscriptionRequest(
         file,
         "speech" if one["model"] in OPENAI_MODELS else one["model"],
         name,
         one.get("language") or None,
-        prompt or None,
+        prompt,
         response_format,  # type: ignore[arg-type]
         granularities,
         stream in ("true", "1"),
