@@ -266,3 +266,29 @@ def test_no_last_window_is_needed_where_a_step_has_heard_the_end() -> None:
     assert committed(it) == []
     assert it.plan(paused(1.2, 1.7)) is None
     assert committed(it) == ["what", "is", "it"]
+
+
+def test_the_window_of_a_pause_hears_all_anew() -> None:
+    # whisper-base wrote "He might even have been made amiable himself." twice where all of it was given.
+    it = live(step_s=0.5)
+    for seconds in (1.0, 1.5):
+        hear(it, seconds, words("what is a lambda"))
+    planned = hear(it, 2.0, words("what is a lambda"))
+    assert (planned.kind, committed(it)) == (Kind.STEP, ["what", "is", "a", "lambda"])
+    final = it.plan(paused(2.0, 2.6))
+    assert final is not None
+    assert (final.kind, final.prefix) == (Kind.FINAL, "")
+    it.accept(final, words("what is a lambda loop"))
+    assert committed(it) == ["loop"]
+
+
+def test_more_words_than_a_mouth_says_in_the_time_are_not_believed() -> None:
+    it = believed()
+    hear(
+        it,
+        3,
+        words("what is what is what is what is what is what is what is what is what is what is", each=0.1),
+    )
+    assert (committed(it), it.tentative) == ([], ())
+    hear(it, 4, words("what is a", each=0.3))
+    assert committed(it) == ["a"]

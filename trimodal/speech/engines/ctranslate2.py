@@ -176,7 +176,9 @@ class CTranslate2Whisper:
         for row, result in zip(rows, results, strict=True):
             made = result.sequences_ids[0]
             # A mean over the tokens (of none: not a number); <|endoftext|> counts as one more.
-            row.log_probability = result.scores[0] * len(made) / (len(made) + 1) if made else 0.0
+            # What was forced counts as certain.
+            chosen = max(len(made) - len(row.prefix), 0) + 1
+            row.log_probability = result.scores[0] * len(made) / chosen if made else 0.0
             row.no_speech = min(max(result.no_speech_prob, 0.0), 1.0)
             # The bound of the run is that of its longest window: cut at the window's own.
             row.looped = len(made) >= row.most_tokens
@@ -203,8 +205,7 @@ class CTranslate2Whisper:
                 row.samples,
                 row.tokens,
             )
-            # The score counts what was cut off, which depends on the neighbours' bounds, and no prefix.
-            if row.looped or row.prefix:
+            if row.looped:  # The score counts what was cut off, which depends on the neighbours' bounds.
                 likely = np.maximum(result.text_token_probs, np.finfo(np.float32).tiny)
                 row.log_probability = float(np.log(likely).mean())
 

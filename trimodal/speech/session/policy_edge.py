@@ -22,6 +22,8 @@ DELAYS_S: dict[Delay, tuple[float, float]] = {
     "minimal": (0.2, 0.0), "low": (0.2, 1.5), "medium": (0.4, 1.5), "high": (0.8, 1.5), "xhigh": (1.6, 1.5),
 }  # fmt: skip
 _CONTEXT = 2 * SAMPLE_RATE  # committed speech that a trimmed buffer still begins with
+# What may be new in the time since then: a Whisper that is given a whole sentence may repeat it.
+_WORDS, _WORDS_PER_S = 2, 6
 _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！")
 
 
@@ -54,7 +56,9 @@ class EdgePolicy(SegmentPolicy):
             self.settle(self.tentative)
             self.floor = stretch.end
             stretch = self._next(timeline)
-        return stretch and replace(stretch, prefix=self._prefix(stretch.start))
+        if stretch is None or stretch.kind is not Kind.STEP:
+            return stretch
+        return replace(stretch, prefix=self._prefix(stretch.start))
 
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
         if stretch.kind is not Kind.FINAL:
@@ -65,6 +69,8 @@ class EdgePolicy(SegmentPolicy):
         elif words is not None:
             self._heard = stretch.end
             new = self.new_words(stretch, words)
+            if len(new) > _WORDS + _WORDS_PER_S * max(0, stretch.end - self.transcript.end) // SAMPLE_RATE:
+                return
             edge = stretch.end - self._margin
             sure = next((n for n, word in enumerate(new) if word.end > edge), len(new))
             if not stretch.prefix:
