@@ -39,7 +39,7 @@ def chunks(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("file", help="16-bit mono WAV; - is 16 kHz without a header on stdin")
-    parser.add_argument("--policy", help="live, agreement, vad, window or file")
+    parser.add_argument("--policy", help="edge, vad or file")
     parser.add_argument("--url", default="127.0.0.1:8001", help="host:port of Triton's gRPC endpoint")
     parser.add_argument("--timeout", type=float, default=60.0, help="longest wait for an answer, seconds")
     args, started = parser.parse_args(), False

@@ -154,6 +154,7 @@ def recognise(service: RecogniseService, window: Window) -> Recognition:
         [window.prompt.encode()],
         [window.language.encode()],
         temperatures=[",".join(map(str, window.temperatures)).encode()],
+        prefixes=[window.prefix.encode()],
     )
     (outcome,) = service.recognise([request])
     if isinstance(outcome, Exception):

@@ -63,7 +63,7 @@ async def test_images_speech_and_vectors():
         embedding=embedding,
     )
     image = LINE.validate_python({"id": "i", "task": "vision", "input": {"image": "x.png", "top_k": 1}})
-    sound = LINE.validate_python({"id": "s", "task": "speech", "input": {"audio": "x.wav", "policy": "live"}})
+    sound = LINE.validate_python({"id": "s", "task": "speech", "input": {"audio": "x.wav", "policy": "edge"}})
     found = await run(
         transport,
         Case(1, image, b"picture", None, "d"),

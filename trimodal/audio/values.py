@@ -56,4 +56,5 @@ class HeardWindow:
     rejected: str = ""
 
 
-PolicyName = Literal["live", "agreement", "vad", "window", "file"]
+PolicyName = Literal["edge", "vad", "file"]
+Delay = Literal["minimal", "low", "medium", "high", "xhigh"]  # OpenAI's names

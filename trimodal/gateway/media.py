@@ -6,13 +6,29 @@ import base64
 import binascii
 import io
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 from trimodal.audio.files import AudioError, read_blocks
 from trimodal.audio.values import Samples
 from trimodal.gateway.errors import ApiError, invalid
 
+# Characters of keywords and prompt together: some 200 of the 223 tokens that a Whisper takes before a window.
+MAX_HINTS = 600
 _DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[^;,]*)*;base64,", re.I)
+
+
+def with_keywords(keywords: Sequence[str], prompt: str | None) -> str | None:
+    """The prompt behind the names that are to be expected, where faster-whisper puts its hotwords.
+
+    Raises: ValueError when they would not all be seen; its text is a sentence without the field's name.
+    """
+    names = ", ".join(name for name in map(str.strip, keywords) if name)
+    hints = " ".join(filter(None, (names, prompt)))
+    if names and len(hints) > MAX_HINTS:
+        raise ValueError(
+            f"{len(keywords)} of them, with the prompt {len(hints)} characters; at most {MAX_HINTS} are taken"
+        )
+    return hints or None
 
 
 def decode_base64(text: str, field: str) -> bytes:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from trimodal.audio.values import PolicyName
+from trimodal.audio.values import Delay, PolicyName
 from trimodal.settings import EngineSettings, Settings
 from trimodal.speech.values import MAX_TEMPERATURES, MAX_WINDOW_S
 
@@ -72,11 +72,10 @@ class SpeechSettings(ListeningSettings):
 
     recognizer: str = Field("speech_recognize", min_length=1, description="model that gets the windows")
     recognizer_wait_s: float = Field(60.0, ge=0, le=600, description="for one that is being loaded")
-    policy: PolicyName = "live"
+    policy: PolicyName = "edge"
+    delay: Delay = Field("low", description="of policy edge: how far words lie behind before they are final")
     step_s: Annotated[float, Field(ge=0.1, le=30, description="new audio that is waited for")] = 0.5
     max_step_s: Annotated[float, Field(ge=0.1, le=30, description="to which it widens when behind")] = 5.0
-    window_s: Annotated[float, Field(ge=1, le=MAX_WINDOW_S, description="of policy window")] = 5.0
-    overlap_s: Annotated[float, Field(ge=0.1, le=5, description="of policy window")] = 0.5
     file_window_s: Annotated[float, Field(ge=5, le=MAX_WINDOW_S, description="of policy file")] = 30.0
     live_temperatures: Temperatures = (0.0, 0.4)
     vad: Literal["silero", "energy"] = "silero"

@@ -34,6 +34,7 @@ class Window:
         prompt: text that came before, "" for none; steers spelling and style, is never part of the result.
         translate: the result is English, whatever is spoken; an English-only model writes what it hears.
         temperatures: at which it is decoded until a decoding is not doubted; () for the model's own.
+        prefix: how the result begins, as was decided before, "" for nothing; decoding goes on after it.
     """
 
     samples: Samples
@@ -41,6 +42,7 @@ class Window:
     prompt: str = ""
     translate: bool = False
     temperatures: tuple[float, ...] = ()
+    prefix: str = ""
 
     def written_in(self, spoken: str) -> str:
         """The language of the result where this one is spoken."""

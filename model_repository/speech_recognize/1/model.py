@@ -35,7 +35,7 @@ def read(request):
     window = pb_utils.get_input_tensor_by_name(request, "window")
     if window is None:  # where inputs are optional, Triton counts them and does not look which there are
         raise InvalidArgument("window: missing")
-    given = (texts(request, name) for name in ("prompt", "language", "task", "temperatures"))
+    given = (texts(request, name) for name in ("prompt", "language", "task", "temperatures", "prefix"))
     return RecogniseRequest(window.as_numpy(), *given)
 
 

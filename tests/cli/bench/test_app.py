@@ -66,7 +66,7 @@ def said(result: Result) -> str:
         ("vision --url http://127.0.0.1:1", "this bench goes over gRPC: host:port is needed"),
         ("vision --bare --rate 5", "own model in closed loops"),
         ("embedding --words many", "--words many: 64, uniform:"),
-        ("speech --policy best", "--policy best: known are live, agreement, vad, window"),
+        ("speech --policy best", "--policy best: known are edge, vad, file"),
         ("speech --set engine=fake", "write it as model.parameter=value"),
         ("speech --samples /nowhere", "--samples /nowhere/samples.json: FileNotFoundError"),
         ("cache --layer all", "--layer all: known are exact, semantic"),

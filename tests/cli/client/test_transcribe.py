@@ -69,9 +69,9 @@ def test_the_formats(fake, talk):
 
 def test_several_files(fake, talk, tmp_path):
     soundfile.write(tmp_path / "cut.flac", np.zeros(RATE), RATE)
-    result = run(talk, tmp_path / "cut.flac", "--policy", "window")
+    result = run(talk, tmp_path / "cut.flac", "--policy", "vad")
     assert result.stdout == f"==> {talk} <==\nwhat is ä lambda\n==> {tmp_path / 'cut.flac'} <==\nwhat is\n"
-    assert fake.requests[0].parameters["policy"] == "window"
+    assert fake.requests[0].parameters["policy"] == "vad"
     lines = run(talk, tmp_path / "cut.flac", "--format", "json").stdout.splitlines()
     assert [json.loads(line)["text"] for line in lines] == ["what is ä lambda", "what is"]
     refused = run(talk, tmp_path / "cut.flac", "--format", "srt")
@@ -122,12 +122,12 @@ def test_a_bad_file_is_reported_and_the_others_are_written(fake, talk, tmp_path)
 
 def test_refusals_are_one_sentence(fake, talk, monkeypatch):
     def refuse(request):
-        raise InvalidArgument("policy is 'x': live, agreement, vad or window is needed")
+        raise InvalidArgument("policy is 'x': edge, vad or file is needed")
 
     monkeypatch.setitem(fake.functions, "speech", refuse)
     result = run(talk, "--policy", "x")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"trimodal: {talk}: policy is 'x': live, agreement, vad or window is needed\n"
+    assert result.stderr == f"trimodal: {talk}: policy is 'x': edge, vad or file is needed\n"
 
     def full(request):
         raise Unavailable("256 streams are open")

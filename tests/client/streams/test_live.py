@@ -371,8 +371,8 @@ async def test_samples_are_transcribed_whole(transport):
     assert transport.requests[0].parameters["language"] == "en"
     np.testing.assert_array_equal(sent(transport), audio)
     transport.requests.clear()
-    await Client(transport=transport).transcribe(audio, policy="window")
-    assert transport.requests[0].parameters["policy"] == "window"
+    await Client(transport=transport).transcribe(audio, policy="vad")
+    assert transport.requests[0].parameters["policy"] == "vad"
     with pytest.raises(TypeError, match="int32"):
         await Client(transport=transport).transcribe(audio.astype(np.int32))
 

@@ -134,7 +134,7 @@ TENSORS: list[tuple[str, list[Tensor], str]] = [
 START: list[tuple[str, dict[str, Any], str]] = [
     ("sample_rate 8000", {"sample_rate": 8000}, "sample_rate: 8000; only 16000 Hz is taken"),
     ("two channels declared", {"channels": 2}, "channels: 2; one channel is taken"),
-    ("unknown policy", {"policy": "fast"}, "policy: 'fast'; known are live, agreement, vad, window"),
+    ("unknown policy", {"policy": "fast"}, "policy: 'fast'; known are edge, vad, file"),
     ("unknown language", {"language": "xx"}, r"language: 'xx' is not known \(known: en\)"),
     ("prompt of 1 MB", {"prompt": "x" * 1_000_000}, "prompt.* 1000"),
     ("step_s 0", {"step_s": 0}, r"step_s.* 0\.1"),

@@ -113,7 +113,7 @@ async def listen(at: Clients, samples: Samples, *, resume: bool = True) -> LiveT
     for _ in range(_TRIES):
         base = round((heard.words[-1].end + _MARGIN_S) * SAMPLE_RATE) if heard.words else 0
         try:
-            async with at.marked(session=secrets.token_hex(16)).listen(policy="live") as stream:
+            async with at.marked(session=secrets.token_hex(16)).listen(policy="edge") as stream:
                 for start in range(base, len(samples), size):
                     chunk = samples[start : start + size]
                     await asyncio.sleep(began + (start + len(chunk)) / SAMPLE_RATE - clock())

@@ -32,7 +32,7 @@ from trimodal.server.process import TritonServer
 from trimodal.speech.engines.fake import VOCABULARY, speak
 
 MODELS = ("speech", "speech_recognize")
-POLICIES = ("live", "agreement", "vad", "window")
+POLICIES = ("edge", "vad")
 Changes = dict[str, dict[str, str]]
 
 

@@ -100,7 +100,7 @@ def test_while_the_recogniser_is_behind_new_streams_are_refused_and_old_ones_go_
 ) -> None:
     samples, said = sentences(7, 12)
     with over_grpc(busy) as line:
-        inside = Stream(line, policy="live")
+        inside = Stream(line, policy="edge")
         updates = [inside.send(samples)]  # its first window takes 1.5 s
 
         answers: list[InferenceServerException | None] = []

@@ -31,7 +31,7 @@ def blocks() -> Iterator[tuple[Samples, list[Word]]]:
         seed, at = seed + 1, at + len(samples) / SAMPLE_RATE
 
 
-@pytest.mark.parametrize("policy", ["live", "vad", "window"])
+@pytest.mark.parametrize("policy", ["edge", "vad"])
 async def test_an_hour_through_one_stream(serve: Callable[..., TritonServer], policy: PolicyName) -> None:
     """As fast as it is answered."""
     server = serve(MODELS, changes())

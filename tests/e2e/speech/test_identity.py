@@ -65,7 +65,7 @@ def same(alone: Sequence[Word], together: Sequence[Word]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
-    ["live", *(pytest.param(policy, marks=pytest.mark.slow) for policy in POLICIES if policy != "live")],
+    ["edge", *(pytest.param(policy, marks=pytest.mark.slow) for policy in POLICIES if policy != "edge")],
 )
 async def test_eight_streams_get_the_words_of_eight_solo_runs(
     serve: Callable[..., TritonServer], policy: PolicyName
@@ -80,7 +80,7 @@ async def test_eight_streams_get_the_words_of_eight_solo_runs(
 
 @pytest.mark.slow
 @pytest.mark.build
-@pytest.mark.parametrize("policy", ["live", pytest.param("vad", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("policy", ["edge", pytest.param("vad", marks=pytest.mark.slow)])
 async def test_so_do_eight_streams_of_speech_on_a_real_whisper(
     serve: Callable[..., TritonServer], policy: PolicyName
 ) -> None:

@@ -118,7 +118,7 @@ def test_words_come_while_the_speaker_goes_on(server: TritonServer) -> None:
     """All but the last few are committed before END, and some are guessed before they are committed."""
     samples, said = sentences(4, 60)
     with over_grpc(server) as line:
-        stream = Stream(line, policy="live")
+        stream = Stream(line, policy="edge")
         updates = []
         for chunk in cut(samples, 5, 0.1, 0.1):
             updates.append(stream.send(chunk))

@@ -103,10 +103,12 @@ def test_temperature_hotwords_and_language_reach_the_server(serve: Serve) -> Non
     served = serve()
     served.openai().audio.transcriptions.create(
         model="speech", file=wav(), temperature=0.4, language="en-US", prompt="A talk.",
-        extra_body={"hotwords": "Triton"},
+        extra_body={"hotwords": "Triton"}, keywords=["Ada", " ", "Grace Hopper"],
     )  # fmt: skip
     first = next(one for one in served.triton.requests if one.parameters["sequence_start"])
-    assert (first.parameters["temperature"], first.parameters["prompt"]) == (0.4, "Triton A talk.")
+    assert (first.parameters["temperature"], first.parameters["prompt"]) == (
+        0.4, "Ada, Grace Hopper, Triton A talk.",
+    )  # fmt: skip
     assert first.parameters["language"] == "en-US"
 
 
@@ -167,6 +169,16 @@ def test_voice_activity_that_is_none_is_refused(serve: Serve, fields, sentence: 
     assert answer.status_code == 400
     assert answer.json()["error"]["message"].startswith(sentence)
     assert answer.json()["error"]["param"].startswith(sentence.split(":")[0])
+
+
+@pytest.mark.parametrize("field", ["keywords[]", "hotwords"])
+def test_names_that_would_not_all_be_seen_are_refused(serve: Serve, field: str) -> None:
+    form = {"model": "speech", field: "x" * 600, "prompt": "y"}
+    answer = httpx.post(f"{serve().url}/v1/audio/transcriptions", files={"file": wav()}, data=form)
+    (told,) = (answer.json()["error"]["message"],)
+    assert answer.status_code == 400
+    assert told.startswith(field)
+    assert told.endswith("with the prompt 602 characters; at most 600 are taken")
 
 
 @pytest.mark.parametrize("temperature", ["1.5", "-1", "hot", "nan"])

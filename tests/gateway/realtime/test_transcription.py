@@ -156,15 +156,22 @@ def test_telephone_audio(serve: Serve, dial: Dial, kind: str) -> None:
     assert session["audio"]["input"]["format"] == {"type": kind}
 
 
-def test_language_and_prompt_reach_the_model(serve: Serve, dial: Dial) -> None:
+def test_language_prompt_keywords_and_delay_reach_the_model(serve: Serve, dial: Dial) -> None:
     running = serve()
     peer = dial(running, "intent=transcription")
-    asked = {"model": "speech", "language": "en", "prompt": "lambda"}
+    asked: dict[str, object] = {
+        "model": "speech",
+        "language": "en",
+        "prompt": "lambda",
+        "keywords": ["Ada", "Grace"],
+    }
+    asked["delay"] = "minimal"
     peer.send("session.update", session=transcription(transcription=asked))
     peer.append(0.5)
     wait_until(lambda: running.triton.requests, "audio arrives")
     parameters = running.triton.requests[0].parameters
-    assert (parameters["language"], parameters["prompt"]) == ("en", "lambda")
+    told = tuple(parameters[name] for name in ("language", "prompt", "delay"))
+    assert told == ("en", "Ada, Grace lambda", "minimal")
 
 
 def test_the_format_stays_once_audio_came(serve: Serve, dial: Dial) -> None:

@@ -92,6 +92,19 @@ def test_nor_on_neighbours_with_prompts_other_languages_and_tasks(multilingual):
     assert [heard.text for heard in plain] != [heard.text for heard in batch], "prompts change nothing"
 
 
+def test_nor_on_neighbours_that_begin_with_other_prefixes_which_their_texts_keep(multilingual):
+    prefixes = ["", " hello world", " what", " hello world what is a lambda"]
+    windows = [replace(window, language="en", prefix=prefixes[n % 4]) for n, window in enumerate(WINDOWS)]
+    batch = multilingual.recognise(windows)
+    plain = multilingual.recognise([replace(window, prefix="") for window in windows])
+    for window, heard, unforced in zip(windows, batch, plain, strict=True):
+        same(multilingual.recognise([window])[0], heard)
+        assert heard.text.startswith(window.prefix)
+        assert "".join(word.text for word in heard.words) == heard.text
+        assert (heard == unforced) is (not window.prefix)
+        assert heard.average_log_probability < 0  # of all tokens: a prefix that was not said is unlikely
+
+
 def test_nor_when_decoding_searches(artefact):
     engine = opened(artefact, beam_size=5)
     batch = engine.recognise(WINDOWS)

@@ -56,7 +56,7 @@ class FakeStub:
 def test_a_window_goes_out_and_its_words_come_back():
     stub = FakeStub(HEARD)
     samples = np.arange(4, dtype=np.float32)
-    heard = recognise(stub, "other", Window(samples, language="en", prompt="naïve", translate=True))
+    heard = recognise(stub, "other", Window(samples, "en", "naïve", translate=True, prefix=" é"))
     words = (Word(" what", 0.25, 0.5, 0.5, (437,)), Word(" naïve", 0.5, 1.0, 0.75, (1, 2)))
     assert heard == Recognition(words, "en", 0.125, -0.25, 1.5, np.float32(0.2), 0.75)
     (asked,) = stub.asked
@@ -65,7 +65,7 @@ def test_a_window_goes_out_and_its_words_come_back():
     sent = {tensor.name(): tensor.as_numpy() for tensor in asked["inputs"]}
     np.testing.assert_array_equal(sent["window"], samples[None])
     assert (sent["prompt"].item(), sent["language"].item()) == ("naïve".encode(), b"en")
-    assert sent["task"].item() == b"translate"
+    assert (sent["task"].item(), sent["prefix"].item()) == (b"translate", " é".encode())
 
 
 def test_nothing_heard_is_an_empty_recognition():
@@ -78,7 +78,7 @@ def test_nothing_heard_is_an_empty_recognition():
 def test_every_call_has_the_same_inputs_so_that_triton_batches_them():
     stub = FakeStub(HEARD)
     recognise(stub, "other", Window(np.zeros(4, np.float32)))
-    recognise(stub, "other", Window(np.zeros(9, np.float32), language="de", prompt="x"))
+    recognise(stub, "other", Window(np.zeros(9, np.float32), language="de", prompt="x", prefix=" y"))
     first, second = ([tensor.name() for tensor in asked["inputs"]] for asked in stub.asked)
     assert first == second
 

@@ -101,8 +101,9 @@ def test_options_after_the_start_are_not_looked_at():
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
-        ({"policy": "fast"}, "policy: 'fast'; known are live, agreement, vad, window, file"),
+        ({"policy": "fast"}, "policy: 'fast'; known are edge, vad, file"),
         ({"policy": 3}, "policy: 3; known are"),
+        ({"delay": "soon"}, "'delay' = 'soon'"),
         ({"sample_rate": 44100}, "sample_rate: 44100; only 16000 Hz"),
         ({"sample_rate": "16k"}, "'sample_rate' = '16k'"),
         ({"channels": 2}, "channels: 2; one channel"),

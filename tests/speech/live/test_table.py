@@ -129,8 +129,15 @@ def test_unloading_answers_what_is_owed(bench):
 
 
 def test_options_reach_the_session(bench):
-    one = bench(policy="agreement", max_step_s=4)
-    own = {"policy": "vad", "language": "de-AT", "prompt": "names", "step_s": 6.0, "temperature": 0.4}
+    one = bench(policy="file", delay="high", max_step_s=4)
+    own = {
+        "policy": "vad",
+        "language": "de-AT",
+        "prompt": "names",
+        "step_s": 6.0,
+        "temperature": 0.4,
+        "delay": "minimal",
+    }
     one.send(1, start=True, task="translate", **own).wait()
     one.send(2, start=True).wait()
     first, second = ScriptedSession.made
@@ -138,7 +145,8 @@ def test_options_reach_the_session(bench):
     assert (first.translate, second.translate) == (True, False)
     assert (first.temperature, second.temperature) == (0.4, 0.0)
     assert (first.settings.step_s, first.settings.max_step_s) == (6, 6)
-    assert (second.policy, second.settings.step_s) == ("agreement", 0.5)
+    assert (second.policy, second.settings.step_s) == ("file", 0.5)
+    assert (first.settings.delay, second.settings.delay) == ("minimal", "high")
 
 
 def test_chunks_sent_ahead_are_taken_in_order_each_after_the_answer_before(bench):

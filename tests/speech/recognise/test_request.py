@@ -51,6 +51,10 @@ def test_clipped_and_amplified_audio_is_accepted(level):
         ),
         (request(0, [b"caf\xe9"]), "prompt is not valid UTF-8: byte 3 cannot be decoded"),
         (request(0, [b"x" * 1001]), "prompt: 1001 characters; at most 1000 are accepted"),
+        (
+            RecogniseRequest(np.zeros((1, 320), np.float32), prefixes=[b"x" * 1001]),
+            "prefix: 1001 characters; at most 1000 are accepted",
+        ),
         (request(0, [b"a", b"b"]), "prompt: one for each of 1 windows is needed, got 2"),
         (request(0, None, []), "language: one for each of 1 windows is needed, got 0"),
         (request(0, None, [b"fr"]), "language: 'fr' is not known (known: en, de)"),

@@ -8,7 +8,6 @@ from trimodal.speech.session.policy import (
     Stretch,
     Timeline,
     VadPolicy,
-    WindowPolicy,
     first_segment,
 )
 from trimodal.speech.session.transcript import SpokenWord, Transcript
@@ -70,7 +69,7 @@ def full(start: float, end: float) -> Stretch:
 def test_carrying_on_commits_whole_words_and_begins_before_the_last_of_them() -> None:
     it = policy()
     edge = 10 - EDGE / S
-    it.carry_on(full(0, 10), [word("a", 1, 2), word("b", 9, edge), word("c", edge, 10)], S // 2)
+    it.carry_on(full(0, 10), [word("a", 1, 2), word("b", 9, edge), word("c", edge, 10)])
     assert [w.text for w in it.transcript.take()] == ["a", "b"]
     assert [w.text for w in it.tentative] == ["c"]
     assert it.floor == 9 * S - S // 8
@@ -78,21 +77,21 @@ def test_carrying_on_commits_whole_words_and_begins_before_the_last_of_them() ->
 
 def test_carrying_on_overlaps_and_goes_on() -> None:
     quiet = policy()
-    quiet.carry_on(full(0, 10), [], S // 2)
+    quiet.carry_on(full(0, 10), [])
     assert quiet.floor == 9.5 * S
 
     early = policy()
-    early.carry_on(full(0, 10), [word("a", 1, 2)], S // 2)
+    early.carry_on(full(0, 10), [word("a", 1, 2)])
     assert early.floor == 7.5 * S  # no further back: the next window must be able to get on
 
     endless = policy()
-    endless.carry_on(full(0, 2), [word("a", 0, 2)], S // 2)
+    endless.carry_on(full(0, 2), [word("a", 0, 2)])
     assert (endless.transcript.take(), endless.floor) == ((), S)
 
 
 def test_a_word_too_long_to_be_heard_again_is_not_lost() -> None:
     it = policy()
-    it.carry_on(full(0, 10), [word("a", 0.2, 0.6), word("long", 1, 9.9)], S // 2)
+    it.carry_on(full(0, 10), [word("a", 0.2, 0.6), word("long", 1, 9.9)])
     assert ([w.text for w in it.transcript.recent], it.tentative) == (["a", "long"], ())
     assert it.floor == it.transcript.end == round(7.5 * S)
     after = [word("b", 7.6, 8.0), word("c", 9, 9.5)]
@@ -101,7 +100,7 @@ def test_a_word_too_long_to_be_heard_again_is_not_lost() -> None:
 
 def test_words_that_wait_are_committed_when_their_speech_is_over() -> None:
     it = policy()
-    it.carry_on(full(0, 10), [word("a", 9.5, 10)], S // 2)
+    it.carry_on(full(0, 10), [word("a", 9.5, 10)])
     assert it.segment(Timeline(11 * S, False, [span(0, 9 * S)])) is None
     assert [w.text for w in it.transcript.take()] == ["a"]
     assert it.tentative == ()
@@ -191,79 +190,3 @@ def test_a_pause_beyond_the_limit_is_left_to_the_next_window() -> None:
     it.accept(planned, [SpokenWord("a", 9 * S, 10 * S), SpokenWord("b", 10 * S, round(10.7 * S))])
     last = it.plan(Timeline(round(11.2 * S), False, speech))
     assert last == Stretch(9 * S - S // 8, round(10.9 * S), round(11.2 * S), Kind.FINAL)
-
-
-# Policy window: fixed lengths with a small overlap
-
-SPEAKING = [span(S)]
-
-
-def window() -> WindowPolicy:
-    return WindowPolicy(SpeechSettings(window_s=5, overlap_s=0.5, speech_pad_ms=200), Transcript())
-
-
-def test_windows_have_their_length_and_overlap() -> None:
-    it = window()
-    assert it.plan(Timeline(round(5.8 * S) - 1, False, SPEAKING)) is None
-    first = it.plan(Timeline(60 * S, False, SPEAKING))
-    assert first == Stretch(round(0.8 * S), round(5.8 * S), round(5.8 * S), Kind.FULL)
-    it.accept(first, [])
-    assert it.plan(Timeline(60 * S, False, SPEAKING)) == Stretch(
-        round(5.3 * S), round(10.3 * S), round(10.3 * S), Kind.FULL
-    )
-
-
-def test_words_of_the_overlap_are_told_once() -> None:
-    it = window()
-    first = it.plan(Timeline(60 * S, False, SPEAKING))
-    assert first is not None
-    it.accept(first, [word("a", 4, 4.9), word("b", 4.9, 5.4), word("cu", 5.4, 5.8)])
-    assert [w.text for w in it.tentative] == ["cu"]
-    second = it.plan(Timeline(60 * S, False, SPEAKING))
-    assert second is not None
-    assert second.start < 4.9 * S
-    it.accept(second, [word("?", 4.8, 4.9), word("b", 4.95, 5.5), word("cut", 5.5, 6), word("d", 9, 9.2)])
-    assert [w.text for w in it.transcript.take()] == ["a", "b", "cut", "d"]
-
-
-def test_a_window_ends_in_a_silence_near_its_end() -> None:
-    pausing = [closed(1, 5), SpeechSpan(round(5.6 * S), round(5.6 * S) + SURE)]
-    first = window().plan(Timeline(60 * S, False, pausing))
-    assert first == Stretch(round(0.8 * S), round(5.2 * S), round(5.8 * S), Kind.FINAL)
-
-
-def test_a_silence_that_was_not_known_at_the_windows_end_does_not_count() -> None:
-    late = [SpeechSpan(S, S + SURE, round(5.3 * S), round(5.81 * S))]
-    first = window().plan(Timeline(60 * S, False, late))
-    assert first is not None
-    assert (first.end, first.kind) == (round(5.8 * S), Kind.FULL)
-
-
-def test_silence_is_skipped() -> None:
-    it = window()
-    spans = [closed(1, 2), closed(30, 31)]
-    first = it.plan(Timeline(60 * S, False, spans))
-    assert first == Stretch(round(0.8 * S), round(2.2 * S), round(5.8 * S), Kind.FINAL)
-    it.accept(first, [word("a", 1, 2)])
-    second = it.plan(Timeline(60 * S, False, spans))
-    assert second is not None
-    assert second.start == round(29.8 * S)
-
-
-def test_the_last_window_ends_with_the_stream() -> None:
-    ended = [SpeechSpan(S, S + SURE, 3 * S, 3 * S)]
-    last = window().plan(Timeline(3 * S, True, ended))
-    assert last == Stretch(round(0.8 * S), 3 * S, 3 * S, Kind.FINAL)
-
-
-def test_a_silence_far_from_the_windows_end_is_no_border() -> None:
-    spans = [closed(1, 2), SpeechSpan(3 * S, 3 * S + SURE)]
-    first = window().plan(Timeline(60 * S, False, spans))
-    assert first == Stretch(round(0.8 * S), round(5.8 * S), round(5.8 * S), Kind.FULL)
-
-
-def test_a_border_keeps_away_from_the_next_onset() -> None:
-    spans = [closed(1, 5), SpeechSpan(round(5.32 * S), round(5.32 * S) + SURE)]
-    first = window().plan(Timeline(60 * S, False, spans))
-    assert first is not None
-    assert first.end == round(5.16 * S)

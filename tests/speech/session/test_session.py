@@ -12,11 +12,11 @@ from trimodal.speech.session.vad import EnergyDetector
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition
 
-POLICIES: list[PolicyName] = ["live", "agreement", "vad", "window", "file"]
+POLICIES: list[PolicyName] = ["edge", "vad", "file"]
 SETTINGS = SpeechSettings(step_s=1, speech_pad_ms=200)
 
 
-def session(policy: PolicyName = "live", **settings: float) -> LiveSession:
+def session(policy: PolicyName = "edge", **settings: float) -> LiveSession:
     return LiveSession(
         SpeechSettings(**{"step_s": 1, "speech_pad_ms": 200, **settings}),
         policy=policy,

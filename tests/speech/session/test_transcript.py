@@ -6,6 +6,7 @@ from trimodal.audio.values import Word
 from trimodal.speech.session.transcript import (
     SpokenWord,
     Transcript,
+    after_prefix,
     agreed,
     normalised,
     on_stream,
@@ -114,3 +115,23 @@ def test_words_between_two_silences_are_dropped_where_they_look_made_up() -> Non
     assert without_made_up(spoken + said("thank you .", 5), 2 * S) == spoken + said("thank you .", 5)
     assert without_made_up(said("um", 3, each=4.0), S) == []  # a word of four seconds
     assert without_made_up([], S) == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "texts", "left"),
+    [
+        ("", [" one"], None),
+        (" one two", [" one", " two", " three"], [" three"]),
+        ("one two", ["one", " two"], []),
+        (" cold", [" cold-hearted", " and"], ["-hearted", " and"]),
+        (" him", [" him,", " said"], [",", " said"]),
+        (" one two", [" one"], []),
+        (" one two", [" one", " too", " three"], None),
+        (" 一二", ["一", "二", "三"], ["三"]),
+        (" one", [], []),
+    ],
+)
+def test_words_behind_a_prefix(prefix: str, texts: list[str], left: list[str] | None) -> None:
+    words = [SpokenWord(text, n * S, (n + 1) * S) for n, text in enumerate(texts)]
+    behind = after_prefix(prefix, words)
+    assert (behind if behind is None else [word.text for word in behind]) == left

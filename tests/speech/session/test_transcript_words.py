@@ -20,7 +20,7 @@ from tests.speech.session.spoken import (
 from trimodal.audio.values import SAMPLE_RATE, PolicyName
 from trimodal.speech.settings import SpeechSettings
 
-POLICIES: list[PolicyName] = ["live", "agreement", "vad", "window", "file"]
+POLICIES: list[PolicyName] = ["edge", "vad", "file"]
 SETTINGS = SpeechSettings(step_s=1)
 IN_ORDER = SpeechSettings(step_s=1.0, max_step_s=1.0)  # never widens
 
@@ -59,9 +59,8 @@ def test_exact_times_stay_exact(policy: PolicyName) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("settings", [
     SpeechSettings(step_s=0.3, max_step_s=0.3, max_speech_duration_s=5, min_silence_duration_ms=150),
-    SpeechSettings(step_s=2, max_step_s=30, max_speech_duration_s=30, min_silence_duration_ms=2000,
-                   window_s=30, overlap_s=5),
-    SpeechSettings(step_s=5, max_step_s=5, max_speech_duration_s=4, window_s=2, overlap_s=1),
+    SpeechSettings(step_s=2, max_step_s=30, max_speech_duration_s=30, min_silence_duration_ms=2000),
+    SpeechSettings(step_s=5, max_step_s=5, max_speech_duration_s=4),
 ], ids=["short", "long", "step-longer-than-window"])  # fmt: skip
 def test_other_settings_lose_nothing_either(policy: PolicyName, settings: SpeechSettings) -> None:
     for seed in range(6):

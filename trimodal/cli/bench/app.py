@@ -113,9 +113,7 @@ def embedding(
 @with_settings(LoadOptions)
 def speech(
     streams: list[int] = typer.Option([1, 2, 4, 8], min=1, max=64, help="Live streams at once; repeatable."),
-    policy: str = typer.Option(
-        "", help="Of the streams: live, agreement, vad, window, file; else the model's."
-    ),
+    policy: str = typer.Option("", help="Of the streams: edge, vad or file; else the model's."),
     stream_seconds: float = typer.Option(20.0, min=1, max=3600, help="Length of a stream."),
     pace: float = typer.Option(
         1.0, min=0, max=100, help="4: four times as fast as it was spoken; 0: as fast as it is taken."
@@ -127,7 +125,7 @@ def speech(
 ) -> None:
     """Lag and word error rate of live streams, and how many a server carries.
 
-    Typical: trimodal bench speech --policy live --streams 4 --seconds 60
+    Typical: trimodal bench speech --policy edge --streams 4 --seconds 60
     """
     from trimodal.audio.values import PolicyName
     from trimodal.bench.scenarios.media import SpeechScenario, run_speech

@@ -33,9 +33,8 @@ class TranscribeCommand:
     out: Annotated[Path | None, typer.Option(help="Write to this file; for several, to this folder.")] = None
     live: Annotated[bool, typer.Option("--live", help="Send at the speed of speech, show the words.")] = False
     mic: Annotated[bool, typer.Option("--mic", help="Listen to the microphone until Ctrl-C.")] = False
-    policy: Annotated[
-        str | None, typer.Option(help="When words are final: live, agreement, vad, window or file.")
-    ] = None
+    policy: Annotated[str | None, typer.Option(help="When words are final: edge, vad or file.")] = None
+    delay: Annotated[str | None, typer.Option(help="Of edge: minimal, low, medium, high or xhigh.")] = None
     language: Annotated[str | None, typer.Option(help="Such as en; else the model's, or detected.")] = None
     prompt: Annotated[str | None, typer.Option(help="Text before it: steers spelling and style.")] = None
     chunk_ms: Annotated[int, typer.Option(min=20, max=30_000, help="Of live audio, milliseconds.")] = 100
@@ -45,7 +44,7 @@ class TranscribeCommand:
 
     @property
     def listening(self) -> Listening:
-        options = {"policy": self.policy, "language": self.language, "prompt": self.prompt}
+        options = {name: getattr(self, name) for name in ("policy", "delay", "language", "prompt")}
         return cast("Listening", {name: value for name, value in options.items() if value is not None})
 
 

@@ -23,7 +23,7 @@ from trimodal.client.values import LiveUpdate
 from trimodal.errors import InvalidArgument, RequestError, TrimodalError
 
 if TYPE_CHECKING:
-    from trimodal.audio.values import PolicyName
+    from trimodal.audio.values import Delay, PolicyName
 
 # An abandoned stream is told to end, and its last words are not waited for.
 ABANDON_S = 1.0
@@ -37,6 +37,7 @@ class Listening(TypedDict, total=False):
     """Options of a live stream; what is left out, or None, is as the model's settings say.
 
     Attributes:
+        delay: how far words must lie behind before they are final: less of it, more words that are wrong.
         recording: it was spoken before, and is sent as fast as it is taken: heard after live streams.
         admitted: a turn of a session of which one was admitted before: not refused for lateness.
         threshold and those after it: what is taken for speech, by the names of Silero and faster-whisper.
@@ -45,6 +46,7 @@ class Listening(TypedDict, total=False):
     policy: PolicyName | None
     language: str | None
     prompt: str | None
+    delay: Delay | None
     step_s: float | None
     temperature: float | None
     task: Literal["transcribe", "translate"] | None

@@ -21,7 +21,7 @@ from trimodal.client.streams.live import Listening, LiveStream
 from trimodal.client.values import LiveUpdate
 from trimodal.gateway.answering import event
 from trimodal.gateway.errors import ApiError, invalid, unsupported
-from trimodal.gateway.media import recording
+from trimodal.gateway.media import recording, with_keywords
 from trimodal.gateway.quota import KeyUsage
 from trimodal.speech.settings import ListeningSettings, VoiceActivity
 
@@ -57,7 +57,10 @@ class TranscriptionRequest:
 
 # OpenAI's names for what the model `speech` does.
 OPENAI_MODELS = frozenset(
-    ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-4o-mini-transcribe-2025-12-15")
+    (
+        *("whisper-1", "gpt-transcribe", "gpt-4o-transcribe"),
+        *("gpt-4o-mini-transcribe", "gpt-4o-mini-transcribe-2025-12-15"),
+    )
 )
 _FIELDS = {
     *("model", "prompt", "hotwords", "response_format", "temperature", "vad_filter", "vad_parameters"),
@@ -71,7 +74,7 @@ _SERVER_VAD = {
     "silence_duration_ms": "min_silence_duration_ms",
 }
 _OF_TRANSCRIPTIONS = {
-    *("language", "stream", "timestamp_granularities[]", "include[]", _CHUNKING),
+    *("language", "keywords[]", "stream", "timestamp_granularities[]", "include[]", _CHUNKING),
     *(f"{_CHUNKING}[{name}]" for name in ("type", *_SERVER_VAD)),
 }
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
@@ -102,14 +105,18 @@ def read_form(
         raise invalid(f"timestamp_granularities[] has '{unknown[0]}': word and segment are known")
     if granularities and response_format != "verbose_json":
         raise invalid("timestamp_granularities[] needs response_format verbose_json")
-    # As faster-whisper has them: at the beginning of what was said before.
-    prompt = " ".join(filter(None, (one.get("hotwords"), one.get("prompt"))))
+    try:
+        keywords = [*fields.get("keywords[]", ()), one.get("hotwords", "")]
+        prompt = with_keywords(keywords, one.get("prompt"))
+    except ValueError as error:
+        field = "keywords[]" if "keywords[]" in fields else "hotwords"
+        raise invalid(f"{field}: {error}") from None
     return TranscriptionRequest(
         file,
         "speech" if one["model"] in OPENAI_MODELS else one["model"],
         name,
         one.get("language") or None,
-        prompt or None,
+        prompt,
         response_format,  # type: ignore[arg-type]
         granularities,
         _boolean(one, "stream") or False,

@@ -55,6 +55,7 @@ class _Row:
     language: str = ""
     language_probability: float = 1.0
     prompt: list[int] = field(default_factory=list)
+    prefix: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     no_speech: float = 0.0
     log_probability: float = 0.0
@@ -133,6 +134,7 @@ class CTranslate2Whisper:
         room = self._shapes.positions // 2 - 1
         for row in rows:
             row.prompt = self._tokens.prompt(row.language, row.window.prompt, room, row.window.translate)
+            row.prefix = self._tokens.encode(row.window.prefix)[: row.most_tokens]
         # A search is bounded by its language, below.
         for group in batches(rows, lambda row: (len(row.prompt), most_tokens(context_s, row.written))):
             self._generate(_rows_of(encoded, group), group, context_s, temperature)
@@ -162,7 +164,7 @@ class CTranslate2Whisper:
         bound = min(bound, self._shapes.positions // 2)
         results = self._model.generate(
             encoded,
-            [row.prompt for row in rows],
+            [row.prompt + row.prefix for row in rows],
             beam_size=beams,
             **(drawn if temperature else {}),
             # It makes at most half of max_length, and at most max_length less the prompt.
@@ -174,7 +176,9 @@ class CTranslate2Whisper:
         for row, result in zip(rows, results, strict=True):
             made = result.sequences_ids[0]
             # A mean over the tokens (of none: not a number); <|endoftext|> counts as one more.
-            row.log_probability = result.scores[0] * len(made) / (len(made) + 1) if made else 0.0
+            # What was forced counts as certain.
+            chosen = max(len(made) - len(row.prefix), 0) + 1
+            row.log_probability = result.scores[0] * len(made) / chosen if made else 0.0
             row.no_speech = min(max(result.no_speech_prob, 0.0), 1.0)
             # The bound of the run is that of its longest window: cut at the window's own.
             row.looped = len(made) >= row.most_tokens

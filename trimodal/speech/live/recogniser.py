@@ -22,13 +22,14 @@ CLIENTS_FIELDS = ("prompt", "language")
 
 def recognise(pb_utils: Any, model: str, window: Window) -> Recognition:
     """What `model` hears in `window`. Raises RequestError of the kind that it answered with; names it."""
-    # Always the same five inputs: Triton only batches requests that have the same set.
+    # Always the same six inputs: Triton only batches requests that have the same set.
     inputs = {
         "window": window.samples[None],
         "prompt": np.array([[window.prompt[-MAX_PROMPT:].encode()]], dtype=object),
         "language": np.array([[window.language.encode()]], dtype=object),
         "task": np.array([[TASKS[window.translate].encode()]], dtype=object),
         "temperatures": np.array([[",".join(map(str, window.temperatures)).encode()]], dtype=object),
+        "prefix": np.array([[window.prefix.encode()]], dtype=object),
     }
     try:
         out = infer(pb_utils, model, inputs, OUTPUTS, CLIENTS_FIELDS)

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
 from trimodal.audio.languages import language_code
 from trimodal.audio.samples import one_channel, to_float
-from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples
+from trimodal.audio.values import SAMPLE_RATE, Delay, PolicyName, Samples
 from trimodal.errors import InvalidArgument
 from trimodal.settings import describe, shorten
 from trimodal.speech.settings import ListeningSettings, SpeechSettings, VoiceActivity
@@ -46,6 +46,7 @@ class StreamOptions(ListeningSettings):
     prompt: Annotated[str, Field(max_length=MAX_PROMPT)] = ""
     task: Literal["transcribe", "translate"] = "transcribe"
     temperature: Annotated[float, Field(ge=0, le=1)] = 0.0
+    delay: Delay | None = None
     step_s: Annotated[float, Field(ge=0.1, le=30)] | None = None
     max_pending_s: Annotated[float, Field(ge=0, le=3600)] | None = None
     sample_rate: int = SAMPLE_RATE
@@ -61,6 +62,8 @@ class StreamOptions(ListeningSettings):
             own["file_window_s"] = own["max_speech_duration_s"]
         if self.step_s is not None:
             own |= {"step_s": self.step_s, "max_step_s": max(self.step_s, settings.max_step_s)}
+        if self.delay is not None:
+            own["delay"] = self.delay
         if self.max_pending_s is not None:
             own["max_pending_s"] = min(self.max_pending_s, settings.max_pending_s)
         return settings.model_copy(update=own)

@@ -31,6 +31,7 @@ class RecogniseRequest:
     Attributes:
         windows: float32[rows, samples].
         prompts, languages, tasks: UTF-8, one a row; None for all empty. A task is one of TASKS.
+        prefixes: UTF-8, as `prompts`.
         temperatures: numbers parted by commas, 0 to 1, one text a row; empty for the model's own.
     """
 
@@ -39,6 +40,7 @@ class RecogniseRequest:
     languages: Sequence[bytes] | None = None
     tasks: Sequence[bytes] | None = None
     temperatures: Sequence[bytes] | None = None
+    prefixes: Sequence[bytes] | None = None
 
     def checked(self, languages: Sequence[str]) -> list[Window]:
         """The request's windows, of at most MAX_WINDOW_S; language "" where none is named.
@@ -58,15 +60,13 @@ class RecogniseRequest:
         codes = _column(self.languages, "language", rows)
         tasks = _column(self.tasks, "task", rows)
         temperatures = _column(self.temperatures, "temperatures", rows)
+        prefixes = _column(self.prefixes, "prefix", rows)
         windows = []
         for index in range(rows):
             place = "" if rows == 1 else f"[{index}]"
             check_samples(self.windows[index], f"window{place}")
-            prompt = decode(f"prompt{place}", prompts[index])
-            if len(prompt) > MAX_PROMPT:
-                raise InvalidArgument(
-                    f"prompt{place}: {len(prompt)} characters; at most {MAX_PROMPT} are accepted"
-                )
+            prompt = _text(f"prompt{place}", prompts[index])
+            prefix = _text(f"prefix{place}", prefixes[index])
             code = language_code(decode(f"language{place}", codes[index]))
             if code and code not in languages:
                 known = ", ".join(languages)
@@ -75,7 +75,7 @@ class RecogniseRequest:
             if task and task not in TASKS:
                 raise InvalidArgument(f"task{place}: {task[:16]!r} is not known (known: {', '.join(TASKS)})")
             ladder = _temperatures(f"temperatures{place}", temperatures[index])
-            windows.append(Window(self.windows[index], code, prompt, task == "translate", ladder))
+            windows.append(Window(self.windows[index], code, prompt, task == "translate", ladder, prefix))
         return windows
 
 
@@ -116,6 +116,13 @@ class Recognised:
             "rejected": texts("rejected"),
             "batch_size": np.array([[size] for size in self.batch_sizes], np.int32),
         }
+
+
+def _text(field: str, raw: bytes) -> str:
+    text = decode(field, raw)
+    if len(text) > MAX_PROMPT:
+        raise InvalidArgument(f"{field}: {len(text)} characters; at most {MAX_PROMPT} are accepted")
+    return text
 
 
 def _temperatures(field: str, raw: bytes) -> tuple[float, ...]:

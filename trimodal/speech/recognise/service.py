@@ -176,6 +176,10 @@ class RecogniseService:
             task.heard = replace(task.heard, words=(), rejected=guard)
         if guard in ("", SILENCE):
             return True
+        if task.window.prefix:
+            # What was decided before may be wrong, and Whisper loops after words that were not said.
+            task.window, task.heard = replace(task.window, prefix=""), None
+            return False
         task.doubted.append(replace(task.heard, doubted=guard))
         if len(task.doubted) < len(task.temperatures):
             task.heard = None

@@ -1,4 +1,4 @@
-"""Defines segments of speech, what the window policies share, and two of them.
+"""Defines segments of speech, what the policies share, and the simplest of them.
 
 A policy says which stretch of audio is recognised next, and which of the words in it are final. It decides by
 what was known at a moment of the stream, so the size of the chunks does not change the result.
@@ -17,7 +17,7 @@ from trimodal.speech.settings import SpeechSettings
 
 EDGE = SAMPLE_RATE // 4  # a word that ends this near to where the window was cut may be cut as well
 LEAD = SAMPLE_RATE // 8  # heard before a word that a window begins with: its time may be off
-_SILENCE = 3 * SAMPLE_RATE // 10  # the shortest in which a window of policy `window` may end
+_OVERLAP = SAMPLE_RATE // 2  # heard again after a cut
 _FURTHEST_BACK = 5 * SAMPLE_RATE // 2  # of a window's beginning before the end of the one before
 
 
@@ -33,7 +33,7 @@ class Kind(Enum):
 class Stretch:
     """Audio [start, end) to be heard, or only `parts` of it, joined.
 
-    `moment`: the stream's clock at which that was decided.
+    `moment`: the stream's clock at which that was decided; `prefix`: how its text begins, as is final.
     """
 
     start: int
@@ -41,6 +41,7 @@ class Stretch:
     moment: int
     kind: Kind
     parts: tuple[tuple[int, int], ...] = ()
+    prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +97,12 @@ class SegmentPolicy:
         transcript: where it commits words.
         tentative: its guess of the words after the committed ones.
         floor: nothing before this sample of the stream is heard again.
-        overlap: samples heard again after a cut.
     """
 
     def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
         self.transcript = transcript
         self.tentative: tuple[SpokenWord, ...] = ()
         self.floor = 0
-        self.overlap = SAMPLE_RATE // 2
         self.pause = round(settings.min_silence_duration_ms * SAMPLE_RATE / 1000)
         self.pad = round(settings.speech_pad_ms * SAMPLE_RATE / 1000)
         self.max_window = round(settings.max_speech_duration_s * SAMPLE_RATE)
@@ -118,7 +117,7 @@ class SegmentPolicy:
             self.settle(self.new_words(stretch, words or ()))
             self.floor = stretch.end
         else:
-            self.carry_on(stretch, words or (), self.overlap)
+            self.carry_on(stretch, words or ())
 
     def segment(self, timeline: Timeline) -> Segment | None:
         """The segment to be worked on; without one, words that still wait are final."""
@@ -152,11 +151,11 @@ class SegmentPolicy:
         self.transcript.commit(words)
         self.tentative = ()
 
-    def carry_on(self, stretch: Stretch, words: Sequence[SpokenWord], overlap: int) -> None:
+    def carry_on(self, stretch: Stretch, words: Sequence[SpokenWord]) -> None:
         """Commits what is new in a FULL stretch up to its last whole word, before which the next one begins.
 
         The next window holds the last committed word again (to find the place by
-        its text), the words at the edge again, and at least `overlap` samples. A word at the edge
+        its text), the words at the edge again, and at least half a second. A word at the edge
         that began too early for that, stretched over noise, is committed as far as it is not heard again.
         """
         new = self.new_words(stretch, words)
@@ -164,7 +163,7 @@ class SegmentPolicy:
         anchor = new[whole - 1 : whole] or new[:1]
         back = anchor[0].start - LEAD if anchor else stretch.end
         furthest = stretch.end - min(_FURTHEST_BACK, (stretch.end - stretch.start) // 2)
-        self.floor = max(furthest, min(back, stretch.end - overlap))
+        self.floor = max(furthest, min(back, stretch.end - _OVERLAP))
         sure = next((n for n, word in enumerate(new) if n >= whole and word.middle >= self.floor), len(new))
         gone = [replace(word, end=min(word.end, self.floor)) for word in new[whole:sure]]
         self.transcript.commit([*new[:whole], *gone])
@@ -191,43 +190,3 @@ class VadPolicy(SegmentPolicy):
             kind = Kind.FINAL if end <= limit else Kind.FULL
             return Stretch(begin, min(end, limit), segment.final, kind)
         return Stretch(begin, limit, late, Kind.FULL) if timeline.received >= late else None
-
-
-class WindowPolicy(SegmentPolicy):
-    """Policy `window`: windows of `window_s` from the onset of speech on that overlap by `overlap_s`.
-
-    Even load, and a lag that does not depend on pauses. Silence is skipped, and a window that would end near
-    a silence ends within it instead.
-
-    Where words were cut by the end of a window, the overlap begins before the last whole
-    word. Words of the overlap are matched by text first, else parted by their middles.
-    """
-
-    def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
-        super().__init__(settings, transcript)
-        self._window = round(settings.window_s * SAMPLE_RATE)
-        self.overlap = min(round(settings.overlap_s * SAMPLE_RATE), self._window // 2)
-
-    def plan(self, timeline: Timeline) -> Stretch | None:
-        segment = self.segment(timeline)
-        if segment is None:
-            return None
-        begin = self.begin(segment)
-        target = min(begin + self._window, timeline.received)
-        if target < begin + self._window and not timeline.ended:
-            return None
-        silence = self._silence(timeline, begin, target)
-        final = silence is not None or (timeline.ended and target == timeline.received)
-        return Stretch(begin, silence or target, target, Kind.FINAL if final else Kind.FULL)
-
-    def _silence(self, timeline: Timeline, begin: int, target: int) -> int | None:
-        """Where to end in the last silence of the window, if it reaches into its last fifth."""
-        spans = [span for span in timeline.spans if span.known <= target and span.start < target]
-        found = None
-        for n, span in enumerate(spans):
-            if span.end is None or span.closed is None or span.closed > target or span.end <= begin:
-                continue
-            following = spans[n + 1].start if n + 1 < len(spans) else target
-            if following - span.end >= _SILENCE and following > target - self._window // 5:
-                found = min(span.end + self.pad, (span.end + following) // 2)
-        return found

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from trimodal import trace
 from trimodal.audio.values import SAMPLE_RATE, HeardWindow, PolicyName, Samples, Word
-from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline, VadPolicy, WindowPolicy
-from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
+from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline, VadPolicy
+from trimodal.speech.session.policy_edge import EdgePolicy
 from trimodal.speech.session.policy_file import FilePolicy
 from trimodal.speech.session.ring_buffer import Ring
 from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream, without_made_up
@@ -27,11 +27,9 @@ from trimodal.speech.values import Recognition, Window
 from trimodal.trace import Span
 
 POLICIES: dict[PolicyName, type[SegmentPolicy]] = {
-    "live": LivePolicy,
-    "agreement": AgreementPolicy,
+    "edge": EdgePolicy,
     "vad": VadPolicy,
     "file": FilePolicy,
-    "window": WindowPolicy,
 }
 
 # Kept in silence beside the pad: an onset that is not known yet.
@@ -212,7 +210,7 @@ class LiveSession:
         samples = np.concatenate(parts) if parts else self._ring.view(stretch.start, stretch.end)
         # A hypothesis is heard again soon: what is doubted of it is not decoded again.
         temperatures = self._temperatures[: 1 if stretch.kind is Kind.STEP else None]
-        window = Window(samples, self._language, prompt, self._translate, temperatures)
+        window = Window(samples, self._language, prompt, self._translate, temperatures, stretch.prefix)
         return PlannedWindow(stretch.start, stretch.end, window, stretch.parts)
 
     def accept(self, planned: PlannedWindow, heard: Recognition) -> None:

@@ -127,6 +127,25 @@ def repeated(committed: Sequence[SpokenWord], words: Sequence[SpokenWord], start
     return next((n for n, word in enumerate(words) if word.middle > committed[-1].end), len(words))
 
 
+def after_prefix(prefix: str, words: Sequence[SpokenWord]) -> tuple[SpokenWord, ...] | None:
+    """The words behind a text that they begin with; None: there is none, or they do not begin with it.
+
+    A word that goes on where the text ends ("cold", "cold-hearted") is cut there.
+    """
+    left = prefix.strip()
+    if not left:
+        return None
+    for n, word in enumerate(words):
+        text = word.text if n else word.text.lstrip()
+        if text.startswith(left):
+            rest = replace(word, text=text[len(left) :])
+            return (*([rest] if rest.text else ()), *words[n + 1 :])
+        if not left.startswith(text):
+            return None
+        left = left[len(text) :]
+    return ()
+
+
 class Transcript:
     """The words that never change any more, in order of time; `recent` is what later windows may repeat."""
 

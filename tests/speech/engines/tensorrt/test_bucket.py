@@ -11,12 +11,13 @@ from trimodal.speech.engines.tensorrt.bucket import draw
 MAX_BATCH = 8
 
 
-def best(logits, banned):
-    """The choice as the decode loop makes it without noise."""
+def best(logits, banned, given=None):
+    """The choice as the decode loop makes it without noise, or what is given."""
     mask = torch.zeros(logits.shape[1])
     mask[torch.from_numpy(banned)] = -torch.inf
     scores = torch.from_numpy(logits)
-    tokens, chances = draw(scores, mask, torch.ones(1), torch.zeros_like(scores))
+    forced = torch.full((len(logits),), -1) if given is None else torch.tensor(given)
+    tokens, chances = draw(scores, mask, torch.ones(1), torch.zeros_like(scores), forced)
     return tokens.numpy(), chances.numpy()
 
 
@@ -53,3 +54,12 @@ def test_best_is_the_most_probable_of_the_allowed(seed):
 def test_the_first_also_where_many_threads_would_share_the_work():
     for rows in (1, MAX_BATCH):
         assert best(np.zeros((rows, 51_865), np.float32), np.arange(50))[0].tolist() == [50] * rows
+
+
+def test_what_is_given_is_taken_at_its_own_probability_and_also_where_it_is_banned():
+    logits = np.log(np.array([[0.5, 0.25, 0.25]] * 3, np.float32))
+    tokens, chances = best(logits, np.array([2]), given=[-1, 1, 2])
+    assert tokens.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(chances[:2], np.log([2 / 3, 1 / 3]), rtol=1e-5)
+    assert np.isfinite(chances[2])
+    assert np.exp(chances[2]) == pytest.approx(0, abs=1e-30)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,8 @@ MIXED = [
     Window(window.samples, ("", *LANGUAGES)[index % 4], TEXTS[index % 3], index // 4 % 2 == 1)
     for index, window in enumerate(WINDOWS)
 ]
+PREFIXES = ["", " hello world", " what", " hello world what is a lambda"]
+PREFIXED = [replace(one, prefix=PREFIXES[index % 4]) for index, one in enumerate(MIXED)]
 NAMED = [Window(one.samples, one.language or "en", one.prompt, one.translate) for one in MIXED]
 
 
@@ -50,7 +54,7 @@ def same(one, other):
     assert one.average_log_probability == pytest.approx(other.average_log_probability, abs=1e-3)
 
 
-@pytest.mark.parametrize("windows", [MIXED, NAMED], ids=["mixed", "named"])
+@pytest.mark.parametrize("windows", [MIXED, NAMED, PREFIXED], ids=["mixed", "named", "prefixed"])
 def test_tokens_language_and_figures_are_those_of_ctranslate2(both, windows):
     heard = list(zip(*(engine.recognise(windows) for engine in both), strict=True))
     assert len({our.text for our, _ in heard}) > 5, "or nothing is shown"
@@ -59,6 +63,9 @@ def test_tokens_language_and_figures_are_those_of_ctranslate2(both, windows):
         assert our.language == their.language
         assert our.no_speech_probability == pytest.approx(their.no_speech_probability, abs=1e-4)
         assert our.compression_ratio == their.compression_ratio
+    for window, (our, _) in zip(windows, heard, strict=True):
+        assert our.text.startswith(window.prefix)
+        assert -87 < our.average_log_probability < 0
 
 
 def test_word_times_are_near_those_of_ctranslate2(both):
@@ -75,7 +82,7 @@ def test_word_times_are_near_those_of_ctranslate2(both):
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_window_does_not_depend_on_its_neighbours(reference, temperature):
-    for window, heard in zip(MIXED, reference.recognise(MIXED, temperature), strict=True):
+    for window, heard in zip(PREFIXED, reference.recognise(PREFIXED, temperature), strict=True):
         same(reference.recognise([window], temperature)[0], heard)
 
 

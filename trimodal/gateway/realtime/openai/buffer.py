@@ -255,9 +255,7 @@ class InputBuffer:
 
     def _start(self, at: int) -> _Utterance:
         wanted = self._config.audio.input.transcription
-        listening: Listening = (
-            {} if wanted is None else {"language": wanted.language, "prompt": wanted.prompt}
-        )
+        listening: Listening = {} if wanted is None else wanted.listening
         listening["admitted"] = self._admitted
         identity, turn = new_id("item"), AudioTurn(self._client, listening)
         shown, tentative = wanted is not None, self._config.tentative

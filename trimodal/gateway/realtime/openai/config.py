@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from trimodal.audio.values import Delay
+from trimodal.client.streams.live import Listening
 from trimodal.gateway.errors import ApiError, invalid, invalid_body, unsupported
+from trimodal.gateway.media import with_keywords
 from trimodal.gateway.openai.schemas import MAX_TOOLS, Name, Schema
 from trimodal.gateway.realtime.hearing.decoder import PCM
 from trimodal.gateway.realtime.hearing.turn import SPEECH
@@ -19,7 +22,7 @@ TENTATIVE = "item.input_audio_transcription.tentative"
 _UNSUPPORTED = {
     *(f"session.{name}" for name in ("truncation.token_limits", "audio.output")),
     *(f"session.audio.input.{name}" for name in ("noise_reduction", "turn_detection.idle_timeout_ms")),
-    *(f"session.audio.input.transcription.{name}" for name in ("keywords", "languages", "delay")),
+    "session.audio.input.transcription.languages",
     *(f"response.{name}" for name in ("input", "audio")),
     *(f"{place}.{name}" for name in ("prompt", "reasoning", "tracing") for place in ("session", "response")),
 }
@@ -42,6 +45,20 @@ class TranscriptionSettings(_Fields):
     model: Literal["speech"] = "speech"
     language: str | None = Field(default=None, max_length=16)
     prompt: str | None = None
+    keywords: list[str] | None = None
+    delay: Delay | None = None
+
+    @property
+    def listening(self) -> Listening:
+        """What a turn's stream is asked for."""
+        prompt = with_keywords(self.keywords or (), self.prompt)
+        return {"language": self.language, "prompt": prompt, "delay": self.delay}
+
+    @field_validator("keywords")
+    @classmethod
+    def _bounded(cls, keywords: list[str] | None, others: ValidationInfo) -> list[str] | None:
+        with_keywords(keywords or (), others.data.get("prompt"))
+        return keywords
 
 
 class _TurnDetection(_Fields):

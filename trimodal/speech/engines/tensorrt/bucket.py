@@ -17,6 +17,7 @@ from trimodal.speech.engines.tensorrt.forward import CROSS, NEW, PAST, Forward, 
 from trimodal.speech.engines.tensorrt.rows import most_lines
 
 # What runs a step as well, made of the step; it may run it before.
+LEAST = -87.0  # of a log-probability: that of the smallest float32
 Capture = Callable[[Callable[[], None]], Callable[[], None]]
 
 
@@ -27,6 +28,7 @@ class Buffers:
         past: [2 · layers, rows, heads, places, head], keys and values in turn; finite everywhere.
         at: int64[3]: tokens in the cache, lines of attention kept, tokens chosen.
         banned, banned_first: float32[vocabulary], -inf where a token may not be chosen, else 0.
+        given: int64[rows, places], the tokens that are taken whatever is probable; -1 where any may be.
     """
 
     def __init__(self, sizes: Sizes, *, rows: int, frames: int, device: torch.device) -> None:
@@ -51,6 +53,7 @@ class Buffers:
         self.ended = zeros(rows, dtype=torch.bool)
         self.bound = zeros(rows, dtype=torch.int64)
         self.made = zeros(rows, chosen, dtype=torch.int64)
+        self.given = zeros(rows, chosen, dtype=torch.int64) - 1
         self.chances = zeros(rows, chosen)
         self.banned, self.banned_first = zeros(sizes.vocabulary), zeros(sizes.vocabulary)
         # Of these the last size is the audio's: a view of the first elements has it.
@@ -140,7 +143,8 @@ class Bucket:
         """Takes a token for every row; what one that has ended goes on to write counts for nothing."""
         buffers, rows = self.buffers, self.rows
         ended, count = buffers.ended[:rows], buffers.at[2:]
-        tokens, chances = draw(self._logits[:, 0], banned, buffers.temperature, buffers.noise[:rows])
+        given = buffers.given[:rows].index_select(1, count)[:, 0]
+        tokens, chances = draw(self._logits[:, 0], banned, buffers.temperature, buffers.noise[:rows], given)
         buffers.made[:rows].index_copy_(1, count, tokens[:, None])
         buffers.chances[:rows].index_copy_(1, count, chances[:, None])
         self._tokens.copy_(tokens[:, None])
@@ -157,7 +161,9 @@ class Bucket:
         self.choose(buffers.banned)
 
 
-def draw(logits: Tensor, banned: Tensor, temperature: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+def draw(
+    logits: Tensor, banned: Tensor, temperature: Tensor, noise: Tensor, given: Tensor
+) -> tuple[Tensor, Tensor]:
     """Each row's token, and its natural log-probability among the allowed ones; on the device alone.
 
     Args:
@@ -165,13 +171,15 @@ def draw(logits: Tensor, banned: Tensor, temperature: Tensor, noise: Tensor) -> 
             equals, as torch documents argmax.
         banned: float32[vocabulary], -inf or 0.
         temperature: float32[1]; 1 leaves the logits exactly as they are.
+        given: int64[rows], a token that is taken also where it is banned, or -1.
 
     Returns:
         int64[rows] and float32[rows].
     """
     allowed = logits + banned
-    tokens = (allowed / temperature + noise).argmax(1)
-    return tokens, allowed.log_softmax(1).gather(1, tokens[:, None])[:, 0]
+    tokens = torch.where(given < 0, (allowed / temperature + noise).argmax(1), given)
+    chances = allowed.log_softmax(1).gather(1, tokens[:, None])[:, 0]
+    return tokens, chances.clamp(min=LEAST)
 
 
 def first(block: Tensor, *shape: int) -> Tensor:

@@ -197,6 +197,10 @@ class DeviceDecoding:
             buffers.ended.zero_()
             buffers.temperature.fill_(temperature or 1.0)
             buffers.noise.zero_()
+            buffers.given.fill_(-1)
+            for index, row in enumerate(rows):
+                if row.prefix:
+                    buffers.given[index, : len(row.prefix)].copy_(torch.tensor(row.prefix))
             self._draw(rows, temperature)
             bucket.choose(buffers.banned_first)
             done, most = 1, max(bounds)

@@ -121,6 +121,7 @@ class GraphWhisper:
                 state.language = codes[int(chances.argmax())]
                 state.language_probability = min(float(np.exp(chances.max())), 1.0)
             state.row.most_tokens = most_tokens(state.samples / SAMPLE_RATE, state.written)
+            state.row.prefix = self._tokens.encode(state.window.prefix)[: state.row.most_tokens]
 
     def _recognition(self, state: WindowState, temperature: float) -> Recognition:
         words = self._words(state)

@@ -41,6 +41,7 @@ class Row:
 
     Attributes:
         most_tokens: its bound.
+        prefix: tokens that it begins with, taken in place of the most probable ones.
         tokens, chances: written, without the end token, and with which probability among the allowed ones.
         made: how many tokens were chosen, the end token with them.
         log_probability: sum over all of them and the end token.
@@ -48,6 +49,7 @@ class Row:
     """
 
     most_tokens: int
+    prefix: list[int] = field(default_factory=list)
     made: int = 0
     log_probability: float = 0.0
     tokens: list[int] = field(default_factory=list)

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 from trimodal.speech.session.policy import Kind, Stretch, Timeline
-from trimodal.speech.session.policy_agreement import AgreementPolicy, LivePolicy
+from trimodal.speech.session.policy_edge import EdgePolicy
 from trimodal.speech.session.transcript import SpokenWord, Transcript
 from trimodal.speech.session.vad import SpeechSpan
 from trimodal.speech.settings import SpeechSettings
@@ -11,8 +11,8 @@ SURE = 1536
 SPEAKING = [SpeechSpan(round(0.3 * S), round(0.3 * S) + SURE)]
 
 
-def policy(**settings: float) -> AgreementPolicy:
-    return AgreementPolicy(
+def policy(**settings: float) -> EdgePolicy:
+    return EdgePolicy(
         SpeechSettings(**{"step_s": 1.0, "max_step_s": 5.0, "speech_pad_ms": 200, **settings}), Transcript()
     )
 
@@ -28,7 +28,7 @@ def words(text: str, start: float = 0.3, each: float = 0.3) -> list[SpokenWord]:
     ]
 
 
-def hear(it: AgreementPolicy, seconds: float, heard: Sequence[SpokenWord] | None) -> Stretch:
+def hear(it: EdgePolicy, seconds: float, heard: Sequence[SpokenWord] | None) -> Stretch:
     """Accepts what the step that is due at this time of the stream heard."""
     planned = it.plan(speaking(seconds))
     assert planned is not None
@@ -37,32 +37,61 @@ def hear(it: AgreementPolicy, seconds: float, heard: Sequence[SpokenWord] | None
     return planned
 
 
-def committed(it: AgreementPolicy) -> list[str]:
+def committed(it: EdgePolicy) -> list[str]:
     return [word.text for word in it.transcript.take()]
 
 
-def test_words_are_final_when_two_hypotheses_in_a_row_have_them() -> None:
+def believed(text: str = "what is") -> EdgePolicy:
+    """A policy that heard the words twice: they are final, and those after them need no second window."""
+    it = policy()
+    hear(it, 1, words(text))
+    hear(it, 2, words(text))
+    assert committed(it) == text.split()
+    return it
+
+
+def test_the_first_words_are_final_when_two_windows_agree_on_them() -> None:
     it = policy()
     hear(it, 1, words("what is"))
     assert (committed(it), [w.text for w in it.tentative]) == ([], ["what", "is"])
-    hear(it, 2, words("what is the land"))
-    assert (committed(it), [w.text for w in it.tentative]) == (["what", "is"], ["the", "land"])
-    hear(it, 3, words("what is a lambda function"))
-    assert (committed(it), [w.text for w in it.tentative]) == ([], ["a", "lambda", "function"])
-    hear(it, 4, words("what is a lambda function"))
-    assert (committed(it), it.tentative) == (["a", "lambda", "function"], ())
+    hear(it, 2, words("what was the land"))
+    assert (committed(it), [w.text for w in it.tentative]) == (["what"], ["was", "the", "land"])
 
 
-def test_words_at_the_edge_are_not_trusted_though_they_agree() -> None:
-    it = policy()
-    hear(it, 1, words("for", start=0.8))
-    hear(it, 2, [*words("for", start=0.8), *words("ty", start=1.6)])
-    assert committed(it) == ["for"]
-    it.tentative = tuple(words("six", start=2.6))
-    hear(it, 3, words("six", start=2.6, each=0.16))
-    assert committed(it) == []
-    hear(it, 4, words("six", start=2.6))
-    assert committed(it) == ["six"]
+def test_words_after_them_are_final_once_they_end_before_the_edge() -> None:
+    it = believed()
+    hear(it, 3, words("what is a lambda func", each=0.52))
+    assert (committed(it), [w.text for w in it.tentative]) == (["a", "lambda"], ["func"])  # it ends at 2.9 s
+    hear(it, 4, words("what is a lambda function", each=0.52))
+    assert (committed(it), it.tentative) == (["function"], ())
+
+
+def test_a_window_is_told_what_of_it_is_final() -> None:
+    it = believed()
+    planned = hear(it, 3, [])
+    assert planned.prefix == "whatis", "joined as they are written"
+    it.floor = it.transcript.recent[0].end  # trimmed: the next window begins behind the first word
+    following = it.plan(speaking(4))
+    assert following is not None
+    assert following.prefix == "is"
+
+
+def test_a_text_that_does_not_begin_as_it_was_told_is_compared_by_words_and_times() -> None:
+    it = believed()
+    hear(it, 3, words("was is a", each=0.3))  # "is" at the time of the one that is final
+    assert committed(it) == ["a"]
+
+
+def test_delay_moves_words_behind_the_edge() -> None:
+    final = []
+    for delay in ("minimal", "low", "medium", "high", "xhigh"):
+        it = EdgePolicy(SpeechSettings(step_s=1.0, speech_pad_ms=200, delay=delay), Transcript())
+        hypothesis = words("a b c d e f g h i j k l", each=0.2)  # the last ends at 2.7 s
+        for second in (1, 2, 3):
+            hear(it, second, [word for word in hypothesis if word.end <= second * S])
+        final.append(len(committed(it)))
+    assert final == sorted(final, reverse=True)
+    assert len(set(final)) == 4  # minimal differs from low only in the first words
 
 
 def test_a_hypothesis_that_is_not_believed_does_not_count() -> None:
@@ -100,17 +129,6 @@ def test_the_step_widens_when_behind_and_no_further_than_max_step() -> None:
     assert narrow.end == S
 
 
-def test_a_pause_settles_at_the_next_step() -> None:
-    it = policy()
-    paused = [SpeechSpan(round(0.3 * S), 5000, round(1.3 * S), round(1.4 * S))]
-    hear(it, 1, words("one"))
-    assert it.plan(Timeline(round(1.99 * S), False, paused)) is None
-    planned = it.plan(Timeline(2 * S, False, paused))
-    assert planned == Stretch(round(0.1 * S), round(1.5 * S), 2 * S, Kind.FINAL)
-    it.accept(planned, words("one two"))
-    assert (committed(it), it.tentative) == (["one", "two"], ())
-
-
 def test_the_end_settles_at_once() -> None:
     ended = [SpeechSpan(round(0.3 * S), 5000, round(1.3 * S), round(1.3 * S))]
     it = policy()
@@ -119,7 +137,7 @@ def test_the_end_settles_at_once() -> None:
     assert planned == Stretch(round(0.1 * S), round(1.3 * S), round(1.3 * S), Kind.FINAL)
 
 
-def said_for(seconds: int, hypothesis: list[SpokenWord]) -> AgreementPolicy:
+def said_for(seconds: int, hypothesis: list[SpokenWord]) -> EdgePolicy:
     """A policy that heard, at each second, the words that were over by then."""
     it = policy(max_speech_duration_s=8)
     for second in range(1, seconds + 1):
@@ -137,8 +155,8 @@ def test_without_a_sentence_to_trim_at_the_last_committed_words_are_kept() -> No
     for text in ("a b c d e f g h", "a b. c d e f g h"):
         hypothesis = words(text, each=0.8)
         it = said_for(7, hypothesis)
-        assert it.transcript.end == hypothesis[6].end  # 5.9 s; f is the first of the last 2 s
-        assert it.floor == hypothesis[5].start - S // 8
+        assert it.transcript.end == hypothesis[7].end  # 6.7 s; g is the first of the last 2 s
+        assert it.floor == hypothesis[6].start - S // 8
 
 
 def test_a_full_buffer_without_agreement_is_committed_but_for_its_edge() -> None:
@@ -150,17 +168,14 @@ def test_a_full_buffer_without_agreement_is_committed_but_for_its_edge() -> None
     it.accept(planned, [*words("a b", start=3), *words("cu", start=3.8)])
     assert (committed(it), [w.text for w in it.tentative]) == (["a", "b"], ["cu"])
     following = it.plan(speaking(5))
-    assert following == Stretch(round(3.3 * S) - S // 8, 5 * S, 5 * S, Kind.STEP)
+    assert following == Stretch(round(3.3 * S) - S // 8, 5 * S, 5 * S, Kind.STEP, prefix="b")
 
 
-# Policy live: agreement while somebody speaks, and the whole segment at a pause
+# A pause, and the whole segment at it
 
 
-def live(step_s: float = 1.0) -> LivePolicy:
-    return LivePolicy(
-        SpeechSettings(step_s=step_s, max_step_s=5, min_silence_duration_ms=500, speech_pad_ms=200),
-        Transcript(),
-    )
+def live(step_s: float = 1.0) -> EdgePolicy:
+    return policy(step_s=step_s)
 
 
 def closed(start: float, end: float) -> SpeechSpan:
@@ -215,7 +230,7 @@ def test_far_behind_a_segment_that_is_here_is_heard_once() -> None:
     assert planned == Stretch(round(0.1 * S), 5 * S, round(5.3 * S), Kind.FINAL)
 
 
-def test_policy_live_does_not_believe_in_what_short_windows_agree_on() -> None:
+def test_what_short_windows_agree_on_is_not_believed() -> None:
     it = live(step_s=0.5)  # its windows begin at 0.1 s
     hear(it, 1.0, words("howdy"))
     hear(it, 1.5, words("howdy mary"))
@@ -232,17 +247,16 @@ def paused(at: float, received: float) -> Timeline:
     return Timeline(round(received * S), False, spans)
 
 
-def test_policy_live_leaves_a_step_out_that_would_hear_the_last_words_once_more() -> None:
+def test_a_step_is_left_out_that_would_hear_the_last_words_once_more() -> None:
     it = live(step_s=0.5)
     stretch = it.plan(paused(0.9, 1.2))
     assert stretch is None  # not [0.1, 1.0): its last word may be cut, and the pause's window comes at once
     stretch = it.plan(paused(0.9, 1.4))
     assert stretch is not None
     assert (stretch.kind, stretch.end) == (Kind.FINAL, round(1.1 * S))
-    assert policy(step_s=0.5).plan(paused(0.9, 1.2)) is not None
 
 
-def test_policy_live_needs_no_last_window_where_a_step_has_heard_the_end() -> None:
+def test_no_last_window_is_needed_where_a_step_has_heard_the_end() -> None:
     it = live(step_s=0.5)
     hear(it, 1.0, words("what"))
     stretch = it.plan(paused(1.2, 1.5))
@@ -252,3 +266,29 @@ def test_policy_live_needs_no_last_window_where_a_step_has_heard_the_end() -> No
     assert committed(it) == []
     assert it.plan(paused(1.2, 1.7)) is None
     assert committed(it) == ["what", "is", "it"]
+
+
+def test_the_window_of_a_pause_hears_all_anew() -> None:
+    # whisper-base wrote "He might even have been made amiable himself." twice where all of it was given.
+    it = live(step_s=0.5)
+    for seconds in (1.0, 1.5):
+        hear(it, seconds, words("what is a lambda"))
+    planned = hear(it, 2.0, words("what is a lambda"))
+    assert (planned.kind, committed(it)) == (Kind.STEP, ["what", "is", "a", "lambda"])
+    final = it.plan(paused(2.0, 2.6))
+    assert final is not None
+    assert (final.kind, final.prefix) == (Kind.FINAL, "")
+    it.accept(final, words("what is a lambda loop"))
+    assert committed(it) == ["loop"]
+
+
+def test_more_words_than_a_mouth_says_in_the_time_are_not_believed() -> None:
+    it = believed()
+    hear(
+        it,
+        3,
+        words("what is what is what is what is what is what is what is what is what is what is", each=0.1),
+    )
+    assert (committed(it), it.tentative) == ([], ())
+    hear(it, 4, words("what is a", each=0.3))
+    assert committed(it) == ["a"]
