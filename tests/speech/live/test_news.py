@@ -97,7 +97,7 @@ def test_a_defect_at_a_look_fails_its_stream_alone(bench, monkeypatch):
 class Muted:
     """One stream on a clock of its own: a microphone that is muted at the end of its words."""
 
-    def __init__(self, policy: str = "live") -> None:
+    def __init__(self, policy: str = "edge") -> None:
         self.now = 0.0
         self.answers: list[Answer] = []
         settings = SpeechSettings(policy=policy)
