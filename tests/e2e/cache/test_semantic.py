@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import BOUND, built, own_processes, wait_until
+from tests.e2e.metrics import total
 from trimodal.client import Answer, Client, Note
 from trimodal.server.process import TritonServer
 
@@ -74,12 +74,6 @@ def paraphrased(server: TritonServer, prompt: str, **options: Any) -> Note:
     return ask(server, prompt, cache_control="no-store", **options).note
 
 
-def metric(server: TritonServer, series: str) -> float:
-    with urllib.request.urlopen(f"http://{server.metrics_url}/metrics", timeout=10) as page:
-        lines = page.read().decode().splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(series))
-
-
 @pytest.mark.parametrize(
     "question",
     ["HOW DO I RESET MY PASSWORD?", "how do i reset my password", "How do I reset my own password?"],
@@ -134,14 +128,14 @@ def test_a_paraphrase_from_elsewhere_does_not(server: TritonServer, change: dict
 
 def test_lookups_and_refusals_are_on_the_metrics_page(server: TritonServer) -> None:
     wait_until(lambda: ask(server, "How do I enable dark mode?").note.cache == "exact", "the stored answer")
-    before = metric(server, "trimodal_cache_refused_total{")
-    hits = metric(server, 'trimodal_cache_lookups_total{layer="semantic",model="llm",outcome="hit"}')
+    before = total(server, "trimodal_cache_refused_total")
+    lookups, hit = "trimodal_cache_lookups_total", 'layer="semantic",model="llm",outcome="hit"'
+    hits = total(server, lookups, hit)
     paraphrased(server, "How do I disable the dark mode?")
     paraphrased(server, "HOW DO I ENABLE DARK MODE?")
-    wait_until(lambda: metric(server, "trimodal_cache_refused_total{") > before, "a refusal")
-    series = 'trimodal_cache_lookups_total{layer="semantic",model="llm",outcome="hit"}'
-    wait_until(lambda: metric(server, series) == hits + 1, "the hit")
-    assert metric(server, "trimodal_cache_entries{") >= 0
+    wait_until(lambda: total(server, "trimodal_cache_refused_total") > before, "a refusal")
+    wait_until(lambda: total(server, lookups, hit) == hits + 1, "the hit")
+    assert total(server, "trimodal_cache_entries") >= 0
 
 
 @pytest.mark.slow
@@ -167,8 +161,7 @@ def test_a_model_that_hangs_holds_nobody_up(
         assert paraphrased(server, STORED).cache == "exact"
     finally:
         os.kill(stub, signal.SIGCONT)
-    timeouts = 'trimodal_cache_bypassed_total{model="llm",reason="timeout"}'
-    wait_until(lambda: metric(server, timeouts) >= 3, "the counter")
+    wait_until(lambda: total(server, "trimodal_cache_bypassed_total", 'reason="timeout"') >= 3, "the counter")
     wait_until(lambda: paraphrased(server, reworded).cache == "semantic", "the semantic layer")
 
 
@@ -183,9 +176,8 @@ def test_hits_and_near_misses_are_audited_when_the_server_is_idle(
         assert ask(server, "How do I reset my own password?").note.cache == "semantic"
     for number in range(12):
         assert ask(server, f"How do I reset password {number}?").note.cache == ""
-    answers = "trimodal_cache_audit_answers_total{"
-    wait_until(lambda: metric(server, answers) > 3, "audits of near misses, and a hit's", 30)
+    answers = "trimodal_cache_audit_answers_total"
+    wait_until(lambda: total(server, answers) > 3, "audits of near misses, and a hit's", 30)
     for name, bound in (("false_hit_ratio", "lower"), ("missed_hit_ratio", "upper")):
-        series = f'trimodal_cache_audit_{name}{{bound="{bound}"'
-        assert 0 <= metric(server, series) <= 1
-    wait_until(lambda: metric(server, "trimodal_cache_audit_tokens_total{") > 0, "an audited hit", 30)
+        assert 0 <= total(server, f"trimodal_cache_audit_{name}", f'bound="{bound}"') <= 1
+    wait_until(lambda: total(server, "trimodal_cache_audit_tokens_total") > 0, "an audited hit", 30)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import time
-import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,6 +16,7 @@ from PIL import Image
 from tritonclient.utils import InferenceServerException
 
 from tests.e2e.conftest import built, wait_until
+from tests.e2e.metrics import total
 from tests.vision.pictures import encode, exif, noise, png_claiming
 from trimodal.paths import data_directory
 from trimodal.server.process import TritonServer
@@ -135,13 +135,11 @@ def test_other_kinds_of_a_file_read_the_same(ask):
 
 
 def test_metrics_count_images_by_outcome_and_batches(ask, server):
-    names = [f'trimodal_vision_images_total{{outcome="{outcome}"}}' for outcome in ("prepared", "refused")]
-    names += ["trimodal_vision_decode_seconds_count", "trimodal_vision_classify_batch_size_sum"]
+    names = [("images_total", 'outcome="prepared"'), ("images_total", 'outcome="refused"')]
+    names += [("decode_seconds_count", ""), ("classify_batch_size_sum", "")]
 
     def values() -> list[float]:
-        with urllib.request.urlopen(f"http://{server.metrics_url}/metrics") as page:
-            lines = page.read().decode().splitlines()
-        return [float(line.rsplit(" ", 1)[1]) for name in names for line in lines if line.startswith(name)]
+        return [total(server, f"trimodal_vision_{name}", labels) for name, labels in names]
 
     def settled() -> list[float]:
         """A stub hands its metrics over in the background: until a few looks in a row agree."""
