@@ -28,7 +28,8 @@ def test_every_method_of_the_stubs_refuses_an_argument_that_it_lacks(folder, mon
     assert len(classes) > 5
     for cls in classes:
         for name, function in inspect.getmembers(cls, inspect.isfunction):
-            if not name.startswith("_") and not inspect.iscoroutinefunction(function):
+            own = not name.startswith("_") and function.__module__ != "argparse"
+            if own and not inspect.iscoroutinefunction(function):
                 with pytest.raises(TypeError):
                     getattr(make(cls), name)(*range(40), no_such=1)
     assert recorder.calls == []

@@ -209,6 +209,9 @@ class End:
         self._items: deque[Any] = deque()
         self._closed = False
 
+    def fileno(self) -> int:
+        return -1  # no engine here waits for it
+
     def send(self, item: Any) -> None:
         if self._closed or self.other._closed:
             raise BrokenPipeError

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from judge import blocks, lines
+from judge.pairs import read_text
 
 
 def read_lines(name: str) -> list[str]:
@@ -19,10 +20,8 @@ def read_lines(name: str) -> list[str]:
 @cache
 def vocabulary() -> frozenset[str]:
     """Every word that blocks and lines write in small letters."""
-    files = [*blocks.FOLDER.glob("*.txt"), *lines.FOLDER.glob("*.txt")]
-    return frozenset(
-        word for file in files for word in re.findall(r"\b[a-z]+\b", file.read_text(encoding="utf-8"))
-    )
+    files = [*blocks.FOLDER.glob("*.txt.xz"), *lines.FOLDER.glob("*.txt.xz")]
+    return frozenset(word for file in files for word in re.findall(r"\b[a-z]+\b", read_text(file)))
 
 
 def lower_first(text: str) -> str:

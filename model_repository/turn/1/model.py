@@ -16,7 +16,9 @@ class TritonPythonModel:
         settings = parse_parameters(
             TurnSettings, parameters_of(args["model_config"]), source="turn/config.pbtxt"
         )
-        self.service = TurnService.open(version_directory(args), settings, TritonMetrics(pb_utils))
+        self.service = TurnService.open(
+            version_directory(args), settings, TritonMetrics(pb_utils, args["model_version"])
+        )
 
     def execute(self, requests):
         return answer_batch(pb_utils, requests, read, self.service.judge, write)

@@ -148,8 +148,7 @@ FLOWS = [
     ("after END", ("both", ""), True, "START"),
 ]
 IDS: list[tuple[str, object, str, str, str]] = [
-    # gRPC's client sends neither this id nor START beside it: a recording of its own.
-    ("id 0", 0, "OK", "400", ""),
+    ("id 0", 0, "INVALID_ARGUMENT", "400", "sequence_id: missing, or 0"),
     # gRPC has only signed numbers for an id: −1 is 2⁶⁴−1, and what is sent unsigned is refused.
     ("id −1", -1, "OK", "500", ""),
     ("id 2⁶³", 1 << 63, "INVALID_ARGUMENT", "200", ""),

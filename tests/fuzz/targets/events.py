@@ -16,7 +16,9 @@ from trimodal.client.client import Client
 from trimodal.gateway.access import Access, Caller
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import ANYBODY
+from trimodal.gateway.quota import KeyUsage
 from trimodal.gateway.realtime.openai.config import first_config
+from trimodal.gateway.realtime.openai.early import EarlyBudget
 from trimodal.gateway.realtime.session import Session
 
 _AUDIO = base64.b64encode(b"\0\10" * 2400).decode()
@@ -126,7 +128,14 @@ async def _session(choices: Choices, app: App) -> None:
         config = first_config(*query(choices))
     except ApiError:
         return
-    session = Session(Client(transport=app.triton), Access(None), Caller(ANYBODY, "fuzz"), config)
+    session = Session(
+        Client(transport=app.triton),
+        Access(None),
+        Caller(ANYBODY, "fuzz"),
+        config,
+        KeyUsage({}),
+        EarlyBudget(),
+    )
     try:
         for _ in range(choices.integer(1, 12)):
             sent = frame(choices)

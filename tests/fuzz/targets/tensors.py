@@ -204,9 +204,9 @@ def _recognise(choices: Choices) -> None:
         [encoded(choices, "word") for _ in range(choices.pick((rows, rows, 0, rows + 1)))]
         if choices.chance(2)
         else None
-        for _ in range(3)
+        for _ in range(5)
     ]
-    RecogniseRequest(windows, *columns).checked(480_000, ("en", "fr"))
+    RecogniseRequest(windows, *columns).checked(("en", "fr"))
 
 
 def _embedding(choices: Choices) -> None:

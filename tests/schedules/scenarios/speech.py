@@ -164,6 +164,6 @@ class Speech(Scenario):
 class Service(SpeechService):
     """The real one, on scripted sessions."""
 
-    def _session(self, chunk: Chunk) -> Any:
-        options = {"policy": "", "language": "", "prompt": "", "translate": False, "temperature": 0.0}
-        return DrawnSession(self._settings, **options, detector=None)
+    def _session(self, options: StreamOptions, settings: SpeechSettings) -> Any:
+        drawn = {"policy": "", "language": "", "prompt": "", "translate": False, "temperature": 0.0}
+        return DrawnSession(settings, **drawn, detector=None)
