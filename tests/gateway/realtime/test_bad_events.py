@@ -23,6 +23,7 @@ def items() -> Iterator[Row]:
     rows: list[tuple[Event, str, str | None]] = [
         ({}, "item", None),
         ({"item": {"type": "mcp_call"}}, "item.type", UNSUPPORTED),
+        ({"item": {"type": {"a": 1}}}, "item.type", UNSUPPORTED),
         ({"item": item("x", role="tool")}, "item.role", None),
         ({"item": item("x", id=7)}, "item.id", None),
         ({"item": item("x", content=[])}, "item.content", None),

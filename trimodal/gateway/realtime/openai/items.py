@@ -60,7 +60,7 @@ def read_item(given: object) -> tuple[Item, Picture | None]:
     if not isinstance(given, dict):
         raise invalid("item: an object is needed")
     kind = given.get("type")
-    if kind in _CALLS:
+    if isinstance(kind, str) and kind in _CALLS:
         return call_item(_identity(given), kind, **{name: _field(given, name) for name in _CALLS[kind]}), None
     if kind != "message":
         raise unsupported("item.type", f"is {kind!r:.64}: 'message' and {', '.join(_CALLS)} are supported")
