@@ -82,6 +82,8 @@ def test_the_command_line_comes_before_the_environment_and_that_before_the_file(
         ("config = 'x'", "there is no option config"),
         ("port = 'x'", "Invalid value for '--port'"),
         ("port = [1]", "port cannot be [1]"),
+        ("port = true", "port cannot be True"),  # not 1
+        ("name = [true]", "name cannot be [True]"),
         ("[name]\na = 1", "name cannot be {'a': 1}"),
         ("loud = 7", "Invalid value for '--loud'"),
         ("port =", "Invalid value"),

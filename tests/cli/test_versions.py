@@ -30,6 +30,8 @@ def test_a_share_and_the_way_back(tmp_path: Path) -> None:
     assert said("--to", "1=100%") == "llm: version 1 100 %"
     assert said("--to", "2=5%") == "llm: version 1 95 %, version 2 5 %"
     assert said() == "llm: version 1 95 %, version 2 5 %"
+    assert said("--to", "9=50", "--to", "10=50") == "llm: version 9 50 %, version 10 50 %"
+    assert "version 2 is there twice" in said("--to", "2=5", "--to", "2=95")
     assert said("--off") == "llm: the highest version has all"
     assert "write it as 2=5%" in said("--to", "2:5")
 

@@ -82,6 +82,8 @@ def test_messages_of_models(message, kind, words):
         ("[request id: 7] inference input 'max_tokens' data-type is 'FP32'", InvalidArgument),
         ("unexpected inference input 'x' for model 'llm'", InvalidArgument),
         ("Request for unknown model: 'nope' is not found", ModelNotFound),
+        ("Request for unknown model: 'llm' version 9 is not found", ModelNotFound),
+        ("Request for unknown model: 'llm' version 2 is not at ready state", Unavailable),
         ("Request for unknown model: 'llm' has no available versions", Unavailable),
     ],
 )

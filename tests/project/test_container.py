@@ -79,6 +79,23 @@ def test_where_the_package_is_the_samples_are() -> None:
     assert all("COPY samples samples\n" in body for body in copying)
 
 
+def test_where_the_package_is_installed_all_is_that_builds_it() -> None:
+    """pip ends with "Build script does not exist" where a hook of pyproject.toml is left behind."""
+    project = (ROOT / "pyproject.toml").read_text()
+    needed = re.findall(r'^(?:readme|path) = "(.*)"$', project, re.MULTILINE)
+    assert needed == ["README.md", "hatch_build.py"]
+    for target in ("base", "cuda"):
+        (copied,) = re.findall(r"^COPY (pyproject\.toml .*) \./$", stages()[target], re.MULTILINE)
+        assert set(needed) < set(copied.split())
+    assert "pyproject" not in stages()["gateway"]
+
+
+def test_the_gateway_is_of_files_with_hashes_alone() -> None:
+    calls = re.findall(r"pip install [^&\n]*", stages()["gateway"])
+    assert calls
+    assert all("--require-hashes" in call for call in calls)
+
+
 @pytest.mark.parametrize(
     ("given", "code", "printed"),
     [

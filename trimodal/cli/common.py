@@ -64,12 +64,12 @@ def _take_file(context: typer.Context, file: Path | None) -> Path | None:
         if option is None or option.name is None:
             raise typer.BadParameter(f"{file}: there is no option {name}")
         values = value if isinstance(value, list) else [value]
-        if not all(isinstance(one, str | int | float) for one in values) or (
-            isinstance(value, list) and not getattr(option, "multiple", False)
-        ):
+        is_flag, multiple = (getattr(option, kind, False) for kind in ("is_flag", "multiple"))
+        fits = all(isinstance(one, str | int | float) and is_flag >= isinstance(one, bool) for one in values)
+        if not fits or (isinstance(value, list) and not multiple):
             raise typer.BadParameter(f"{file}: {name} cannot be {str(value)[:60]}")
         texts = [one if isinstance(one, bool) else str(one) for one in values]
-        defaults[option.name] = texts if getattr(option, "multiple", False) else texts[0]
+        defaults[option.name] = texts if multiple else texts[0]
     context.default_map = {**(context.default_map or {}), **defaults}
     return file
 

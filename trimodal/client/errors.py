@@ -66,9 +66,10 @@ _PREFIX = re.compile(rf"(?:.*?, )?({'|'.join(_CODES)}): (.*)", re.DOTALL)
 # Triton puts the request's id and, in a pipeline, the pipeline's name in front: the caller knows both.
 _PREAMBLE = re.compile(r"\[request id: [^\]]*\] |in ensemble '[^']*', ")
 _RETRY = re.compile(r"(.*); retry after (\d+(?:\.\d+)?(?:e[+-]?\d+)?) s", re.DOTALL)
-_UNKNOWN = re.compile(r"unknown model: '(.*)' is not found")
+_UNKNOWN = re.compile(r"unknown model: ('.*'(?: version \d+)?) is not found")
 _NOT_NOW = re.compile(
-    r"no available versions|not ready|shutting down|in exit|exceeds maximum queue size", re.I
+    r"no available versions|not ready|not at ready state|shutting down|in exit|exceeds maximum queue size",
+    re.I,
 )
 
 # What Triton says of a model whose process died; it is loaded again.
@@ -114,7 +115,7 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
     if code in _MAY_BE_LOST and _LOST.search(text):
         return ConnectionLost(f"the server at {url} went away")
     if unknown := _UNKNOWN.search(text):
-        return ModelNotFound(f"the server has no model '{unknown[1]}'")
+        return ModelNotFound(f"the server has no model {unknown[1]}")
     if _DIED.search(text):
         return _died()
     if _NO_STREAM.search(text):
@@ -136,7 +137,7 @@ def from_message(message: str, *, by_model: bool) -> RequestError:
     if _NOT_NOW.search(text):
         return Unavailable(text)
     if unknown := _UNKNOWN.search(text):
-        return ModelNotFound(f"the server has no model '{unknown[1]}'")
+        return ModelNotFound(f"the server has no model {unknown[1]}")
     return InvalidArgument(text)
 
 

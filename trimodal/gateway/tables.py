@@ -70,7 +70,7 @@ def locked(file: Path) -> Iterator[None]:
 class WatchedFile(Generic[Contents]):
     """A file that is read again when it changes.
 
-    One that has become unreadable or malformed leaves the contents as they were, and the log says so.
+    One that is gone, unreadable or malformed leaves the contents as they were, and the log says so.
     """
 
     def __init__(self, file: Path, read: Callable[[Path], Contents]) -> None:
@@ -85,11 +85,17 @@ class WatchedFile(Generic[Contents]):
             return False
         self._stamp = stamp
         try:
-            self.contents = self._read(self._file)
+            contents = self._read(self._file)
+            if _stamp(self._file) == _GONE:  # what `read` may take for an empty one
+                raise SettingsError(f"{self._file}: no such file or directory")
         except SettingsError as error:
             logger.error("what the file had before stays in force: %s", error)
             return False
+        self.contents = contents
         return True
+
+
+_GONE = (0, 0, 0)
 
 
 def _stamp(file: Path) -> tuple[int, int, int]:
@@ -97,5 +103,5 @@ def _stamp(file: Path) -> tuple[int, int, int]:
     try:
         status = file.stat()
     except OSError:
-        return (0, 0, 0)
+        return _GONE
     return status.st_mtime_ns, status.st_size, status.st_ino

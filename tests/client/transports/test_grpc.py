@@ -93,6 +93,7 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
     async def ModelStatistics(self, request, context):
         answer = service_pb2.ModelStatisticsResponse()
         answer.model_stats.add(name="vision", version="1", inference_count=3)
+        answer.model_stats.add(name="llm", version="10")
         answer.model_stats.add(name="llm", version="2")
         return answer
 
@@ -305,6 +306,7 @@ async def test_unary_calls():
         assert not await client.ready("other")
         assert [(model.name, model.version) for model in await client.models()] == [
             ("llm", "2"),
+            ("llm", "10"),
             ("vision", "1"),
         ]
         with pytest.raises(ModelNotFound, match="the server has no model 'nope'"):

@@ -13,10 +13,13 @@ import openai
 import pytest
 
 from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, assistant, fake_triton
+from trimodal.client.errors import ModelNotFound
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import labelled, llm_outputs
+from trimodal.client.values import Model
 from trimodal.errors import InvalidArgument, SettingsError
 from trimodal.gateway.keys import Key, add_key
+from trimodal.gateway.openai.models import operate
 from trimodal.gateway.settings import GatewaySettings
 
 TOLD = {"max_model_len": 8192, "created": 1_700_000_000}
@@ -152,6 +155,22 @@ def test_adapters_are_models_that_the_operator_loads_and_unloads(serve: Serve, f
     assert post("/v1/unload_lora_adapter", lora_name="pirate").is_success
     with pytest.raises(openai.APIStatusError, match="the server has no model 'pirate'"):
         client.completions.create(model="pirate", prompt="hi")
+
+
+async def test_an_operator_reaches_every_version_of_every_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A route shares requests out among them: an adapter that one lacks would be refused to some tenants."""
+    one, two = fake_triton(llm=loading()), fake_triton(llm=loading())
+
+    async def versions(timeouts: object) -> list[Model]:
+        return [Model("llm", "1", 0), Model("llm", "2", 0), Model("vision", "1", 0)]
+
+    monkeypatch.setattr(one, "models", versions)
+    await operate([one, two], "secret", "load_lora_adapter", lora_name="pirate")
+    assert [request.model for request in one.requests] == ["llm@1", "llm@2"]
+    assert [request.model for request in two.requests] == ["llm@1"]
+    del two.functions["llm"]
+    with pytest.raises(ModelNotFound):
+        await operate([one, two], "secret", "load_lora_adapter", lora_name="pirate")
 
 
 def test_without_the_servers_key_nothing_is_operated(serve: Serve) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.gateway.conftest import fake_triton
 from tests.gateway.upstreams.test_pool import Servers
+from trimodal.client.errors import ModelNotFound
 from trimodal.client.transports.base import Request
 from trimodal.errors import SettingsError
 from trimodal.gateway.upstreams.routes import key_of, read_routes, set_route, version_for
@@ -94,3 +96,39 @@ async def test_requests_go_to_versions_and_back_by_one_call(
         assert servers.pool.routed["llm", "1"] == 2 * first["llm@1"] + 40
         assert (await servers.client.complete("hi", model="llm@2")).text
         assert fake.requests[-1].model == "llm@2"
+
+
+async def test_a_version_that_one_server_lacks_is_asked_of_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As while it is rolled out; the server that lacks it goes on with those that it has."""
+    file, fakes = tmp_path / "routes.toml", [fake_triton(), fake_triton()]
+    set_route(file, "llm", {"2": 100.0})
+    own = fakes[0].functions["llm"]
+
+    def lacks(request: Request) -> object:
+        if request.model != "llm" and request.inputs:
+            raise ModelNotFound("the server has no model 'llm' version 2")
+        return own(request)
+
+    fakes[0].functions["llm"] = lacks  # type: ignore[assignment]
+    async with Servers(monkeypatch, *fakes, routes=file) as servers:
+        for number in range(20):
+            assert (await servers.client.complete(f"prompt {number}")).text
+        assert any(one.moved for one in servers.pool.servers)
+        assert all(one.models["llm"] for one in servers.pool.servers)
+        fakes[1].functions["llm"] = lacks  # type: ignore[assignment]
+        with pytest.raises(ModelNotFound, match="version 2"):
+            await servers.client.complete("hi")
+
+
+async def test_a_file_that_is_gone_leaves_the_routes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Editors move it away for a moment: the version that is tried must not get all requests."""
+    file = tmp_path / "routes.toml"
+    set_route(file, "llm", {"1": 100.0})
+    async with Servers(monkeypatch, fake_triton(), routes=file) as servers:
+        file.rename(tmp_path / "routes.toml~")
+        await asyncio.sleep(0.05)
+        assert servers.pool._routes.contents == {"llm": {"1": 100.0}}
+        set_route(file, "vision", {"1": 100.0})
+        await servers.until(lambda: servers.pool._routes.contents == {"vision": {"1": 100.0}})

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +99,48 @@ def test_connections_of_this_process_are_left_alone(start):
     with socket.create_connection(("127.0.0.1", port), 20) as own:
         assert end_silent(server.pid, port, 0.0) == 0
         own.send(b"x")
+
+
+def test_what_closes_meanwhile_hides_no_other(pair, monkeypatch):
+    """Between the looks at its descriptor a client, or the server, may close a connection."""
+    copied, calls = connections._copied, []
+
+    def closed_at_first(process: int, descriptor: int) -> socket.socket:
+        calls.append(descriptor)
+        copy = copied(process, 1 << 20 if len(calls) == 1 else descriptor)
+        if len(calls) == 2:
+            copy.shutdown(socket.SHUT_RDWR)
+        return copy
+
+    port = int(pair.ports[0])
+    monkeypatch.setattr(connections, "_copied", closed_at_first)
+    assert end_silent(pair.pid, port, 0.0) in (0, 1)
+    assert len(calls) == 2
+
+
+def test_a_number_that_stands_for_another_by_now_is_left_alone(pair, monkeypatch):
+    """As for the launcher's own call to the same port."""
+    copied, port = connections._copied, int(pair.ports[0])
+    one, other = connections._established(pair.pid, port)
+    descriptors = {os.readlink(entry): int(entry.name) for entry in Path(f"/proc/{pair.pid}/fd").iterdir()}
+    monkeypatch.setattr(connections, "_established", lambda pid, port: [one])
+    monkeypatch.setattr(connections, "_copied", lambda process, _: copied(process, descriptors[other]))
+    assert end_silent(pair.pid, port, 0.0) == 0
+    assert pair.ended == [False] * 4
+
+
+def test_sockets_of_this_process_that_close_meanwhile_are_no_error(pair, monkeypatch):
+    """The gateway beside it opens and closes connections all the time."""
+    readlink = os.readlink
+    with socket.socket() as own:
+
+        def gone(entry: str | os.PathLike[str]) -> str:
+            if str(entry) == f"/proc/self/fd/{own.fileno()}":
+                raise FileNotFoundError(2, "No such file or directory")
+            return readlink(entry)
+
+        monkeypatch.setattr(connections.os, "readlink", gone)
+        assert end_silent(pair.pid, int(pair.ports[0]), 0.0) == 2
 
 
 def test_silence_ends_with_a_byte_from_either_side():

@@ -65,7 +65,8 @@ def route(
         shares = (
             set_route(routes, model, _shares(to or ())) if to or off else read_routes(routes).get(model, {})
         )
-        told = ", ".join(f"version {version} {share:g} %" for version, share in sorted(shares.items()))
+        ordered = sorted(shares.items(), key=lambda one: int(one[0]))
+        told = ", ".join(f"version {version} {share:g} %" for version, share in ordered)
         typer.echo(f"{model}: {told or 'the highest version has all'}")
 
 
@@ -95,9 +96,11 @@ def reload(
 
 
 def _shares(to: list[str] | tuple[str, ...]) -> dict[str, float]:
-    shares = {}
+    shares: dict[str, float] = {}
     for one in to:
         version, _, percent = one.partition("=")
+        if version in shares:
+            raise typer.BadParameter(f"version {version} is there twice", param_hint="--to")
         try:
             shares[version] = float(percent.removesuffix("%"))
         except ValueError:

@@ -158,7 +158,7 @@ class GrpcTransport:
         # The repository index is for operators only; the statistics are for everyone, and of ready models.
         answer = await self._unary("ModelStatistics", service_pb2.ModelStatisticsRequest(), timeouts)
         models = [Model(one.name, one.version, one.inference_count) for one in answer.model_stats]
-        return sorted(models, key=lambda model: (model.name, model.version))
+        return sorted(models, key=lambda model: (model.name, len(model.version), model.version))
 
     async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
         return int((await self._config(model, timeouts)).max_batch_size)

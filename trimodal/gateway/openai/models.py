@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -98,7 +99,7 @@ class ModelList:
 
 
 async def operate(servers: Sequence[Transport], key: str, call: str, **more: Parameter) -> None:
-    """Has the llm of every server do what an operator wants.
+    """Has the llm of every server, in each of its versions, do what an operator wants.
 
     Raises: ApiError where the gateway has no operator's key; TrimodalError: the first that did not.
     """
@@ -106,7 +107,14 @@ async def operate(servers: Sequence[Transport], key: str, call: str, **more: Par
         raise ApiError(501, "the gateway has no operator's key of the servers: --operator-key-file has it")
     request = Request(LLM, {}, parameters={"operate": call, "operator_key": key, **more})
     timeouts = Timeouts(connect=_CALL_S, silence=_CALL_S)
-    calls = [Client(transport=server, timeouts=timeouts).probe(request) for server in servers]
+    calls = [_operate(Client(transport=server, timeouts=timeouts), request) for server in servers]
     for end in await asyncio.gather(*calls, return_exceptions=True):
         if isinstance(end, BaseException):
             raise end
+
+
+async def _operate(client: Client, request: Request) -> None:
+    versions = [f"{LLM}@{one.version}" for one in await client.models() if one.name == LLM]
+    # Without one that is ready the server says why.
+    for model in versions or [LLM]:
+        await client.probe(replace(request, model=model))

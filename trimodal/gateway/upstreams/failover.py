@@ -49,7 +49,7 @@ class Failover:
         """Takes in how a server failed. Raises: the error, where no other one may be asked."""
         if isinstance(error, ConnectError | ConnectionLost) or _is_gone(error, server, self.request.model):
             server.failed(self.request.name, error)
-        elif not isinstance(error, Unavailable):
+        elif not isinstance(error, Unavailable) and not _lacks_version(error, server, self.request):
             raise error
         # A refusal says more than an address where nobody listens.
         if not isinstance(error, ConnectError):
@@ -148,6 +148,13 @@ def _is_gone(error: TrimodalError, server: Upstream, model: str) -> bool:
     if isinstance(error, ModelNotFound):
         return model in server.models
     return isinstance(error, RequestError) and is_dead(error)
+
+
+def _lacks_version(error: TrimodalError, server: Upstream, request: Request) -> bool:
+    """Whether a server has the model, and not the version, which another one may have by now."""
+    return (
+        isinstance(error, ModelNotFound) and request.name != request.model and request.name in server.models
+    )
 
 
 def _tells(outputs: Tensors) -> bool:

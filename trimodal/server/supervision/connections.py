@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import socket
 import struct
@@ -14,6 +15,7 @@ _PIDFD_GETFD = 438  # of every architecture, Linux 5.6; Python has no function f
 # struct tcp_info: milliseconds since data was last sent, and since it last came.
 _LAST = struct.Struct("=44xI4xI")
 _ESTABLISHED = "01"
+_CLOSED = (errno.ENOENT, errno.EBADF, errno.ENOTCONN)  # meanwhile, by one of its sides
 
 
 def end_silent(pid: int, port: int, seconds: float) -> int:
@@ -26,15 +28,18 @@ def end_silent(pid: int, port: int, seconds: float) -> int:
     process = os.pidfd_open(pid)
     try:
         for entry in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            try:
                 if os.readlink(entry) not in inodes:
                     continue
                 with _copied(process, int(entry.name)) as connection:
                     # The number may stand for another one by now.
-                    is_ours = connection.family != socket.AF_UNIX and connection.getsockname()[1] == port
-                    if is_ours and silence_s(connection) >= seconds:
+                    is_the_same = os.readlink(f"/proc/self/fd/{connection.fileno()}") in inodes
+                    if is_the_same and silence_s(connection) >= seconds:
                         connection.shutdown(socket.SHUT_RDWR)
                         ended += 1
+            except OSError as error:
+                if error.errno not in _CLOSED:
+                    raise
     finally:
         os.close(process)
     return ended
@@ -48,7 +53,7 @@ def silence_s(connection: socket.socket) -> float:
 
 def _established(pid: int, port: int) -> Iterator[str]:
     """What descriptors of the connections to a port are links to; without those of this process."""
-    own = {os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_socket()}
+    own = set(_links(Path("/proc/self/fd")))
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(FileNotFoundError):
             rows = [line.split() for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]]
@@ -57,6 +62,12 @@ def _established(pid: int, port: int) -> Iterator[str]:
             for local, peer, link in ends:
                 if peer not in ours and int(local.rpartition(":")[2], 16) == port:
                     yield link
+
+
+def _links(descriptors: Path) -> Iterator[str]:
+    for entry in descriptors.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile, as by another thread
+            yield os.readlink(entry)
 
 
 def _copied(process: int, descriptor: int) -> socket.socket:
