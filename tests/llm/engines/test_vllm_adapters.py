@@ -111,6 +111,20 @@ def test_a_deep_sleep_reads_the_weights_anew(played: PlayedVllm, tmp_path: Path)
     loop.link.close()
 
 
+def test_a_second_sleep_does_not_make_a_deep_one_light(played: PlayedVllm, tmp_path: Path) -> None:
+    """vLLM ignores it: woken without its weights, the model would talk nonsense."""
+    loop = Loop(opened(played, tmp_path, engine_args="--enable-sleep-mode"))
+    calls: list[tuple[CallName, int]] = [("sleep", 2), ("sleep", 1), ("wake_up", 1), ("wake_up", 1)]
+    for id, (name, level) in enumerate(calls, 1):
+        loop.link.call(EngineCall(id, name, level=level))
+    for id in range(1, 5):
+        assert loop.end(id).finish_reason == "stop"
+    names = [call.name.rpartition(".")[2] for call in played.recorder.calls]
+    seen = [name for name in names if name in ("sleep", "wake_up", "collective_rpc")]
+    assert seen == ["sleep", "sleep", "wake_up", "collective_rpc", "wake_up", "wake_up"]
+    loop.link.close()
+
+
 def test_arguments_of_its_own_are_read_by_its_parser(played: PlayedVllm, tmp_path: Path) -> None:
     opened(played, tmp_path, engine_args="--block-size 32").close()
     assert (played.opened()["block_size"], "enable_sleep_mode" in played.opened()) == (32, False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 from argparse import Namespace
@@ -90,16 +91,23 @@ class VllmCalls:
         self._users: Counter[int] = Counter()
         self._leaving: set[int] = set()
         self._dropped = False  # the weights, by a sleep of level 2
+        self._turn = asyncio.Lock()
 
     async def call(self, call: EngineCall) -> None:
-        """Raises what vLLM does."""
+        """One after the other, as they came. Raises what vLLM does."""
+        async with self._turn:
+            await self._perform(call)
+
+    async def _perform(self, call: EngineCall) -> None:
         if call.name == "sleep":
-            self._dropped = call.level == 2  # noqa: PLR2004
+            # vLLM ignores what comes while it sleeps: a second level 1 brings no weights back.
+            self._dropped = self._dropped or call.level == 2  # noqa: PLR2004
             await self._engine.sleep(call.level)
         elif call.name == "wake_up" and self._dropped:
             await self._engine.wake_up(["weights"])
             await self._engine.collective_rpc("reload_weights")
             await self._engine.wake_up(["kv_cache"])
+            self._dropped = False
         elif call.name == "wake_up":
             await self._engine.wake_up()
         elif call.adapter and call.name == "load_lora_adapter":
