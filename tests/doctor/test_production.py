@@ -59,10 +59,6 @@ def test_all_is_well(machine: Path) -> None:
 
 def test_who_listens_where(machine: Path) -> None:
     assert found(machine, host="0.0.0.0") == {"Triton's ports": "error"}
-    assert found(machine, host="10.0.0.1", **{"max_body_bytes": 1 << 30}) == {
-        "Triton's ports": "error",
-        "bodies": "warning",
-    }
     assert found(machine, keys=None) == {"keys": "error"}
     assert found(machine, cors_origins=("*",)) == {"gateway": "error"}
 
@@ -91,15 +87,18 @@ def test_tenants_share_no_prefixes(machine: Path) -> None:
     assert found(machine, repository="a") == {"prefix cache": "error"}
     add_model(machine / "b", python_model("llm", **shared, enable_prefix_caching="false"))
     assert found(machine, repository="b") == {}
+    add_model(machine / "c", python_model("llm", **shared, enable_prefix_caching="True"))
+    assert found(machine, repository="c") == {"prefix cache": "error"}, "as a model reads it"
 
 
-def test_what_others_of_the_machine_may_read(machine: Path) -> None:
+@pytest.mark.parametrize("name", ["TRIMODAL_OPERATOR_KEY", "TRIMODAL_OPERATOR_KEY_FILE"])
+def test_what_others_of_the_machine_may_read(machine: Path, name: str) -> None:
     (machine / "cache").chmod(0o755)
     region = machine / "shm" / "trimodal-server-1"
     region.touch()
     region.chmod(0o644)
     (machine / "ptrace_scope").write_text("2")
-    assert found(machine, environ={"TRIMODAL_OPERATOR_KEY": "k"}) == {
+    assert found(machine, environ={name: "k"}) == {
         "cache and logs": "warning",
         "/dev/shm": "error",
         "operator key": "error",

@@ -36,6 +36,15 @@ def test_control_characters_are_refused(field: str, sign: str) -> None:
         Key(**{"name": "a", field: f"a{sign}b"})
 
 
+@pytest.mark.parametrize("rows", ["[1]", "[[]]", "[true]", '["a"]'])
+def test_a_row_that_is_no_table_is_named(tmp_path: Path, rows: str) -> None:
+    """A running gateway answered everybody 500."""
+    file = tmp_path / "keys.toml"
+    file.write_text(f"key = {rows}\n")
+    with pytest.raises(SettingsError, match="parameter 'key.0'"):
+        read_keys(file)
+
+
 def test_names_are_unique_and_revoked_by(tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
     first, second = add_key(file, Key(name="a")), add_key(file, Key(name="b"))

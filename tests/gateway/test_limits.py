@@ -281,7 +281,7 @@ def test_idle_sockets_keep_nobody_out(serve: Serve, caplog: pytest.LogCaptureFix
     served = serve(max_connections=20)
     host, port = served.url.removeprefix("http://").split(":")
     with httpx.Client() as client, ExitStack() as opened:
-        assert client.get(f"{served.url}/health").status_code == 200
+        assert client.get(f"{served.url}/v1/models").status_code == 200
         sockets = [opened.enter_context(socket.create_connection((host, int(port)))) for _ in range(60)]
         first = sockets[0]
         first.settimeout(LIMIT_S)
@@ -289,9 +289,21 @@ def test_idle_sockets_keep_nobody_out(serve: Serve, caplog: pytest.LogCaptureFix
         assert b"503" in answer
         assert b"too many connections are open" in answer
         assert served.chat().choices[0].message.content == ANSWER
-        # The connection that was answered before is still there.
-        assert client.get(f"{served.url}/health").status_code == 200
+        # The connection that was known before is still there.
+        assert client.get(f"{served.url}/v1/models").status_code == 200
     assert sum("20 connections are open" in record.message for record in caplog.records) == 1
+
+
+def test_who_shows_no_key_keeps_nobody_out(serve: Serve, tmp_path: Path) -> None:
+    """Connections that had asked for /health once were kept, and each new one was closed."""
+    file = tmp_path / "keys.toml"
+    key = add_key(file, Key(name="a"))
+    served = serve(keys=file, max_connections=20)
+    with ExitStack() as opened:
+        for _ in range(30):
+            client = opened.enter_context(httpx.Client())
+            assert client.get(f"{served.url}/health").status_code == 200
+        assert served.chat(key).choices[0].message.content == ANSWER
 
 
 def test_connections_with_requests_are_not_closed(serve: Serve) -> None:
@@ -313,7 +325,7 @@ def test_connections_with_requests_are_not_closed(serve: Serve) -> None:
     assert all(list(stream)[-1].choices[0].finish_reason == "stop" for stream in streams)
 
 
-@pytest.mark.parametrize("pieces", [1, 2])
+@pytest.mark.parametrize("pieces", [1, 2, 3])
 def test_a_request_that_offers_http_2_keeps_its_body(serve: Serve, pieces: int) -> None:
     """As Java's client does with every request: its body was dropped."""
     offer = b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\nUpgrade: h2c\r\n"
@@ -322,8 +334,11 @@ def test_a_request_that_offers_http_2_keeps_its_body(serve: Serve, pieces: int) 
     url = serve().url
     host, port = url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=LIMIT_S) as connection:
-        for part in [head + body] if pieces == 1 else [head, body]:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        cut = head.index(b"Content-Length")
+        for part in ([head + body], [head, body], [head[:cut], head[cut:], body])[pieces - 1]:
             connection.sendall(part)
+            time.sleep(0.05)
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
 
 

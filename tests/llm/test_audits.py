@@ -11,11 +11,13 @@ import pytest
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.audits import PlayedAudits, decision
 from tests.llm.doubles.engine_thread import start_thread
-from tests.llm.doubles.sinks import FakeServer, counts, eventually
+from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.cache.values import Entry, Hit
+from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineRequest, Output
 from trimodal.llm.frontend import idle_audits
+from trimodal.llm.request.operator import OperatorCall
 from trimodal.llm.settings import LlmSettings
 
 NEAR = Hit(Entry("stored", "Near.", "stop", 2, 64, 0.0, 1e12), "semantic", 0.95)
@@ -73,6 +75,30 @@ def test_a_hit_is_answered_at_once_and_generated_when_the_server_is_idle(answers
         assert counts(server.service) == (0, 0, 0)
     assert audits(answers).misses == ["first"]
     assert ("first", "length") in audits(answers).answers
+
+
+def test_a_sleeping_engine_is_left_alone(answers: Answers) -> None:
+    """It took an audit and stood still with it, until it was given up."""
+    engines: list[WatchedEngine] = []
+
+    def start(settings: LlmSettings) -> EngineCoreClient:
+        engines.append(WatchedEngine(settings))
+        return start_thread(engines[-1])
+
+    with FakeServer(answers=answers, start=start) as server:
+        near(answers, hit=False)
+        ask(server, "first", max_tokens=40).wait()
+        near(answers, hit=True)
+        for call in ("sleep", "wake_up"):
+            sink = Collector()
+            server.service.submit(OperatorCall(call), sink)  # type: ignore[arg-type]
+            sink.wait()
+            if call == "sleep":
+                assert ask(server, AUDITED, max_tokens=20).wait().text == "Near."
+                time.sleep(3 * idle_audits.IDLE_S)
+                assert len(engines[0].names) == 1
+        eventually(lambda: audits(answers).finished != [])
+    assert len(engines[0].names) == 2
 
 
 @pytest.mark.parametrize("control", ["no-store", "no-cache"])

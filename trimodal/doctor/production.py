@@ -21,10 +21,11 @@ from trimodal.server.options import ServerOptions
 from trimodal.settings import describe
 
 PRODUCTION = Group("production")
-MOST_BODY = 64 << 20  # eight of them are held at once
 LEAST_FILES = 4096
 _PTRACE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _SHM = Path("/dev/shm")
+_FALSE = ("false", "f", "no", "n", "off", "0")  # as the settings of a model read it
+_OPERATOR_KEYS = ("TRIMODAL_OPERATOR_KEY", "TRIMODAL_OPERATOR_KEY_FILE")
 _MINUTE = ("requests_per_minute", "tokens_per_minute", "audio_seconds_per_minute", "images_per_minute")
 
 
@@ -44,7 +45,6 @@ def check_production(
         return
     yield from _keys(settings, keys)
     yield _outside(settings)
-    yield _bodies(settings)
     yield _prefixes(models, {key.tenant for key in keys})
     yield _operator(environ)
     yield _private()
@@ -91,18 +91,12 @@ def _outside(settings: GatewaySettings) -> Check:
     return PRODUCTION.warning("gateway", found, remedy, when=not is_loopback(settings.host))
 
 
-def _bodies(settings: GatewaySettings) -> Check:
-    found = f"{settings.max_body_bytes} bytes at most, within {settings.body_timeout_s:g} s"
-    remedy = f"--max-body-bytes {MOST_BODY} or less: eight of the largest may be held at once"
-    return PRODUCTION.warning("bodies", found, remedy, when=settings.max_body_bytes > MOST_BODY)
-
-
 def _prefixes(models: Iterable[Model], tenants: set[str]) -> Check:
     shared = [
         model.name
         for model in models
         if model.parameters.get("prefix_cache_scope") == "shared"
-        and model.parameters.get("enable_prefix_caching", "true") == "true"
+        and model.parameters.get("enable_prefix_caching", "true").lower() not in _FALSE
     ]
     if not shared or len(tenants) < 2:
         return PRODUCTION.ok("prefix cache", "no tenant learns of another by it")
@@ -116,7 +110,7 @@ def _operator(environ: Mapping[str, str]) -> Check:
         scope = int(_PTRACE.read_text())
     except (OSError, ValueError):
         scope = 0
-    if scope >= 2 and environ.get("TRIMODAL_OPERATOR_KEY"):
+    if scope >= 2 and any(map(environ.get, _OPERATOR_KEYS)):
         remedy = "set none: each start makes a random one, or let nobody else log in here"
         return PRODUCTION.error("operator key", f"ps shows it: ptrace_scope is {scope}", remedy)
     return PRODUCTION.ok("operator key", "is on no command line that ps shows")

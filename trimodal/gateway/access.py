@@ -70,10 +70,11 @@ class Access:
     def identify(self, connection: HTTPConnection) -> Caller:
         """Who sent this request. Raises: ApiError 401 (no key or an unknown one), 400 (a header).
 
-        The log names the request's trace from here on.
+        The log names the request's trace from here on; its connection is kept where others make room.
         """
         trace, key = _trace(connection), self._key(connection)
         trace_id.set(trace["traceparent"].split("-")[1] if trace else "")
+        connection.state.identified = True
         return Caller(
             key,
             request_id(connection),

@@ -21,7 +21,7 @@ import hashlib
 import secrets
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -58,8 +58,10 @@ class Key(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _tenant_of_its_own(cls, values: dict[str, object]) -> dict[str, object]:
+    def _tenant_of_its_own(cls, values: Any) -> Any:
         """Two people who have a key each share no cache, unless the operator makes them one tenant."""
+        if not isinstance(values, dict):
+            return values
         return {**values, "tenant": values.get("tenant") or values.get("name", "")}
 
     def may_use(self, model: str) -> bool:

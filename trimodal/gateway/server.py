@@ -45,21 +45,21 @@ _COLLECT_AFTER = (10_000, 20, 50)
 class Waiting:
     """The connections that have no request, oldest first; where there are too many in all, they make room.
 
-    Those that were never answered go first: who came with a key and comes again is not who floods.
+    Those whose last request showed no key go first: who came with one and comes again is not who floods.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._fresh: dict[HttpToolsProtocol, None] = {}
-        self._answered: dict[HttpToolsProtocol, None] = {}
+        self._unknown: dict[HttpToolsProtocol, None] = {}
+        self._known: dict[HttpToolsProtocol, None] = {}
         self._told = -math.inf
 
-    def add(self, one: HttpToolsProtocol, *, answered: bool) -> None:
-        (self._answered if answered else self._fresh)[one] = None
+    def add(self, one: HttpToolsProtocol, *, known: bool) -> None:
+        (self._known if known else self._unknown)[one] = None
 
     def remove(self, one: HttpToolsProtocol) -> None:
-        self._fresh.pop(one, None)
-        self._answered.pop(one, None)
+        self._unknown.pop(one, None)
+        self._known.pop(one, None)
 
     def too_many(self, newest: HttpToolsProtocol, count: int) -> HttpToolsProtocol | None:
         """Which connection is to end, now that there are `count`; None: none."""
@@ -68,7 +68,7 @@ class Waiting:
         if time.monotonic() - self._told > _TOLD_S:
             self._told = time.monotonic()
             logger.warning("%d connections are open: those that wait longest are closed", self._most)
-        return next(iter((*self._fresh, *self._answered)), newest)
+        return next(iter(self._unknown or self._known), newest)
 
 
 def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
@@ -83,7 +83,7 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._await_headers()
-            waiting.add(self, answered=False)
+            waiting.add(self, known=False)
             last = waiting.too_many(self, len(self.connections))
             if isinstance(last, BoundedProtocol):
                 last._end(ApiError(503, "too many connections are open", code="busy", retry_after_s=1.0))
@@ -96,7 +96,7 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
         def on_response_complete(self) -> None:
             super().on_response_complete()
             if not self.transport.is_closing() and not self.pipeline:
-                waiting.add(self, answered=True)
+                waiting.add(self, known="identified" in self.scope["state"])
 
         def data_received(self, data: bytes) -> None:
             if self._in_headers:
@@ -105,7 +105,7 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
                 self._header_bytes += len(data)
                 head, end, rest = data.partition(b"\r\n\r\n")
                 # Java's clients offer HTTP/2 with each request; uvicorn (0.54) would drop its body.
-                data = _HTTP2.sub(b"", head + end[:2]) + end[2:] + rest if end else data
+                data = _HTTP2.sub(b"", head + end[:2]) + end[2:] + rest
             super().data_received(data)
             if self._in_headers and self._header_bytes > settings.max_header_bytes:
                 self._end(ApiError(431, f"the headers are larger than {settings.max_header_bytes} bytes"))

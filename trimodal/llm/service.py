@@ -37,6 +37,8 @@ from trimodal.manifest import built_at
 
 logger = logging.getLogger(__name__)
 
+_ENDS = "the server is shutting down"
+
 
 class LlmService:
     """Takes the requests of one model and sends each of them its answer or its error.
@@ -329,7 +331,8 @@ class LlmService:
         """Ends every request, as the server ends. Called without the lock."""
         with self._lock:
             for state in list(self._registry.states):
-                self._fail(state, Unavailable("the server is shutting down"))
+                self._fail(state, Unavailable(_ENDS))
+            self._sender.notify(*self._dispatcher.calls.lost(_ENDS))
 
     def _leave(self, state: RequestState) -> None:
         """Takes a request that ends out of the registry, and what only it listened to out of the engine."""
@@ -367,4 +370,4 @@ class LlmService:
 
     def _check_open(self) -> None:
         if self._closing.is_set():
-            raise Unavailable("the server is shutting down")
+            raise Unavailable(_ENDS)

@@ -19,7 +19,7 @@ from trimodal.llm.engine_core import client as client_module
 from trimodal.llm.engine_core import process as process_module
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engine_core.messages import Stepped
-from trimodal.llm.engines.protocol import EngineInfo, EngineRequest, EngineStats, Sampling
+from trimodal.llm.engines.protocol import EngineCall, EngineInfo, EngineRequest, EngineStats, Sampling
 from trimodal.llm.settings import LlmSettings
 
 FAKE = LlmSettings(engine="fake", fake_step_ms=1)
@@ -136,6 +136,21 @@ def test_what_an_engine_was_given_while_it_told_of_its_end_counts_as_work(
     client.add(request(2))
     theirs.send(Stepped([], EngineStats(), taken=1, working=False))  # the second is still in the pipe
     assert reader.died.wait(10)
+    theirs.close()
+    reader.close()
+
+
+def test_an_operators_call_may_take_longer_than_a_step(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    """Weights that came back for 120 s were the end of the engine."""
+    monkeypatch.setattr(client_module, "_GLANCE_SECONDS", 0.02)
+    monkeypatch.setattr(client_module, "_CALL_SECONDS", 0.9)
+    ours, theirs = Pipe()
+    theirs.send(INFO)
+    client = EngineCoreClient(ours, None, 0.3)  # type: ignore[arg-type]
+    reader = Reader(client)
+    client.call(EngineCall(1, "wake_up"))
+    assert reader.died.wait(10)
+    assert "the engine made no step for 0.9 s" in caplog.text, "it is not waited for without an end"
     theirs.close()
     reader.close()
 

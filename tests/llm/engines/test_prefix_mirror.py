@@ -1,3 +1,6 @@
+import runpy
+
+from trimodal.llm.engines import prefix_mirror
 from trimodal.llm.engines.prefix_mirror import PrefixMirror, salted
 
 
@@ -52,3 +55,9 @@ def test_a_salt_is_above_the_bits_of_an_id() -> None:
     mirror.add(1, first)
     mirror.finish(1, [9])
     assert (mirror.add(2, salted([7, 8, 9], "anna")), mirror.add(3, salted([7, 8, 9], "bert"))) == (2, 0)
+
+
+def test_nobody_can_compute_anothers_salt() -> None:
+    """It has 31 bits: a `cache_salt` with those of another tenant was a matter of minutes."""
+    other_process = runpy.run_path(str(prefix_mirror.__file__))["salted"]
+    assert other_process([7, 8], "anna") != salted([7, 8], "anna") == salted([7, 8], "anna")

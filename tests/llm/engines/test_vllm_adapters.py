@@ -71,6 +71,20 @@ def test_an_unloaded_adapter_goes_with_the_last_that_uses_it(played: PlayedVllm,
     loop.link.close()
 
 
+def test_what_waited_until_its_adapter_had_gone_is_refused(played: PlayedVllm, tmp_path: Path) -> None:
+    """vLLM loaded it again; with its files gone too, that was the end of the engine."""
+    loop = Loop(opened(played, tmp_path, max_loras=3))
+    for id, name in enumerate(("load_lora_adapter", "unload_lora_adapter"), 1):
+        loop.link.call(EngineCall(id, name, POET))  # type: ignore[arg-type]
+        assert loop.end(id).finish_reason == "stop"
+    loop.link.add(EngineRequest(3, [7] * 10, Sampling(20), "", POET))
+    end = loop.end(3)
+    assert end.finish_reason == "refused"
+    assert "the adapter 'poet' was unloaded before it began" in end.error
+    assert (played.requests(), len(played.recorder.named("remove_lora"))) == ([], 1)
+    loop.link.close()
+
+
 def test_what_cannot_be_loaded_is_an_error_of_its_call_alone(played: PlayedVllm, tmp_path: Path) -> None:
     loop = Loop(opened(played, tmp_path, max_loras=3))
     loop.link.add(ask(1))
@@ -108,6 +122,20 @@ def test_a_deep_sleep_reads_the_weights_anew(played: PlayedVllm, tmp_path: Path)
         {"method": "reload_weights"},
         {"tags": ["kv_cache"]},
     ]
+    loop.link.close()
+
+
+def test_a_second_sleep_does_not_make_a_deep_one_light(played: PlayedVllm, tmp_path: Path) -> None:
+    """vLLM ignores it: woken without its weights, the model would talk nonsense."""
+    loop = Loop(opened(played, tmp_path, engine_args="--enable-sleep-mode"))
+    calls: list[tuple[CallName, int]] = [("sleep", 2), ("sleep", 1), ("wake_up", 1), ("wake_up", 1)]
+    for id, (name, level) in enumerate(calls, 1):
+        loop.link.call(EngineCall(id, name, level=level))
+    for id in range(1, 5):
+        assert loop.end(id).finish_reason == "stop"
+    names = [call.name.rpartition(".")[2] for call in played.recorder.calls]
+    seen = [name for name in names if name in ("sleep", "wake_up", "collective_rpc")]
+    assert seen == ["sleep", "sleep", "wake_up", "collective_rpc", "wake_up", "wake_up"]
     loop.link.close()
 
 

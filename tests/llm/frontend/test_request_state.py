@@ -15,7 +15,7 @@ from trimodal.llm.engines.protocol import Logprobs, Output, Sampling
 from trimodal.llm.frontend import request_state
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.request_state import Generation, RequestState
-from trimodal.llm.request.outputs import Delta, columns
+from trimodal.llm.request.outputs import Delta, TokenLogprob, columns
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
 from trimodal.llm.scheduler.ticket import Ticket
@@ -164,6 +164,21 @@ def test_who_waits_long_hears_that_the_engine_goes_on() -> None:
     state.push("x", 1, "length")
     assert last(state).text == "x"
     assert not state.waits(now + 60, stepped=now + 59), "it has ended"
+
+
+def test_what_is_told_of_a_text_waits_for_it() -> None:
+    """Clients pass over a delta without text: a stream of a call that took long lacked log probabilities."""
+    state = RequestState(GenerationRequest("hi", None, Sampling(10, logprobs=0)), [1], Collector(), 10.0)
+    early, late = TokenLogprob(b"{", -1.0), TokenLogprob(b"}", -2.0)
+    state.prompt_logprobs = (early,)
+    state.push("", 1, "", 0, [early])
+    assert state.waits(now=20.0, stepped=19.0)
+    waiting = last(state)
+    assert (waiting.text, waiting.logprobs, waiting.prompt_logprobs) == ("", None, ())
+    assert waiting.completion_tokens == 1
+    state.push("{}", 1, "stop", 0, [late])
+    end = last(state)
+    assert (end.text, end.logprobs, end.prompt_logprobs) == ("{}", [early, late], (early,))
 
 
 @pytest.mark.parametrize(("foreseen", "counted"), [(math.nan, 0), (0.5, 1)])

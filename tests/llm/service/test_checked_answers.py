@@ -42,14 +42,14 @@ class Writer(FakeEngine):
 
 
 @contextmanager
-def served(*answers: str) -> Iterator[tuple[FakeServer, list[Writer]]]:
+def served(*answers: str, **settings: object) -> Iterator[tuple[FakeServer, list[Writer]]]:
     writers: list[Writer] = []
 
     def start(settings: LlmSettings) -> EngineCoreClient:
         writers.append(Writer(settings, list(answers)))
         return start_thread(writers[0])
 
-    with FakeServer(start=start) as server:
+    with FakeServer(start=start, **settings) as server:
         yield server, writers
         server.nothing_left()
 
@@ -84,6 +84,16 @@ def test_three_times_wrong_is_told_by_the_keyword() -> None:
         assert str(answer.error) == BROKEN
         assert len(writer.asked) == 3
         assert answer.text == ""
+
+
+def test_thoughts_are_those_of_the_answer_that_is_sent() -> None:
+    """Those of attempts that were given up stood before them."""
+    with served("<think>a</think>[1,1]", "<think>b</think>[1]", reasoning_parser="qwen3") as (server, _):
+        sink = Collector()
+        messages = ({"role": "user", "content": "hello"},)
+        server.service.submit(GenerationRequest(None, messages, Sampling(50), form=FORM), sink)
+        assert sink.wait().text == "[1]"
+        assert "".join(delta.reasoning for delta in sink.deltas) == "b"
 
 
 def test_what_is_cut_is_sent_as_it_is() -> None:

@@ -11,7 +11,7 @@ from tests.llm.doubles.sinks import Collector, FakeServer, eventually
 from trimodal.errors import ArtefactError, InvalidArgument, RequestError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
-from trimodal.llm.engines.protocol import EngineCall, Sampling
+from trimodal.llm.engines.protocol import EngineCall, EngineLost, Output, Sampling
 from trimodal.llm.request.operator import OperatorCall
 from trimodal.llm.request.request import GenerationRequest, read_request
 from trimodal.llm.request.terms import ProbeRequest
@@ -47,6 +47,14 @@ def told(server: FakeServer) -> list[str]:
     sink = Collector()
     server.service.submit(ProbeRequest(), sink)
     return list(json.loads(sink.wait().text).get("adapters", {}))
+
+
+def known(server: FakeServer) -> list[str]:
+    """The adapters, none while there is no engine."""
+    try:
+        return sorted(told(server))
+    except RequestError:
+        return []
 
 
 def test_adapters_are_loaded_used_and_unloaded_while_others_are_answered(adapters: dict[str, object]) -> None:
@@ -100,14 +108,68 @@ def test_adapters_of_the_settings_are_there_again_after_a_crash(adapters: dict[s
         operate(server, "load_lora_adapter", "poet")
         assert isinstance(ask(server, "poet", max_tokens=1000).wait().error, Unavailable)
 
-        def back() -> bool:
-            try:
-                return sorted(told(server)) == ["pirate", "poet"]
-            except RequestError:
-                return False
-
-        eventually(back, 60)
+        eventually(lambda: known(server) == ["pirate", "poet"], 60)
         assert ask(server, "poet").wait().deltas[-1].finish_reason == "length"
+
+
+class SlowCalls(FakeEngine):
+    """Ends no call before it is let."""
+
+    def __init__(self, settings: LlmSettings) -> None:
+        super().__init__(settings)
+        self.calls: list[EngineCall] = []
+        self.lost = self.open = False
+
+    def call(self, call: EngineCall) -> None:
+        self.calls.append(call)
+        if self.open:
+            super().call(call)
+
+    def check(self) -> None:
+        if self.lost:
+            raise EngineLost("it is gone")
+
+
+def test_adapters_survive_an_engine_that_dies_before_it_has_loaded_them(adapters: dict[str, object]) -> None:
+    engines: list[SlowCalls] = []
+
+    def start(settings: LlmSettings) -> EngineCoreClient:
+        engines.append(SlowCalls(settings))
+        engines[-1].open = len(engines) == 3
+        return start_thread(engines[-1])
+
+    with FakeServer(start=start, lora_modules="pirate poet", **adapters) as server:
+        for number in (0, 1):
+            eventually(lambda number=number: len(engines) > number and len(engines[number].calls) == 2)  # type: ignore[misc]
+            engines[number].lost = True
+        eventually(lambda: len(engines) == 3 and known(server) == ["pirate", "poet"])
+
+
+def test_an_adapter_is_not_loaded_twice_at_once(adapters: dict[str, object]) -> None:
+    """The first of them stayed in the engine for good."""
+    with FakeServer(start=lambda settings: start_thread(SlowCalls(settings)), **adapters) as server:
+        call = OperatorCall("load_lora_adapter", "poet")
+        server.service.submit(call, Collector())
+        with pytest.raises(InvalidArgument, match="lora_name is 'poet', which is loaded already"):
+            server.service.submit(call, Collector())
+
+
+def test_a_call_ends_with_the_server(adapters: dict[str, object]) -> None:
+    sink = Collector()
+    with FakeServer(start=lambda settings: start_thread(SlowCalls(settings)), **adapters) as server:
+        server.service.submit(OperatorCall("sleep"), sink)
+    assert str(sink.wait(5).error) == "the server is shutting down"
+
+
+def test_a_wake_up_that_fails_puts_nobody_to_sleep() -> None:
+    class Failing(FakeEngine):
+        def call(self, call: EngineCall) -> None:
+            self._called.append(Output(call.id, [], "error", error="no"))
+
+    with FakeServer(start=lambda settings: start_thread(Failing(settings))) as server:
+        for name in ("wake_up", "sleep"):
+            assert str(operate(server, name).error) == f"{name}: no"
+            assert ask(server).wait().deltas[-1].finish_reason == "length"
 
 
 @pytest.mark.parametrize(
@@ -159,6 +221,7 @@ def test_a_sleeping_engine_takes_nothing_and_a_woken_one_answers() -> None:
         ({"operator_key": KEY, "operate": "dance"}, "operate is 'dance': one of load_lora_adapter, "),
         ({"operator_key": KEY, "operate": "load_lora_adapter"}, "lora_name is '': the name of an adapter"),
         ({"operator_key": KEY, "level": 3}, "level is 3: 1 or 2 is needed"),
+        ({"operator_key": KEY, "level": 0}, "level is 0: 1 or 2 is needed"),
         ({"operator_key": KEY, "tier": "a"}, "unknown parameter 'tier': sleep has none of that name"),
     ],
 )

@@ -87,6 +87,17 @@ CASES = [
     ("mistral", "No [TOOL is needed.", None),
     ("mistral", '[TOOL_CALLS]launch[ARGS]{"city": "Paris"}', None),
     ("mistral", '[TOOL_CALLS]get_weather[ARGS]{"city": "Par', None),
+    (
+        "mistral",
+        '[TOOL_CALLS]get_weather[ARGS]{"city": "[TOOL_CALLS]; [THINK]"}',
+        WEATHER.replace("Paris", "[TOOL_CALLS]; [THINK]"),
+    ),
+    ("llama3_json", LLAMA.replace("Paris", PYTHON), WEATHER.replace("Paris", PYTHON)),
+    ("mistral", '[TOOL_CALLS]get_weather[ARGS]{"degrees": NaN}', None),  # which JSON has not
+    ("mistral", '[TOOL_CALLS]get_weather[ARGS]{"degrees": 1e999}', None),
+    ("mistral", '[TOOL_CALLS]get_weather[ARGS]{"city": "\\ud800"}', None),  # which UTF-8 has not
+    ("mistral", "[TOOL_CALLS]" + "[" * 5000, None),
+    ("llama3_json", '{"a":' * 5000, None),
 ]
 
 

@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 _CLOSE_SECONDS = 10.0
 _OPEN_SECONDS = 1800.0  # the largest checkpoint from the slowest disk; a GPU that hangs would take for ever
 _GLANCE_SECONDS = 1.0
+_CALL_SECONDS = 600.0  # an adapter from a slow disk, weights that come back: no step tells of them
 
 
 class EngineCoreClient:
@@ -40,6 +41,7 @@ class EngineCoreClient:
         # Commands put, and what the last step told: of them taken, and whether there is work.
         self._given, self._taken, self._working = 0, 0, False
         self._moved = time.monotonic()  # when the last step came, or work to an idle engine
+        self._calls: set[int] = set()  # of operators, that have not ended
         self._commands: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._abandoned = False
         self._receiving = threading.Lock()  # held while the connection is read
@@ -57,6 +59,7 @@ class EngineCoreClient:
 
     def call(self, call: EngineCall) -> None:
         """Has the engine do what an operator wants; never waits."""
+        self._calls.add(call.id)
         self._give(call)
 
     def cancel(self, id: int) -> None:
@@ -74,6 +77,7 @@ class EngineCoreClient:
                 return None
             assert isinstance(message, Stepped)
             self._taken, self._working, self._moved = message.taken, message.working, time.monotonic()
+            self._calls.difference_update(output.id for output in message.outputs)
         except Exception:
             # Without its steps no request would ever end: an engine that cannot be read is a lost one.
             logger.exception("the engine's message cannot be read")
@@ -108,7 +112,11 @@ class EngineCoreClient:
         return self._working or self._taken < self._given
 
     def _stalls(self) -> bool:
-        return bool(self._stall_s) and self._busy and time.monotonic() - self._moved > self._stall_s
+        return bool(self._stall_s) and self._busy and time.monotonic() - self._moved > self._patience
+
+    @property
+    def _patience(self) -> float:
+        return max(self._stall_s, _CALL_SECONDS if self._calls else 0.0)
 
     def _write(self) -> None:
         # The owner holds its lock while it adds. Were the pipe written there, a full one would stop
@@ -148,7 +156,7 @@ class EngineCoreClient:
                 if self._process and self._process.exited() and not self._connection.poll():
                     return None
                 if self._stalls():
-                    logger.error("the engine made no step for %g s: it is ended", self._stall_s)
+                    logger.error("the engine made no step for %g s: it is ended", self._patience)
                     self.abandon()
                     return None
             message: object = self._connection.recv()

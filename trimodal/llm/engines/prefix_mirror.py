@@ -9,20 +9,24 @@ as well, and is not counted.
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+_KEY = secrets.token_bytes(32)
 
 
 def salted(prompt_ids: list[int], salt: str) -> list[int]:
     """The ids with a salt of 31 bits above the first one's 32; none for "".
 
     The graphs of OpenVINO read ids as 32 bits, while its prefix cache hashes all 64: prompts of different
-    salts are computed alike and never find each other's blocks (each block's key depends on the first).
+    salts are computed alike and never find each other's blocks (each block's key depends on the first). They
+    are made with a key of this process: else a client could compute a `cache_salt` that has another's bits.
     """
     if not salt:
         return prompt_ids
-    digest = int.from_bytes(hashlib.sha256(salt.encode()).digest()[:4], "big")
+    digest = int.from_bytes(hashlib.blake2b(salt.encode(), key=_KEY, digest_size=4).digest(), "big")
     return [prompt_ids[0] | (digest >> 1 or 1) << 32, *prompt_ids[1:]]
 
 

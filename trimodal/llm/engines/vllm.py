@@ -217,9 +217,13 @@ class VllmRuntime:
         lora = {"lora_request": lora_request(adapter)} if adapter else {}
         sampling = _sampling_params(request.sampling, self._eos_ids)
         try:
-            updates = self._engine.generate(_prompt(request), sampling, str(request.id), **lora)
             # Cancelled or closed, generate() aborts the request itself.
-            async with aclosing(updates), self._calls.using(adapter):
+            async with (
+                self._calls.using(adapter),
+                aclosing(
+                    self._engine.generate(_prompt(request), sampling, str(request.id), **lora)
+                ) as updates,
+            ):
                 async for update in updates:
                     completion = update.outputs[0]
                     reason, tokens = finish_reason(completion.finish_reason), list(completion.token_ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 from argparse import Namespace
@@ -11,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 
 from trimodal.errors import OperatorError
-from trimodal.llm.engines.async_runtime import ranked
+from trimodal.llm.engines.async_runtime import Refused, ranked
 from trimodal.llm.engines.protocol import Adapter, CallName, EngineCall, EngineRequest, Logprobs
 from trimodal.llm.settings import MAX_ADAPTERS, LlmSettings
 
@@ -88,18 +89,25 @@ class VllmCalls:
     def __init__(self, engine: Any) -> None:
         self._engine = engine
         self._users: Counter[int] = Counter()
-        self._leaving: set[int] = set()
+        self._leaving: set[int] = set()  # and those that have left
         self._dropped = False  # the weights, by a sleep of level 2
+        self._turn = asyncio.Lock()
 
     async def call(self, call: EngineCall) -> None:
-        """Raises what vLLM does."""
+        """One after the other, as they came. Raises what vLLM does."""
+        async with self._turn:
+            await self._perform(call)
+
+    async def _perform(self, call: EngineCall) -> None:
         if call.name == "sleep":
-            self._dropped = call.level == 2  # noqa: PLR2004
+            # vLLM ignores what comes while it sleeps: a second level 1 brings no weights back.
+            self._dropped = self._dropped or call.level == 2  # noqa: PLR2004
             await self._engine.sleep(call.level)
         elif call.name == "wake_up" and self._dropped:
             await self._engine.wake_up(["weights"])
             await self._engine.collective_rpc("reload_weights")
             await self._engine.wake_up(["kv_cache"])
+            self._dropped = False
         elif call.name == "wake_up":
             await self._engine.wake_up()
         elif call.adapter and call.name == "load_lora_adapter":
@@ -114,10 +122,15 @@ class VllmCalls:
 
     @asynccontextmanager
     async def using(self, adapter: Adapter | None) -> AsyncIterator[None]:
-        """A sequence uses it while this lasts."""
+        """A sequence uses it while this lasts. Raises Refused: it has gone, perhaps with its files.
+
+        vLLM would load it again by itself, for good, and end where it cannot.
+        """
         if adapter is None:
             yield
             return
+        if adapter.id in self._leaving and not self._users[adapter.id]:
+            raise Refused(f"the adapter '{adapter.name}' was unloaded before it began")
         self._users[adapter.id] += 1
         try:
             yield
@@ -127,6 +140,5 @@ class VllmCalls:
 
     async def _remove(self, id: int) -> None:
         if id in self._leaving and not self._users[id]:
-            self._leaving.remove(id)
             del self._users[id]
             await self._engine.remove_lora(id)

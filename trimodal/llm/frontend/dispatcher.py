@@ -69,8 +69,8 @@ class Dispatcher:
 
     @property
     def idle(self) -> bool:
-        """Whether there is an engine, and nothing is in it or waits for it."""
-        return not (self._unavailable or self._registry.generations)
+        """Whether there is an engine that is awake, and nothing is in it or waits for it."""
+        return not (self._unavailable or self.calls.asleep or self._registry.generations)
 
     def check_engine(self) -> None:
         """Raises Unavailable while there is none, or it sleeps."""
@@ -99,6 +99,8 @@ class Dispatcher:
         """
         if self._unavailable:
             raise Unavailable(self._unavailable)
+        if self.audits:
+            self.audits.interrupt()
         self.calls.begin(call, sink, request_id)
         return (
             self._end_all(list(self._registry.generations.values()), Unavailable(ASLEEP))

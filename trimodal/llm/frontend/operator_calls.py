@@ -57,6 +57,7 @@ class OperatorCalls:
         self._ids = ids
         self._pending: dict[int, PendingCall] = {}
         self._loaded: dict[str, tuple[Adapter, int]] = {}  # and when
+        self._lost: list[str] = []  # adapters that the next engine is to have
         self.asleep = False
         try:
             for name in settings.lora_modules.split():
@@ -91,9 +92,10 @@ class OperatorCalls:
             raise InvalidArgument(f"operate: engine '{info.name}' has no {name} as it runs here: {why}")
         adapter = None
         if name == "load_lora_adapter":
-            if wanted.lora_name in self._loaded:
+            taken = {*self._loaded, *self._loading()}
+            if wanted.lora_name in taken:
                 raise InvalidArgument(f"lora_name is '{wanted.lora_name}', which is loaded already")
-            if len(self._loaded) >= MAX_ADAPTERS:
+            if len(taken) >= MAX_ADAPTERS:
                 raise InvalidArgument(f"lora_name: {MAX_ADAPTERS} adapters are loaded, which is the most")
             adapter = self._adapter(wanted.lora_name)
         elif name == "unload_lora_adapter":
@@ -110,8 +112,8 @@ class OperatorCalls:
         call, failed = pending.call, output.finish_reason == "error"
         if call.name == "load_lora_adapter" and call.adapter and not failed:
             self._loaded[call.adapter.name] = (call.adapter, int(time.time()))
-        if call.name in ("sleep", "wake_up"):
-            self.asleep = (call.name == "sleep") != failed
+        if call.name == ("sleep" if failed else "wake_up"):
+            self.asleep = any(one.call.name == "sleep" for one in self._pending.values())
         if failed and pending.sink is None and call.adapter:
             logger.error("the adapter '%s' was not loaded: %s", call.adapter.name, output.error)
         told = {"lora_name": call.adapter.name} if call.adapter else {}
@@ -120,18 +122,24 @@ class OperatorCalls:
 
     def lost(self, reason: str) -> list[PendingCall]:
         """The engine died: those that wait for what it did."""
+        self._lost = [*self._loaded, *self._loading(asked=False)]
+        self._loaded = {}
         pending, self._pending = list(self._pending.values()), {}
         return [one for call in pending if (one := self._ended(call, Unavailable(reason)))]
 
     def reopened(self) -> None:
         """Loads the adapters anew, each with a number of its own."""
         self.asleep = False
-        before, self._loaded = self._loaded, {}
-        for name in before:
+        for name in self._lost:
             try:
                 self._give(EngineCall(0, "load_lora_adapter", self._adapter(name)), None)
             except InvalidArgument as error:
                 logger.error("an adapter is lost: %s", error)
+
+    def _loading(self, *, asked: bool = True) -> list[str]:
+        """Names of adapters that the engine is loading, with those or without that clients asked for."""
+        calls = [one.call for one in self._pending.values() if asked or not one.sink]
+        return [one.adapter.name for one in calls if one.adapter and one.name == "load_lora_adapter"]
 
     def _ended(self, pending: PendingCall, result: Delta | RequestError) -> PendingCall | None:
         pending.result = result

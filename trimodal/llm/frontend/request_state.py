@@ -89,6 +89,7 @@ class Generation:
         self._logprobs = TextLogprobs(self._tokenizer, whole=whole) if wanted else None
         # What could still turn out not to be in its form is held back.
         self._held: list[str] | None = [] if request.form.is_checked else None
+        self._held_reasoning: list[str] = []
         self._held_logprobs: list[TokenLogprob] = []
         if self._attempts:
             # The same choices again would make the same answer.
@@ -124,7 +125,8 @@ class Generation:
         self.listeners.remove(state)
         state.generation = None
         if self._held:  # its time is over; nothing where it has ended otherwise
-            state.push("".join(self._held), 0, "", self.ticket.cached_tokens, self._held_logprobs)
+            text, reasoning = "".join(self._held), "".join(self._held_reasoning)
+            state.push(text, 0, "", self.ticket.cached_tokens, self._held_logprobs, reasoning)
         if self.listeners and not state.shared and not self.finish_reason:
             # The listener that it was generated for has gone: the next one takes its place in the figures.
             self.listeners[0].shared = False
@@ -166,10 +168,12 @@ class Generation:
                 state.prompt_logprobs = prompt
         if self._held is not None:
             self._held.append(text)
+            self._held_reasoning.append(reasoning)
             self._held_logprobs += logprobs
-            text, logprobs = "", ()
+            text, reasoning, logprobs = "", "", ()
             if self.finish_reason:
-                text, logprobs = "".join(self._held), self._held_logprobs
+                text, reasoning = "".join(self._held), "".join(self._held_reasoning)
+                logprobs = self._held_logprobs
                 by_itself = self.finish_reason == "stop" and not stopped and told is token_ids
                 self.problem = self._request.form.problem(text) if by_itself else ""
                 if self.problem:
@@ -382,7 +386,10 @@ class RequestState:
         if self._error:
             error, self._error = self._error, None
             return error
-        if not (self._pending or self._pending_reasoning or self._finish or self._told_waiting):
+        if not (self._pending or self._pending_reasoning or self._finish):
+            told, self._told_waiting = self._told_waiting, False
+            if told:  # log probabilities go with their text
+                return Delta("", "", len(self.prompt_ids), self.cached_tokens, self.completion_tokens)
             self.sending = False
             return None
         delta = Delta(

@@ -42,6 +42,6 @@ def read_operator_call(parameters: Mapping[str, Any], operator_hash: str) -> Ope
         raise InvalidArgument(f"unknown parameter {shown(unknown[0])}: {name} has none of that name")
     if name.endswith("lora_adapter") and not (isinstance(lora_name, str) and lora_name):
         raise InvalidArgument(f"lora_name is {shown(lora_name)}: the name of an adapter is needed")
-    if level and level not in _LEVELS:
+    if level != "" and level not in _LEVELS:
         raise InvalidArgument(f"level is {shown(level)}: 1 or 2 is needed")
     return OperatorCall(name, lora_name, level or 1)

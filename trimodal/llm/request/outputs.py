@@ -130,7 +130,8 @@ class WholeAnswer:
         self._reasoning.append(delta.reasoning)
         self._prompt_logprobs = self._prompt_logprobs or delta.prompt_logprobs
         if delta.logprobs is not None:
-            self._logprobs = [*(self._logprobs or ()), *delta.logprobs]
+            self._logprobs = self._logprobs or []
+            self._logprobs += delta.logprobs
         if delta.finish_reason:
             whole = replace(delta, text="".join(self._texts), reasoning="".join(self._reasoning))
             self._sink.send(replace(whole, logprobs=self._logprobs, prompt_logprobs=self._prompt_logprobs))

@@ -31,8 +31,8 @@ THINKING = {
     "mistral": Thinking("[THINK]", "[/THINK]", special=True),
 }
 _MISTRAL, _PYTHON = "[TOOL_CALLS]", "<|python_tag|>"
-_NAMED = re.compile(r"\s*([a-zA-Z0-9_-]{1,64})(?:\[CALL_ID\][^\[{]*)?(?:\[ARGS\])?\s*(?=\{)")
-_BETWEEN = re.compile(r"[\s;,]*")
+_NAMED = re.compile(r"([a-zA-Z0-9_-]{1,64})(?:\[CALL_ID\][^\[{]*)?(?:\[ARGS\])?\s*(?=\{)")
+_BETWEEN = re.compile(rf"(?:[\s;,]|{re.escape(_MISTRAL)}|{re.escape(_PYTHON)})*")
 TEMPLATES = {  # what a family's chat template has, the first that fits
     "mistral": (_MISTRAL,),
     "hermes": (CALL_BEGINS,),
@@ -150,7 +150,7 @@ class CallTranslator:
             return before
         try:
             calls = [_hermes(name, arguments) for name, arguments in self._read()]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return before + self._held
         return before + "\n".join(calls)
 
@@ -170,19 +170,17 @@ class CallTranslator:
         return text
 
     def _read(self) -> Iterator[tuple[str, Any]]:
-        """Names and arguments. Raises ValueError, KeyError or TypeError: these are no calls."""
-        text, at = self._held.replace(_PYTHON, " ").replace(_MISTRAL, " "), 0
-        while at < len(text):
+        """Names and arguments. Raises what `push` takes for no calls."""
+        text, at = self._held, 0
+        while (at := _BETWEEN.match(text, at).end()) < len(text):  # type: ignore[union-attr]  # it fits anywhere
             if named := _NAMED.match(text, at):
                 arguments, at = _DECODER.raw_decode(text, named.end())
                 yield self._known(named[1]), arguments
             else:
-                at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it fits anywhere
                 value, at = _DECODER.raw_decode(text, at)
                 for call in value if isinstance(value, list) else [value]:
                     arguments = call["arguments"] if "arguments" in call else call["parameters"]
                     yield self._known(call["name"]), arguments
-            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
 
     def _known(self, name: str) -> str:
         if name not in self._names:
@@ -193,7 +191,9 @@ class CallTranslator:
 def _hermes(name: str, arguments: Any) -> str:
     if not isinstance(arguments, dict):
         raise TypeError
-    return f"{call_head(name)}{json.dumps(arguments, ensure_ascii=False)}{CALL_TAIL}"
+    text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+    text.encode()  # its escapes may have been of half characters
+    return f"{call_head(name)}{text}{CALL_TAIL}"
 
 
 class AnswerReader:
