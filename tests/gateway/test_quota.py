@@ -84,6 +84,19 @@ def test_as_many_at_once_as_the_budget_holds_of_what_they_use() -> None:
             ask(quota, who)
 
 
+def test_what_is_given_up_makes_no_room_for_more_at_once() -> None:
+    clock = Clock()
+    quota, who = Quota(clock), key(tokens_per_minute=1_000_000)
+    for tokens in [20_000] * 100 + [0] * 100:
+        ask(quota, who, tokens=tokens)
+        clock.now += 60
+    with ExitStack() as running:
+        for _ in range(51):
+            running.enter_context(quota.use(who))
+        with pytest.raises(ApiError, match="1000000 tokens a minute"):
+            ask(quota, who)
+
+
 def test_streams_at_once_and_one_that_fails_gives_its_place_back() -> None:
     quota, who = Quota(Clock()), key(max_streams=1)
     with quota.use(who), pytest.raises(ApiError, match="1 requests of this key run"):

@@ -133,7 +133,8 @@ class Quota:
             for name, share in reserved.items():
                 bucket = buckets[name]
                 bucket.reserved -= share
-                bucket.average += (spent[name] - bucket.average) / _LATELY
+                if spent[name]:  # one that was refused, or begun early and given up, tells nothing of others
+                    bucket.average += (spent[name] - bucket.average) / _LATELY
 
     def check_audio(self, key: Key) -> None:
         """Raises: ApiError 429 where the key's audio of this minute is spent. For sessions, each piece."""

@@ -158,6 +158,7 @@ def test_voice_activity_reaches_the_server_by_sileros_names(serve: Serve, option
         ({"vad_parameters": '{"treshold": 1}'}, "vad_parameters.treshold: unknown field"),
         ({"vad_parameters": '{"threshold": "loud"}'}, "vad_parameters.threshold: Input should be a valid"),
         ({"vad_parameters": "[1]"}, "vad_parameters: a JSON object is needed"),
+        ({"vad_parameters": "[" * 50_000}, "vad_parameters: a JSON object is needed"),
         ({"vad_filter": "maybe"}, "vad_filter: true or false is needed"),
         ({"hallucination_silence_threshold": "-1"}, "hallucination_silence_threshold: Input"),
     ],

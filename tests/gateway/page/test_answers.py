@@ -123,3 +123,8 @@ def test_system_prompt_and_temperature_are_asked_with_and_kept(serve: Serve, ope
     finished(page, 3)
     assert sent_messages(served.triton)[-1][0]["role"] == "user"
     assert "temperature" not in served.asked[-1].inputs, "what is no temperature is not sent"
+
+
+def test_quotes_within_quotes_end_somewhere(serve: Serve, open_page: Open) -> None:
+    page = shown(serve, open_page, ">" * 30_000)
+    expect(page.locator(".answer .text blockquote")).to_have_count(8)

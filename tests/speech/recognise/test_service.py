@@ -162,6 +162,25 @@ def test_a_window_longer_than_the_longest_context_is_heard_in_pieces_cut_in_sile
     assert fits.rows[0].text == ""
 
 
+def test_the_prefix_of_a_window_is_not_given_to_its_pieces(metrics):
+    class Given(Scripted):
+        """Begins with the prefix that it is given, as Whisper is made to."""
+
+        contexts_s = (4.0,)
+
+        def recognise(self, windows, temperature=0.0):
+            heard = super().recognise(windows, temperature)
+            return [
+                replace(one, words=(Word(window.prefix, 0.0, 0.2, 1.0), *one.words)) if window.prefix else one
+                for window, one in zip(windows, heard, strict=True)
+            ]
+
+    samples, words = speak(["one", "two", "three", "four", "five", "what", "is", "lambda", 0.3] * 2)
+    recogniser = RecogniseService(Given(), RecogniseSettings(artefact="x"), metrics)
+    (heard,) = recogniser.recognise([RecogniseRequest(samples[None], prefixes=[b" one two"])])
+    assert heard.rows[0].text == "".join(word.text for word in words)
+
+
 def test_a_window_in_pieces_has_the_figures_of_its_worst_piece():
     pieces = [
         (16_000, GOOD),

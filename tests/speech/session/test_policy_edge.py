@@ -292,3 +292,16 @@ def test_more_words_than_a_mouth_says_in_the_time_are_not_believed() -> None:
     assert (committed(it), it.tentative) == ([], ())
     hear(it, 4, words("what is a", each=0.3))
     assert committed(it) == ["a"]
+
+
+def test_a_step_that_is_not_believed_has_not_heard_the_end() -> None:
+    it = live(step_s=0.5)
+    for seconds in (1.0, 1.5, 2.0):
+        hear(it, seconds, words("what is a"))
+    stretch = it.plan(paused(2.2, 2.5))
+    assert stretch is not None
+    assert (stretch.kind, committed(it)) == (Kind.STEP, ["what", "is", "a"])
+    it.accept(stretch, words("what is a " * 6, each=0.1))
+    final = it.plan(paused(2.2, 2.8))
+    assert final is not None
+    assert final.kind is Kind.FINAL

@@ -166,7 +166,7 @@ def _checked(place: str, given: Mapping[str, Any], names: Mapping[str, str]) -> 
 def _object(one: Mapping[str, str], name: str) -> dict[str, Any]:
     try:
         read = json.loads(one.get(name) or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         read = None
     if not isinstance(read, dict):
         raise invalid(f"{name}: a JSON object is needed")

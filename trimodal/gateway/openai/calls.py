@@ -25,6 +25,11 @@ class CallReader:
         self._depth = 0
         self._quoted = self._escaped = False
 
+    @property
+    def within(self) -> bool:
+        """Whether the arguments of a call are not whole yet."""
+        return self._place == "arguments"
+
     def read(self, text: str, *, last: bool = False) -> list[Part]:
         """Deltas of a message: its content, and calls of functions."""
         self._held += text

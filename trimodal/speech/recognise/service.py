@@ -121,6 +121,8 @@ class RecogniseService:
         for row, window in enumerate(windows):
             whole = window if window.language else replace(window, language=default)
             fits = len(window.samples) <= self._longest
+            if not fits:  # nobody knows which piece the prefix ends in
+                whole = replace(whole, prefix="")
             for samples in [window.samples] if fits else cut(window.samples, self._longest * 5 // 6):
                 context_s = smallest_context(self._engine.contexts_s, len(samples))
                 temperatures = window.temperatures or self._settings.temperatures

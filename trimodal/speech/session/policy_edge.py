@@ -67,10 +67,10 @@ class EdgePolicy(SegmentPolicy):
             self._heard = 0  # the words at its edge are cut
             super().accept(stretch, words)
         elif words is not None:
-            self._heard = stretch.end
             new = self.new_words(stretch, words)
             if len(new) > _WORDS + _WORDS_PER_S * max(0, stretch.end - self.transcript.end) // SAMPLE_RATE:
                 return
+            self._heard = stretch.end
             edge = stretch.end - self._margin
             sure = next((n for n, word in enumerate(new) if word.end > edge), len(new))
             if not stretch.prefix:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 
 import httpx
 import pytest
@@ -10,11 +12,15 @@ import pytest
 from tests.gateway.conftest import ANSWER, Running, Serve, fails, fake_triton, wait_until
 from tests.gateway.realtime.conftest import WORDS, Dial, Peer
 from tests.gateway.realtime.openai.test_conversation import messages
+from tests.gateway.realtime.test_access import bearer
 from trimodal.client.transports.base import Request
-from trimodal.client.transports.fake import FakeSpeech, scripted
+from trimodal.client.transports.fake import FakeSpeech, Streaming, scripted
 from trimodal.client.transports.tensors import strings
 from trimodal.errors import Unavailable
+from trimodal.gateway.keys import Key, add_key
+from trimodal.gateway.realtime.openai.conversation import ConversationMessage
 from trimodal.gateway.realtime.openai.early import OFF_S, EarlyBudget
+from trimodal.gateway.realtime.openai.generation import Question
 
 pytestmark = pytest.mark.usefixtures("_loud_is_speech")
 
@@ -157,6 +163,81 @@ def test_what_is_given_up_is_counted_in_tokens(serve: Serve, dial: Dial) -> None
     assert answered(peer) == ANSWER
     tokens = httpx.get(f"{running.url}/metrics").text
     assert 'trimodal_gateway_early_tokens_total{outcome="resumed"}' in tokens
+
+
+def limited(serve: Serve, dial: Dial, file: Path, llm: Streaming, **limits: int) -> tuple[Running, Peer]:
+    """A talk of a key with these limits."""
+    secret = add_key(file, Key(name="one", **limits))
+    running = serve(fake_triton(llm=llm), keys=file)
+    return running, dial(running, "model=llm", **bearer(secret))
+
+
+def test_one_that_ends_in_the_pause_is_charged_once_it_is_shown(serve: Serve, dial: Dial, file: Path) -> None:
+    running, peer = limited(serve, dial, file, scripted(ANSWER, prompt_tokens=500), tokens_per_minute=400)
+    peer.append(3.2)
+    peer.append(0.35, level=0.0)
+    wait_until(lambda: asked(running), "the answer begins in the pause")
+    peer.append(0.4, level=0.0)
+    assert answered(peer) == ANSWER
+    peer.send("response.create")
+    failed = peer.until("response.done")["response"]
+    assert failed["status"] == "failed", "its 500 tokens are used"
+
+
+def test_one_whose_request_is_beyond_the_keys_limit_is_ended(serve: Serve, dial: Dial, file: Path) -> None:
+    running, peer = limited(serve, dial, file, scripted("a " * 500, step=0.03), requests_per_minute=1)
+    peer.append(3.2)
+    peer.append(0.35, level=0.0)
+    wait_until(lambda: asked(running), "the answer begins in the pause")
+    peer.append(0.4, level=0.0)
+    assert peer.until("response.done")["response"]["status"] == "failed"
+    wait_until(lambda: "llm" in [one.model for one in running.triton.cancelled], "its blocks are freed")
+
+
+def test_one_that_is_shown_ends_with_the_session(serve: Serve, dial: Dial) -> None:
+    running, peer = paused(serve, dial, llm=scripted("a " * 500, step=0.03))
+    peer.append(0.4, level=0.0)
+    peer.until("response.output_text.delta")
+    peer.socket.close()
+    wait_until(lambda: "llm" in [one.model for one in running.triton.cancelled], "its blocks are freed")
+
+
+def test_one_that_is_refused_only_after_the_turn_is_answered_all_the_same(serve: Serve, dial: Dial) -> None:
+    answers = scripted(ANSWER)
+
+    async def late(request: Request):  # type: ignore[no-untyped-def]
+        if "ttft_deadline_ms" in request.inputs:
+            await asyncio.sleep(0.6)
+            raise Unavailable("its first text would come too late")
+        async for outputs in answers(request):
+            yield outputs
+
+    running, peer = paused(serve, dial, llm=late)
+    peer.append(0.4, level=0.0)
+    assert answered(peer) == ANSWER
+    counts(running, refused=1)
+
+
+def test_a_turn_that_is_cleared_is_answered_no_further(serve: Serve, dial: Dial) -> None:
+    running, peer = paused(serve, dial, llm=scripted("a " * 500, step=0.03))
+    peer.send("input_audio_buffer.clear")
+    wait_until(lambda: "llm" in [one.model for one in running.triton.cancelled], "its blocks are freed")
+    counts(running, dropped=1)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("What is C", "what is C?", True),
+        ("What is C", "What is C++?", False),
+        ("5 + 3", "5 * 3", False),
+        ("यह कि", "यह की", False),
+        ("I’m in Paris...", "I'm in Paris.", True),
+    ],
+)
+def test_which_words_are_the_same(one: str, other: str, *, alike: bool) -> None:
+    questions = [Question("llm", "", {}, (ConversationMessage("user", text),)) for text in (one, other)]
+    assert questions[0].sounds_like(questions[1]) == alike
 
 
 class TestBudget:

@@ -164,3 +164,29 @@ def test_the_assistant_has_no_tools(serve: Serve, dial: Dial) -> None:
     peer.send("response.create")
     done = peer.until("response.done")["response"]
     assert "tools are not supported beside pictures" in done["status_details"]["error"]["message"]
+
+
+async def cut_call(request: Request) -> AsyncIterator[Tensors]:
+    """Stops within the arguments of a call, the first time."""
+    first = len(json.loads(request.inputs["messages"][0])) == 1
+    text = CALL[: CALL.index("Paris")] if first else ANSWER
+    async for outputs in scripted(text, finish_reason="length" if first else "stop")(request):
+        yield outputs
+
+
+def test_a_call_that_was_cut_off_is_no_part_of_the_talk(serve: Serve, dial: Dial) -> None:
+    running = serve(fake_triton(llm=cut_call))
+    peer = dial(running, "model=llm")
+    peer.send("session.update", session={"type": "realtime", "tools": [TOOL]})
+    peer.send("conversation.item.create", item=item("In Paris?"))
+    peer.send("response.create")
+    (call,) = peer.until("response.done")["response"]["output"]
+    assert (call["type"], call["status"]) == ("function_call", "incomplete")
+    peer.send("conversation.item.create", item=item("Well?"))
+    peer.send("response.create")
+    assert peer.until("response.done")["response"]["status"] == "completed"
+    assert [one["content"] for one in messages(running.triton)] == ["In Paris?", "Well?"]
+    peer.send("conversation.item.create", item={**OUTPUT, "call_id": call["call_id"]})
+    while peer.receive()["type"] != "error":
+        pass
+    assert "there is no call" in peer.events[-1]["error"]["message"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tests.gateway.realtime.openai.test_conversation import item, messages
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import FakeSpeech, scripted
 from trimodal.errors import Unavailable
+from trimodal.gateway.realtime.openai import buffer
 
 pytestmark = pytest.mark.usefixtures("_loud_is_speech")
 LONG = "word " * 100
@@ -161,3 +163,61 @@ def test_a_slow_model_of_turns_does_not_hold_a_session_up(serve: Serve, dial: Di
     peer.append(1.5)
     peer.append(0.8, level=0.0)
     assert peer.until("response.done")["response"]["status"] == "completed"
+
+
+def test_of_a_turn_that_goes_on_only_what_is_judged_is_kept(
+    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+
+    def keep(*fields: object) -> object:
+        made.append(utterance(*fields))  # type: ignore[arg-type]
+        return made[-1]
+
+    utterance = buffer._Utterance
+    monkeypatch.setattr(buffer, "_Utterance", keep)
+    peer = semantic(serve, dial, finished()[0])
+    for _ in range(10):
+        peer.append(1.0)
+    peer.send("conversation.item.retrieve", item_id="none")
+    while peer.receive()["type"] != "error":
+        pass
+    assert np.hstack(made[0].recent).size == buffer.JUDGED
+
+
+def test_audio_that_is_refused_does_not_keep_a_turn_open(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve(), "model=llm")
+    peer.append(1.5)
+    peer.send("input_audio_buffer.append", audio="AAAA")  # three bytes
+    while peer.receive()["type"] != "error":
+        pass
+    peer.until("input_audio_buffer.speech_stopped")
+
+
+class Behind(FakeSpeech):
+    """Answers no chunk that completes its words until `go`."""
+
+    go = False
+
+    def __call__(self, request: Request) -> Any:
+        outputs = super().__call__(request)
+        return outputs if asyncio.iscoroutine(outputs) else self._late(outputs)
+
+    async def _late(self, outputs: Any) -> Any:
+        while not self.go and outputs["tentative"][0]:
+            await asyncio.sleep(0.01)
+        return outputs
+
+
+def test_late_words_of_a_turn_begin_no_answer_while_the_next_goes_on(serve: Serve, dial: Dial) -> None:
+    speech = Behind(("what", 0.1, 0.3), delay_s=9.0)
+    running = serve(fake_triton(speech=speech, llm=scripted(LONG, step=0.03)))
+    peer = dial(running, "model=llm")
+    peer.append(1.3)
+    peer.append(0.7, level=0.0)
+    peer.until("input_audio_buffer.speech_stopped")
+    peer.append(0.5)
+    peer.until("input_audio_buffer.speech_started")
+    speech.go = True
+    peer.until("conversation.item.input_audio_transcription.completed")
+    assert [request for request in running.triton.requests if request.model == "llm"] == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 # OpenAI's semantic_vad: eagerness → the longest silence of a turn, seconds.
 LONGEST_S = {"low": 8.0, "medium": 4.0, "high": 2.0, "auto": 4.0}
 # … → from which probability on that the speaker has finished, the pause itself is the end.
@@ -20,18 +18,19 @@ _BACKCHANNELS = {
     "ah", "aha", "alright", "hm", "hmm", "huh", "mhm", "mm", "mmhm", "mmhmm", "mmm", "oh", "ok", "okay",
     "right", "sure", "uh", "uhhuh", "um", "yeah", "yep", "yes",
 }  # fmt: skip
-_WORDS = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_SIGNS = ".,;:!?…\"'“”()[]¿¡।。、，？！—–"
 
 
 def spoken(text: str) -> tuple[str, ...]:
     """The words of a text, as far as they can be told apart by ear: without case and punctuation."""
-    return tuple(word.replace("-", "").replace("’", "'") for word in _WORDS.findall(text.lower()))
+    given = text.lower().replace("’", "'").split()
+    return tuple(word for one in given if (word := one.rstrip(_SIGNS + "-").lstrip(_SIGNS)))
 
 
 def is_backchannel(text: str) -> bool:
     """Whether a listener's "mhm" or "yeah" is all that was said; what has no words is none yet."""
     words = spoken(text)
-    return len(words) <= 3 and all(word in _BACKCHANNELS for word in words)
+    return len(words) <= 3 and all(word.replace("-", "") in _BACKCHANNELS for word in words)
 
 
 def is_likely_end(finished: float, words: str, eagerness: str) -> bool:

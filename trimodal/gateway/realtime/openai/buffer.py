@@ -44,7 +44,7 @@ class _Utterance:
     """One turn: the item that it becomes, its audio and words, and the task that tells them.
 
     Attributes:
-        recent: its audio, the last of which is judged.
+        recent: the end of its audio, which is judged.
         over: it may be, as far as is known.
         listening: it began in an answer, which it has not interrupted: "mhm" would not.
     """
@@ -52,7 +52,7 @@ class _Utterance:
     item_id: str
     turn: AudioTurn
     transcript: TurnText
-    recent: list[Samples]
+    recent: Samples = field(default_factory=lambda: np.zeros(0, np.float32))
     over: bool = False
     listening: bool = False
     task: asyncio.Task[None] = field(init=False)
@@ -115,11 +115,12 @@ class InputBuffer:
 
     async def append(self, data: bytes) -> None:
         """Hears audio; waits while the server is behind. Raises: ApiError."""
+        samples = self._decoder(data)
         self._wait_on()
         loop, before = asyncio.get_running_loop(), self._samples
         if not self.begun:
             self._began = loop.time()
-        await self._hear(self._decoder(data))
+        await self._hear(samples)
         self.begun = True
         if self._detector is not None and self._detector.speaking:
             # Audio that came ahead of its time, as a file does, is late only when it would have been spoken.
@@ -151,6 +152,7 @@ class InputBuffer:
             utterance, self._open = self._open, None
             utterance.task.cancel()
             await asyncio.wait((utterance.task,))
+            self._responses.give_up("dropped")
         self._outbox.put("input_audio_buffer.cleared")
 
     async def aclose(self) -> None:
@@ -197,7 +199,7 @@ class InputBuffer:
             elif isinstance(heard, Speech):
                 await utterance.turn.put(heard.samples)
                 if isinstance(self._vad, SemanticVad):
-                    utterance.recent.append(heard.samples)
+                    utterance.recent = np.concatenate((utterance.recent, heard.samples))[-JUDGED:]
                 self._interrupt(utterance)
             elif isinstance(heard, Paused):
                 await self._pause(utterance, self._detector)
@@ -230,17 +232,16 @@ class InputBuffer:
 
     async def _finished(self, utterance: _Utterance) -> float | None:
         """How probable it is that the speaker has finished; None: the model did not answer in time."""
-        audio = np.concatenate(utterance.recent)[-JUDGED:]
-        utterance.recent[:] = [audio]
         try:
-            return await self._client.finished(audio, timeout=JUDGED_WITHIN_S)
+            return await self._client.finished(utterance.recent, timeout=JUDGED_WITHIN_S)
         except (RequestError, TransportError) as error:
             logger.warning("semantic_vad: a turn ends after %g s of silence: %s", UNKNOWN_S, error)
             return None
 
     def _foresee(self, utterance: _Utterance) -> None:
         """Begins the answer to a turn that may be over, on the words so far."""
-        if utterance.over and self._answers is not None:
+        goes_on = self._open is not None and self._open is not utterance
+        if utterance.over and not goes_on and self._answers is not None:
             self._responses.foresee(self._answers, utterance.transcript.whole)
 
     @property
@@ -259,7 +260,7 @@ class InputBuffer:
         listening["admitted"] = self._admitted
         identity, turn = new_id("item"), AudioTurn(self._client, listening)
         shown, tentative = wanted is not None, self._config.tentative
-        utterance = self._open = _Utterance(identity, turn, TurnText(at / SAMPLE_RATE), [])
+        utterance = self._open = _Utterance(identity, turn, TurnText(at / SAMPLE_RATE))
         utterance.task = asyncio.ensure_future(self._tell(utterance, shown=shown, tentative=tentative))
         self._telling.add(utterance.task)
         utterance.task.add_done_callback(self._telling.discard)

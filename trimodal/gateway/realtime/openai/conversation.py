@@ -117,7 +117,7 @@ class Conversation:
         self._outbox.put("conversation.item.retrieved", item=item)
 
     def messages(self, said: str = "") -> list[ConversationMessage]:
-        """The talk in messages; an answer that was cut off stays as far as it came.
+        """The talk in messages; an answer that was cut off stays as far as it came, but no part of a call.
 
         `said` is what a user says now, whose item is not there yet.
 
@@ -125,7 +125,7 @@ class Conversation:
         user's words after it, else with those before it.
         """
         messages: list[ConversationMessage] = []
-        talk = [self._message(item) for item in self._items]
+        talk = [self._message(item) for item in self._items if not _is_cut_call(item)]
         for one in reversed([*talk, ConversationMessage("user", said.strip(), heard=True)]):
             after = messages[-1] if messages else None
             if not one.text and one.picture is None and not one.calls and one.role != "tool":
@@ -205,4 +205,9 @@ def _size(item: Item) -> int:
 
 
 def _calls(item: Item, call_id: str) -> bool:
-    return bool(item["type"] == "function_call" and item["call_id"] == call_id)
+    return bool(item["type"] == "function_call" and item["call_id"] == call_id and not _is_cut_call(item))
+
+
+def _is_cut_call(item: Item) -> bool:
+    """Whether its arguments are no JSON: the models' servers take no such call."""
+    return bool(item["type"] == "function_call" and item["status"] == "incomplete")

@@ -103,7 +103,6 @@ class EarlyAnswer:
             self.drop("changed")
             return None
         self._begun = None
-        begun[1].shown = True
         self._watch(begun[1], "used")
         return begun[1]
 
@@ -116,7 +115,8 @@ class EarlyAnswer:
         def over(task: asyncio.Task[None]) -> None:
             self._ending.discard(task)
             error = None if task.cancelled() else task.exception()
-            told: Outcome = "refused" if error is not None and outcome != "used" else outcome
+            failed = error is not None and (outcome != "used" or generation.refused)
+            told: Outcome = "refused" if failed else outcome
             self._budget.ended(told, generation.tokens, overloaded=isinstance(error, Unavailable))
 
         self._ending.add(generation.task)

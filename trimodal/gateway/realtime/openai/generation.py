@@ -68,6 +68,24 @@ class Generation:
         used = self.prepared.stream.usage if self.prepared else None
         return used.prompt - used.cached + used.completion if used else 0
 
+    @property
+    def refused(self) -> bool:
+        """Whether it failed before its first text."""
+        return self.failed and not self._texts
+
+    async def begins(self) -> None:
+        """Waits for its first text, or its end."""
+        while not self._texts and not self.task.done():
+            self._news.clear()
+            await self._news.wait()
+
+    def show(self, usage: KeyUsage) -> None:
+        """From now on it is charged at its end; to `usage` where it has ended."""
+        self.shown = True
+        if self.task.done() and self.prepared is not None:
+            used = self.prepared.stream.usage
+            usage.tokens = used.prompt + used.completion
+
     async def texts(self) -> AsyncGenerator[str, None]:
         """Yields its text from the beginning. Raises what the request did."""
         at = 0

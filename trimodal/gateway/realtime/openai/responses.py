@@ -69,7 +69,10 @@ class Response:
             return
         self.done = True
         if self._items:
-            self._end("completed" if status == "completed" else "incomplete")
+            cut = status != "completed"
+            if self._reader is not None and self._items[-1]["type"] == "function_call":
+                cut = self._reader.within
+            self._end("incomplete" if cut else "completed")
             self._body["output"] = self._items
         self._body["status"] = status
         if details:
@@ -200,11 +203,11 @@ class Responses:
 
     async def aclose(self) -> None:
         """Ends the answer that runs without a word."""
-        await self._early.aclose()
-        if self._task is not None:
+        if self._task is not None:  # first: the early answer that it shows is waited for below
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+        await self._early.aclose()
 
     def _question(self, config: ConversationSession, talk: list[ConversationMessage]) -> Question:
         limit = config.max_output_tokens
@@ -234,13 +237,21 @@ class Responses:
         use = partial(self._quota.use, self._caller.key, Cost(requests=0 if early else 1), held=True)
         return Generation(make, use, shown=not early)
 
-    def _begun(self, question: Question) -> Generation:
+    async def _begun(self, question: Question) -> Generation:
         """The answer that was begun early, which counts as a request from now on, or another."""
         generation = self._early.take(question)
-        if generation is not None:
-            with self._quota.use(self._caller.key, held=True, reserve=False):
+        if generation is None:
+            return self._generate(question)
+        try:
+            await generation.begins()
+            if not generation.refused:
+                with self._quota.use(self._caller.key, held=True, reserve=False) as usage:
+                    generation.show(usage)
                 return generation
-        return self._generate(question)
+        except BaseException:
+            await generation.aclose()
+            raise
+        return self._generate(question)  # it was refused for want of time: this one has more
 
     async def _answer(self, response: Response, before: asyncio.Task[None] | None) -> None:
         try:
@@ -251,7 +262,7 @@ class Responses:
             self._next = None
             if not any(one.role != "system" for one in messages):
                 raise ApiError(400, "there is nothing to answer: nothing was said or written yet")
-            generation = response.generation = self._begun(self._question(response.config, messages))
+            generation = response.generation = await self._begun(self._question(response.config, messages))
             async with aclosing(generation), aclosing(generation.texts()) as texts:
                 async for text in texts:
                     response.add(text)

@@ -10,13 +10,14 @@ const QUOTE = /^\s*>\s?(.*)$/;
 const RULE = /^\s*([-*_])(\s*\1){2,}\s*$/;
 const ROW = /^\s*\|.*\|\s*$/;
 const UNDER_HEAD = /^\s*\|(\s*:?-+:?\s*\|)+\s*$/;
+const DEEPEST = 8; // quotes within quotes
 const INLINE = /(`[^`\n]+`|\*\*(?=\S)[^\n]*?\S\*\*|\*(?=[^\s*])[^*\n]*?[^\s*]\*(?![\w*]))/;
 
 export function showText(element, text) {
   element.replaceChildren(...blocks(text.split("\n")));
 }
 
-function blocks(lines) {
+function blocks(lines, depth = 0) {
   const nodes = [];
   let at = 0;
   // Takes the lines that match, from here on, and what is read of each.
@@ -42,9 +43,9 @@ function blocks(lines) {
       at += 1;
     } else if (ITEM.test(line)) {
       nodes.push(list(takeWhile(ITEM)));
-    } else if (QUOTE.test(line)) {
+    } else if (depth < DEEPEST && QUOTE.test(line)) {
       const quote = make("blockquote");
-      quote.append(...blocks(takeWhile(QUOTE).map(([, said]) => said)));
+      quote.append(...blocks(takeWhile(QUOTE).map(([, said]) => said), depth + 1));
       nodes.push(quote);
     } else if (!line.trim()) {
       at += 1;
