@@ -26,8 +26,8 @@ BUILT = {
     "speech_recognize": "ctranslate2-tiny.en",
 }
 MISSING = [name for name, built in BUILT.items() if not (MODEL_REPOSITORY / name / "1" / built).is_dir()]
-TALK = "telephone-2-busy.flac"  # "… your call will be answered by the | next available representative."
-CUT_S = 5.48
+# "… | your call will be answered by the | next available representative.": before it two sentences end.
+TALK, BEGIN_S, CUT_S = "telephone-2-busy.flac", 4.05, 5.48
 DETECTION = {"type": "semantic_vad", "eagerness": "medium"}
 pytestmark = [
     pytest.mark.e2e,
@@ -42,8 +42,8 @@ def test_a_pause_is_no_end_and_the_answer_begins_before_the_turn_is_over(
 ) -> None:
     monkeypatch.setattr(buffer, "JUDGED_WITHIN_S", BOUND)  # a busy machine is slower than any caller waits
     samples, rate = soundfile.read(data_directory() / "samples" / "speech" / TALK, dtype="float32")
-    cut, pause = round(CUT_S * rate), np.zeros(round(0.7 * rate), np.float32)
-    said = np.concatenate([samples[:cut], pause, samples[cut:], np.zeros(6 * rate, np.float32)])
+    begin, cut, pause = round(BEGIN_S * rate), round(CUT_S * rate), np.zeros(round(0.7 * rate), np.float32)
+    said = np.concatenate([pause, samples[begin:cut], pause, samples[cut:], np.zeros(6 * rate, np.float32)])
     server = serve(
         ("llm", "speech", "speech_recognize", "turn"),
         {"speech_recognize": {"artefact": BUILT["speech_recognize"]}},

@@ -128,7 +128,9 @@ def test_an_answer_that_is_cancelled(starter: Starter) -> None:
 
 def test_an_event_that_is_wrong(starter: Starter) -> None:
     with starter.client.realtime.connect(model="llm") as connection:
-        connection.session.update(session={"type": "realtime", "tools": [{"type": "function", "name": "f"}]})
+        connection.session.update(
+            session={"type": "realtime", "tools": [{"type": "mcp", "server_label": "f"}]}
+        )
         while (event := connection.recv()).type != "error":
             pass
         told = event.error.message

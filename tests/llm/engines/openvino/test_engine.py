@@ -443,7 +443,7 @@ def own_logprobs(tiny: Path, prompt: list[int], made: list[int]) -> list[float]:
 def test_log_probabilities_are_the_models_own_whatever_is_done_to_them_then(opened, tiny, speculation):
     """Temperature, filters, penalties and grammars choose; the probabilities are told as they were before."""
     driver = opened(speculation=speculation)
-    assert set(driver.engine.info.unsupported) == {"logit_bias"}
+    assert set(driver.engine.info.unsupported) == {"logit_bias", "lora_name", "prompt_logprobs"}
     assert driver.engine.info.max_top_logprobs == 0
     prompt = [1, 4, 70, 300, 12]
     for sampling in (
