@@ -16,6 +16,7 @@ NAMESPACES = ["unshare", "--user", "--map-root-user", "--mount", "--net", "--pid
 
 
 @pytest.mark.e2e
+@pytest.mark.slow
 def test_server_and_gateway_load_serve_and_drain_with_the_rights_of_their_pods() -> None:
     """Read-only but for their mounts, behind keys, told by their probes, and ended within their grace."""
     if missing := [tool for tool in ("unshare", "setpriv", "ip", "mount") if not shutil.which(tool)]:

@@ -10,7 +10,7 @@ import pytest
 from tests.redteam.stack import Stack, stack
 from tests.redteam.tenants import CELLS, SHARED, Cell, judge
 
-TRIES = 40
+TRIES, FEW = 40, 12  # few where each waits for an answer that is still made
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +22,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_a_tenant_is_a_wall(served: Stack, cell: Cell) -> None:
-    verdict = judge(served, cell, TRIES)
+    tries = FEW if cell.name == "coalescing" else TRIES
+    verdict = judge(served, cell, tries)
     assert verdict.holds, verdict
     if cell.name in SHARED:
-        control = judge(served, cell, TRIES, ("anna", "anna too"), seed=1)
+        control = judge(served, cell, tries, ("anna", "anna too"), seed=1)
         assert control.right == control.guesses, "who may know, does"

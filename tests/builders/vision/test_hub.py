@@ -34,8 +34,13 @@ FAMILIES = {
     "deit-nano": "DeiTImageProcessor",
 }
 
+LIKE_VIT = ("dinov2-nano", "deit-nano")
 
-@pytest.mark.parametrize("name", FAMILIES)
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in LIKE_VIT else ()) for name in FAMILIES],
+)
 def test_what_is_served_is_what_transformers_answers(random_checkpoint, tmp_path, name):
     checkpoint = random_checkpoint(name)
     run("vision_onnx", checkpoint, "--max-batch", 3, "--out-dir", tmp_path)
