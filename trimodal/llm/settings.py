@@ -111,9 +111,8 @@ class LlmSettings(Settings):
     # GPUs that share the layers
     pipeline_parallel_size: Annotated[int, Gpu] = Field(1, ge=1, le=64)
 
-    max_loras: Annotated[int, Vllm] = Field(
-        0, ge=0, le=MAX_ADAPTERS
-    )  # adapters in one batch; 0: there are none
+    # adapters in one batch, on a CPU also of those that are loaded; 0: there are none
+    max_loras: Annotated[int, Vllm] = Field(0, ge=0, le=MAX_ADAPTERS)
     max_lora_rank: Annotated[int, Vllm] = Field(16, ge=1, le=512)  # of the largest adapter
     lora_directory: Annotated[str, Vllm] = "lora"  # holds the adapters, each a directory; as artefact
     # adapters that are loaded at the start, by their names there

@@ -14,6 +14,8 @@ from tests.llm.engines.test_vllm import ask, opened, vllm  # noqa: F401
 from tests.llm.engines.vllm_rig import PlayedVllm
 from trimodal.errors import OperatorError
 from trimodal.llm.engines.protocol import Adapter, CallName, EngineCall, EngineRequest, Sampling
+from trimodal.llm.engines.vllm_adapters import lora_arguments
+from trimodal.llm.settings import LlmSettings
 
 POET = Adapter("poet", 41, "/adapters/poet")
 
@@ -34,6 +36,14 @@ def played(vllm: PlayedVllm, monkeypatch: pytest.MonkeyPatch) -> PlayedVllm:  # 
 
     monkeypatch.setattr(library.AsyncEngineArgs, "add_cli_args", add)
     return vllm
+
+
+def test_on_a_cpu_the_last_slot_of_adapters_stays_empty() -> None:
+    """vLLM's kernels there compute rows without an adapter with the last slot's weights."""
+    settings = LlmSettings.model_validate({"engine": "vllm", "device": "cpu", "max_loras": 2})
+    assert lora_arguments(settings)["max_loras"] > 2 * settings.max_loras
+    settings = LlmSettings.model_validate({"engine": "vllm", "max_loras": 2})
+    assert lora_arguments(settings)["max_loras"] == 2
 
 
 def test_adapters_are_counted_and_their_requests_are_told_apart(played: PlayedVllm, tmp_path: Path) -> None:

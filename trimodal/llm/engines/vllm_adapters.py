@@ -24,8 +24,14 @@ def lora_arguments(settings: LlmSettings) -> dict[str, Any]:
     """EngineArgs of adapters. All that may be loaded stay in host memory: their files are read once."""
     if not settings.max_loras:
         return {}
-    most = max(settings.max_loras, MAX_ADAPTERS)
-    return dict(zip(_LORA, (True, settings.max_loras, settings.max_lora_rank, most), strict=True))
+    slots = settings.max_loras
+    if settings.device == "cpu":
+        # vLLM (0.32) gives a row without an adapter slot -1 there, which torch takes for the last one: beside
+        # others it was answered with that adapter's weights. Slots are filled from the first on, so the last
+        # stays empty, also while sequences go on with adapters that were unloaded and replaced.
+        slots = 2 * settings.max_loras + 1
+    most = max(slots, MAX_ADAPTERS)
+    return dict(zip(_LORA, (True, slots, settings.max_lora_rank, most), strict=True))
 
 
 def own_arguments(settings: LlmSettings, taken: dict[str, Any]) -> dict[str, Any]:

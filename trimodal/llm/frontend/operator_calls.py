@@ -59,8 +59,13 @@ class OperatorCalls:
         self._loaded: dict[str, tuple[Adapter, int]] = {}  # and when
         self._lost: list[str] = []  # adapters that the next engine is to have
         self.asleep = False
+        on_cpu = settings.engine == "vllm" and settings.device == "cpu"
+        self._most = settings.max_loras if on_cpu else MAX_ADAPTERS
         try:
-            for name in settings.lora_modules.split():
+            names = settings.lora_modules.split()
+            if len(names) > self._most:
+                raise InvalidArgument(f"it names {len(names)} adapters, and {self._most} may be loaded")
+            for name in names:
                 self._give(EngineCall(0, "load_lora_adapter", self._adapter(name)), None)
         except InvalidArgument as error:
             engine.close()
@@ -95,8 +100,8 @@ class OperatorCalls:
             taken = {*self._loaded, *self._loading()}
             if wanted.lora_name in taken:
                 raise InvalidArgument(f"lora_name is '{wanted.lora_name}', which is loaded already")
-            if len(taken) >= MAX_ADAPTERS:
-                raise InvalidArgument(f"lora_name: {MAX_ADAPTERS} adapters are loaded, which is the most")
+            if len(taken) >= self._most:
+                raise InvalidArgument(f"lora_name: {self._most} adapters are loaded, which is the most")
             adapter = self._adapter(wanted.lora_name)
         elif name == "unload_lora_adapter":
             adapter = self.adapter(wanted.lora_name)
