@@ -47,15 +47,20 @@ def main(
     load += [f"--prompt-tokens={count}" for count in prompt_tokens or [150]]
     with operator_errors():
         weights = gguf or resolve_checkpoint(CHECKPOINT) / FILE
-        sizes = [f"--parallel={max(counts)}", f"--ctx-size={max(counts) * CONTEXT}"]
-        command = [str(server), f"--model={weights}", *sizes, f"--threads={os.cpu_count()}"]
+        values = {
+            "--model": weights,
+            "--parallel": max(counts),
+            "--ctx-size": max(counts) * CONTEXT,
+            "--threads": os.cpu_count(),
+        }
+        command = [str(server), *(str(word) for pair in values.items() for word in pair)]
         raise typer.Exit(asyncio.run(compared(command, load)))
 
 
 async def compared(command: Sequence[str], load: Sequence[str]) -> int:
     """The exit code of `trimodal bench llm` beside the server. Raises: ServerError: it does not start."""
     port = ports.choose("127.0.0.1", {"server": 0})["server"]
-    own = [*command, "--host=127.0.0.1", f"--port={port}"]
+    own = [*command, "--host", "127.0.0.1", "--port", str(port)]
     with subprocess.Popen(own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             await listening(port, process)
