@@ -24,6 +24,11 @@ from typing import ClassVar
 logger = logging.getLogger(__name__)
 
 
+def last_line(error: BaseException) -> str:
+    """What is wrong, of an error whose first lines say where in a library; its type where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+
+
 def as_request_error(error: BaseException, request_id: str = "") -> RequestError:
     """`error` if a client may be told it, else an InternalError; the traceback goes to the log."""
     if isinstance(error, RequestError):

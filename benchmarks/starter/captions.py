@@ -120,17 +120,18 @@ def main(
     seconds = sum(len(one.samples) for one in recordings) / SAMPLE_RATE
     said = sum(len(normalise(one.text).split()) for one in recordings)
     title = f"{artefact.name}: {said} words in {len(recordings)} streams, {seconds:.0f} s"
-    table = make_table(
-        title, "way|words wrong|revised|lag p50|lag p95|heard p50|heard p95|windows/s|CPU of 1 s"
-    )
+    table = make_table(title, "way|words wrong|revised|lag p50, p95|heard p50, p95|windows/s|CPU of 1 s")
     for one in way or WAYS:
         made = caption(service, recordings, changed(one))
         wrong = errors(recordings, made.texts)
         table.add_row(
-            one,
+            one.replace("edge delay=", "edge, "),
             f"{round(wrong * said / 100)}, {wrong:.1f} %",
             str(made.revised),
-            *(f"{np.quantile(lags, part):.2f} s" for lags in (made.lags, made.heard) for part in (0.5, 0.95)),
+            *(
+                f"{np.quantile(lags, 0.5):.2f}, {np.quantile(lags, 0.95):.2f} s"
+                for lags in (made.lags, made.heard)
+            ),
             f"{made.windows / seconds:.2f}",
             f"{made.seconds / seconds:.2f} s",
         )

@@ -32,7 +32,6 @@ SAME: tuple[SameClass, ...] = get_args(SameClass)
 """One answer serves both questions: rewordings. `paraphrase` is any of the others."""
 HARD: tuple[HardClass, ...] = get_args(HardClass)
 """Nearly the same words, another answer: false hits are counted among these. `near` is any of the others."""
-CLASSES: tuple[PairClass, ...] = (*SAME, *HARD, "unrelated")
 DATA = Path(__file__).with_name("data")
 PACKED = ".xz"  # ends the names of the project's own texts
 TABLE = f".tsv{PACKED}"  # class, domain and the two questions a line, between tabs

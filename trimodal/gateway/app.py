@@ -27,6 +27,7 @@ from trimodal.client.transports.base import Timeouts
 from trimodal.gateway.access import Access, Caller, check_model, check_operator, request_id
 from trimodal.gateway.answering import EventAnswer, Make, Use, WholeAnswer
 from trimodal.gateway.errors import ApiError, as_api_error, invalid_body, unsupported
+from trimodal.gateway.keys import ANYBODY
 from trimodal.gateway.limits import BodyLimits, OriginCheck
 from trimodal.gateway.metrics import GatewayMetrics, Measured
 from trimodal.gateway.openai.audio import Task, Transcription, TranscriptionRequest, read_form
@@ -102,7 +103,12 @@ class Gateway:
 
     async def operate(self, request: Request, call: str, **more: Any) -> Response:
         """What an operator wants of the llm, done by every server. Raises: ApiError 403."""
-        check_operator(self.access.identify(request))
+        caller = self.access.identify(request)
+        check_operator(caller)
+        if caller.key is ANYBODY:
+            raise ApiError(
+                403, "this gateway asks for no keys: only an operator's may do that", code="no_keys"
+            )
         try:
             await operate(self.upstreams.each(), self.operator_key, call, **more)
         finally:

@@ -114,7 +114,9 @@ class Quota:
             raise _limited(f"{used.streams} requests of this key run: {key.max_streams} are allowed", 1.0)
         wanted = {"requests": cost.requests, "images": cost.images}
         estimated = [name for name, due in (("tokens", reserve), ("audio_seconds", cost.audio)) if due]
-        for name in [*filter(wanted.__getitem__, wanted), "tokens", *estimated]:
+        # Part of a stream that uses no tokens itself is not refused for those that the stream reserves.
+        opens = [] if held and not reserve else ["tokens"]
+        for name in (*filter(wanted.__getitem__, wanted), *opens, *estimated):
             self._check(buckets[name], name)
         for name, count in wanted.items():
             buckets[name].left -= count

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from trimodal.errors import SettingsError
 from trimodal.host import host_memory
 
-UNSEEN = int(0.55 * 2**30)  # bytes of a card that is not in the table: what of it CUDA does not see
 FP8_SM = 8.9  # Ada and Hopper: the first with FP8 tensor cores.
 _COPIED, _COPIES = 128 << 20, 5  # bytes: far more than a cache holds
 

@@ -73,7 +73,9 @@ class SpeechSettings(ListeningSettings):
     recognizer: str = Field("speech_recognize", min_length=1, description="model that gets the windows")
     recognizer_wait_s: float = Field(60.0, ge=0, le=600, description="for one that is being loaded")
     policy: PolicyName = "edge"
-    delay: Delay = Field("low", description="of policy edge: how far words lie behind before they are final")
+    delay: Delay = Field(
+        "medium", description="of policy edge: how far words lie behind before they are final"
+    )
     step_s: Annotated[float, Field(ge=0.1, le=30, description="new audio that is waited for")] = 0.5
     max_step_s: Annotated[float, Field(ge=0.1, le=30, description="to which it widens when behind")] = 5.0
     file_window_s: Annotated[float, Field(ge=5, le=MAX_WINDOW_S, description="of policy file")] = 30.0

@@ -202,14 +202,6 @@ def identical(samples: list[Sample], answers: Sequence[Sequence[int]], ends: set
     return sum(one == before_end(other) for one, other in zip(expected, answers, strict=True))
 
 
-def load_reference(checkpoint: Checkpoint) -> None:
-    """Loads the weights in their own type: over the GPUs and, where they end, the CPU's memory."""
-    import torch
-
-    with progress("Loading the checkpoint in torch"):
-        checkpoint.load("auto", "auto" if torch.cuda.is_available() else None)
-
-
 def compare_answers(
     checkpoint: Checkpoint,
     prompts: list[list[int]],

@@ -173,10 +173,21 @@ async def test_an_operator_reaches_every_version_of_every_server(monkeypatch: py
         await operate([one, two], "secret", "load_lora_adapter", lora_name="pirate")
 
 
-def test_without_the_servers_key_nothing_is_operated(serve: Serve) -> None:
-    served = serve(fake_triton(llm=loading()))
-    refused = httpx.post(f"{served.url}/sleep", timeout=LIMIT_S)
+def test_without_the_servers_key_nothing_is_operated(serve: Serve, file: Path) -> None:
+    headers = {"authorization": f"Bearer {add_key(file, Key(name='operator', operator=True))}"}
+    served = serve(fake_triton(llm=loading()), keys=file)
+    refused = httpx.post(f"{served.url}/sleep", headers=headers, timeout=LIMIT_S)
     assert (refused.status_code, refused.json()["error"]["message"]) == (
         501,
         "the gateway has no operator's key of the servers: --operator-key-file has it",
     )
+
+
+@pytest.mark.parametrize("path", ["/sleep", "/wake_up", "/v1/load_lora_adapter", "/v1/unload_lora_adapter"])
+def test_who_needs_no_key_operates_nothing(serve: Serve, path: str) -> None:
+    triton = fake_triton(llm=loading())
+    served = serve(triton, operator_key="secret")
+    body = {"json": {"lora_name": "pirate"}} if "lora" in path else {}
+    refused = httpx.post(f"{served.url}{path}", timeout=LIMIT_S, **body)  # type: ignore[arg-type]
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "no_keys")
+    assert not [one for one in triton.requests if "operate" in one.parameters]

@@ -13,7 +13,10 @@ SPEAKING = [SpeechSpan(round(0.3 * S), round(0.3 * S) + SURE)]
 
 def policy(**settings: float) -> EdgePolicy:
     return EdgePolicy(
-        SpeechSettings(**{"step_s": 1.0, "max_step_s": 5.0, "speech_pad_ms": 200, **settings}), Transcript()
+        SpeechSettings(
+            **{"step_s": 1.0, "max_step_s": 5.0, "speech_pad_ms": 200, "delay": "low", **settings}
+        ),
+        Transcript(),
     )
 
 

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 
-from trimodal.errors import OperatorError
+from trimodal.errors import OperatorError, last_line
 from trimodal.llm.engine_core.messages import Cancel, Close, Connection, Failed, Stepped
 from trimodal.llm.engines.protocol import (
     Engine,
@@ -89,7 +89,14 @@ def _apply(engine: Engine, command: object) -> list[Output]:
             # One sequence that the engine will not take must not take the others down.
             logger.warning("the engine refused sequence %d: %s", command.id, error)
             if isinstance(error, ValueError):
-                return [Output(command.id, [], "refused", error=f"the engine refused this request: {error}")]
+                return [
+                    Output(
+                        command.id,
+                        [],
+                        "refused",
+                        error=f"the engine refused this request: {last_line(error)}",
+                    )
+                ]
             return [Output(command.id, [], "error", error="the engine failed on this request")]
     return []
 
@@ -132,5 +139,4 @@ def _sentence(error: Exception) -> str:
     if callable(listed := getattr(error, "errors", None)):  # pydantic's, of whichever version is there
         with contextlib.suppress(Exception):
             return "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in listed())
-    # Of several lines the last one says what is wrong.
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+    return last_line(error)

@@ -37,9 +37,8 @@ _ROWS = (  # GPU memory in GiB at least
     (0, CardLimits(256, 2048)),  # L4, A10, L40S, RTX 4090, A100 40GB
 )
 _SMALLEST = _ROWS[-1][1]
-_PROCESSOR = CardLimits(
-    16, 512
-)  # without a card: a step of 2048 tokens would hold up the others for a second
+# Without a card: a step of 2048 tokens would hold up the others for a second.
+_PROCESSOR = CardLimits(16, 512)
 _SLOWER_THAN_THEIR_MEMORY = ("a100", "gb10")
 
 
@@ -80,10 +79,8 @@ def checkpoint(settings: LlmSettings) -> GpuArtefact:
     gpu_fit.check_checkpoint(directory, manifest, settings.checkpoint_sha256)
     limit = "max_position_embeddings"
     gpu_fit.check_limit(directory, manifest, limit, "max_model_len", settings.max_model_len)
-    wanted, on_gpu = (
-        settings.tensor_parallel_size * settings.pipeline_parallel_size,
-        settings.device == "cuda",
-    )
+    wanted = settings.tensor_parallel_size * settings.pipeline_parallel_size
+    on_gpu = settings.device == "cuda"
     gpus = visible_gpus() if on_gpu else []
     if len(gpus) < wanted and (on_gpu or wanted > 1):
         raise OperatorError(

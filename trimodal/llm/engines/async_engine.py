@@ -18,6 +18,7 @@ import time
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from trimodal.errors import last_line
 from trimodal.llm.engines.async_runtime import AsyncRuntime, LoopThread, Refused
 from trimodal.llm.engines.protocol import (
     EngineCall,
@@ -177,7 +178,7 @@ class AsyncEngine:
             await self._runtime.call(call)
         except Exception as error:
             logger.warning("%s: %s failed", self.info.name, call.name, exc_info=True)
-            problem = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+            problem = last_line(error)
         self._put((sequence, Output(call.id, [], "error" if problem else "stop", error=problem)))
 
     def _take(self, item: tuple[_Sequence, Output] | EngineLost) -> Output | None:

@@ -184,6 +184,16 @@ def test_one_that_ends_in_the_pause_is_charged_once_it_is_shown(serve: Serve, di
     assert failed["status"] == "failed", "its 500 tokens are used"
 
 
+def test_what_it_reserves_itself_does_not_refuse_it(serve: Serve, dial: Dial, file: Path) -> None:
+    """While it runs it holds all of a small limit: it is shown all the same, and the next one waits."""
+    running, peer = limited(serve, dial, file, scripted(ANSWER, step=0.3), tokens_per_minute=400)
+    peer.append(3.2)
+    peer.append(0.35, level=0.0)
+    wait_until(lambda: asked(running), "the answer begins in the pause")
+    peer.append(0.4, level=0.0)
+    assert answered(peer) == ANSWER
+
+
 def test_one_whose_request_is_beyond_the_keys_limit_is_ended(serve: Serve, dial: Dial, file: Path) -> None:
     running, peer = limited(serve, dial, file, scripted("a " * 500, step=0.03), requests_per_minute=1)
     peer.append(3.2)

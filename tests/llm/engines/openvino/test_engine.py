@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from tests.llm.engines.openvino.conftest import QUESTIONS
+from trimodal.errors import OperatorError
+from trimodal.llm.engines.openvino import pipeline
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Output, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tokenizer import CheckpointTokenizer
@@ -215,6 +217,20 @@ def test_prompts_of_another_salt_are_computed_anew_and_answered_alike(opened, pr
     driver.finish()
     assert driver.tokens(anna) == driver.tokens(nobody)
     assert driver.engine.info.unsalted == "repetition_penalty"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"prefix_cache_scope": "shared"}, {"enable_prefix_caching": False}], ids=["shared", "off"]
+)
+def test_a_graph_that_reads_salts_serves_where_none_is_needed(opened, prompts, monkeypatch, settings):
+    """One of another exporter may read all bits of a token id: salted prompts would be answered otherwise."""
+    monkeypatch.setattr(pipeline, "salted", lambda ids, salt: [id + 70 for id in ids])
+    with pytest.raises(OperatorError, match="set prefix_cache_scope to shared"):
+        opened()
+    driver = opened(**settings)
+    driver.run([prompts[0]])
+    with pytest.raises(ValueError, match="and so a cache_salt"):
+        driver.add(prompts[0], salt="anna")
 
 
 def test_without_prefix_caching_nothing_is_cached(opened, prompts):

@@ -17,7 +17,6 @@ TRIES = 3  # in one turn: words may change more than once
 _HALF_S = 60.0  # after which a token counts half
 _LEAST_TOKENS = 1_000.0  # the share is of so many at least: each waste alone would end it
 Outcome = Literal["used", "changed", "resumed", "dropped", "refused"]
-OUTCOMES = ("used", "changed", "resumed", "dropped", "refused")
 
 
 class Counted(Protocol):

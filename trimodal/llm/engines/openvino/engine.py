@@ -18,6 +18,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from trimodal.errors import OperatorError, last_line
 from trimodal.llm.engines.budgets import fitted
 from trimodal.llm.engines.openvino.pipeline import (
     FEWEST_STEP_TOKENS,
@@ -46,6 +47,7 @@ from trimodal.manifest import read_manifest
 
 logger = logging.getLogger(__name__)
 
+_UNSALTED = "this graph reads the bits of token ids that keep tenants' prefixes apart"
 _PIECE = Sampling(max_tokens=1, ignore_eos=True)
 
 
@@ -128,6 +130,8 @@ class OpenVinoEngine:
     def add(self, request: EngineRequest) -> None:
         if not request.prompt_ids:
             raise ValueError("the prompt has no tokens")
+        if request.cache_salt and not self._salts:
+            raise ValueError(f"{_UNSALTED}, and so a cache_salt")
         config = self._config(request.sampling)
         config.validate()
         request = replace(request, prompt_ids=salted(request.prompt_ids, request.cache_salt))
@@ -220,7 +224,7 @@ class OpenVinoEngine:
             sequence.handle = self._pipeline.add_request(id, token_tensor(prompt), config)
         except RuntimeError as error:
             logger.warning("the pipeline refused sequence %d: %s", id, error)
-            return self._broken(sequence, f"the engine refused this request: {error}", "refused")
+            return self._broken(sequence, f"the engine refused this request: {last_line(error)}", "refused")
         return None
 
     def _let_go(self, sequence: _Sequence) -> bool:
@@ -306,7 +310,10 @@ class OpenVinoEngine:
         self._pipeline = None  # the old one's memory goes before the new one's comes
         self._pipeline = open_pipeline(self._settings, speculate=speculate)
         if not speculate:
-            warm_up(self._pipeline)
+            self._salts = warm_up(self._pipeline)
+            apart = self._settings.enable_prefix_caching and self._settings.prefix_cache_scope == "tenant"
+            if apart and not self._salts:
+                raise OperatorError(f"{_UNSALTED}: set prefix_cache_scope to shared")
         self._prefix = PrefixMirror(self._settings.num_kv_blocks, KV_BLOCK_TOKENS)
         self._stats = replace(self._stats, speculating=speculate)
 
