@@ -146,6 +146,8 @@ class TritonServer:
                 ADDRESS_VARIABLE: self.grpc_url,
                 PROFILE_VARIABLE: options.profile,
                 STOP_VARIABLE: str(run_directory / _STOP),
+                # vLLM's sockets and torch's files outlive an engine that is killed: they go with the server.
+                "TMPDIR": str(run_directory),
                 OPERATOR_VARIABLE: hashlib.sha256(self.operator_key.encode()).hexdigest(),
             }
             command = launch.command_line(

@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 import urllib.request
+from pathlib import Path
 
 import httpx
 import pytest
@@ -75,6 +76,21 @@ def test_sigterm_in_the_middle_of_a_stream(no_leftovers, command, ticks):
     # The stream is still open on the client's side, and the drain ends all the same.
     assert run.finish() == 0, run.output
     assert "cut" not in run.output
+
+
+def test_temporary_files_of_models_end_with_the_server(no_leftovers, command):
+    run = command("--model", "echo")
+    run.wait_for("Ready.")
+    (stub,) = own_processes("python_backend_stub.*echo")
+    (folder,) = [
+        Path(os.fsdecode(entry.removeprefix(b"TMPDIR=")))
+        for entry in Path(f"/proc/{stub}/environ").read_bytes().split(b"\0")
+        if entry.startswith(b"TMPDIR=")
+    ]
+    (folder / "left behind").touch()
+    run.process.send_signal(signal.SIGTERM)
+    assert run.finish() == 0, run.output
+    assert not folder.exists()
 
 
 @pytest.mark.slow
