@@ -1,0 +1,176 @@
+"""Makes the table "Images: beside LitServe": the same work behind its dynamic batching and behind ours.
+
+    pip install --target litserve-packages litserve==0.2.19
+    python -m benchmarks.litserve litserve-packages
+
+LitServe gets what ours has: the artefact, `VisionStep` (decode, classify, rank) on as many threads, the
+largest batch of `config.pbtxt`. Its requests have the image in base64, as its documents do, ours
+are gRPC. Sides take turns; the load comes from this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import httpx
+import typer
+from rich.console import Console
+
+from benchmarks.common import listening
+from trimodal.bench.common.samples import batch_of, jpegs
+from trimodal.bench.common.serving import serving, settings_of
+from trimodal.bench.load.arrivals import Closed
+from trimodal.bench.load.generator import LoadRun, Send, run
+from trimodal.bench.load.records import Record
+from trimodal.bench.load.statistics import summarise
+from trimodal.bench.targets.media import Vision
+from trimodal.bench.targets.taking import Taking, taken
+from trimodal.build_support import operator_errors
+from trimodal.errors import ServerError
+from trimodal.report.console import NARROW, make_table
+from trimodal.server import ports
+from trimodal.server.options import ServerOptions
+from trimodal.vision.settings import VisionSettings
+
+MOST = 16  # of a batch, as in config.pbtxt
+SERVER = """
+import base64, sys
+from pathlib import Path
+import litserve
+from trimodal.metrics import MemoryMetrics
+from trimodal.vision.artefact import read_classifier
+from trimodal.vision.engines.protocol import open_engine, runtime_of
+from trimodal.vision.settings import VisionSettings
+from trimodal.vision.steps import VisionStep
+
+class Vision(litserve.LitAPI):
+    def setup(self, device):
+        settings = VisionSettings.model_validate_json(sys.argv[2])
+        artefact = read_classifier(Path(sys.argv[1]), runtime=runtime_of(settings.engine))
+        self.step = VisionStep.on(open_engine(artefact, settings), artefact, settings, MemoryMetrics())
+    def decode_request(self, request):
+        return base64.b64decode(request["image"])
+    def batch(self, inputs):
+        return inputs
+    def predict(self, images):
+        (answer,) = self.step.classify([images])
+        return answer
+    def unbatch(self, answer):
+        return list(zip(*(part.tolist() for part in answer)))
+    def encode_response(self, output):
+        return {"labels": [str(label) for label in output[0]], "scores": output[1]}
+
+if __name__ == "__main__":
+    api = Vision(max_batch_size=int(sys.argv[3]), batch_timeout=float(sys.argv[4]))
+    server = litserve.LitServer(api, accelerator="cpu")
+    server.run(host="127.0.0.1", port=int(sys.argv[5]), generate_client_file=False)
+"""
+
+
+@dataclass
+class OverHttp:
+    """Images to LitServe, each a request of its own."""
+
+    client: httpx.AsyncClient
+    files: Sequence[bytes]
+
+    async def send(self, number: int) -> Record:
+        (image,) = batch_of(self.files, number, 1)
+
+        async def ask(taking: Taking) -> None:
+            taking.items = 1
+            answer = await self.client.post("/predict", json={"image": base64.b64encode(image).decode()})
+            answer.raise_for_status()
+            taking.piece()
+
+        return await taken(ask)
+
+
+def main(
+    packages: Annotated[Path, typer.Argument(help="the folder with LitServe and what it needs")],
+    concurrency: Annotated[list[int], typer.Option(min=1, help="clients; repeatable")] = [1, 4, 16, 48],  # noqa: B006
+    image_size: Annotated[int, typer.Option(help="pixels of a side")] = 256,
+    artefact: Annotated[str, typer.Option(help="absolute; else as shipped")] = "",
+    delay_ms: Annotated[float, typer.Option(min=0, help="LitServe's batch_timeout")] = 1.0,
+    seconds: Annotated[float, typer.Option(min=1, help="of each round")] = 8.0,
+    rounds: Annotated[int, typer.Option(min=1)] = 3,
+) -> None:
+    """Sends images to both servers in turn."""
+    table = make_table("Images (ms)", "clients|side|images|images/s|p50|p99|share of ours", **NARROW)
+    changes = {"vision": {"artefact": artefact}} if artefact else {}
+    options = ServerOptions.on_free_ports("vision", changes=changes)
+
+    async def run_all() -> None:
+        async with AsyncExitStack() as stack:
+            server, client = await stack.enter_async_context(serving(options, connections=4))
+            model = server.models["vision"]
+            settings = settings_of(VisionSettings, model)
+            port = ports.choose("127.0.0.1", {"litserve": 0})["litserve"]
+            given = [(model.version_directory / settings.artefact).resolve(), settings.model_dump_json()]
+            environment = os.environ | {"PYTHONPATH": str(packages.resolve())}
+            # A file: LitServe's worker is another process, which imports it.
+            program = Path(stack.enter_context(TemporaryDirectory(prefix="trimodal-bench-"))) / "server.py"
+            program.write_text(SERVER)
+            command = [sys.executable, program, *given, str(MOST), str(delay_ms / 1e3), str(port)]
+            peer = subprocess.Popen(
+                command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
+            )
+            stack.callback(end, peer)
+            await listening(port, peer)
+            http = await stack.enter_async_context(
+                httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60)
+            )
+            files = await asyncio.to_thread(jpegs, image_size, image_size)
+            other = OverHttp(http, files)
+            await answering(other)
+            sides: dict[str, Send] = {"ours": Vision(client, files).send, "LitServe": other.send}
+            for count in concurrency:
+                runs: dict[str, list[LoadRun]] = {name: [] for name in sides}
+                for _ in range(rounds):
+                    for name, send in sides.items():
+                        runs[name].append(await run(send, Closed(count), seconds=seconds, warmup=1.0))
+                found = {name: summarise(done) for name, done in runs.items()}
+                for name, one in found.items():
+                    if one.errors:
+                        raise ServerError(f"{name}: {next(iter(one.errors))}")
+                    latency = one.metrics["latency_ms"]
+                    assert latency is not None
+                    share = one.items_per_s / found["ours"].items_per_s
+                    times = [f"{latency.percentiles[percent]:.1f}" for percent in ("p50", "p99")]
+                    row = [str(count), name, str(one.ok), f"{one.items_per_s:.0f}", *times, f"{share:.2f}"]
+                    table.add_row(*row)
+
+    with operator_errors():
+        asyncio.run(run_all())
+    Console(highlight=False, width=120).print(table)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Ends LitServe, whose servers and workers are processes that outlive their parent (0.2.19)."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+async def answering(peer: OverHttp, limit_s: float = 60.0) -> None:
+    """Waits for the first answer: LitServe listens before its worker is ready. Raises: ServerError."""
+    for _ in range(int(limit_s / 0.2)):
+        record = await peer.send(0)
+        if not record.error:
+            return
+        await asyncio.sleep(0.2)
+    raise ServerError(f"LitServe does not answer: {record.error}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
