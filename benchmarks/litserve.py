@@ -122,7 +122,14 @@ def main(
             # A file: LitServe's worker is another process, which imports it.
             program = Path(stack.enter_context(TemporaryDirectory(prefix="trimodal-bench-"))) / "server.py"
             program.write_text(SERVER)
-            command = [sys.executable, program, *given, str(MOST), str(delay_ms / 1e3), str(port)]
+            command = [
+                sys.executable,
+                str(program),
+                *map(str, given),
+                str(MOST),
+                str(delay_ms / 1e3),
+                str(port),
+            ]
             peer = subprocess.Popen(
                 command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
             )
