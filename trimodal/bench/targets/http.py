@@ -102,10 +102,9 @@ class HttpLlm:
     async def _ask(self, taking: Taking, text: str, max_tokens: int) -> None:
         import aiohttp
 
-        session = self._session()
         read = _read_openai if self.openai else _read_triton
         try:
-            async with session.post(self.url, json=self._body(text, max_tokens)) as response:
+            async with await self._post(self._body(text, max_tokens)) as response:
                 if response.status != 200:
                     raise _refused(response.status, await response.text())
                 async for event in events(response.content.iter_any()):
@@ -119,6 +118,18 @@ class HttpLlm:
             raise ConnectionLost(f"the server at {self.url} went away: {error}") from None
         if not taking.output_tokens:
             taking.output_tokens = len(taking.pieces)  # a server that tells no usage: a token in each piece
+
+    async def _post(self, body: Mapping[str, Any]) -> aiohttp.ClientResponse:
+        import aiohttp
+
+        session = self._session()
+        try:
+            return await session.post(self.url, json=body)
+        except aiohttp.ClientConnectorError:
+            raise
+        except aiohttp.ClientOSError:
+            # A kept connection that the server (llama.cpp) has dropped: nothing of the request was read.
+            return await session.post(self.url, json=body)
 
     def _body(self, text: str, max_tokens: int) -> dict[str, Any]:
         more = {"ignore_eos": True} if self.ignore_eos else {}
