@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import BOUND, TEST_REPOSITORY, wait_until
+from tests.e2e import fakes
+from tests.e2e.conftest import BOUND, MODEL_REPOSITORY, TEST_REPOSITORY, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -55,3 +58,45 @@ def test_a_signal_in_the_middle_leaves_no_server(tmp_path: Path, number: signal.
         assert process.returncode == 130, output
         assert "Interrupted after" in output
         assert list(tmp_path.iterdir()) == []
+
+
+MIX = (
+    "llm@4:p95_ttft_ms<=5000,p95_itl_ms<=5000",
+    "vision@8:p99_ms<=5000",
+    "speech@2:p95_lag_ms<=5000",
+)
+MIXED = ("llm", "vision", "speech", "speech_recognize")
+MIX_BOUND = 600.0  # seconds: 5 edges of up to 10 runs
+
+
+def test_a_mix_is_tuned_together_and_what_is_written_passes_the_check(tmp_path: Path) -> None:
+    repository, temporary = tmp_path / "models", tmp_path / "tmp"
+    temporary.mkdir()
+    for name in MIXED:
+        built = shutil.ignore_patterns("openvino-*", "onnx-*", "ctranslate2-*")
+        shutil.copytree(MODEL_REPOSITORY / name, repository / name, ignore=built)
+    changes = fakes.changes(tmp_path)
+    changed = [f"{model}.{name}={value}" for model in MIXED for name, value in changes[model].items()]
+    arguments = [
+        *(part for one in MIX for part in ("--mix", one)),
+        *(part for one in changed for part in ("--set", one)),
+        *("--only", "--knob", "vision.max_queue_delay_microseconds=0,200", "--pace", "8", "--seconds", "0.5"),
+        *("--trials", "2", "--rounds", "1", "--final-rounds", "1", "--write"),
+        *("--model-repository", str(repository), "--json", str(tmp_path / "out.json")),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "trimodal.cli.app", "tune", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temporary), "COLUMNS": "200"},
+        timeout=MIX_BOUND,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    data = json.loads((tmp_path / "out.json").read_text())
+    assert [one["state"] for one in data["trials"]] == ["measured"] * 2
+    figures = data["trials"][0]["rounds"][0]["figures"]
+    assert {"load", "llm p95_ttft_ms", "llm p95_itl_ms", "vision p99_ms", "speech p95_lag_ms"} <= set(figures)
+    assert list(temporary.iterdir()) == []
+    check = [sys.executable, "-m", "trimodal.cli.app", "check", str(repository), "--profile", "cpu"]
+    checked = subprocess.run(check, capture_output=True, text=True, timeout=BOUND)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
