@@ -54,16 +54,16 @@ class Workload:
 
 
 def kind_of(config: Any) -> str:
-    """vision, llm, embedding or speech, by the tensors that it takes and gives; else tensors."""
+    """vision, llm, embedding or speech, by the tensors that it takes and gives; else tensors; empty: none."""
     inputs, outputs = ({one.name for one in some} for some in (config.input, config.output))
+    if "stage" in outputs:
+        return ""  # the assistant: tune its models one by one, or together by a mix
     if "image" in inputs and "labels" in outputs:
         return "vision"
     if {"audio", "committed"} <= inputs | outputs:
         return "speech"
     if config.HasField("sequence_batching"):
         return ""
-    if "stage" in outputs:
-        return ""  # the assistant: tune its models one by one
     if config.model_transaction_policy.decoupled:
         return "llm" if {"text_input", "text_output"} <= inputs | outputs else ""
     return "embedding" if inputs == {"text_input"} and "embedding" in outputs else "tensors"
