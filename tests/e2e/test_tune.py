@@ -63,10 +63,10 @@ def test_a_signal_in_the_middle_leaves_no_server(tmp_path: Path, number: signal.
 MIX = (
     "llm@4:p95_ttft_ms<=5000,p95_itl_ms<=5000",
     "vision@8:p99_ms<=5000",
-    "speech@2:p95_lag_ms<=5000",
+    "speech@2:p99_ms<=9000",
 )
 MIXED = ("llm", "vision", "speech", "speech_recognize")
-MIX_BOUND = 600.0  # seconds: 5 edges of up to 10 runs
+MIX_BOUND = 600.0  # seconds: 2 edges of up to 10 runs each, on a machine that is busy
 
 
 def test_a_mix_is_tuned_together_and_what_is_written_passes_the_check(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_mix_is_tuned_together_and_what_is_written_passes_the_check(tmp_path: 
         *(part for one in MIX for part in ("--mix", one)),
         *(part for one in changed for part in ("--set", one)),
         *("--only", "--knob", "vision.max_queue_delay_microseconds=0,200", "--pace", "8", "--seconds", "0.5"),
-        *("--trials", "2", "--rounds", "1", "--final-rounds", "1", "--write"),
+        *("--trials", "2", "--rounds", "1", "--final-rounds", "0", "--write"),
         *("--model-repository", str(repository), "--json", str(tmp_path / "out.json")),
     ]
     done = subprocess.run(
@@ -95,7 +95,7 @@ def test_a_mix_is_tuned_together_and_what_is_written_passes_the_check(tmp_path: 
     data = json.loads((tmp_path / "out.json").read_text())
     assert [one["state"] for one in data["trials"]] == ["measured"] * 2
     figures = data["trials"][0]["rounds"][0]["figures"]
-    assert {"load", "llm p95_ttft_ms", "llm p95_itl_ms", "vision p99_ms", "speech p95_lag_ms"} <= set(figures)
+    assert {"load", "llm p95_ttft_ms", "llm p95_itl_ms", "vision p99_ms", "speech p99_ms"} <= set(figures)
     assert list(temporary.iterdir()) == []
     check = [sys.executable, "-m", "trimodal.cli.app", "check", str(repository), "--profile", "cpu"]
     checked = subprocess.run(check, capture_output=True, text=True, timeout=BOUND)

@@ -33,13 +33,13 @@ class Engine:
 
     now = 0.0
 
-    def __init__(self, capacity: float, outcome: str = "ok") -> None:
-        self._takes, self._outcome, self._free = 1 / capacity, outcome, 0.0
+    def __init__(self, capacity: float, outcome: str = "ok", *, words: bool = True) -> None:
+        self._takes, self._outcome, self._words, self._free = 1 / capacity, outcome, words, 0.0
 
     async def send(self, number: int) -> Record:
         sent = Engine.now
         self._free = max(sent, self._free) + self._takes
-        lags = (self._free - sent,)
+        lags = (self._free - sent,) if self._words else ()
         return Record(
             number, sent, sent, (self._free - 0.02, self._free), self._free, self._outcome, "why", lags=lags
         )
@@ -137,6 +137,8 @@ def test_a_model_that_answers_nothing_is_named() -> None:
     load = MixedLoad(PARTS, [Engine(1e3), Engine(1e3, "invalid"), Engine(1e3)], 1.0, seed=0)
     with pytest.raises(TrialError, match="no request of vision succeeded: invalid: why"):
         judged(load)
+    with pytest.raises(TrialError, match="vision p95_lag_ms is no figure of its answers"):
+        judged(MixedLoad(parse_mix(["vision@9:p95_lag_ms<=5"]), [Engine(1e3, words=False)], 1.0, seed=0))
     with pytest.raises(TrialError, match="gone"):
         judged(MixedLoad(PARTS, [Engine(1e3)] * 3, 1.0, seed=0), stopped="gone")
 

@@ -110,7 +110,10 @@ class MixedLoad:
         return max(least, *(_EXPECTED / (self._factor * part.rate) for part in self._parts))
 
     def judge(self, run: LoadRun) -> Round:
-        """By how much the parts miss their SLOs. Raises: TrialError: a model answers nothing."""
+        """By how much the parts miss their SLOs.
+
+        Raises: TrialError: a model answers nothing, or its answers have no such figure.
+        """
         if run.stopped:
             raise TrialError(run.stopped, "failed")
         short, figures = 0.0, {LOAD.name: self._factor, "client_cpu_share": run.cpu_share}
@@ -127,6 +130,8 @@ class MixedLoad:
             figures[f"{part.model} requests_per_s"] = summary.requests_per_s
             figures[f"{part.model} error_rate"] = summary.error_rate
             for name, verdict in zip(part.figures, summary.verdicts, strict=True):
+                if verdict.value is None and summary.ok:
+                    raise TrialError(f"{name} is no figure of its answers", "failed")
                 if verdict.value is not None:
                     figures[name] = verdict.value
         return Round(self._factor, short, figures)
@@ -166,9 +171,7 @@ def missed(parts: Sequence[Part], trial: Trial) -> list[str]:
     for part in parts:
         for bound in part.slo.bounds:
             value = trial.figure(f"{part.model} {figure_of(bound)}")
-            if value is None:
-                found.append(f"{part.model} {bound.text} (it has no such figure)")
-            elif value < SHARE if bound.of_each else value > bound.limit:
+            if value is not None and (value < SHARE if bound.of_each else value > bound.limit):
                 found.append(f"{part.model} {bound.text} ({value:.3g})")
     errors = ((part.model, trial.figure(f"{part.model} error_rate")) for part in parts)
     return found or [f"{model} error_rate ({rate:.3g})" for model, rate in errors if rate]
