@@ -61,9 +61,9 @@ def test_a_signal_in_the_middle_leaves_no_server(tmp_path: Path, number: signal.
 
 
 MIX = (
-    "llm@4:p95_ttft_ms<=5000,p95_itl_ms<=5000",
-    "vision@8:p99_ms<=5000",
-    "speech@2:p99_ms<=9000",
+    "llm@8:p95_ttft_ms<=2000,p95_itl_ms<=5000",
+    "vision@4:p99_ms<=9000",
+    "speech@1:p99_ms<=9000",
 )
 MIXED = ("llm", "vision", "speech", "speech_recognize")
 MIX_BOUND = 600.0  # seconds: 2 edges of up to 10 runs each, on a machine that is busy
@@ -75,12 +75,14 @@ def test_a_mix_is_tuned_together_and_what_is_written_passes_the_check(tmp_path: 
     for name in MIXED:
         built = shutil.ignore_patterns("openvino-*", "onnx-*", "ctranslate2-*")
         shutil.copytree(MODEL_REPOSITORY / name, repository / name, ignore=built)
+    # One answer at a time, 20 ms a token: the answers fill it long before anything else is full.
     changes = fakes.changes(tmp_path)
+    changes["llm"] = {**changes["llm"], "fake_step_ms": "20", "max_num_seqs": "1"}
     changed = [f"{model}.{name}={value}" for model in MIXED for name, value in changes[model].items()]
     arguments = [
         *(part for one in MIX for part in ("--mix", one)),
         *(part for one in changed for part in ("--set", one)),
-        *("--only", "--knob", "vision.max_queue_delay_microseconds=0,200", "--pace", "8", "--seconds", "0.5"),
+        *("--only", "--knob", "llm.max_num_seqs=1,4", "--pace", "16", "--seconds", "3"),
         *("--trials", "2", "--rounds", "1", "--final-rounds", "0", "--write"),
         *("--model-repository", str(repository), "--json", str(tmp_path / "out.json")),
     ]
@@ -97,6 +99,9 @@ def test_a_mix_is_tuned_together_and_what_is_written_passes_the_check(tmp_path: 
     figures = data["trials"][0]["rounds"][0]["figures"]
     assert {"load", "llm p95_ttft_ms", "llm p95_itl_ms", "vision p99_ms", "speech p99_ms"} <= set(figures)
     assert list(temporary.iterdir()) == []
+    assert data["chosen"] == {"llm.max_num_seqs": "4"}
+    written = (repository / "llm" / "configs" / "cpu.pbtxt").read_text()
+    assert 'key: "max_num_seqs" value { string_value: "4" }' in written
     check = [sys.executable, "-m", "trimodal.cli.app", "check", str(repository), "--profile", "cpu"]
     checked = subprocess.run(check, capture_output=True, text=True, timeout=BOUND)
     assert checked.returncode == 0, checked.stdout + checked.stderr
