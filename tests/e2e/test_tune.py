@@ -61,14 +61,15 @@ def test_a_signal_in_the_middle_leaves_no_server(tmp_path: Path, number: signal.
 
 
 MIX = (
-    "llm@8:p95_ttft_ms<=2000,p95_itl_ms<=5000",
+    "llm@6:p95_ttft_ms<=2000,p95_itl_ms<=5000",
     "vision@4:p99_ms<=9000",
-    "speech@1:p99_ms<=9000",
+    "speech@2:p99_ms<=9000",
 )
 MIXED = ("llm", "vision", "speech", "speech_recognize")
-MIX_BOUND = 600.0  # seconds: 2 edges of up to 10 runs each, on a machine that is busy
+MIX_BOUND = 360.0  # seconds: 2 edges of up to 10 runs each, on a machine that is busy
 
 
+@pytest.mark.timeout(400)
 def test_a_mix_is_tuned_together_and_what_is_written_passes_the_check(tmp_path: Path) -> None:
     repository, temporary = tmp_path / "models", tmp_path / "tmp"
     temporary.mkdir()
@@ -82,7 +83,7 @@ def test_a_mix_is_tuned_together_and_what_is_written_passes_the_check(tmp_path: 
     arguments = [
         *(part for one in MIX for part in ("--mix", one)),
         *(part for one in changed for part in ("--set", one)),
-        *("--only", "--knob", "llm.max_num_seqs=1,4", "--pace", "16", "--seconds", "3"),
+        *("--only", "--knob", "llm.max_num_seqs=1,4", "--pace", "16", "--seconds", "2"),
         *("--trials", "2", "--rounds", "1", "--final-rounds", "0", "--write"),
         *("--model-repository", str(repository), "--json", str(tmp_path / "out.json")),
     ]
