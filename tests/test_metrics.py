@@ -19,7 +19,7 @@ from trimodal.triton.metrics import TritonMetrics
 @pytest.fixture
 def metrics() -> Iterator[TritonMetrics]:
     MetricFamily.families.clear()
-    metrics = TritonMetrics(pb_utils, "1")
+    metrics = TritonMetrics(pb_utils, "m", "1")
     yield metrics
     metrics.close()
 
@@ -39,7 +39,16 @@ def test_increments_are_added_up(metrics):
     metrics.close()
     assert sum(only("counter").values("increment")) == 200
     assert len(only("counter").values("increment")) < 100
-    assert only("counter").labels == {"kind": "x", "version": "1"}
+    assert only("counter").labels == {"kind": "x", "model": "m", "version": "1"}
+
+
+def test_two_models_of_one_kind_have_a_series_each(metrics):
+    other = TritonMetrics(pb_utils, "copy", "1")
+    for one in (metrics, other):
+        one.histogram("a_seconds", "A", {}, [1.0]).observe(0.5)
+        one.close()
+    series = [metric for family in MetricFamily.families for metric in family.metrics]
+    assert [one.labels["model"] for one in series] == ["m", "copy"]
 
 
 def test_a_gauge_shows_its_last_value(metrics):

@@ -121,7 +121,7 @@ def test_trials_that_are_refused_or_die_are_told(
 
 def served(repository: Path, folder: Path) -> session.TunedServer:
     folder.mkdir()
-    pipeline = read_pipeline("m", options(repository), repository)
+    pipeline = read_pipeline(["m"], options(repository), repository)
     return session.TunedServer(settings(repository), pipeline, repository, folder)
 
 
@@ -169,7 +169,7 @@ def test_a_start_under_way_ends_with_its_search(repository: Path, monkeypatch: p
 
 
 def test_the_pipeline_is_what_the_repository_serves(repository: Path) -> None:
-    pipeline = read_pipeline("pipe", options(repository), repository)
+    pipeline = read_pipeline(["pipe"], options(repository), repository)
     assert list(pipeline.models) == ["pipe", "m"]
     knobs = chosen_knobs(pipeline, ["m.instance_count=1,3"], only=False)
     assert {knob.label: knob.choices for knob in knobs}["m.instance_count"] == ("1", "3")
@@ -180,7 +180,7 @@ def test_a_setting_is_written_to_the_repository_that_was_named(repository: Path,
     other = tmp_path / "copy" / "m"
     (other / "1").mkdir(parents=True)
     (other / "config.pbtxt").write_text(TEXT.replace("8", "4") + MORE)
-    pipeline = read_pipeline("m", options(repository), other.parent)
+    pipeline = read_pipeline(["m"], options(repository), other.parent)
     assert pipeline.present("m", "max_batch_size") == "4"
     assert pipeline.models["m"].config_file == repository / "m" / "config.pbtxt"
 
@@ -198,7 +198,7 @@ def test_a_model_that_is_not_there_is_named(repository: Path) -> None:
 def written(tmp_path: Path, chosen: str) -> dict[Path, tuple[str, str]]:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "config.pbtxt").write_text(TEXT)
-    pipeline = read_pipeline("m", options(tmp_path), tmp_path)
+    pipeline = read_pipeline(["m"], options(tmp_path), tmp_path)
     start = {"m.max_queue_delay_microseconds": "0", "m.max_batch_size": "8"}
     return new_texts(pipeline, start, {**start, "m.max_queue_delay_microseconds": chosen})
 
@@ -239,7 +239,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone_is_named(repository: Path) -> None:
-    pipeline = read_pipeline("m", options(repository), repository)
+    pipeline = read_pipeline(["m"], options(repository), repository)
     (repository / "m" / "config.pbtxt").unlink()
     with pytest.raises(SettingsError, match=r"config.pbtxt cannot be read, so m.max_batch_size=16"):
         new_texts(pipeline, {"m.max_batch_size": "8"}, {"m.max_batch_size": "16"})

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class TritonMetrics:
-    """Families of the Python backend, whose series all have the model's `version` as a label.
+    """Families of the Python backend, whose series all have the `model` and its `version` as labels.
 
     `pb_utils` is the module that only the stub can import.
 
@@ -27,8 +27,8 @@ class TritonMetrics:
     # A gauge is said again each second: of a model that is loaded over itself, both processes set the same.
     AGAIN = 20
 
-    def __init__(self, pb_utils: Any, version: str) -> None:
-        self._version = version
+    def __init__(self, pb_utils: Any, model: str, version: str) -> None:
+        self._labels = {"model": model, "version": version}
         self._pb_utils = pb_utils
         self._families: dict[str, Any] = {}
         self._series: dict[tuple[str, tuple[tuple[str, str], ...]], _TritonMetric] = {}
@@ -53,7 +53,7 @@ class TritonMetrics:
         self._thread.join(5.0)
 
     def _one(self, kind: str, name: str, description: str, labels: Labels, **options: Any) -> Metric:
-        labels = {**labels, "version": self._version}
+        labels = {**self._labels, **labels}
         key = (name, tuple(sorted(labels.items())))
         with self._lock:
             if key not in self._series:

@@ -61,7 +61,7 @@ class Pipeline:
     """The models that answer a request together, as they are configured now.
 
     Args:
-        main: the model that is asked.
+        main: the model that is asked; several have a + between.
         models: it and what it runs or calls; `config` of each is the live one.
     """
 

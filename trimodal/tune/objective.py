@@ -19,7 +19,7 @@ RATES = {
 }
 _NEVER = 1e12
 # A bound on each request has to hold for so many of them, and so many must be answered unless the SLO says.
-_SHARE, _ERRORS = 0.99, 0.01
+SHARE, _ERRORS = 0.99, 0.01
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,10 @@ class Objective:
 
     @property
     def unit(self) -> str:
-        return RATES[self.name][1] if self.name in RATES else "ms"
+        return "ms" if self.statistic else RATES.get(self.name, ("", "times the mix"))[1]
+
+
+LOAD = Objective("load", True)  # of a mix: it is no figure of one run, but the highest that keeps the SLOs
 
 
 def parse_objective(maximize: str | None, minimize: str | None, slo: Slo) -> Objective:
@@ -93,7 +96,7 @@ def violation(summary: Summary, slo: Slo, objective: Objective) -> float:
             total += 1.0
         elif bound.of_each:
             if objective.name != "goodput":
-                total += max(0.0, _SHARE - verdict.value)
+                total += max(0.0, SHARE - verdict.value)
         else:
             total += max(0.0, verdict.value / bound.limit - 1) if bound.limit else verdict.value
     return total

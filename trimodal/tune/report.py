@@ -13,7 +13,8 @@ from statistics import median
 from typing import Any
 
 from trimodal.report.console import Table
-from trimodal.tune.objective import Objective, figure_of
+from trimodal.tune.mix import LOWEST, missed
+from trimodal.tune.objective import Objective
 from trimodal.tune.search import Final, Result, Trial
 from trimodal.tune.session import Tuned, TuneSettings
 from trimodal.tune.space import Setting
@@ -65,8 +66,16 @@ def verdict(settings: TuneSettings, tuned: Tuned) -> str:
     before, after = (_final_value(result, one, settings.objective) for one in (result.start, result.chosen))
     name = settings.objective.name
     ratio = f" ({after / before:.2f} times)" if before else ""
-    slo = f" under {settings.slo.text}" if settings.slo.bounds else ""
+    slo = f" under {settings.bounds}" if settings.bounds else ""
     return f"{name}{slo}: {number(before)} → {number(after)} {settings.objective.unit}{ratio}; {result.why}."
+
+
+def refusal(settings: TuneSettings, tuned: Tuned) -> str:
+    """Says which SLO of a mix no setting keeps; empty: all are kept, or it is none."""
+    if not tuned.result or not settings.mix or not tuned.result.chosen.violation:
+        return ""
+    names = ", ".join(missed(settings.mix, tuned.result.chosen)) or settings.bounds
+    return f"no setting keeps {names} at the lowest load, {LOWEST:g} times the mix"
 
 
 def diff(texts: Mapping[Path, tuple[str, str]], root: Path) -> str:
@@ -87,8 +96,8 @@ def data(settings: TuneSettings, tuned: Tuned, difference: str) -> dict[str, Any
     return {
         "model": settings.model,
         "objective": {"name": settings.objective.name, "maximize": settings.objective.maximise},
-        "slo": settings.slo.text,
-        "load": str(settings.workload),
+        "slo": settings.bounds,
+        "load": "mix" if settings.mix else str(settings.workload),
         "machine": platform.platform(),
         "date": date.today().isoformat(),
         "knobs": {knob.label: str(knob).partition("=")[2] for knob in tuned.knobs},
@@ -118,7 +127,7 @@ def _final_value(result: Result, trial: Trial, objective: Objective) -> float:
 
 
 def _columns(settings: TuneSettings) -> list[str]:
-    names = [settings.objective.name, *(figure_of(bound) for bound in settings.slo.bounds), "p99_ms"]
+    names = [settings.objective.name, *settings.figures, *(() if settings.mix else ("p99_ms",))]
     return list(dict.fromkeys(names))
 
 

@@ -119,6 +119,7 @@ class Budget:
         seconds: for all, the final included.
         rounds: measurements of a setting that is not stopped before.
         final_rounds: measurements of each finalist; 0: no final.
+        descend: coordinate descent: only steps of one knob from the best setting, none at random.
     """
 
     trials: int = 24
@@ -126,6 +127,7 @@ class Budget:
     rounds: int = 3
     final_rounds: int = 5
     seed: int = 0
+    descend: bool = False
 
 
 class TunedSystem(Protocol):
@@ -209,7 +211,7 @@ class Search:
         as a server has time for that is as good as a model of the whole space (Optuna's TPE; 100 seeds).
         """
         while True:
-            near = len(self._trials) > self._budget.trials // 3
+            near = self._budget.descend or len(self._trials) > self._budget.trials // 3
             setting = (None if near else self._anywhere()) or self._unseen()
             if setting is None:
                 return

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from trimodal.bench.load import generator
+from trimodal.bench.load.arrivals import Arrivals
 from trimodal.bench.load.slo import NO_SLO, Slo
 from trimodal.bench.load.statistics import summarise
 from trimodal.bench.targets.taking import Target
@@ -27,7 +29,8 @@ from trimodal.server.overlay import overlay, served_repository
 from trimodal.server.process import Interrupted, TritonServer
 from trimodal.tune.fields import file_for, put_text
 from trimodal.tune.knobs import Knob, Pipeline
-from trimodal.tune.objective import Objective, bounds_to_compute, judge
+from trimodal.tune.mix import STREAM_S, MixedLoad, Part, find_edge
+from trimodal.tune.objective import Objective, bounds_to_compute, figure_of, judge
 from trimodal.tune.search import Budget, OnTrial, Result, Round, Search, Trial, TrialError
 from trimodal.tune.space import Setting, Space
 from trimodal.tune.workload import TIMEOUT_S, Workload, kind_of, targets
@@ -41,6 +44,8 @@ class TuneSettings:
     """What is tuned, and how it is measured. Raises: SettingsError: two of them contradict each other.
 
     Attributes:
+        model: that is tuned; of a mix its name.
+        mix: models that are tuned together; the objective is then the load that keeps the SLO of each.
         options: of the servers that are started.
         knobs: as `model.knob=a,b,c`; the others keep their choices.
         only: the others are not searched.
@@ -56,6 +61,21 @@ class TuneSettings:
     knobs: tuple[str, ...] = ()
     only: bool = False
     seconds: float = 3.0
+    mix: tuple[Part, ...] = ()
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return tuple(part.model for part in self.mix) or (self.model,)
+
+    @property
+    def bounds(self) -> str:
+        """All bounds as text."""
+        return "; ".join(map(str, self.mix)) or self.slo.text
+
+    @property
+    def figures(self) -> list[str]:
+        """The figures that the bounds are on."""
+        return [name for part in self.mix for name in part.figures] or list(map(figure_of, self.slo.bounds))
 
     def __post_init__(self) -> None:
         if self.only and not self.knobs:
@@ -85,7 +105,8 @@ class TunedServer:
         self._server: TritonServer | None = None
         self._served: Mapping[str, Any] = {}
         self._log: Path | None = None  # one for all of them
-        self._starts = self._rounds = 0
+        self._starts = self._rounds = self._runs = 0
+        self._edge: float | None = None
         self._fresh = self._closing = False
 
     def refusal(self, setting: Setting) -> str:
@@ -124,30 +145,57 @@ class TunedServer:
             self._server, self._served, self._log, self._fresh = server, configs, server.log_path, True
 
     async def measure(self) -> Round:
-        settings, self._rounds = self._settings, self._rounds + 1
+        self._rounds += 1
+        if not self._settings.mix:
+            return await self._run(1.0)
+        found = await find_edge(self._run, self._edge)
+        self._edge = found.gain
+        return found
+
+    async def _run(self, factor: float) -> Round:
+        """One run of the load; of a mix so many times it. Raises: TrialError."""
+        self._runs += 1
         warmup = WARM_UP_S * (2 if self._fresh else 1)
         self._fresh = False
+        assert self._server
+        url = self._server.grpc_url
         try:
-            return await asyncio.wait_for(
-                self._round(warmup), warmup + settings.seconds + TIMEOUT_S + _GRACE_S
-            )
+            # New connections: those to the server of another setting lead nowhere.
+            async with Client(url) as client:
+                transport = GrpcTransport(url, Timeouts())
+                try:
+                    measured = self._mixed if self._settings.mix else self._alone
+                    return await measured(client, transport, warmup, factor)
+                finally:
+                    await transport.aclose()
         except asyncio.TimeoutError:
             raise self._failed("the round did not end") from None
         except TrimodalError as error:
             raise self._failed(str(error)) from None
 
-    async def _round(self, warmup: float) -> Round:
-        assert self._server
-        settings, url = self._settings, self._server.grpc_url
-        config = self._pipeline.models[settings.model].config
-        # New connections: those to the server of another setting lead nowhere.
-        async with Client(url) as client:
-            transport = GrpcTransport(url, Timeouts())
-            try:
-                target = targets(config, client, transport, settings.workload)(self._rounds)
-                run = await self._send(target, warmup)
-            finally:
-                await transport.aclose()
+    def _targets(self, client: Client, transport: GrpcTransport) -> list[Target]:
+        settings, stream_s = self._settings, STREAM_S if self._settings.mix else math.inf
+        return [
+            targets(self._pipeline.models[name].config, client, transport, settings.workload, stream_s)(
+                self._runs
+            )
+            for name in settings.models
+        ]
+
+    async def _mixed(self, client: Client, transport: GrpcTransport, warmup: float, factor: float) -> Round:
+        settings = self._settings
+        load = MixedLoad(settings.mix, self._targets(client, transport), factor, self._rounds)
+        pace = settings.workload.pace
+        if pace and any(kind_of(self._pipeline.models[name].config) == "speech" for name in settings.models):
+            warmup = max(warmup, STREAM_S / pace)  # until as many streams are under way as will be
+        run = await self._send(load.send, load.arrivals(), warmup, load.seconds(settings.seconds))
+        return load.judge(run)
+
+    async def _alone(self, client: Client, transport: GrpcTransport, warmup: float, factor: float) -> Round:
+        settings = self._settings
+        (target,) = self._targets(client, transport)
+        arrivals = settings.workload.arrivals(self._rounds)
+        run = await self._send(target.send, arrivals, warmup, settings.seconds)
         slo = bounds_to_compute(settings.slo, settings.objective)
         summary = summarise(run, slo)
         if not summary.ok:
@@ -158,33 +206,35 @@ class TunedServer:
             raise SettingsError(f"{settings.objective.name} is not a figure of model {settings.model}")
         return judged
 
-    async def _send(self, target: Target, warmup: float) -> generator.LoadRun:
-        settings = self._settings
-        return await generator.run(
-            target.send,
-            settings.workload.arrivals(self._rounds),
-            seconds=settings.seconds,
-            warmup=warmup,
-            drain_s=TIMEOUT_S,
-        )
+    async def _send(
+        self, send: generator.Send, arrivals: Arrivals, warmup: float, seconds: float
+    ) -> generator.LoadRun:
+        run = generator.run(send, arrivals, seconds=seconds, warmup=warmup, drain_s=TIMEOUT_S)
+        return await asyncio.wait_for(run, warmup + seconds + TIMEOUT_S + _GRACE_S)
 
     def _failed(self, why: str) -> TrialError:
         self._served = {}  # it may hang: the next setting gets another server
         return TrialError(why, "failed")
 
 
-def read_pipeline(model: str, options: ServerOptions, repository: Path) -> Pipeline:
-    """The model, the steps of ensembles and what they call, as `repository` serves them.
+def read_pipeline(models: Sequence[str], options: ServerOptions, repository: Path) -> Pipeline:
+    """The models, the steps of ensembles and what they call, as `repository` serves them.
 
     Its files are those of the repository that `options` names: there a setting is written.
 
     Raises:
         ServerError: there is no such model, or a configuration is not valid.
+        SettingsError: no load is known for one of them.
     """
-    found = select_models(repository, [model], options.profile)
+    found = select_models(repository, models, options.profile)
+    for model in models:
+        if not kind_of(found[model].config):
+            raise SettingsError(f"model {model}: no load is known for it; tune the models that it calls")
     own = options.repository.expanduser().absolute()
     files = {name: file_for(own / name, options.profile) for name in found}
-    return Pipeline(model, {name: replace(one, config_file=files[name]) for name, one in found.items()})
+    return Pipeline(
+        " + ".join(models), {name: replace(one, config_file=files[name]) for name, one in found.items()}
+    )
 
 
 def chosen_knobs(pipeline: Pipeline, given: Iterable[str], *, only: bool) -> list[Knob]:
@@ -213,11 +263,7 @@ def tune(
     """
     with tempfile.TemporaryDirectory(prefix="trimodal-tune-") as folder:
         repository = served_repository(settings.options, Path(folder))
-        pipeline = read_pipeline(settings.model, settings.options, repository)
-        if not kind_of(pipeline.models[settings.model].config):
-            raise SettingsError(
-                f"model {settings.model}: no load is known for it; tune the models that it calls"
-            )
+        pipeline = read_pipeline(settings.models, settings.options, repository)
         knobs = chosen_knobs(pipeline, settings.knobs, only=settings.only)
         began(pipeline, knobs)
         with closing(TunedServer(settings, pipeline, repository, Path(folder))) as server:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from trimodal.audio.values import SAMPLE_RATE
 from trimodal.bench.load.arrivals import Arrivals, Closed, poisson
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.records import Record
@@ -52,23 +54,28 @@ class Workload:
 
 
 def kind_of(config: Any) -> str:
-    """vision, llm, embedding or speech, by the tensors that it takes and gives; else tensors."""
+    """vision, llm, embedding or speech, by the tensors that it takes and gives; else tensors; empty: none."""
     inputs, outputs = ({one.name for one in some} for some in (config.input, config.output))
+    if "stage" in outputs:
+        return ""  # the assistant: tune its models one by one, or together by a mix
     if "image" in inputs and "labels" in outputs:
         return "vision"
     if {"audio", "committed"} <= inputs | outputs:
         return "speech"
     if config.HasField("sequence_batching"):
         return ""
-    if "stage" in outputs:
-        return ""  # the assistant: tune its models one by one
     if config.model_transaction_policy.decoupled:
         return "llm" if {"text_input", "text_output"} <= inputs | outputs else ""
     return "embedding" if inputs == {"text_input"} and "embedding" in outputs else "tensors"
 
 
-def targets(config: Any, client: Client, transport: Transport, workload: Workload) -> Callable[[int], Target]:
+def targets(
+    config: Any, client: Client, transport: Transport, workload: Workload, stream_s: float = math.inf
+) -> Callable[[int], Target]:
     """Number of a round → what its load goes to; rounds ask different questions, as caches would answer.
+
+    Args:
+        stream_s: live streams end after so many seconds.
 
     Raises: SettingsError: no load is known for such a model.
     """
@@ -86,7 +93,8 @@ def targets(config: Any, client: Client, transport: Transport, workload: Workloa
     if kind == "speech":
         from trimodal.bench.common.samples import read_utterances
 
-        recordings = [one.samples for one in read_utterances(_RECORDINGS)]
+        most = None if math.isinf(stream_s) else round(stream_s * SAMPLE_RATE)
+        recordings = [one.samples[:most] for one in read_utterances(_RECORDINGS)]
         speech = Speech(client, recordings, pace=workload.pace, timeout=max(timeout, 60.0), model=model)
         return lambda number: speech
     if kind == "tensors":

@@ -21,7 +21,7 @@ class TritonPythonModel:
         begin(args)
         given = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
         self.settings = parse_parameters(AssistantSettings, given, source="assistant/config.pbtxt")
-        self.metrics = TritonMetrics(pb_utils, args["model_version"])
+        self.metrics = TritonMetrics(pb_utils, args["model_name"], args["model_version"])
         self.counts = AssistantMetrics(self.metrics, args["model_name"])
         self.service = AssistantService(self.settings, Models(pb_utils, self.settings), self.counts)
 

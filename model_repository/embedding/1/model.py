@@ -21,7 +21,9 @@ class TritonPythonModel:
             source="embedding/config.pbtxt (profile cpu: configs/cpu.pbtxt)",
         )
         self.service = EmbeddingService.open(
-            version_directory(args), settings, TritonMetrics(pb_utils, args["model_version"])
+            version_directory(args),
+            settings,
+            TritonMetrics(pb_utils, args["model_name"], args["model_version"]),
         )
 
     def execute(self, requests):

@@ -19,7 +19,9 @@ class TritonPythonModel:
             source="judge/config.pbtxt (profile cpu: configs/cpu.pbtxt)",
         )
         self.service = JudgeService.open(
-            version_directory(args), settings, TritonMetrics(pb_utils, args["model_version"])
+            version_directory(args),
+            settings,
+            TritonMetrics(pb_utils, args["model_name"], args["model_version"]),
         )
 
     def execute(self, requests):

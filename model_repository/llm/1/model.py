@@ -30,7 +30,7 @@ class TritonPythonModel:
         }
         source = "llm/configs/cpu.pbtxt (profile cuda: configs/cuda.pbtxt, tensorrt: config.pbtxt)"
         self.settings = fitted(parse_parameters(LlmSettings, given, source=source))
-        self.metrics = TritonMetrics(pb_utils, args["model_version"])
+        self.metrics = TritonMetrics(pb_utils, args["model_name"], args["model_version"])
         self.counts = LlmMetrics(self.metrics, args["model_name"])
         folder = version_directory(args).parent
         answers, fingerprint = open_answers(self.settings, pb_utils, self.metrics, folder)

@@ -29,7 +29,7 @@ class TritonPythonModel:
         give_back_large_blocks()
         given = parameters_of(args["model_config"])
         settings = parse_parameters(SpeechSettings, given, source="speech/config.pbtxt")
-        self.metrics = TritonMetrics(pb_utils, args["model_version"])
+        self.metrics = TritonMetrics(pb_utils, args["model_name"], args["model_version"])
         self.service = SpeechService(
             settings,
             partial(recognise, pb_utils, settings.recognizer),

@@ -20,7 +20,7 @@ class TritonPythonModel:
             parameters_of(args["model_config"]),
             source="speech_recognize/configs/cpu.pbtxt (profile tensorrt: config.pbtxt)",
         )
-        self.metrics = TritonMetrics(pb_utils, args["model_version"])
+        self.metrics = TritonMetrics(pb_utils, args["model_name"], args["model_version"])
         self.service = RecogniseService.open(version_directory(args), settings, self.metrics)
 
     def execute(self, requests):

@@ -17,7 +17,9 @@ class TritonPythonModel:
             TurnSettings, parameters_of(args["model_config"]), source="turn/config.pbtxt"
         )
         self.service = TurnService.open(
-            version_directory(args), settings, TritonMetrics(pb_utils, args["model_version"])
+            version_directory(args),
+            settings,
+            TritonMetrics(pb_utils, args["model_name"], args["model_version"]),
         )
 
     def execute(self, requests):

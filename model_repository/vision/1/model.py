@@ -21,7 +21,7 @@ class TritonPythonModel:
             parameters_of(args["model_config"]),
             source="vision/configs/cpu.pbtxt (profile cuda: configs/cuda.pbtxt)",
         )
-        self.metrics = TritonMetrics(pb_utils, args["model_version"])
+        self.metrics = TritonMetrics(pb_utils, args["model_name"], args["model_version"])
         self.service = VisionStep.open(version_directory(args), settings, self.metrics)
 
     def execute(self, requests):

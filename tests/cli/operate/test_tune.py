@@ -37,6 +37,12 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
         (("vision", "--minimize", "cost"), "known are statistics"),
         (("vision", "--list-knobs", "--knob", "nothing=1"), "which 'nothing' is meant"),
         (("nothing", "--list-knobs"), "no model 'nothing'"),
+        ((), "name one model, or several by --mix"),
+        (("llm", "--mix", "vision@2:p99_ms<=50"), "name one model, or several by --mix"),
+        (("--mix", "vision@2"), "a form as llm@2:"),
+        (("--mix", "vision@2:p99_ms<=50", "--rate", "3"), "--rate is of one model"),
+        (("--mix", "nothing@2:p99_ms<=50", "--list-knobs"), "no model 'nothing'"),
+        (("--mix", "assistant@2:p99_ms<=50", "--list-knobs"), "no load is known for it"),
     ],
 )
 def test_one_sentence(arguments: tuple[str, ...], why: str) -> None:
@@ -51,6 +57,15 @@ def test_lists_the_knobs() -> None:
     assert code == 0
     assert "llm.max_num_seqs=1,2  (now 16)" in output
     assert "llm.threads=" in output
+
+
+@pytest.mark.usefixtures("no_server")
+def test_lists_the_knobs_of_a_mix() -> None:
+    code, output = invoke("--list-knobs", "--mix", "llm@2:p95_ttft_ms<=500", "--mix", "vision@9:p99_ms<=50")
+    assert code == 0
+    assert {"llm.threads", "vision.instance_count"} <= {
+        line.partition("=")[0] for line in output.splitlines()
+    }
 
 
 @pytest.mark.parametrize("write", [False, True])

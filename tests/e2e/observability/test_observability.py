@@ -136,6 +136,18 @@ def test_labels_that_expressions_select_by_are_there(bench: Bench) -> None:
     assert {"200", "400", "404"} <= set(front.values("trimodal_gateway_requests_total", "status"))
 
 
+def test_every_series_of_a_model_tells_its_name_and_version(bench: Bench) -> None:
+    server, _ = pages(bench)
+    own = {name: server.samples[name] for name in server.samples if name.startswith("trimodal_")}
+    assert {name for name in own if name.endswith("_seconds_bucket")}
+    bare = {
+        name
+        for name, series in own.items()
+        if not all({"model", "version"} <= dict(s).keys() for s in series)
+    }
+    assert bare == set()
+
+
 def test_top_tells_what_happened(bench: Bench) -> None:
     first = pages(bench)
     asyncio.run(load.load(bench.server.grpc_url, bench.gateway, seed=2))

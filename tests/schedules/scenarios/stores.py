@@ -64,7 +64,7 @@ class Counting(Scenario):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.shown: dict[str, Shown] = {}
-        self.metrics = TritonMetrics(self, "1")
+        self.metrics = TritonMetrics(self, "m", "1")
         self.expected: Counter[str] = Counter()
 
     def MetricFamily(self, *, name: str, description: str, kind: Any) -> Any:  # noqa: N802

@@ -34,6 +34,14 @@ class TuneCommand(RepositorySettings):
         str | None, _goal(help="throughput (default), goodput, requests_per_s, tokens_per_s or rtfx.")
     ] = None
     minimize: Annotated[str | None, _goal(help="A statistic: p99_ms, p95_ttft_ms, mean_itl_ms.")] = None
+    mix: Annotated[
+        list[str] | None,
+        _goal(
+            metavar="MODEL@RATE:SLO",
+            help="Models tuned together for the highest load that keeps all; repeatable: "
+            "'llm@2:p95_ttft_ms<=500'.",
+        ),
+    ] = None
     knob: Annotated[
         list[str] | None,
         _search(metavar="[MODEL.]KNOB=A,B,C", help="Values of a knob to search; repeatable."),
@@ -59,22 +67,33 @@ class TuneCommand(RepositorySettings):
     json: Annotated[Path | None, _result(help="File for all figures.")] = None
     write: Annotated[bool, _result("--write", help="Write what was found into the config files.")] = False
 
-    def settings(self, model: str) -> TuneSettings:
+    def settings(self, model: str | None) -> TuneSettings:
         """What is searched, how and with which load. Raises: SettingsError."""
         from trimodal.bench.load.slo import parse_slo
-        from trimodal.tune.objective import parse_objective
+        from trimodal.errors import SettingsError
+        from trimodal.tune.mix import parse_mix
+        from trimodal.tune.objective import LOAD, parse_objective
         from trimodal.tune.search import Budget
         from trimodal.tune.session import TuneSettings
         from trimodal.tune.workload import Workload
 
-        bounds = parse_slo(self.slo)
+        bounds, mix = parse_slo(self.slo), parse_mix(self.mix or ())
+        if bool(model) == bool(mix):
+            raise SettingsError("name one model, or several by --mix MODEL@RATE:SLO")
+        alone = {"slo": self.slo, "maximize": self.maximize, "minimize": self.minimize, "rate": self.rate}
+        if mix and (given := next((name for name, value in alone.items() if value), "")):
+            raise SettingsError(f"--{given} is of one model; a part of --mix has its own: MODEL@RATE:SLO")
+        models = tuple(part.model for part in mix) or (model or "",)
         return TuneSettings(
-            model=model,
-            objective=parse_objective(self.maximize, self.minimize, bounds),
-            options=self.options(models=(model,)),
+            model=" + ".join(models),
+            objective=LOAD if mix else parse_objective(self.maximize, self.minimize, bounds),
+            options=self.options(models=models),
             slo=bounds,
+            mix=mix,
             workload=Workload(**{name: getattr(self, name) for name in Workload.__dataclass_fields__}),
-            budget=Budget(self.trials, 60 * self.minutes, self.rounds, self.final_rounds, seed=self.seed),
+            budget=Budget(
+                self.trials, 60 * self.minutes, self.rounds, self.final_rounds, self.seed, descend=bool(mix)
+            ),
             knobs=tuple(self.knob or ()),
             only=self.only,
             seconds=self.seconds,
@@ -84,9 +103,9 @@ class TuneCommand(RepositorySettings):
 @with_settings(TuneCommand)
 def tune(
     settings: TuneCommand,
-    model: str = typer.Argument(..., help="Model or pipeline: vision, llm, speech, embedding, …"),
+    model: str | None = typer.Argument(None, help="Model or pipeline: vision, llm, speech, embedding, …"),
 ) -> None:
-    """Search a model's knobs on a live server: the best objective that keeps the SLO.
+    """Search the knobs of a model, or of several, on a live server: the best objective that keeps the SLO.
 
     Each setting gets a server of its own; no file is touched without --write. Exit code 0: done, with or
     without a better setting.
@@ -155,6 +174,7 @@ def _finish(settings: TuneSettings, tuned: Tuned, pipeline: Pipeline, command: T
         console.print(difference, soft_wrap=True)
     if command.json:
         write_json(command.json, report.data(settings, tuned, difference))
+    why = report.refusal(settings, tuned) or why
     if why:
         raise SettingsError(why)
     if texts and command.write:
@@ -173,6 +193,6 @@ def _list(settings: TuneSettings) -> None:
 
     with TemporaryDirectory(prefix="trimodal-tune-") as folder:
         repository = served_repository(settings.options, Path(folder))
-        pipeline = read_pipeline(settings.model, settings.options, repository)
+        pipeline = read_pipeline(settings.models, settings.options, repository)
         for knob in chosen_knobs(pipeline, settings.knobs, only=settings.only):
             typer.echo(f"{knob}  (now {pipeline.present(knob.model, knob.name)})")
