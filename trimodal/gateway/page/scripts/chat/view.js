@@ -124,7 +124,8 @@ function figures({ timing, usage, note }) {
   const details = make("details", "timing");
   const line = make("summary");
   const hit = note?.cache && note.cache !== "miss";
-  line.append(make("span", "item", `TTFT ${milliseconds(timing.ttft)}`));
+  const first = milliseconds(timing.ttft);
+  line.append(make("span", "item", timing.spoken ? `first text ${first} after speech` : `TTFT ${first}`));
   if (timing.rate !== null) line.append(make("span", "item", `${perSecond(timing.rate)} tokens/s`));
   line.append(make("span", "item", `${timing.tokens} ${timing.tokens === 1 ? "token" : "tokens"}`));
   line.append(hit ? make("span", "item hit", `${note.cache} cache hit`) : make("span", "item miss", "not cached"));
