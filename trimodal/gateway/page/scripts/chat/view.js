@@ -93,18 +93,17 @@ function endParts({ question, answer }, again) {
     if (!answer.text) parts.push(make("p", "waiting", "Waiting for the first token"));
     return parts;
   }
+  const tools = make("p", "mark acts");
   if (answer.state !== "done") {
-    const line = make("p", `mark ${answer.state}`, answer.state === "stopped" ? "Stopped." : answer.error);
-    line.append(" ", button("Try again", () => again(false)));
-    parts.push(line);
+    tools.classList.add(answer.state);
+    tools.append(answer.state === "stopped" ? "Stopped." : answer.error, button("Try again", () => again(false)));
   }
   if (answer.finish === "length") parts.push(make("p", "mark", "The limit of tokens was reached."));
-  const tools = make("p", "mark acts");
   // Models of pictures and recordings always answer a question anew.
   const goesOn = answer.text && !question.picture && !question.recording && !question.lost;
   if (goesOn && (answer.finish === "length" || answer.state !== "done")) tools.append(button("Continue", () => again(true)));
   if (answer.text) tools.append(...copyButton(() => answer.text));
-  if (tools.childElementCount) parts.push(tools);
+  if (tools.hasChildNodes()) parts.push(tools);
   if (answer.leftOut) {
     const lost = `The talk is too long for the model: its oldest ${answer.leftOut} messages were left out.`;
     parts.push(make("p", "hint trimmed", lost));
