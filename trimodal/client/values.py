@@ -38,11 +38,12 @@ class Turn(Message, total=False):
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of one request. `cached` is the part of `prompt` that the prefix cache spared."""
+    """Tokens of one request: `cached` of the prompt were in the prefix cache, `reasoning` are of thoughts."""
 
     prompt: int = 0
     cached: int = 0
     completion: int = 0
+    reasoning: int = 0
 
 
 @dataclass(frozen=True)

@@ -60,25 +60,25 @@ class StopMatcher:
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]
-        self._held = ""
+        self.held = ""
         self.found = False
 
     def push(self, text: str) -> str:
         """The text that can be sent; everything from a stop string on is dropped and `found` is set."""
         if not self._stops or self.found:
             return "" if self.found else text
-        text = self._held + text
+        text = self.held + text
         cuts = [at for at in (text.find(stop) for stop in self._stops) if at >= 0]
         if cuts:
-            self.found, self._held = True, ""
+            self.found, self.held = True, ""
             return text[: min(cuts)]
         keep = max(_overlap(text, stop) for stop in self._stops)
-        self._held = text[len(text) - keep :]
+        self.held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
     def flush(self) -> str:
         """What was held back, once no more text comes."""
-        held, self._held = self._held, ""
+        held, self.held = self.held, ""
         return "" if self.found else held
 
 
@@ -89,15 +89,28 @@ def _overlap(text: str, stop: str) -> int:
 
 
 class TextStream:
-    """Tokens in, text out, for one request. `whole`: with special tokens, as a grammar has them."""
+    """Tokens in, text out, for one request. `whole`: with special tokens, as a grammar has them.
+
+    Attributes:
+        ends: of each token, the characters of the answer's text up to its end.
+    """
 
     def __init__(self, tokenizer: Tokenizer, stops: Sequence[str], *, whole: bool = False) -> None:
         self._detokenizer = Detokenizer(tokenizer.decode_whole if whole else tokenizer.decode)
         self._matcher = StopMatcher(stops)
+        self.ends: list[int] = []
+
+    @property
+    def held(self) -> str:
+        """Text that may still become a stop string."""
+        return self._matcher.held
 
     def push(self, token_ids: Sequence[int], *, last: bool) -> tuple[str, bool]:
         """Text that may be sent now, and whether a stop string ended the answer."""
-        text = self._matcher.push(self._detokenizer.push(token_ids))
+        parts = [self._detokenizer.push([token_id]) for token_id in token_ids]
+        for part in parts:
+            self.ends.append((self.ends[-1] if self.ends else 0) + len(part))
+        text = self._matcher.push("".join(parts))
         if last and not self._matcher.found:
             text += self._matcher.push(self._detokenizer.flush())
             text += self._matcher.flush()

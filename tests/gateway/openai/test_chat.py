@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import openai
 import pytest
 
@@ -291,7 +292,7 @@ async def thinking(request: Request) -> AsyncIterator[Tensors]:
     """A model that thinks before it speaks."""
     for thought in ("Two", " and two."):
         yield {**llm_outputs("", completion_tokens=2), "reasoning": strings([thought.encode()])}
-    yield llm_outputs("4", "stop", completion_tokens=3)
+    yield {**llm_outputs("4", "stop", completion_tokens=3), "reasoning_tokens": np.array([2], np.int32)}
 
 
 def test_thoughts_come_beside_the_content(serve: Serve) -> None:
@@ -305,3 +306,13 @@ def test_thoughts_come_beside_the_content(serve: Serve) -> None:
     assert "".join(one.content or "" for one in chunks) == "4"
     plain = serve().openai().chat.completions.create(**asked).choices[0].message
     assert "reasoning_content" not in plain.model_extra
+
+
+def test_tokens_of_thoughts_are_told_apart(serve: Serve) -> None:
+    client = serve(fake_triton(llm=thinking)).openai()
+    answer = client.chat.completions.create(model="llm", messages=CHAT, n=2)
+    assert answer.usage.completion_tokens_details.reasoning_tokens == 4
+    reply = client.responses.create(model="llm", input="hi")
+    assert reply.usage.output_tokens_details.reasoning_tokens == 2
+    plain = serve().openai().chat.completions.create(model="llm", messages=CHAT)
+    assert plain.usage.completion_tokens_details.reasoning_tokens == 0

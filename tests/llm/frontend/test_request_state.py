@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from trimodal.llm.request.outputs import Delta, TokenLogprob, columns
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
 from trimodal.llm.scheduler.ticket import Ticket
+from trimodal.llm.structured.families import THINKING, Family
 from trimodal.llm.tiers import Tier
 from trimodal.llm.tokenizer import ByteTokenizer
 from trimodal.metrics import MemoryMetrics
@@ -72,6 +75,55 @@ def test_a_stop_token_counts_and_its_text_is_no_more_said_than_a_stop_strings() 
     delta = last(state)
     assert (delta.text, delta.finish_reason, delta.completion_tokens) == ("ab", "stop", 3)
     assert [one.token for one in delta.logprobs or ()] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    ("family", "said", "thought", "words"),
+    [
+        (Family(calls="mistral"), 'Hm. [TOOL_CALLS]f{"a": ', "", 'Hm. [TOOL_CALLS]f{"a": '),
+        (Family(calls="llama3_json"), '{"name": "f", "param', "", '{"name": "f", "param'),
+        (Family(THINKING["qwen3"]), "<think>Two.</th", "Two.</th", ""),
+        (Family(THINKING["qwen3"]), "<thi", "", "<thi"),
+        (None, "The en", "", "The en"),
+    ],
+)
+def test_who_leaves_at_its_deadline_gets_what_was_held_back(
+    family: Family | None, said: str, thought: str, words: str
+) -> None:
+    state = state_of()
+    state.request = replace(state.request, stops=("end",))
+    if family:
+        state.make_reader = partial(family.reader, "", thinks=True, names={"f"})
+    generation = generation_of(state)
+    say(generation, said)
+    generation.leave(state)
+    state.push("", 0, "deadline")
+    delta = last(state)
+    assert (delta.reasoning, delta.text, delta.finish_reason) == (thought, words, "deadline")
+
+
+@pytest.mark.parametrize(
+    ("said", "prompt_end", "tokens"),
+    [
+        ("<think>Two.</think>4", "", len("<think>Two.")),
+        ("Two.\n</think>4", "<think>", len("Two.\n")),
+        ("</think>4", "<think>", 0),
+        ("<think>Two", "", len("<think>Two")),
+        ("It is 4.", "", 0),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 3, 99])
+def test_tokens_before_the_mark_that_ends_the_thoughts_are_thoughts(
+    said: str, prompt_end: str, tokens: int, step: int
+) -> None:
+    state = state_of()
+    state.make_reader = partial(Family(THINKING["qwen3"]).reader, prompt_end, thinks=True, names=())
+    generation = generation_of(state)
+    for at in range(0, len(said), step):
+        say(generation, said[at : at + step])
+    say(generation, "", "stop")
+    delta = last(state)
+    assert (delta.completion_tokens, delta.reasoning_tokens) == (len(said), tokens)
 
 
 def test_when_the_first_leaves_it_is_the_next_ones() -> None:

@@ -41,7 +41,9 @@ def test_names_and_types_are_those_of_every_profile() -> None:
         assert LAST.note
         note = replace(LAST.note, trace=[span("queue", 0, 1)])
         prompt = [TokenLogprob(b"a", math.nan)]
-        told = columns(replace(LAST, logprobs=(), prompt_logprobs=prompt, reasoning="hm", note=note))
+        told = columns(
+            replace(LAST, logprobs=(), prompt_logprobs=prompt, reasoning="hm", reasoning_tokens=1, note=note)
+        )
         assert {name: array.dtype for name, array in told.items()} == declared
         assert {name.name for name in model.input} == set(INPUTS)
 

@@ -147,7 +147,9 @@ class BaseStream(Generic[Item]):
             text = bytes(outputs["text_output"][0]).decode()
             finish_reason = bytes(outputs["finish_reason"][0]).decode()
             names = ("prompt_tokens", "cached_tokens", "completion_tokens")
-            usage = Usage(*(int(outputs[name][0]) for name in names))
+            prompt, cached, completion = (int(outputs[name][0]) for name in names)
+            thought = int(outputs["reasoning_tokens"][0]) if "reasoning_tokens" in outputs else 0
+            usage = Usage(prompt, cached, completion, thought)
             reasoning = bytes(outputs["reasoning"][0]).decode() if "reasoning" in outputs else ""
             logprobs = read_logprobs(outputs)
             self.prompt_logprobs = read_logprobs(outputs, "prompt_logprobs") or self.prompt_logprobs

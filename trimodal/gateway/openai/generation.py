@@ -40,6 +40,7 @@ def usage_body(tokens: Sequence[Usage], choices: int) -> dict[str, Any]:
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": sum(one.cached for one in firsts)},
+        "completion_tokens_details": {"reasoning_tokens": sum(one.reasoning for one in tokens)},
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -124,8 +125,12 @@ class Generation:
         """Removes a listener; True when it was the last."""
         self.listeners.remove(state)
         state.generation = None
-        if self._held:  # its time is over; nothing where it has ended otherwise
-            text, reasoning = "".join(self._held), "".join(self._held_reasoning)
+        if not self.finish_reason and not state.ended:  # its time is over: it gets what was held back
+            reasoning, text = "", self._text.held
+            if self._reader:
+                reasoning, text = self._reader.rest(text)
+            text = "".join(self._held or ()) + text
+            reasoning = "".join(self._held_reasoning) + reasoning
             state.push(text, 0, "", self.ticket.cached_tokens, self._held_logprobs, reasoning)
         if self.listeners and not state.shared and not self.finish_reason:
             # The listener that it was generated for has gone: the next one takes its place in the figures.
@@ -162,6 +167,10 @@ class Generation:
         reasoning = ""
         if self._reader:
             reasoning, text = self._reader.push(text, last=bool(self.finish_reason))
+            end = self._reader.thoughts_end  # a token that begins before it was thought
+            thought = bisect_left(self._text.ends, end) + 1 if end else 0
+            for state in self.listeners:
+                state.reasoning_tokens = min(thought, len(self._text.ends))
         if output.prompt_logprobs and self._attempts == 1:
             prompt = prompt_tokens(self._tokenizer, self.prompt_ids, output.prompt_logprobs)
             for state in self.listeners:
@@ -255,6 +264,7 @@ class RequestState:
     predicted_ttft: float = math.nan
     cached_tokens: int = 0
     completion_tokens: int = 0
+    reasoning_tokens: int = 0  # of them
     # Set once, by `break_off`, `fail`, `push` or `answer`, whichever comes first; that one decides the final
     # response, and all later calls but `break_off` change nothing.
     ended: bool = False
@@ -402,6 +412,7 @@ class RequestState:
             None if self.request.sampling.logprobs is None else self._pending_logprobs,
             self.prompt_logprobs,
             self._pending_reasoning,
+            self.reasoning_tokens,
         )
         self._drop_unsent()
         return delta

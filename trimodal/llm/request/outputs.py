@@ -47,7 +47,8 @@ class Delta:
     """New text of an answer, with the usage so far; `finish_reason` is empty until the last one.
 
     The last one has a `note`. `logprobs` are of the tokens of this text; None: not asked for. The first one
-    has `prompt_logprobs`, if they were. `reasoning` is what the model thinks before its words.
+    has `prompt_logprobs`, if they were. `reasoning` is what the model thinks before its words; of the
+    `completion_tokens` so far it took `reasoning_tokens`.
     """
 
     text: str
@@ -59,6 +60,7 @@ class Delta:
     logprobs: Sequence[TokenLogprob] | None = None
     prompt_logprobs: Sequence[TokenLogprob] = ()
     reasoning: str = ""
+    reasoning_tokens: int = 0
 
 
 def columns(delta: Delta) -> dict[str, NDArray[Any]]:
@@ -77,6 +79,8 @@ def columns(delta: Delta) -> dict[str, NDArray[Any]]:
         rows["logprobs"] = (json.dumps([_entry(one) for one in delta.logprobs]).encode(), np.object_)
     if delta.reasoning:
         rows["reasoning"] = (delta.reasoning.encode(), np.object_)
+    if delta.reasoning_tokens:
+        rows["reasoning_tokens"] = (delta.reasoning_tokens, np.int32)
     if told := delta.prompt_logprobs:
         rows["prompt_logprobs"] = (json.dumps([_entry(one) for one in told]).encode(), np.object_)
     if note := delta.note:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -85,17 +86,24 @@ def calls_of(template: str) -> str:
 
 
 class ThoughtReader:
-    """Parts an answer into what was thought and what is said. `open`: the prompt has begun the thoughts."""
+    """Parts an answer into what was thought and what is said. `open`: the prompt has begun the thoughts.
+
+    Attributes:
+        end: characters of the answer before the mark that ends the thoughts, so many as there are while they
+            go on; 0 where it has none.
+    """
 
     def __init__(self, thinking: Thinking, *, open: bool) -> None:
         self._marks = thinking
         self._place = "thoughts" if open else "start"
         self._held = ""
         self._thinking = False  # some of it was read
+        self._read = self.end = 0
 
     def push(self, text: str, *, last: bool) -> tuple[str, str]:
         """The thoughts and the words that are certain with this text."""
         self._held += text
+        self._read += len(text)
         thoughts = ""
         if self._place == "start":
             begun = self._held.lstrip()
@@ -109,6 +117,7 @@ class ThoughtReader:
             self._held = self._held if self._thinking else self._held.lstrip("\n")
             self._thinking = self._thinking or bool(self._held)
             thoughts, found, rest = self._held.partition(self._marks.ends)
+            self.end = self._read - len(rest) - len(found)
             if found:
                 thoughts, self._held, self._place = thoughts.rstrip("\n"), rest, "break"
             else:
@@ -203,6 +212,15 @@ class AnswerReader:
         self._thoughts = thoughts
         self._calls = calls
         self.whole = whole  # special tokens are part of its text
+
+    @property
+    def thoughts_end(self) -> int:
+        """Characters of the answer that were thought."""
+        return self._thoughts.end if self._thoughts else 0
+
+    def rest(self, text: str) -> tuple[str, str]:
+        """What is thought and said where the answer is left with this text; it may go on all the same."""
+        return deepcopy(self).push(text, last=True)
 
     def push(self, text: str, *, last: bool) -> tuple[str, str]:
         """The thoughts and the words that are certain with this text."""

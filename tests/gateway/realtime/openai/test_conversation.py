@@ -87,6 +87,19 @@ def test_what_was_said_is_answered_and_remembered(serve: Serve, dial: Dial) -> N
 
 
 @pytest.mark.usefixtures("_loud_is_speech")
+def test_the_language_is_told_apart_in_each_turn_anew(serve: Serve, dial: Dial) -> None:
+    running = serve()
+    peer = dial(running, "model=llm")
+    for _ in range(2):
+        peer.append(1.0)
+        peer.append(1.0, level=0.0)
+        peer.until("response.done")
+    begun = [one.parameters for one in running.triton.requests if one.parameters.get("sequence_start")]
+    assert len({one["sequence_id"] for one in begun}) == 2
+    assert not any(one.get("language") for one in begun)
+
+
+@pytest.mark.usefixtures("_loud_is_speech")
 def test_speaking_ends_the_answer_that_runs(serve: Serve, dial: Dial) -> None:
     running = serve(fake_triton(llm=scripted(LONG, step=0.02)))
     peer = dial(running, "model=llm")

@@ -128,7 +128,7 @@ class Reply:
             "input_tokens": tokens.prompt,
             "input_tokens_details": {"cached_tokens": tokens.cached, "cache_write_tokens": 0},
             "output_tokens": tokens.completion,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": tokens.reasoning},
             "total_tokens": tokens.prompt + tokens.completion,
         }
         body["trimodal"] = note_body(stream)

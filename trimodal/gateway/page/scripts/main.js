@@ -3,7 +3,8 @@
 import { startCaptions } from "./audio/captions.js";
 import { Refusal } from "./api.js";
 import { ask } from "./chat/ask.js";
-import { setBusy, startComposer } from "./chat/composer.js";
+import { setBusy, startComposer, tell } from "./chat/composer.js";
+import { converse } from "./chat/converse.js";
 import { startSettings } from "./chat/settings.js";
 import { startSuggestions } from "./chat/suggestions.js";
 import { addTurn, clearTurns, keep, turns } from "./chat/talk.js";
@@ -17,8 +18,10 @@ const scroller = document.getElementById("scroller");
 const announcement = document.getElementById("announcement");
 const themeButton = document.getElementById("theme-button");
 const themeName = themeButton.querySelector("span");
+const converseButton = document.getElementById("converse-button");
 const views = new Map();
 let running = null;
+let conversation = null; // is the one that runs, or was
 let pinned = true; // the end stays in view until the reader scrolls away from it
 
 function show(turn) {
@@ -75,6 +78,35 @@ async function run(turn, goOn = false) {
 }
 
 const stop = () => running?.abort();
+
+// Until it is stopped. Answers are not read out: the microphone would hear them.
+async function talk() {
+  if (running) return running === conversation ? stop() : tell("Wait for the answer, or stop it.");
+  const mine = (running = conversation = new AbortController());
+  const marked = (on) => {
+    converseButton.setAttribute("aria-pressed", String(on));
+    converseButton.classList.toggle("on", on);
+    setBusy(on);
+  };
+  marked(true);
+  tell("Speak. Speaking again interrupts the answer.");
+  const end = await converse(mine.signal, (turn) => {
+    if (mine !== running) return;
+    if (!views.has(turn)) show(turn);
+    showEmpty();
+    if (turn.answer.state !== "waiting") {
+      keep();
+      showFigures(turns);
+    }
+    views.get(turn).changed(follow);
+  });
+  converseButton.blur();
+  if (mine !== running) return;
+  running = null;
+  marked(false);
+  tell(end);
+}
+
 function follow() {
   if (pinned) scroller.scrollTop = scroller.scrollHeight;
 }
@@ -97,8 +129,9 @@ function showEmpty() {
 }
 
 function newChat() {
+  const talking = running === conversation;
   stop();
-  running = null;
+  if (!talking) running = null; // a conversation ends by itself, at once
   setBusy(false);
   clearTurns();
   views.clear();
@@ -152,6 +185,7 @@ startSettings();
 startSuggestions(question);
 startCaptions();
 startStatus();
+converseButton.addEventListener("click", talk);
 document.getElementById("new-talk").addEventListener("click", newChat);
 document.getElementById("key-button").addEventListener("click", async () => {
   await askForKey(false);

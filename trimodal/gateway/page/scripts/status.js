@@ -79,9 +79,10 @@ export async function showModels() {
 
 // Percentiles over all answers that this tab still shows.
 export function showFigures(turns) {
-  const timings = turns.map(({ answer }) => answer.timing).filter(Boolean);
+  const all = turns.map(({ answer }) => answer.timing).filter(Boolean);
+  const timings = all.filter(({ spoken }) => !spoken); // theirs begin when somebody stops speaking
   const last = document.getElementById("last-request");
-  if (timings.length) last.replaceChildren(waterfall(timings.at(-1)));
+  if (all.length) last.replaceChildren(waterfall(all.at(-1)));
   else last.textContent = "Nothing was asked yet.";
   document.getElementById("figures-count").textContent = timings.length ? `of ${timings.length}` : "none yet";
   const rows = [

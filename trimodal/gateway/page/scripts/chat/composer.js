@@ -64,7 +64,7 @@ export function setBusy(value) {
   if (focused) shown.focus();
 }
 
-function tell(text) {
+export function tell(text) {
   notice.textContent = text;
 }
 

@@ -1,7 +1,7 @@
 // The talk of this tab: its turns, what of them the API gets, and their copy that outlives a reload.
 //
 // A turn: { question: { text, picture, recording }, answer: { text, state, error, note, usage, timing } }
-// picture: { name, url }, recording: { data, seconds }; state: waiting, done, stopped, cut or failed.
+// picture: { name, url }, recording: { data, seconds }; state: waiting, done, stopped, interrupted, cut or failed.
 
 const TURNS = "trimodal.turns";
 const DRAFT = "trimodal.draft";
@@ -105,6 +105,14 @@ export function messages(turn) {
   ]);
   const leftOut = 2 * Math.min(from, answered.length);
   return { messages: [...said, { role: "user", content: content(turn.question) }], leftOut };
+}
+
+// The talk in words, for a session that takes no files anew: what was heard stands for its recording.
+export function words() {
+  return turns.filter(({ answer }) => answer.text).slice(-MOST.turns).flatMap(({ question, answer }) => [
+    { role: "user", text: question.text || answer.note?.heard || "" },
+    { role: "assistant", text: answer.text },
+  ]);
 }
 
 function size({ question, answer }) {

@@ -93,18 +93,17 @@ function endParts({ question, answer }, again) {
     if (!answer.text) parts.push(make("p", "waiting", "Waiting for the first token"));
     return parts;
   }
+  const tools = make("p", "mark acts");
   if (answer.state !== "done") {
-    const line = make("p", `mark ${answer.state}`, answer.state === "stopped" ? "Stopped." : answer.error);
-    line.append(" ", button("Try again", () => again(false)));
-    parts.push(line);
+    tools.classList.add(answer.state);
+    tools.append(answer.state === "stopped" ? "Stopped." : answer.error, button("Try again", () => again(false)));
   }
   if (answer.finish === "length") parts.push(make("p", "mark", "The limit of tokens was reached."));
-  const tools = make("p", "mark acts");
   // Models of pictures and recordings always answer a question anew.
   const goesOn = answer.text && !question.picture && !question.recording && !question.lost;
   if (goesOn && (answer.finish === "length" || answer.state !== "done")) tools.append(button("Continue", () => again(true)));
   if (answer.text) tools.append(...copyButton(() => answer.text));
-  if (tools.childElementCount) parts.push(tools);
+  if (tools.hasChildNodes()) parts.push(tools);
   if (answer.leftOut) {
     const lost = `The talk is too long for the model: its oldest ${answer.leftOut} messages were left out.`;
     parts.push(make("p", "hint trimmed", lost));
@@ -124,7 +123,8 @@ function figures({ timing, usage, note }) {
   const details = make("details", "timing");
   const line = make("summary");
   const hit = note?.cache && note.cache !== "miss";
-  line.append(make("span", "item", `TTFT ${milliseconds(timing.ttft)}`));
+  const first = milliseconds(timing.ttft);
+  line.append(make("span", "item", timing.spoken ? `first text ${first} after speech` : `TTFT ${first}`));
   if (timing.rate !== null) line.append(make("span", "item", `${perSecond(timing.rate)} tokens/s`));
   line.append(make("span", "item", `${timing.tokens} ${timing.tokens === 1 ? "token" : "tokens"}`));
   line.append(hit ? make("span", "item hit", `${note.cache} cache hit`) : make("span", "item miss", "not cached"));
