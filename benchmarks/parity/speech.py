@@ -26,7 +26,7 @@ import typer
 from rich.console import Console
 
 from benchmarks.parity import recordings, work
-from benchmarks.parity.contexts import SAMPLES, UNSPACED, Recording, errors, read, recognise
+from benchmarks.parity.contexts import SAMPLES, UNSPACED, Recording, errors, read
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.bench.common.serving import settings_of
@@ -90,7 +90,7 @@ def ours(artefact: Path, beam: int, threads: int, settings: SpeechSettings) -> H
             if at + BLOCK_S * SAMPLE_RATE >= len(one.samples):
                 session.end()
             while planned := session.next_window():
-                session.accept(planned, recognise(service, planned.window))
+                session.accept(planned, service.recognise_one(planned.window))
             texts += [word.text for word in session.take().committed]
         return "".join(texts)
 
