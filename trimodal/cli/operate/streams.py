@@ -61,4 +61,5 @@ def speech(settings: StreamsCommand) -> None:
     for count, lag in lags.items():
         typer.echo(f"lag p95 of {count}: {lag:.2f} s (at most {settings.lag_s:g} s)")
     sides = " ".join(f"--streams {count}" for count in lags)
+    sides += "".join(f" --set {listening.recognizer}.{name}={text}" for name, text in changes.items())
     typer.echo(f"Served: trimodal bench speech {sides} --slo 'p95_lag_ms<={1000 * settings.lag_s:g}'")
