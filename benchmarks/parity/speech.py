@@ -1,18 +1,21 @@
 """Compares recordings as they are served with faster-whisper and its batched pipeline.
 
     python -m benchmarks.parity.speech
-    python -m benchmarks.parity.speech --languages pytest_audioeval/samples/audio --telephone sounds/en
+    python -m benchmarks.parity.speech --most 3 --long-s 60   # quickly
 
-Five sentences of a reading, the same as one recording with pauses, telephone prompts, and ten minutes of all
-of it with noise between; with their folders also clips in other languages, and prompts whose file names
-are nearly their texts. Each recording is given to each in turn, at the same beam, precision and threads, so
-that a busy machine is busy for all; seconds are those of the processor. Ours goes through the session and
-the policy that serve recordings, in blocks as a client sends them.
+Five sentences of a reading, the same as one recording with pauses, telephone prompts, clips in nine languages
+(fetched: recordings.py; of the prompts, 60 whose file names are nearly their texts), and ten minutes of the
+readings with noise between. Each recording is given to each in turn, at the same beam, precision and threads,
+so that a busy machine is busy for all; who is first changes. Seconds are those of the processor, *ratio* is
+to the batched pipeline's. What the models compute is counted: seconds encoded, tokens decoded (of all beams),
+tokens whose times were found. Ours goes through the session and the policy that serve recordings, in blocks
+as a client sends them, and always finds the times of words.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +25,8 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from benchmarks.parity.contexts import SAMPLES, UNSPACED, Recording, errors, read, recognise
+from benchmarks.parity import recordings, work
+from benchmarks.parity.contexts import SAMPLES, UNSPACED, Recording, errors, read
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.bench.common.serving import settings_of
@@ -46,12 +50,12 @@ SENTENCES = 5  # that the samples begin with
 Hear = Callable[[Recording], str]
 
 
-def joined(recordings: Sequence[Recording], seconds: float, noise: float) -> Recording:
+def joined(spoken: Sequence[Recording], seconds: float, noise: float) -> Recording:
     """The recordings one after another, again and again up to `seconds`, with pauses of noise between."""
     rng, texts, parts, length = np.random.default_rng(7), [], [], 0
     for n in range(10_000):
-        one = recordings[n % len(recordings)]
-        if (n >= len(recordings) and not seconds) or (seconds and length > seconds * SAMPLE_RATE):
+        one = spoken[n % len(spoken)]
+        if (n >= len(spoken) and not seconds) or (seconds and length > seconds * SAMPLE_RATE):
             break
         pause = round(rng.uniform(*SHORT_PAUSES_S) * (4 if noise and n % 5 == 4 else 1) * SAMPLE_RATE)
         parts += [one.samples, rng.normal(0, noise, pause).astype(np.float32)]
@@ -68,7 +72,7 @@ def prompts(folder: Path) -> list[Recording]:
         words = words[1:] if words[0] in UNSPOKEN else words
         if len(words) >= 3:
             found.append(Recording(next(read_blocks(file, 30.0)), " ".join(words), "en"))
-    return found[:MOST_PROMPTS]
+    return found
 
 
 def ours(artefact: Path, beam: int, threads: int, settings: SpeechSettings) -> Hear:
@@ -86,7 +90,7 @@ def ours(artefact: Path, beam: int, threads: int, settings: SpeechSettings) -> H
             if at + BLOCK_S * SAMPLE_RATE >= len(one.samples):
                 session.end()
             while planned := session.next_window():
-                session.accept(planned, recognise(service, planned.window))
+                session.accept(planned, service.recognise_one(planned.window))
             texts += [word.text for word in session.take().committed]
         return "".join(texts)
 
@@ -103,23 +107,24 @@ def theirs(model: Any, beam: int, **options: Any) -> Hear:
     return hear
 
 
-def letters(recordings: Sequence[Recording], texts: Sequence[str]) -> float:
+def letters(chosen: Sequence[Recording], texts: Sequence[str]) -> float:
     """Character error rate in per cent."""
-    return errors([replace(one, language=UNSPACED[0]) for one in recordings], texts)
+    return errors([replace(one, language=UNSPACED[0]) for one in chosen], texts)
 
 
 def main(
     artefact: Annotated[Path | None, typer.Option(help="of CTranslate2")] = None,
     beam: Annotated[int, typer.Option(min=1, max=10)] = 5,
     threads: Annotated[int, typer.Option(min=1)] = 2,
-    languages: Annotated[Path | None, typer.Option(help="folders of clips, named by languages")] = None,
-    telephone: Annotated[Path | None, typer.Option(help="prompts, named by their texts")] = None,
+    fetch: Annotated[bool, typer.Option(help="prompts and clips, where they are not yet")] = True,
+    most: Annotated[int, typer.Option(min=1, help="recordings of each set")] = MOST_PROMPTS,
     long_s: Annotated[float, typer.Option(min=0, help="of the long recording; 0 for none")] = LONG_S,
     show: Annotated[bool, typer.Option(help="print what each heard")] = False,
 ) -> None:
     """Measure errors and processor time of each way to hear each set of recordings."""
     from faster_whisper import BatchedInferencePipeline, WhisperModel
 
+    work.count()
     place = (artefact or artefact_root("speech_recognize") / "ctranslate2-int8").resolve()
     model = WhisperModel(str(place), device="cpu", compute_type="int8", cpu_threads=threads)
     settings = settings_of(SpeechSettings, select_models(default_repository(), ("speech",), "cpu")["speech"])
@@ -127,37 +132,45 @@ def main(
     sentences = samples[:SENTENCES]
     sets = {"sentences": sentences, "joined, with pauses": [joined(sentences, 0, 0)]}
     sets["telephone samples"] = samples[SENTENCES:]
-    if telephone:
-        sets["telephone prompts"] = prompts(telephone)
-    if languages:
-        clips = [one for one in read(languages) if model.model.is_multilingual or one.language == "en"]
-        sets["languages"] = clips
+    if fetch:
+        sets["telephone prompts"] = prompts(recordings.telephone())
+        clips = list(read(recordings.languages()))
+        sets["languages"] = [one for one in clips if model.model.is_multilingual or one.language == "en"]
+    sets = {name: each[:most] for name, each in sets.items()}
     if long_s:
         sets[f"{long_s / 60:g} minutes with noise"] = [joined(samples, long_s, NOISE)]
     ways = {
         "ours": ours(place, beam, threads, settings),
         "faster-whisper": theirs(model, beam),
         "batched": theirs(BatchedInferencePipeline(model), beam, batch_size=8),
+        "with times": theirs(BatchedInferencePipeline(model), beam, batch_size=8, word_timestamps=True),
     }
-    for name, recordings in sets.items():
+    for name, chosen in sets.items():
         heard: dict[str, list[str]] = {way: [] for way in ways}
         spent = dict.fromkeys(ways, 0.0)
-        for one in recordings:
-            for way, hear in ways.items():
+        done: dict[str, Counter[str]] = {way: Counter() for way in ways}
+        order = list(ways)
+        for hear in ways.values():  # what is allocated once counts for none
+            hear(sentences[0])
+        for one in chosen:
+            for way in order:
+                work.DONE.clear()
                 started = time.process_time()
-                heard[way].append(hear(one))
+                heard[way].append(ways[way](one))
                 spent[way] += time.process_time() - started
+                done[way] += work.DONE
+            order = [*order[1:], order[0]]
             if show:
                 print(f"said {one.text}\n" + "\n".join(f"  {way}: {heard[way][-1].strip()}" for way in ways))
-        seconds = sum(len(one.samples) for one in recordings) / SAMPLE_RATE
-        title = f"{len(recordings)}: {name}, {seconds:.0f} s; {place.name}, beam {beam}"
-        table = make_table(title, "way|WER|CER|empty|CPU s|of batched", **NARROW)
+        seconds = sum(len(one.samples) for one in chosen) / SAMPLE_RATE
+        title = f"{len(chosen)}: {name}, {seconds:.0f} s; {place.name}, beam {beam}"
+        columns = "way|WER %|CER %|empty|CPU s|ratio|encoded|decoded|aligned"
+        table = make_table(title, columns, **NARROW)
         for way, texts in heard.items():
-            wer, cer = errors(recordings, texts), letters(recordings, texts)
             empty = sum(not text.strip() for text in texts)
-            ratio = spent[way] / spent["batched"]
-            cells = [f"{wer:.1f} %", f"{cer:.1f} %", str(empty), f"{spent[way]:.1f}", f"{ratio:.2f}"]
-            table.add_row(way, *cells)
+            cells = [f"{errors(chosen, texts):.1f}", f"{letters(chosen, texts):.1f}", str(empty)]
+            cells += [f"{spent[way]:.1f}", f"{spent[way] / spent['batched']:.2f}"]
+            table.add_row(way, *cells, *(str(done[way][each]) for each in ("encoded", "decoded", "aligned")))
         Console().print(table)
 
 

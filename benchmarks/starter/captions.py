@@ -22,7 +22,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from benchmarks.parity.contexts import ARTEFACTS, CHUNK, SAMPLES, Recording, errors, read, recognise
+from benchmarks.parity.contexts import ARTEFACTS, CHUNK, SAMPLES, Recording, errors, read
 from trimodal.audio.values import SAMPLE_RATE, Delay
 from trimodal.audio.word_errors import normalise
 from trimodal.metrics import MemoryMetrics
@@ -82,7 +82,7 @@ def caption(service: RecogniseService, recordings: Sequence[Recording], settings
             session.feed(samples[at : at + CHUNK])
             started = time.process_time()
             while planned := session.next_window():
-                session.accept(planned, recognise(service, planned.window))
+                session.accept(planned, service.recognise_one(planned.window))
                 made.windows += 1
             took = time.process_time() - started
             made.seconds += took

@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from tokenizers import Tokenizer
 
-from benchmarks.parity.contexts import ARTEFACTS, SAMPLES, errors, read, recognise
+from benchmarks.parity.contexts import ARTEFACTS, SAMPLES, errors, read
 from trimodal.audio.word_errors import normalise
 from trimodal.gateway.media import MAX_HINTS, with_keywords
 from trimodal.metrics import MemoryMetrics
@@ -82,7 +82,7 @@ def main(
     table = make_table(f"{artefact.name}: {len(names)} names", "keywords|names right|made up|words wrong")
     for way, keywords in ways.items():
         prompt = with_keywords(keywords, None) or ""
-        heard = [recognise(service, Window(one.samples, "en", prompt)).text for one in recordings]
+        heard = [service.recognise_one(Window(one.samples, "en", prompt)).text for one in recordings]
         right = sum(
             normalise(name) in normalise(text)
             for one, text in zip(recordings, heard, strict=True)

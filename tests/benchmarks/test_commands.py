@@ -34,8 +34,8 @@ SLOW = {
         ["1 recordings", "15"],
     ),
     "parity.speech": (
-        f"parity.speech --artefact {SPEECH} --beam 1 --long-s 0",
-        ["5: sentences", "faster-whisper", "batched"],
+        f"parity.speech --artefact {SPEECH} --beam 1 --long-s 0 --no-fetch --most 2",
+        ["2: sentences", "faster-whisper", "batched"],
     ),
     "variants": (
         f"variants shipped xattention --artefact {LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"

@@ -44,7 +44,12 @@ class Recogniser:
         }
         texts = {
             name: np.array([[text]], object)
-            for name, text in (("language", b"en"), ("doubted", b""), ("rejected", b""))
+            for name, text in (
+                ("language", b"en"),
+                ("language_probabilities", b"{}"),
+                ("doubted", b""),
+                ("rejected", b""),
+            )  # fmt: skip
         }
         return self.error or words | texts | {name: np.zeros((1, 1), np.float32) for name in FIGURES}
 

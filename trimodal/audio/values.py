@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -40,6 +41,7 @@ class HeardWindow:
     Attributes:
         start, end: seconds since the stream began.
         language, language_probability: that was detected, or given (1).
+        language_probabilities: of a window in which it was detected, the likeliest first.
         doubted: the guard that no temperature satisfied, or "".
         rejected: why it has no words ("silence"), or "".
     """
@@ -54,6 +56,7 @@ class HeardWindow:
     no_speech_prob: float
     doubted: str = ""
     rejected: str = ""
+    language_probabilities: Mapping[str, float] = field(default_factory=dict)
 
 
 PolicyName = Literal["edge", "vad", "file"]

@@ -65,6 +65,10 @@ class ListeningSettings(VoiceActivity):
         description="seconds of silence around words that look made up, which drop them; 0: stay",
     )
     condition_on_previous_text: bool = Field(False, description="Whisper gets the words before as prompt")
+    language_detection_threshold: float = Field(0.5, ge=0, le=1, description="a likelier language is kept")
+    language_detection_segments: int = Field(
+        0, ge=0, le=100, description="windows after which the language of most is kept; 0: until one is sure"
+    )
 
 
 class SpeechSettings(ListeningSettings):

@@ -21,6 +21,7 @@ FIGURES = (
     "language_probability",
 )  # fmt: skip
 TASKS = ("transcribe", "translate")
+LEAST_LIKELY = 0.001  # of the languages that are told
 Item = TypeVar("Item")
 
 
@@ -61,6 +62,7 @@ class Recognition:
         compression_ratio: UTF-8 bytes of the text to its zlib bytes; high where words repeat.
         temperature: of the decoding.
         language_probability: of the language that was detected; 1 for one that was given.
+        language_probabilities: of each that is likelier than 0.001, the likeliest first; () for one given.
         doubted: the guard that each of its decodings failed ("repetition", "compression", "probability"),
             or ""; the best of them is kept.
         rejected: "silence" where that emptied `words`, or "".
@@ -75,11 +77,18 @@ class Recognition:
     language_probability: float = 1.0
     doubted: str = ""
     rejected: str = ""
+    language_probabilities: tuple[tuple[str, float], ...] = ()
 
     @property
     def text(self) -> str:
         """The words joined as they are written."""
         return "".join(word.text for word in self.words)
+
+
+def likely(languages: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """Those that are told of all with their probabilities, the likeliest first; it is always told."""
+    ranked = sorted(languages, key=lambda one: -one[1])
+    return (*ranked[:1], *(one for one in ranked[1:] if one[1] >= LEAST_LIKELY))
 
 
 def batches(

@@ -89,6 +89,7 @@ def test_every_format(serve: Serve) -> None:
         assert (one.compression_ratio, one.no_speech_prob) == (1.5, 0.125)
     assert [one.tokens for one in verbose.segments] == [[0, 1, 2], [3]]
     assert (verbose.language, verbose.language_probability) == ("en", 0.9)
+    assert verbose.language_probabilities == {"en": 0.9, "de": 0.1}
     assert verbose.words[0].probability == 0.9
 
 
@@ -135,6 +136,10 @@ SILERO = {"threshold": 0.6, "min_silence_duration_ms": 900}
             {"extra_body": {"hallucination_silence_threshold": 2, "condition_on_previous_text": True}},
             {"hallucination_silence_threshold": 2, "condition_on_previous_text": True},
         ),
+        (
+            {"extra_body": {"language_detection_segments": 4, "language_detection_threshold": 0.7}},
+            {"language_detection_segments": 4, "language_detection_threshold": 0.7},
+        ),
     ],
 )  # fmt: skip
 def test_voice_activity_reaches_the_server_by_sileros_names(serve: Serve, options, expected) -> None:
@@ -161,6 +166,7 @@ def test_voice_activity_reaches_the_server_by_sileros_names(serve: Serve, option
         ({"vad_parameters": "[" * 50_000}, "vad_parameters: a JSON object is needed"),
         ({"vad_filter": "maybe"}, "vad_filter: true or false is needed"),
         ({"hallucination_silence_threshold": "-1"}, "hallucination_silence_threshold: Input"),
+        ({"language_detection_segments": "101"}, "language_detection_segments: Input"),
     ],
 )  # fmt: skip
 def test_voice_activity_that_is_none_is_refused(serve: Serve, fields, sentence: str) -> None:

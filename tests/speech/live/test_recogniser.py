@@ -25,6 +25,7 @@ HEARD = {
     "word_tokens": np.array([[b"437", b"1 2"]], object),
     "temperature": np.float32([[0.2]]),
     "language_probability": np.float32([[0.75]]),
+    "language_probabilities": np.array([[b'{"en": 0.75, "de": 0.25}']], object),
     "doubted": np.array([[b""]], object),
     "rejected": np.array([[b""]], object),
 }
@@ -58,7 +59,10 @@ def test_a_window_goes_out_and_its_words_come_back():
     samples = np.arange(4, dtype=np.float32)
     heard = recognise(stub, "other", Window(samples, "en", "naïve", translate=True, prefix=" é"))
     words = (Word(" what", 0.25, 0.5, 0.5, (437,)), Word(" naïve", 0.5, 1.0, 0.75, (1, 2)))
-    assert heard == Recognition(words, "en", 0.125, -0.25, 1.5, np.float32(0.2), 0.75)
+    chances = (("en", 0.75), ("de", 0.25))
+    assert heard == Recognition(
+        words, "en", 0.125, -0.25, 1.5, np.float32(0.2), 0.75, language_probabilities=chances
+    )
     (asked,) = stub.asked
     assert asked["model_name"] == "other"
     assert asked["requested_output_names"] == list(OUTPUTS)

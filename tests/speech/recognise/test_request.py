@@ -92,6 +92,7 @@ def test_tensors_are_rows_padded_to_the_most_words():
     assert tensors["text"].tolist() == [[b" one two three"], [b""], [b" vier"]]
     assert tensors["word_count"].tolist() == [[3], [0], [1]]
     assert tensors["batch_size"].tolist() == [[8], [8], [8]]
+    assert tensors["language_probabilities"].tolist() == [[b"{}"]] * 3
     assert tensors["rejected"].tolist() == [[b""], [b"silence"], [b""]]
     assert tensors["word_starts"].tolist() == [[0, 0.25, 0.5], [0, 0, 0], [0, 0, 0]]
     assert tensors["word_ends"].tolist() == [[0.25, 0.5, 0.75], [0, 0, 0], [0.25, 0, 0]]
@@ -101,5 +102,6 @@ def test_tensors_are_rows_padded_to_the_most_words():
         "word_tokens": "|O",
         "word_count": "<i4", "language": "|O", "no_speech_probability": "<f4",
         "average_log_probability": "<f4", "compression_ratio": "<f4", "temperature": "<f4",
-        "language_probability": "<f4", "doubted": "|O", "rejected": "|O", "batch_size": "<i4",
+        "language_probability": "<f4", "language_probabilities": "|O", "doubted": "|O",
+        "rejected": "|O", "batch_size": "<i4",
     }  # fmt: skip

@@ -12,7 +12,7 @@ from trimodal.speech.recognise.pieces import joined
 from trimodal.speech.recognise.request import RecogniseRequest
 from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.settings import RecogniseSettings
-from trimodal.speech.values import Recognition
+from trimodal.speech.values import Recognition, Window
 
 
 class Scripted(FakeWhisper):
@@ -313,3 +313,20 @@ def test_opening_warms_every_context_and_on_a_gpu_a_full_batch_and_counts_nothin
     assert windows(metrics) == {}
     opened.close()
     assert engine.closed
+
+
+@pytest.mark.parametrize("temperatures", [(), (0.0,), (0.0, 0.4)])
+def test_one_window_is_heard_as_its_session_chose(temperatures):
+    engine = Scripted({0.5: [UNSURE]})
+    service = RecogniseService(engine, RecogniseSettings(artefact="x"), MemoryMetrics())
+    window = Window(marked(0.5).windows[0], "de", "Ada", translate=True, temperatures=temperatures)
+    assert service.recognise_one(window).text == " unsure"
+    (asked,) = engine.windows
+    assert (asked.language, asked.prompt, asked.translate) == ("de", "Ada", True)
+    assert [hot for _, hot in engine.runs] == list(temperatures or service._settings.temperatures)
+
+
+def test_one_window_that_is_wrong_gets_its_error():
+    service = RecogniseService(Scripted(), RecogniseSettings(artefact="x"), MemoryMetrics())
+    with pytest.raises(InvalidArgument, match="language"):
+        service.recognise_one(Window(np.zeros(800, np.float32), "tlh"))

@@ -60,6 +60,8 @@ class Listening(TypedDict, total=False):
     max_speech_duration_s: float | None
     hallucination_silence_threshold: float | None
     condition_on_previous_text: bool | None
+    language_detection_threshold: float | None
+    language_detection_segments: int | None
 
 
 class LiveStream:

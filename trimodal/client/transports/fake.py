@@ -297,7 +297,13 @@ def speech_outputs(
     texts = [word.text.encode() for word in committed]
     windows = []
     if committed:
-        windows = [HeardWindow(committed[0].start, committed[-1].end, "en", 0.9, 0.2, -0.25, 1.5, 0.125)]
+        chances = {"en": 0.9, "de": 0.1}
+        windows = [
+            HeardWindow(
+                committed[0].start, committed[-1].end, "en", 0.9, 0.2, -0.25, 1.5, 0.125,
+                language_probabilities=chances,
+            )
+        ]  # fmt: skip
     return {
         "committed": strings([b"".join(texts)]),
         "tentative": strings(["".join(word.text for word in tentative).encode()]),

@@ -64,7 +64,7 @@ OPENAI_MODELS = frozenset(
 )
 _FIELDS = {
     *("model", "prompt", "hotwords", "response_format", "temperature", "vad_filter", "vad_parameters"),
-    *("hallucination_silence_threshold", "condition_on_previous_text"),
+    *(ListeningSettings.model_fields.keys() - VoiceActivity.model_fields.keys()),
 }
 _CHUNKING = "chunking_strategy"
 # What it sets as server_vad, by Silero's names; OpenAI's package sends each in a field of its own.
@@ -248,6 +248,7 @@ class Transcription:
             "language": "en" if self._request.task == "translate" else language,
             "detected_language": language,
             "language_probability": round(chance, 4),
+            "language_probabilities": probabilities(self._windows),
             "duration": round(seconds, 3),
             "text": text,
             "usage": _duration(seconds),
@@ -281,6 +282,13 @@ def spoken(windows: Sequence[HeardWindow]) -> tuple[str, float]:
         return "", 0.0
     language = max(seconds, key=lambda code: seconds[code])
     return language, min(one.language_probability for one in windows if one.language == language)
+
+
+def probabilities(windows: Sequence[HeardWindow]) -> dict[str, float]:
+    """Languages with their mean probabilities in the windows where one was detected, the likeliest first."""
+    told = [one.language_probabilities for one in windows if one.language_probabilities and not one.rejected]
+    means = {code: sum(one.get(code, 0.0) for one in told) / len(told) for one in told for code in one}
+    return {code: round(means[code], 4) for code in sorted(means, key=lambda code: -means[code])}
 
 
 def segments(words: Sequence[Word], windows: Sequence[HeardWindow], seconds: float) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest
 from trimodal.speech.settings import RecogniseSettings
-from trimodal.speech.values import Recognition, Window, batches
+from trimodal.speech.values import Recognition, Window, batches, likely
 from trimodal.speech.whisper.artefact import SpeechShapes, open_artefact, read_tokens, unopened
 from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
 from trimodal.speech.whisper.tokens import WhisperTokens
@@ -54,6 +54,7 @@ class _Row:
     at: int = 0
     language: str = ""
     language_probability: float = 1.0
+    language_probabilities: tuple[tuple[str, float], ...] = ()
     prompt: list[int] = field(default_factory=list)
     prefix: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
@@ -113,6 +114,7 @@ class CTranslate2Whisper:
                 compression_ratio=compression_ratio("".join(word.text for word in row.words)),
                 temperature=temperature,
                 language_probability=row.language_probability,
+                language_probabilities=row.language_probabilities,
             )
             for row in rows
         ]
@@ -149,9 +151,9 @@ class CTranslate2Whisper:
         detected = self._model.detect_language(_rows_of(encoded, unknown)) if unknown else []
         for row, ranked in zip(unknown, detected, strict=True):
             codes = ((token.strip("<|>"), chance) for token, chance in ranked)
-            row.language, row.language_probability = next(
-                (code, chance) for code, chance in codes if code in self._tokens.languages
-            )
+            known = [(code, chance) for code, chance in codes if code in self._tokens.languages]
+            row.language, row.language_probability = known[0]
+            row.language_probabilities = likely(known)
 
     def _generate(self, encoded: Any, rows: list[_Row], context_s: float, temperature: float) -> None:
         """Tokens and figures of windows whose prompts have one length, in languages of one bound."""

@@ -5,6 +5,7 @@ Calls come from many threads at once; Triton's dynamic batcher gathers the windo
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from trimodal.speech.values import FIGURES, MAX_PROMPT, TASKS, Recognition, Wind
 from trimodal.triton.calls import infer
 
 WORDS = ("words", "word_starts", "word_ends", "word_probabilities", "word_tokens")
-OUTPUTS = (*WORDS, "language", *FIGURES, "doubted", "rejected")
+OUTPUTS = (*WORDS, "language", *FIGURES, "language_probabilities", "doubted", "rejected")
 # What a client chose; the rest of a window is ours.
 CLIENTS_FIELDS = ("prompt", "language")
 
@@ -43,6 +44,7 @@ def recognise(pb_utils: Any, model: str, window: Window) -> Recognition:
         tuple(words),
         language=out["language"][0].decode(),
         **{name: float(out[name][0]) for name in FIGURES},
+        language_probabilities=tuple(json.loads(out["language_probabilities"][0]).items()),
         doubted=out["doubted"][0].decode(),
         rejected=out["rejected"][0].decode(),
     )

@@ -157,6 +157,7 @@ def _options(parameters: Mapping[str, Any]) -> StreamOptions:
         "max_pending_s",
         "temperature",
         "hallucination_silence_threshold",
+        "language_detection_threshold",
         *VoiceActivity.model_fields,
     ):
         if isinstance(own.get(name), (int, str)) and not isinstance(own[name], bool):

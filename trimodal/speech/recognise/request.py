@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -112,6 +113,9 @@ class Recognised:
             "word_count": np.array([[len(row.words)] for row in self.rows], np.int32),
             "language": texts("language"),
             **{name: np.array([[getattr(row, name)] for row in self.rows], np.float32) for name in FIGURES},
+            "language_probabilities": np.array(
+                [[json.dumps(dict(row.language_probabilities)).encode()] for row in self.rows], object
+            ),
             "doubted": texts("doubted"),
             "rejected": texts("rejected"),
             "batch_size": np.array([[size] for size in self.batch_sizes], np.int32),

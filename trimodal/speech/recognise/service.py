@@ -21,7 +21,7 @@ from trimodal.speech.recognise.hallucinations import GUARDS, SILENCE, best, doub
 from trimodal.speech.recognise.pieces import cut, joined
 from trimodal.speech.recognise.request import Recognised, RecogniseRequest
 from trimodal.speech.settings import RecogniseSettings
-from trimodal.speech.values import Recognition, Window, batches
+from trimodal.speech.values import TASKS, Recognition, Window, batches
 from trimodal.speech.whisper.features import room, smallest_context
 from trimodal.speech.whisper.word_timestamps import without_silence_before
 
@@ -113,6 +113,21 @@ class RecogniseService:
         return [
             outcome if isinstance(outcome, RequestError) else self._result(outcome) for outcome in outcomes
         ]
+
+    def recognise_one(self, window: Window) -> Recognition:
+        """What is heard in one window that is right. Raises: the error that its request would get."""
+        request = RecogniseRequest(
+            window.samples[None],
+            [window.prompt.encode()],
+            [window.language.encode()],
+            [TASKS[window.translate].encode()],
+            temperatures=[",".join(map(str, window.temperatures)).encode()],
+            prefixes=[window.prefix.encode()],
+        )
+        (outcome,) = self.recognise([request])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome.rows[0]
 
     def _tasks(self, request: RecogniseRequest) -> list[_Task]:
         windows = request.checked(self._engine.languages)

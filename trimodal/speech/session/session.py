@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from trimodal import trace
 from trimodal.audio.values import SAMPLE_RATE, HeardWindow, PolicyName, Samples, Word
+from trimodal.speech.session.language import StreamLanguage
 from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline, VadPolicy
 from trimodal.speech.session.policy_edge import EdgePolicy
 from trimodal.speech.session.policy_file import FilePolicy
@@ -34,9 +35,6 @@ POLICIES: dict[PolicyName, type[SegmentPolicy]] = {
 
 # Kept in silence beside the pad: an onset that is not known yet.
 _LOOK_BACK = 3 * SAMPLE_RATE // 10
-# Of audio from which a language is told apart for sure enough to keep it.
-_LANGUAGE = 3 * SAMPLE_RATE
-_SURE = 0.5
 # What was decoded above it is no prompt (faster-whisper's prompt_reset_on_temperature).
 _RESET = 0.5
 
@@ -96,12 +94,7 @@ def _joined(words: Sequence[Word]) -> bytes:
 
 
 class LiveSession:
-    """The state of one stream.
-
-    A language that is not given is the one detected in the first window of 3 s or more with words in which
-    it is likelier than not (faster-whisper's threshold): detected anew in each, it would change within
-    sentences.
-    """
+    """The state of one stream."""
 
     def __init__(
         self,
@@ -117,7 +110,7 @@ class LiveSession:
         self.max_pending_s = settings.max_pending_s  # above it answers wait
         self._conditioned = settings.condition_on_previous_text
         self._forgotten = 0  # words before this sample are no prompt
-        self._language = language
+        self._language = StreamLanguage(language, settings)
         self._prompt = prompt
         self._translate = translate
         # Somebody waits for the words of a live window: a recording's get all of the recogniser's.
@@ -133,7 +126,6 @@ class LiveSession:
         self._told: tuple[SpokenWord, ...] = ()  # tentative words of the last update
         self._out: Stretch | None = None  # being recognised
         self._windows: list[HeardWindow] = []  # not told yet
-        self._language_probability = 1.0
 
     @property
     def waiting(self) -> bool:
@@ -210,7 +202,7 @@ class LiveSession:
         samples = np.concatenate(parts) if parts else self._ring.view(stretch.start, stretch.end)
         # A hypothesis is heard again soon: what is doubted of it is not decoded again.
         temperatures = self._temperatures[: 1 if stretch.kind is Kind.STEP else None]
-        window = Window(samples, self._language, prompt, self._translate, temperatures, stretch.prefix)
+        window = Window(samples, self._language.code, prompt, self._translate, temperatures, stretch.prefix)
         return PlannedWindow(stretch.start, stretch.end, window, stretch.parts)
 
     def accept(self, planned: PlannedWindow, heard: Recognition) -> None:
@@ -232,9 +224,8 @@ class LiveSession:
         if heard.temperature > _RESET:
             self._forgotten = stretch.end
         self._policy.accept(stretch, None if heard.rejected or guessed else spoken)
-        sure = heard.language_probability >= _SURE and len(planned.window.samples) >= _LANGUAGE
-        if sure and spoken and not heard.rejected and not guessed and not self._language:
-            self._language, self._language_probability = heard.language, heard.language_probability
+        if spoken and not heard.rejected and not guessed:
+            self._language.hear(heard, len(planned.window.samples))
         if self._transcript.end != settled or (heard.rejected and stretch.kind is not Kind.STEP):
             self._windows.append(self._told_of(stretch, heard))
         self._forget()
@@ -244,13 +235,14 @@ class LiveSession:
             stretch.start / SAMPLE_RATE,
             stretch.end / SAMPLE_RATE,
             heard.language,
-            min(heard.language_probability, self._language_probability),
+            min(heard.language_probability, self._language.probability),
             heard.temperature,
             heard.average_log_probability,
             heard.compression_ratio,
             heard.no_speech_probability,
             heard.doubted,
             heard.rejected,
+            dict(heard.language_probabilities),
         )
 
     def take(self) -> Update:

@@ -16,7 +16,7 @@ import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.speech.engines.tensorrt.rows import Floats, Row
-from trimodal.speech.values import Recognition, Window, batches
+from trimodal.speech.values import Recognition, Window, batches, likely
 from trimodal.speech.whisper.alignment import token_path
 from trimodal.speech.whisper.artefact import SpeechShapes
 from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
@@ -36,6 +36,7 @@ class WindowState:
     before: list[int]
     language: str = ""
     language_probability: float = 1.0
+    language_probabilities: tuple[tuple[str, float], ...] = ()
     no_speech: float = 0.0
 
     @property
@@ -118,8 +119,9 @@ class GraphWhisper:
             state.language = state.window.language or self.languages[0]
             if codes and not state.window.language:
                 chances = logits[index, ids] - log_sum(logits[index : index + 1, ids])
-                state.language = codes[int(chances.argmax())]
-                state.language_probability = min(float(np.exp(chances.max())), 1.0)
+                known = zip(codes, np.minimum(np.exp(chances), 1.0).tolist(), strict=True)
+                state.language_probabilities = likely(known)
+                state.language, state.language_probability = state.language_probabilities[0]
             state.row.most_tokens = most_tokens(state.samples / SAMPLE_RATE, state.written)
             state.row.prefix = self._tokens.encode(state.window.prefix)[: state.row.most_tokens]
 
@@ -133,6 +135,7 @@ class GraphWhisper:
             compression_ratio=compression_ratio("".join(word.text for word in words)),
             temperature=temperature,
             language_probability=state.language_probability,
+            language_probabilities=state.language_probabilities,
         )
 
     def _words(self, state: WindowState) -> tuple[Word, ...]:

@@ -1,0 +1,129 @@
+"""People are heard by a real Whisper (tiny.en) as recordings are: what guards and files leave of them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import soundfile
+
+from trimodal.audio.captions import cues, render
+from trimodal.audio.files import read_blocks
+from trimodal.audio.values import SAMPLE_RATE, HeardWindow, Samples, Word
+from trimodal.audio.word_errors import word_error_rate
+from trimodal.metrics import MemoryMetrics
+from trimodal.paths import artefact_root, data_directory
+from trimodal.speech.recognise.service import RecogniseService
+from trimodal.speech.session.session import LiveSession
+from trimodal.speech.session.vad import detectors
+from trimodal.speech.settings import RecogniseSettings, SpeechSettings
+
+TINY_EN = artefact_root("speech_recognize") / "ctranslate2-tiny.en"
+pytestmark = [
+    pytest.mark.build,
+    pytest.mark.skipif(not TINY_EN.is_dir(), reason="Whisper tiny.en is not built"),
+]
+SAID = (
+    "And Mr. John Dashwood had then leisure to consider how much there might be prudently in his power"
+    " to do for them."
+)
+MOST_ERRORS = 0.15  # of 22 words three
+
+
+def opened(**settings: object) -> RecogniseService:
+    given = {"artefact": str(TINY_EN.resolve()), "intra_op_threads": 1, "temperatures": (0.0,), **settings}
+    return RecogniseService.open(TINY_EN, RecogniseSettings.model_validate(given), MemoryMetrics())
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[RecogniseService]:
+    service = opened()
+    yield service
+    service.close()
+
+
+@pytest.fixture(scope="module")
+def person() -> Samples:
+    return next(read_blocks(data_directory() / "samples" / "speech" / "austen-1-leisure.wav", 30.0))
+
+
+def heard(
+    service: RecogniseService, samples: Samples, **settings: object
+) -> tuple[list[Word], list[HeardWindow]]:
+    chosen = SpeechSettings.model_validate(settings)
+    session = LiveSession(chosen, policy="file", detector=detectors("silero")(chosen))
+    session.feed(samples)
+    session.end()
+    while planned := session.next_window():
+        session.accept(planned, service.recognise_one(planned.window))
+    update = session.take()
+    return list(update.committed), list(update.windows)
+
+
+def wrong(words: list[Word]) -> float:
+    return word_error_rate([SAID], ["".join(word.text for word in words)])
+
+
+def test_speech_that_every_guard_doubts_is_kept_and_told(person: Samples) -> None:
+    unsure = opened(log_prob_threshold=-0.001, no_speech_threshold=1.0, temperatures=(0.0, 0.2))
+    words, (window,) = heard(unsure, person)
+    unsure.close()
+    assert wrong(words) <= MOST_ERRORS
+    assert (window.doubted, window.rejected) == ("probability", "")
+
+
+def test_a_window_is_dropped_only_where_no_speech_and_doubt_come_together(person: Samples) -> None:
+    silent = opened(no_speech_threshold=0.0)
+    words, (window,) = heard(silent, person)
+    assert (wrong(words) <= MOST_ERRORS, window.rejected) == (True, "")
+    silent.close()
+    both = opened(no_speech_threshold=0.0, log_prob_threshold=-0.001)
+    words, (window,) = heard(both, person)
+    both.close()
+    assert (words, window.rejected) == ([], "silence")
+
+
+def test_figures_of_a_person_are_those_of_speech(service: RecogniseService, person: Samples) -> None:
+    _, (window,) = heard(service, person)
+    assert window.language == "en"
+    assert -1 < window.avg_logprob < 0
+    assert 0 <= window.no_speech_prob < 0.6
+    assert 0.5 < window.compression_ratio < 2.4
+
+
+def test_a_persons_words_between_long_silences_stay(service: RecogniseService, person: Samples) -> None:
+    quiet = np.zeros(4 * SAMPLE_RATE, np.float32)
+    words, _ = heard(service, np.concatenate((quiet, person, quiet)), hallucination_silence_threshold=1)
+    assert wrong(words) <= MOST_ERRORS
+    assert words[0].start == pytest.approx(4.2, abs=0.5)
+
+
+def test_captions_of_a_person_end_with_the_recording(service: RecogniseService, person: Samples) -> None:
+    words, _ = heard(service, person)
+    seconds = len(person) / SAMPLE_RATE
+    made = cues(words, seconds)
+    assert made[0].start_ms == pytest.approx(200, abs=500)
+    assert made[-1].end_ms <= 1000 * seconds
+    assert wrong([Word(f" {line}", 0, 0, 1) for cue in made for line in cue.lines]) <= MOST_ERRORS
+    assert render(words, "srt", seconds=seconds).startswith("1\n00:00:00,")
+    assert render(words, "vtt", seconds=seconds).startswith("WEBVTT\n")
+
+
+def test_a_person_in_channels_of_opposite_phase_is_heard(service: RecogniseService, person: Samples) -> None:
+    file = io.BytesIO()
+    soundfile.write(file, np.stack((person, -person), 1), SAMPLE_RATE, format="WAV")
+    file.seek(0)
+    words, _ = heard(service, next(read_blocks(file, 30.0)))
+    assert wrong(words) <= MOST_ERRORS
+
+
+def test_a_person_in_a_wav_without_a_length_is_heard(service: RecogniseService, person: Samples) -> None:
+    file = io.BytesIO()
+    soundfile.write(file, person, SAMPLE_RATE, format="WAV", subtype="PCM_16")
+    written = bytearray(file.getvalue())
+    at = written.index(b"data") + 4
+    written[at : at + 4] = bytes(4)
+    words, _ = heard(service, next(read_blocks(io.BytesIO(bytes(written)), 30.0)))
+    assert wrong(words) <= MOST_ERRORS
