@@ -227,7 +227,7 @@ def flipped(data, at):
         (encode(noise(64, 64), "TIFF")[:-9], "image: a truncated TIFF file"),
         (encode(noise(64, 64), "AVIF")[:900], "image: a damaged AVIF file"),
         (encode(noise(64, 64).convert("F"), "TIFF"), "image: a TIFF file of F pixels; 8 or 16 bits"),
-        (encode(noise(8, 8), "BMP")[:20], "image: a damaged BMP file"),
+        (encode(noise(8, 8), "BMP")[:20], "image: a truncated BMP file"),
         (rle_bmp(), "image: a BMP file whose pixels are compressed; plain ones are accepted"),
         (gif_claiming(65_535, 9), "image: 65535 × 9 pixels; at most 16384 a side are accepted"),
         (encode(noise(64, 64), "PNG")[:200], "image: a truncated PNG file"),
