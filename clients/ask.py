@@ -34,7 +34,7 @@ def samples(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("text", nargs="?", help="the question; or a recording has it")
-    parser.add_argument("--image", type=pathlib.Path, help="JPEG, PNG or WebP file")
+    parser.add_argument("--image", type=pathlib.Path, help="a picture file")
     parser.add_argument("--audio", type=pathlib.Path, help="WAV file: one channel, 16 bits")
     parser.add_argument("--url", default="127.0.0.1:8001", help="host:port of Triton's gRPC endpoint")
     parser.add_argument("--timeout", type=float, default=60.0, help="longest silence, seconds")

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import tritonclient.grpc as triton
 
-SUFFIXES = {".png", ".jpg", ".jpeg", ".webp"}
+SUFFIXES = {".avif", ".bmp", ".gif", ".heic", ".heif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 
 
 def classify(client, images, timeout):

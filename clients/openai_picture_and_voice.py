@@ -24,7 +24,7 @@ def encoded(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--text", help="the question; or a recording has it")
-    parser.add_argument("--image", type=pathlib.Path, help="JPEG, PNG or WebP file")
+    parser.add_argument("--image", type=pathlib.Path, help="a picture file")
     parser.add_argument("--audio", type=pathlib.Path, help="wav, mp3, flac or ogg file")
     parser.add_argument("--url", default="http://127.0.0.1:8080/v1", help="the gateway's, with /v1")
     args = parser.parse_args()

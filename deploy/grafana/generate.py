@@ -81,7 +81,7 @@ SLO = (
     Panel(
         "Models that answer, as the gateway finds them",
         "none",
-        {"{{model}} at {{upstream}}": "trimodal_gateway_upstream_ready"},
+        {"{{model}} {{version}} at {{upstream}}": "trimodal_gateway_upstream_ready"},
     ),
     Panel(
         "Requests at the gateway",

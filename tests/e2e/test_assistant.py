@@ -201,7 +201,7 @@ async def test_out_of_time(server: TritonServer, client: Client, files: Path, st
 
 
 async def test_a_stage_that_fails_is_named(client: Client, files: Path) -> None:
-    with pytest.raises(InvalidArgument, match="^saw: image: not a JPEG, PNG or WebP file"):
+    with pytest.raises(InvalidArgument, match="^saw: image: not a JPEG, PNG"):
         await client.ask("what is it?", image=b"nothing", audio=files / "long.wav").answer()
     with pytest.raises(InvalidArgument, match="^answer: max_tokens is 0"):
         await client.ask("a", max_tokens=0).answer()
@@ -274,7 +274,7 @@ def test_the_programs(server: TritonServer, files: Path) -> None:
     assert "heard in" in command.stderr
     refused = run_python(CLIENTS / "ask.py", "a", "--image", files / "short.wav", "--url", server.grpc_url)
     assert refused.returncode == 1
-    assert "saw: image: not a JPEG, PNG or WebP file" in refused.stderr
+    assert "saw: image: not a JPEG, PNG" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert (
         run_python(CLIENTS / "ask.py", "--audio", files / "two.png", "--url", server.grpc_url).returncode == 1
@@ -302,4 +302,4 @@ def test_a_program_that_asks_through_the_gateway(server: TritonServer, files: Pa
         assert asked.stdout.strip()
         refused = run_python(CLIENTS / "openai_picture_and_voice.py", "--image", voice, "--text", "a", *api)
     assert refused.returncode == 1
-    assert "not a JPEG, PNG or WebP file" in refused.stderr
+    assert "not a JPEG, PNG" in refused.stderr

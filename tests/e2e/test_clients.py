@@ -49,12 +49,12 @@ async def test_images_in_batches_of_the_model(client):
 
 
 async def test_a_bad_image(client):
-    with pytest.raises(InvalidArgument, match=r"image\[1\]: not a JPEG, PNG or WebP file"):
+    with pytest.raises(InvalidArgument, match=r"image\[1\]: not a JPEG, PNG, WebP"):
         await client.classify([png(0), b"nothing", png(2)])
     one, bad, two = await client.classify([png(0), b"nothing", png(2)], return_exceptions=True)
     assert (one[0].label, two[0].label) == ("class 0", "class 2")
     assert isinstance(bad, InvalidArgument)
-    assert str(bad) == "image: not a JPEG, PNG or WebP file"
+    assert str(bad) == "image: not a JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF or HEIC file"
 
 
 async def test_vectors(client):
@@ -95,7 +95,7 @@ def test_the_copyable_classifier(server, folder):
     assert [label for _, label, _ in rows] == [f"class {number % 3}" for number in range(20)]
     assert [Path(file).name for file, _, _ in rows] == [f"{number:02}.png" for number in range(20)]
     assert "20.jpg" in done.stderr
-    assert "not a JPEG, PNG or WebP file" in done.stderr
+    assert "not a JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF or HEIC file" in done.stderr
     assert "Traceback" not in done.stderr
     assert run_python(CLIENTS / "classify.py", folder / "00.png", "--url", server.grpc_url).returncode == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import time
 
@@ -70,3 +71,41 @@ def test_a_client_that_does_not_read_holds_little_and_ends_with_its_connection(s
             time.sleep(0.5)
         assert made < MUCH, "what nobody reads is not made"
     wait_until(lambda: len(served.triton.cancelled) == 1, "the generation ends")
+
+
+@pytest.mark.parametrize(
+    ("path", "stream", "end"),
+    [
+        ("/v1/chat/completions", True, b"data: [DONE]\n\n"),
+        ("/v1/chat/completions", False, b"}"),
+        ("/v1/responses", True, b"\n\n"),
+        ("/nowhere", False, b"}"),
+    ],
+)
+def test_http_1_0_gets_no_chunks(serve: Serve, path: str, stream: bool, end: bytes) -> None:
+    body = json.dumps({"model": "llm", "messages": CHAT, "input": "hi", "stream": stream}).encode()
+    head = f"POST {path} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", httpx.URL(serve().url).port or 0), LIMIT_S) as connection:
+        connection.sendall(head.encode() + body)
+        with connection.makefile("rb") as answer:
+            told, _, contents = answer.read().partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in told.lower()
+    assert b"connection: close" in told.lower()
+    assert contents.endswith(end), "and it ends with the connection"
+    if stream:
+        assert all(line[:6] in (b"", b"data: ", b"event:") for line in contents.split(b"\n"))
+    else:
+        assert f"content-length: {len(contents)}".encode() in told.lower()
+        json.loads(contents)
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/ready", "/v1/models", "/"])
+def test_http_1_0_reads_every_page_to_its_end(serve: Serve, path: str) -> None:
+    url = httpx.URL(serve().url)
+    with socket.create_connection(("127.0.0.1", url.port or 0), LIMIT_S) as connection:
+        connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        with connection.makefile("rb") as answer:
+            told, _, contents = answer.read().partition(b"\r\n\r\n")
+    assert told.startswith(b"HTTP/1.1 200 "), told
+    assert b"transfer-encoding" not in told.lower()
+    assert contents

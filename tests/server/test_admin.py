@@ -22,7 +22,8 @@ trimodal_llm_active_requests{model="llm"} 3
 trimodal_llm_queued_requests{model="llm",tier="free"} 2
 trimodal_speech_active_requests{tier="x",model="speech"} 0
 trimodal_llm_speculation_active{model="llm"} 1
-trimodal_llm_engine_ready{model="llm"} 1
+trimodal_llm_engine_ready{model="llm",version="1"} 1
+trimodal_llm_engine_ready{model="llm",version="2"} 0
 nv_inference_pending_request_count{model="llm",version="1"} 7
 """
 
@@ -31,7 +32,7 @@ def test_gauges_of_the_metrics_page(monkeypatch):
     api = Api("127.0.0.1", 1, 1, "key")
     monkeypatch.setattr(Api, "_metrics", lambda self: METRICS)
     assert api.in_flight() == {"llm": 5.0, "speech": 0.0}
-    assert api.engines() == {"llm": 1.0}
+    assert api.engines() == {("llm", "1"): 1.0, ("llm", "2"): 0.0}
     monkeypatch.setattr(Api, "_metrics", lambda self: "")
     assert api.in_flight() == api.engines() == {}
 

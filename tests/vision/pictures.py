@@ -9,9 +9,11 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from trimodal.manifest import Manifest, write_manifest
+from trimodal.vision.preprocess import UPRIGHT
 
 RED, GREEN, BLUE, WHITE = (220, 20, 20), (20, 200, 20), (20, 20, 220), (255, 255, 255)
 
@@ -36,6 +38,52 @@ def quarters(side: int = 64) -> Image.Image:
 def noise(width: int, height: int, seed: int = 0) -> Image.Image:
     grid = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
     return Image.fromarray(grid)
+
+
+def turned(image: Image.Image, orientation: int) -> Image.Image:
+    """The picture as it is stored where EXIF says `orientation`."""
+    turn = UPRIGHT.get(orientation)
+    back = {
+        Image.Transpose.ROTATE_270: Image.Transpose.ROTATE_90,
+        Image.Transpose.ROTATE_90: Image.Transpose.ROTATE_270,
+    }
+    return image if turn is None else image.transpose(back.get(turn, turn))
+
+
+def heic(image: Image.Image) -> bytes:
+    """A HEIC file; skips the test where nothing here writes one."""
+    file = io.BytesIO()
+    pytest.importorskip("pillow_heif").from_pillow(image).save(file, quality=95)
+    return file.getvalue()
+
+
+def flat_jpeg(factors: tuple[int, int, int], width: int = 64, height: int = 48) -> bytes:
+    """A grey JPEG of these sampling factors (0x21: two across, one down), which no encoder here writes."""
+    made = bytearray(encode(Image.new("RGB", (width, height), (128, 128, 128)), "JPEG", subsampling=0))
+    frame, scan = made.index(b"\xff\xc0"), made.index(b"\xff\xda")
+    for component, factor in enumerate(factors):
+        made[frame + 11 + 3 * component] = factor
+    across, down = (
+        8 * max(shift(factor) for factor in factors) for shift in (lambda f: f >> 4, lambda f: f & 15)
+    )
+    luma, *chroma = ((factor >> 4) * (factor & 15) for factor in factors)
+    # Each block: no change of its mean, and its end, by the standard's tables.
+    bits = ("001010" * luma + "0000" * sum(chroma)) * (-(-width // across) * -(-height // down))
+    bits += "1" * (-len(bits) % 8)
+    start = scan + 2 + int.from_bytes(made[scan + 2 : scan + 4], "big")
+    return bytes(made[:start]) + int(bits, 2).to_bytes(len(bits) // 8, "big") + b"\xff\xd9"
+
+
+def rle_bmp() -> bytes:
+    """A BMP that claims runs of pixels."""
+    made = bytearray(encode(Image.new("P", (8, 8)), "BMP"))
+    made[30] = 1
+    return bytes(made)
+
+
+def gif_claiming(width: int, height: int) -> bytes:
+    made = encode(Image.new("P", (8, 8)), "GIF")
+    return made[:6] + struct.pack("<HH", width, height) + made[10:]
 
 
 def png_chunk(kind: bytes, body: bytes) -> bytes:

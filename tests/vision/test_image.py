@@ -1,4 +1,6 @@
+import base64
 import io
+import sys
 from contextlib import suppress
 
 import numpy as np
@@ -11,15 +13,22 @@ from tests.vision.pictures import (
     closed,
     encode,
     exif,
+    flat_jpeg,
+    gif_claiming,
+    heic,
     noise,
     png_chunk,
     png_claiming,
     png_with,
     quarters,
+    rle_bmp,
+    turned,
     webp_claiming,
 )
 from trimodal.errors import InvalidArgument
+from trimodal.vision.formats import TAKEN
 from trimodal.vision.image import decode
+from trimodal.vision.preprocess import UPRIGHT
 from trimodal.vision.settings import Limits
 
 LIMITS = Limits()
@@ -203,10 +212,24 @@ def flipped(data, at):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"", "image: empty; JPEG, PNG or WebP bytes are needed"),
-        (b"hello", "image: not a JPEG, PNG or WebP file"),
-        (encode(Image.new("L", (4, 4)), "GIF"), "image: not a JPEG, PNG or WebP file"),
-        (encode(Image.new("L", (4, 4)), "BMP"), "image: not a JPEG, PNG or WebP file"),
+        (b"", f"image: empty; {TAKEN} bytes are needed"),
+        (b"hello", f"image: not a {TAKEN} file"),
+        (b"\0" * 4 + b"ftypisom" + bytes(8), f"image: an MP4 or QuickTime file, not a {TAKEN} file"),
+        (b"<?xml version='1.0'?>\n<svg width='9'/>", "image: an SVG file, not a JPEG"),
+        (b"%PDF-1.7", "image: a PDF file, not a JPEG"),
+        (b"ID3\4", "image: an MP3 file, not a JPEG"),
+        (base64.b64encode(encode(noise(64, 64), "JPEG")), "image: base64 text: the file's own bytes"),
+        (base64.urlsafe_b64encode(encode(quarters(8), "PNG")), "image: base64 text: the file's own bytes"),
+        (b"data:image/png;base64,iVBORw0KGgo=", "image: a data URL: the file's own bytes are needed"),
+        (b"a text of letters", f"image: not a {TAKEN} file"),
+        (encode(noise(64, 64), "GIF")[:900], "image: a truncated GIF file"),
+        (encode(noise(64, 64), "BMP")[:900], "image: a truncated BMP file"),
+        (encode(noise(64, 64), "TIFF")[:-9], "image: a truncated TIFF file"),
+        (encode(noise(64, 64), "AVIF")[:900], "image: a damaged AVIF file"),
+        (encode(noise(64, 64).convert("F"), "TIFF"), "image: a TIFF file of F pixels; 8 or 16 bits"),
+        (encode(noise(8, 8), "BMP")[:20], "image: a truncated BMP file"),
+        (rle_bmp(), "image: a BMP file whose pixels are compressed; plain ones are accepted"),
+        (gif_claiming(65_535, 9), "image: 65535 × 9 pixels; at most 16384 a side are accepted"),
         (encode(noise(64, 64), "PNG")[:200], "image: a truncated PNG file"),
         (encode(quarters(), "WEBP")[:100], "image: a truncated WebP file"),
         (encode(noise(64, 64), "JPEG")[:900], "image: a truncated JPEG file"),
@@ -243,11 +266,77 @@ def test_a_jpeg_of_endless_scans_is_refused():
         decode(data[:last] + data[last:-2] * 100 + data[-2:], LIMITS)
 
 
-@pytest.mark.parametrize("format", ["PNG", "WEBP"])
+@pytest.mark.parametrize("format", ["PNG", "WebP", "GIF", "AVIF", "TIFF"])
 def test_animated_files_are_refused(format):
-    data = encode(quarters(), format, save_all=True, append_images=[noise(64, 64), noise(64, 64, 1)])
-    with pytest.raises(InvalidArgument, match=r"image: animated \(3 frames\); a single frame is accepted"):
+    data = encode(quarters(), format.upper(), save_all=True, append_images=[noise(64, 64), noise(64, 64, 1)])
+    told = f"an? {'' if format == 'TIFF' else 'animated '}{format} file of 3 (frames|pages); a single one"
+    with pytest.raises(InvalidArgument, match=told):
         decode(data, LIMITS)
+
+
+@pytest.mark.parametrize("format", ["GIF", "BMP", "TIFF", "AVIF", "HEIC"])
+def test_reads_what_else_strangers_send(format):
+    for image in (quarters(), quarters().convert("L")):
+        data = heic(image) if format == "HEIC" else encode(image, format)
+        difference = np.abs(seen(data) - np.asarray(image.convert("RGB")))
+        assert np.percentile(difference, 90) <= (0 if format in ("GIF", "BMP", "TIFF") else 12)
+
+
+def test_heic_without_its_decoder_is_refused_by_name(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    data = b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic"
+    assert told_of(data) == (
+        "image: a HEIC file, which this server does not read without pillow-heif: pip install pillow-heif"
+    )
+
+
+@pytest.mark.parametrize("choices", [{}, {"compression": "tiff_lzw"}, {"compression": "tiff_adobe_deflate"}])
+@pytest.mark.parametrize("value", range(1, 9))
+def test_a_tiff_and_an_avif_are_seen_upright(choices, value):
+    upright = np.asarray(quarters(64))
+    for data in (
+        encode(turned(quarters(64), value), "TIFF", tiffinfo={274: value}, **choices),
+        encode(turned(quarters(64), value), "AVIF", exif=exif(value), quality=95),
+    ):
+        picture = decode(data, LIMITS)
+        turn = UPRIGHT.get(picture.orientation)
+        shown = picture.rgb.transpose(turn) if turn is not None else picture.rgb
+        assert np.percentile(np.abs(np.asarray(shown).astype(int) - upright), 90) <= 12
+
+
+def test_transparent_gifs_are_white_and_sixteen_bits_of_tiff_are_scaled():
+    gif = encode(Image.new("P", (4, 4), 3), "GIF", transparency=3)
+    assert seen(gif)[0, 0].tolist() == list(WHITE)
+    for order in ("<u2", ">u2"):
+        values = np.array([[0, 256, 32768, 65535]], order)
+        assert seen(encode(Image.fromarray(values), "TIFF"))[0, :, 0].tolist() == [0, 1, 128, 255]
+
+
+@pytest.mark.parametrize("factors", [(0x31, 0x11, 0x11), (0x42, 0x11, 0x11), (0x22, 0x21, 0x11)])
+def test_jpegs_of_unusual_subsampling_are_read(factors):
+    data = flat_jpeg(factors)
+    with pytest.raises(ValueError, match="subsampling"):
+        simplejpeg.decode_jpeg(data)
+    assert (seen(data) == 128).all()
+    assert (seen(data, at_least=16) == 128).all()
+    assert told_of(data[:-20]) == "image: a truncated JPEG file"
+
+
+def test_a_jpeg_over_the_limit_is_decoded_at_half_its_size():
+    limits = Limits(max_pixels=60 * 50)
+    photo = encode(noise(120, 100), "JPEG")
+    assert decode(photo, limits).rgb.size == (60, 50)
+    assert decode(photo, limits, at_least=20).rgb.size == (30, 25)
+    assert decode(encode(noise(60, 50), "JPEG"), limits).rgb.size == (60, 50)
+    told = "120 × 100 pixels; at most 3000 in all"
+    for data, said in (
+        (encode(noise(121, 100), "JPEG"), "121 × 100 pixels; at most 12000 in all"),
+        (encode(noise(120, 100), "JPEG", progressive=True), told),  # libjpeg holds all of its coefficients
+        (encode(noise(120, 100).convert("CMYK"), "JPEG"), told),
+        (encode(noise(120, 100), "PNG"), told),
+    ):
+        with pytest.raises(InvalidArgument, match=said):
+            decode(data, limits)
 
 
 def test_the_limits_are_the_callers_and_the_field_is_named():

@@ -67,7 +67,7 @@ class AskRequest:
     """A question: text, audio or both, and an image if there is one. Deadlines count from its arrival."""
 
     text: str | None
-    image: bytes | None = None  # a JPEG, PNG or WebP file
+    image: bytes | None = None  # a picture file
     samples: Samples | None = None  # float32[n], 16 kHz mono
     options: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # inputs of the llm
     ttft_deadline_ms: int | None = None

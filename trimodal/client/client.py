@@ -189,7 +189,7 @@ class Client:
         """Streams the assistant's answer to a question that is typed, spoken or both, perhaps about an image.
 
         Args:
-            image: the contents of a JPEG, PNG or WebP file, or its path.
+            image: the contents of a picture file, or its path.
             audio: a file (wav, flac, ogg, mp3; needs the extra `audio`), or samples as for `LiveStream.send`.
             history: the talk until now; what was heard and seen in it is not heard and seen again.
             timeout: seconds for the whole answer; None: as the client's timeouts say.
@@ -233,7 +233,7 @@ class Client:
         timeout: float | None = None,
         model: str = "vision",
     ) -> list[list[Prediction]] | list[list[Prediction] | RequestError]:
-        """Labels of JPEG, PNG or WebP files, best first; in as many batches as the model needs.
+        """Labels of picture files, best first; in as many batches as the model needs.
 
         Args:
             images: contents of files.

@@ -386,4 +386,5 @@ def add_operation(app: FastAPI, gateway: Gateway) -> None:
         await gateway.upstreams.looked()
         models = gateway.upstreams.state
         all_ready = bool(models) and all(models.values())
-        return JSONResponse({"ready": all_ready, "models": models}, 200 if all_ready else 503)
+        told = {"ready": all_ready, "models": models, "versions": gateway.upstreams.versions}
+        return JSONResponse(told, 200 if all_ready else 503)

@@ -116,7 +116,9 @@ class _UpstreamFamilies(Collector):
         name = "trimodal_gateway_upstream"
         running = GaugeMetricFamily(f"{name}_in_flight", "Requests that a server has", labels=["upstream"])
         draining = GaugeMetricFamily(f"{name}_draining", "1: it gets no new requests", labels=["upstream"])
-        ready = GaugeMetricFamily(f"{name}_ready", "1: the model answers", labels=["upstream", "model"])
+        ready = GaugeMetricFamily(
+            f"{name}_ready", "1: the model answers", labels=["upstream", "model", "version"]
+        )
         moved = CounterMetricFamily(
             f"{name}_moved", "Requests that it failed or refused and another was asked", labels=["upstream"]
         )
@@ -124,8 +126,9 @@ class _UpstreamFamilies(Collector):
             running.add_metric([server.address], server.running)
             draining.add_metric([server.address], server.draining)
             moved.add_metric([server.address], server.moved)
-            for model, answers in server.models.items():
-                ready.add_metric([server.address, model], answers)
+            for model, versions in server.versions.items():
+                for version in versions:
+                    ready.add_metric([server.address, model, version], server.answers(model, version))
         routed = CounterMetricFamily(
             "trimodal_gateway_routed",
             "Requests by the version that a route gave them",

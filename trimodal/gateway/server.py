@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from trimodal.client.transports.base import Timeouts, Transport
 from trimodal.client.transports.grpc import GrpcTransport
@@ -71,6 +71,20 @@ class Waiting:
         return next(iter(self._unknown or self._known), newest)
 
 
+class _Unchunked(RequestResponseCycle):
+    """Answers HTTP/1.0, which knows no chunks: a body of unknown size ends with the connection."""
+
+    _sized = False
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self._sized = any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
+            self.chunked_encoding = None if self._sized else False
+        elif not self._sized:
+            self.expected_content_length = len(message.get("body", b""))
+        await super().send(message)
+
+
 def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
     """uvicorn's HTTP/1.1 with bounds that it has none of: of headers, in size and time, of connections."""
     waiting = Waiting(settings.max_connections or max(_FEWEST, raise_open_files() - _OTHER_FILES))
@@ -114,6 +128,8 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
             self._headers_came()
             waiting.remove(self)
             super().on_headers_complete()
+            if self.scope["http_version"] == "1.0" and self.cycle is not None:
+                self.cycle.__class__ = _Unchunked
 
         def on_message_complete(self) -> None:
             super().on_message_complete()

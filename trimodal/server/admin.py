@@ -108,12 +108,19 @@ class Api:
 
     def states(self) -> dict[str, str]:
         """Model → state of the repository index, for models that were ever loaded."""
-        # Versions come in their order: the word of the highest that is ready is the model's.
-        states: dict[str, str] = {}
+        # Versions come in their order: one that is ready speaks for the model, else the highest.
+        return {
+            model: "READY" if "READY" in versions.values() else [*versions.values()][-1]
+            for model, versions in self.versions().items()
+        }
+
+    def versions(self) -> dict[str, dict[str, str]]:
+        """Model → version → state of the repository index, for what was ever loaded."""
+        models: dict[str, dict[str, str]] = {}
         for entry in self._index():
-            if "state" in entry and states.get(entry["name"]) != "READY":
-                states[entry["name"]] = entry["state"]
-        return states
+            if "state" in entry:
+                models.setdefault(entry["name"], {})[entry.get("version", "")] = entry["state"]
+        return models
 
     def _index(self) -> list[dict[str, str]]:
         _, body = self._call("POST", "/v2/repository/index", self.http_port)
@@ -141,9 +148,12 @@ class Api:
         """Model → requests in it, for models with gauges `trimodal_…_{active,queued}_requests`."""
         return _by_model(_IN_FLIGHT, self._metrics())
 
-    def engines(self) -> dict[str, float]:
-        """Model → 1 while its engine is open, else 0; of models whose engine is a process of its own."""
-        return _by_model(_ENGINES, self._metrics())
+    def engines(self) -> dict[tuple[str, str], float]:
+        """Model and version → 1 while its engine is open, else 0; where the engine is a process."""
+        return {
+            (_label(labels, "model"), _label(labels, "version")): float(value)
+            for labels, value in _ENGINES.findall(self._metrics())
+        }
 
     def _metrics(self) -> str:
         return self._call("GET", "/metrics", self.metrics_port)[1].decode()
@@ -176,9 +186,14 @@ def _by_model(pattern: re.Pattern[str], metrics: str) -> dict[str, float]:
     """Sums what `pattern` finds on the metrics page by the label `model`."""
     totals: dict[str, float] = {}
     for labels, value in pattern.findall(metrics):
-        if model := re.search(r'\bmodel="([^"]*)"', labels):
-            totals[model.group(1)] = totals.get(model.group(1), 0.0) + float(value)
+        if model := _label(labels, "model"):
+            totals[model] = totals.get(model, 0.0) + float(value)
     return totals
+
+
+def _label(labels: str, name: str) -> str:
+    found = re.search(rf'\b{name}="([^"]*)"', labels)
+    return found[1] if found else ""
 
 
 class LoadsInTurn(threading.Thread):

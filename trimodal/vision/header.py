@@ -1,8 +1,8 @@
 """Reads the header of image bytes before anything is decoded: format, size, frames, orientation.
 
-PNG and WebP are walked here because Pillow would allocate the canvas or warn first; a JPEG's size comes from
-Pillow's own header pass (`image.py`), which allocates nothing. A JPEG is walked for what no decoder misses:
-scans that are not there.
+PNG and WebP are walked here because Pillow would allocate the canvas or warn first, GIF and TIFF for their
+frames; the size of others comes from Pillow's own header pass (`image.py`), which allocates nothing. A JPEG
+is walked for what no decoder misses: scans that are not there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from trimodal.vision.formats import format_of, what_it_is
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 UPRIGHT = 1
@@ -39,23 +41,46 @@ class Header:
 
 
 def read_header(data: bytes) -> Header:
-    """Reads the header of JPEG, PNG or WebP bytes, by content.
+    """Reads the header of a picture's bytes, by content.
 
     Raises:
         Damaged: another format, truncated, or contradicting itself.
     """
-    if data.startswith(b"\xff\xd8\xff"):
-        # Pixel data never holds this marker. Thumbnails in the metadata may, and count a few.
-        if (scans := data.count(b"\xff\xda")) > MOST_SCANS:
-            raise Damaged(f"a JPEG of {scans} scans; at most {MOST_SCANS} are accepted")
-        if _lacks_scans(data):
-            raise Damaged("a truncated JPEG file")
-        return Header("JPEG")
-    if data.startswith(PNG_SIGNATURE):
-        return _png(data)
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return _webp(data)
-    raise Damaged("not a JPEG, PNG or WebP file")
+    match format_of(data):
+        case "JPEG":
+            # Pixel data never holds this marker. Thumbnails in the metadata may, and count a few.
+            if (scans := data.count(b"\xff\xda")) > MOST_SCANS:
+                raise Damaged(f"a JPEG of {scans} scans; at most {MOST_SCANS} are accepted")
+            if _lacks_scans(data):
+                raise Damaged("a truncated JPEG file")
+            return Header("JPEG")
+        case "PNG":
+            return _png(data)
+        case "WebP":
+            return _webp(data)
+        case "GIF":
+            return _gif(data)
+        case "TIFF":
+            return _tiff(data)
+        case "BMP":
+            # Pillow unpacks runs of pixels in Python: seconds for a large one.
+            if int.from_bytes(data[14:18], "little") >= 40 and data[30:31] in (b"\1", b"\2"):
+                raise Damaged("a BMP file whose pixels are compressed; plain ones are accepted")
+            return Header("BMP")
+        case "AVIF" | "HEIC" as name:
+            return Header(name)
+    raise Damaged(what_it_is(data))
+
+
+def decodes_by_rows(data: bytes) -> bool:
+    """Whether a decoder needs to hold no more of a JPEG than a few rows: its first scan has all of it."""
+    frame, components = 0, 0
+    for kind, start, _ in _jpeg_segments(data):
+        if kind in _FRAMES and start + 9 < len(data):
+            frame, components = kind, data[start + 9]
+        elif kind == _SCAN:
+            return 0 < frame < _PROGRESSIVE and data[start + 4 : start + 5] == bytes((components,))
+    return False
 
 
 def tidied_jpeg(data: bytes, spare: int) -> bytes:
@@ -176,6 +201,54 @@ def _webp_chunks(data: bytes) -> Iterator[bytes]:
         yield data[at : at + 4]
         length = int.from_bytes(data[at + 4 : at + 8], "little")
         at += 8 + length + (length & 1)
+
+
+def _gif(data: bytes) -> Header:
+    """Frames, and the size of the canvas with what is drawn beyond it."""
+    frames = 0
+    try:
+        width, height, flags = struct.unpack_from("<HHB", data, 6)
+        at = 13 + _colours(flags)
+        while at < len(data) and (kind := data[at]) != 0x3B:
+            if kind == 0x2C:
+                left, top, w, h, flags = struct.unpack_from("<HHHHB", data, at + 1)
+                width, height = max(width, left + w), max(height, top + h)
+                frames += 1
+                at += 11 + _colours(flags)
+            elif kind == 0x21:
+                at += 2
+            else:
+                raise Damaged("a damaged GIF file")
+            while length := data[at]:
+                at += 1 + length
+            at += 1
+    except (IndexError, struct.error):
+        raise Damaged("a truncated GIF file") from None
+    if not frames:
+        raise Damaged("a truncated GIF file")
+    return Header("GIF", (width, height), frames)
+
+
+def _colours(flags: int) -> int:
+    """Bytes of the table of colours that follows."""
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+
+
+def _tiff(data: bytes) -> Header:
+    """Pages that are no thumbnails or masks of another; a page's size is Pillow's to tell."""
+    order = "<" if data[:1] == b"I" else ">"
+    pages, seen = 0, set[int]()
+    try:
+        (at,) = struct.unpack_from(order + "I", data, 4)
+        while at and at not in seen:
+            seen.add(at)
+            (entries,) = struct.unpack_from(order + "H", data, at)
+            tags = [struct.unpack_from(order + "HHII", data, at + 2 + 12 * one) for one in range(entries)]
+            pages += not any(tag == 254 and value for tag, _, _, value in tags)
+            (at,) = struct.unpack_from(order + "I", data, at + 2 + 12 * entries)
+    except struct.error:
+        raise Damaged("a truncated TIFF file") from None
+    return Header("TIFF", None, pages)
 
 
 def orientation(exif: bytes) -> int:

@@ -18,7 +18,7 @@ TopK = Annotated[int, Field(ge=1, description="labels in an answer; fewer when t
 class Limits(Settings):
     """Bytes, pixels and sides (in pixels) that one image may have."""
 
-    max_bytes: Annotated[int, Field(ge=64)] = 16 << 20
+    max_bytes: Annotated[int, Field(ge=64)] = 24 << 20
     max_pixels: Annotated[int, Field(ge=1)] = 50_000_000
     max_side: Annotated[int, Field(ge=1, le=65535)] = 16384
     min_side: Annotated[int, Field(ge=1)] = 1

@@ -206,6 +206,21 @@ HURTING = (
         line=9,
     ),
     Case("TRI115", python(DECOUPLED, EXECUTE), python(DECOUPLED, SENDS)),
+    Case("TRI029", python(BATCHES.replace("count: 1", "count: 0")), OK, line=3),
+    Case("TRI037", python(DYNAMIC.replace("8", "0") % ""), python(DYNAMIC % "")),
+    Case("TRI067", pipeline(a=DECOUPLED), pipeline(), line=8),
+    Case("TRI117", python(BATCHES, EXECUTE.replace('"x"', '"z"')), OK, line=7),
+    Case(
+        "TRI118",
+        python(
+            BATCHES, EXECUTE.replace("[pb_utils.get_input", '[pb_utils.Tensor("z", r), pb_utils.get_input')
+        ),
+        python(
+            BATCHES, EXECUTE.replace("[pb_utils.get_input", '[pb_utils.Tensor("y", r), pb_utils.get_input')
+        ),
+        line=7,
+    ),
+    Case("TRI119", python(BATCHES, EXECUTE.replace("return [", "done = [")), OK, line=6),
     Case("TRI116", python(BATCHES, EXECUTE.replace("execute", "run")), OK, line=5),
     Case("TRI120", deployed(COMPOSE), deployed(CLOSED), line=4),
     Case("TRI121", deployed(COMPOSE), deployed(CLOSED), line=4),

@@ -37,7 +37,7 @@ def found(folder: Path, code: str) -> list[tuple[str, int]]:
     ],
 )
 def test_calls_that_block(head: str, call: str, tmp_path: Path) -> None:
-    assert found(tmp_path, f"{head}\n{CLASS}        {call}\n") == [("TRI114", 4)]
+    assert found(tmp_path, f"{head}\n{CLASS}        {call}\n        return []\n") == [("TRI114", 4)]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_calls_that_block(head: str, call: str, tmp_path: Path) -> None:
     ],
 )
 def test_calls_that_do_not(body: str, tmp_path: Path) -> None:
-    assert found(tmp_path, CLASS + body) == []
+    assert found(tmp_path, CLASS + "        if not requests:\n            return []\n" + body) == []
 
 
 @pytest.mark.parametrize(
@@ -94,3 +94,22 @@ def test_the_model_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     assert found(tmp_path / "m", code) == []
     assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("        pass\n", [("TRI119", 2)]),
+        ("        return None\n", [("TRI119", 3)]),
+        ("        if not requests:\n            return\n        return []\n", [("TRI119", 4)]),
+        ("        for one in requests:\n            one.get_response_sender()\n", []),
+        ("        raise NotImplementedError\n", []),
+    ],
+)
+def test_what_execute_returns(body: str, expected: list[tuple[str, int]], tmp_path: Path) -> None:
+    assert found(tmp_path, CLASS + body) == expected
+
+
+def test_a_name_that_is_no_constant_is_not_judged(tmp_path: Path) -> None:
+    body = "        pb_utils.get_input_tensor_by_name(requests[0], self.name)\n        return []\n"
+    assert found(tmp_path, CLASS + body) == []

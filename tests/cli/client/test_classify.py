@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from trimodal.cli import common
 from trimodal.cli.app import app
+from trimodal.cli.client.classify import SUFFIXES
 from trimodal.client import Client, FakeTransport
 from trimodal.errors import InvalidArgument
 
@@ -47,7 +48,7 @@ def test_a_folder(fake, folder):
     assert files == [str(folder / name) for name in ("a.JPG", "b.png", "e.png", "sub/c.webp", "sub/d.jpeg")]
     assert len(lines) == 6, "one line a file"
     assert "0.7500" in lines[1]
-    told = f"trimodal: 1 skipped, as no .jpeg, .jpg, .png, .webp: {folder / 'notes.txt'}"
+    told = f"trimodal: 1 skipped, as no {', '.join(SUFFIXES)}: {folder / 'notes.txt'}"
     assert result.stderr.strip() == told, "what a folder has besides is named"
     assert sorted(len(request.inputs["image"]) for request in fake.requests) == [1, 4]
 
@@ -83,4 +84,4 @@ def test_a_bad_file_is_reported_and_the_others_are_answered(fake, folder):
 def test_nothing_to_classify(fake, tmp_path):
     result = run(tmp_path)
     assert result.exit_code == 1
-    assert "no .jpeg, .jpg, .png, .webp files there" in result.stderr
+    assert f"no {', '.join(SUFFIXES)} files there" in result.stderr

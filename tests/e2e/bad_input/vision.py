@@ -24,9 +24,9 @@ FRAMES = {"save_all": True, "append_images": [NOISE]}
 
 # Name, the file, and the sentence that follows "image".
 IMAGES = [
-    ("no bytes", b"", ": empty; JPEG, PNG or WebP bytes"),
-    ("a text", b"not a picture", ": not a JPEG, PNG or WebP"),
-    ("animated GIF", encode(quarters(), "GIF", **FRAMES), ": not a JPEG, PNG or WebP"),
+    ("no bytes", b"", ": empty; JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF or HEIC bytes"),
+    ("a text", b"not a picture", ": not a JPEG, PNG"),
+    ("animated GIF", encode(quarters(), "GIF", **FRAMES), ": an animated GIF file of 2 frames"),
     ("truncated JPEG", encode(NOISE, "JPEG")[:900], ": a truncated JPEG"),
     (
         "PNG bomb 60,000 × 60,000",
@@ -38,9 +38,9 @@ IMAGES = [
         webp_claiming(16_000, 16_000),
         ": 16000 × 16000 pixels; at most 50000000 in all",
     ),
-    ("animated WebP", encode(quarters(), "WEBP", **FRAMES), r": animated \(2 frames\); a single"),
+    ("animated WebP", encode(quarters(), "WEBP", **FRAMES), ": an animated WebP file of 2 frames; a single"),
     ("APNG of 0 frames", png_with(png_chunk(b"acTL", bytes(8)), NOISE), ": a PNG whose animation header"),
-    ("50 MB of zeros", bytes(50_000_000), ": 50000000 bytes; at most 16777216"),
+    ("50 MB of zeros", bytes(50_000_000), ": 50000000 bytes; at most 25165824"),
 ]
 SERVED = [
     ("CMYK JPEG", encode(NOISE.convert("CMYK"), "JPEG")),
@@ -61,7 +61,7 @@ ROWS = [
     *(row for name, data, told in IMAGES for row in by_both("vision", name, image(data), f"image{told}")),
     *(row for name, data in SERVED for row in by_both("vision", name, image(data), served=True)),
     *by_both("vision", "one bad image among good ones", MIXED, r"image\[1\]: empty"),
-    *by_both("vision", "pixels as bytes", image(bytes(3 * 8 * 8)), "image: not a JPEG, PNG or WebP"),
+    *by_both("vision", "pixels as bytes", image(bytes(3 * 8 * 8)), "image: not a JPEG, PNG"),
     *by_both("vision", "17 images", MANY, "batch-size must be <= 16", own=False),
     *by_both("vision", "pixels as FP32", PIXELS, "'image' data-type is 'FP32'", own=False),
     *by_both("vision", "no batch dimension", texts("image", png(1)), "shape for input 'image'", own=False),

@@ -35,7 +35,7 @@ SAMPLES = [PHOTOS / name for name in SHOWS if name not in MISTAKEN]
 Ask = Callable[..., tuple[list[list[str]], np.ndarray]]
 
 BAD = {
-    "text": (b"not a picture", "image: not a JPEG, PNG or WebP file"),
+    "text": (b"not a picture", "image: not a JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF or HEIC file"),
     "cut jpeg": (encode(noise(64, 64), "JPEG")[:900], "image: a truncated JPEG file"),
     "png bomb": (png_claiming(60_000, 60_000), "image: 60000 × 60000 pixels; at most 16384 a side"),
 }

@@ -38,6 +38,9 @@ FILES = {
     "webp alpha": encode(noise(24, 20).convert("RGBA"), "WEBP"),
 }
 NAMES = tuple(FILES)
+# Nothing in these tells of a cut that was closed again.
+OTHERS = {name: encode(noise(24, 20), name.upper()) for name in ("gif", "bmp", "tiff", "avif")}
+OTHERS["tiff lzw"] = encode(noise(24, 20), "TIFF", compression="tiff_lzw")
 
 
 def run(data: bytes) -> None:
@@ -47,7 +50,7 @@ def run(data: bytes) -> None:
     if kind == 0:
         _read(choices.rest(), choices.pick((0, 8)))
     elif kind == 1:
-        picture = FILES[choices.pick(NAMES)]
+        picture = (FILES | OTHERS)[choices.pick((*NAMES, *OTHERS))]
         _read(spoil_bytes(choices, picture), choices.pick((0, 8)))
     else:
         cut_and_closed(choices.pick(NAMES), choices.integer(0, 65_535) / 65_536)

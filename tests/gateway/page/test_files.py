@@ -68,7 +68,8 @@ def test_a_picture_that_is_pasted_and_one_that_is_none(serve: Serve, open_page: 
     served = serve()
     page = open_page(served.url)
     page.evaluate(GIVE, ["paste", "text/html", "page.html"])
-    expect(page.locator("#notice")).to_have_text("A picture is a PNG, JPEG or WebP file.")
+    told = "A picture is a JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF or HEIC file."
+    expect(page.locator("#notice")).to_have_text(told)
     page.evaluate(GIVE, ["paste", "image/png", NAME])
     page.get_by_role("button", name=f"Remove {NAME}").click()
     expect(page.locator("#attachments")).to_be_hidden()

@@ -18,6 +18,7 @@ from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
 from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
 from trimodal.gateway.upstreams import pool
 from trimodal.gateway.upstreams.pool import Upstreams
+from trimodal.gateway.upstreams.routes import set_route
 
 BOUND = 20.0
 
@@ -287,3 +288,32 @@ async def test_a_file_drains_adds_and_removes(monkeypatch: pytest.MonkeyPatch, t
         await asyncio.sleep(0.02)
         write(second)
         await servers.until(lambda: servers.pool.state["llm"])
+
+
+@pytest.mark.parametrize(
+    ("shares", "silent", "is_ready"),
+    [
+        ({"1": 95, "2": 5}, "2", True),  # a canary that hangs takes nobody else's server away
+        ({"1": 95, "2": 5}, "1", False),
+        ({"1": 100}, "2", True),
+        ({"1": 100}, "1", False),
+        ({"1": 50, "2": 50}, "2", False),
+        ({}, "1", True),  # without a route the highest version has all
+        ({}, "2", False),
+    ],
+)
+async def test_a_model_is_ready_while_the_versions_answer_that_get_its_requests(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shares: dict[str, float], silent: str, is_ready: bool
+) -> None:
+    triton = FakeTransport(llm=scripted("a"), versions={"llm": ("1", "2")})
+
+    async def ready(model: str, timeouts: Timeouts) -> bool:
+        return model != f"llm@{silent}"
+
+    monkeypatch.setattr(triton, "ready", ready)
+    routes = tmp_path / "routes.toml"
+    if shares:
+        set_route(routes, "llm", shares)
+    async with Servers(monkeypatch, triton, routes=routes) as servers:
+        assert servers.pool.state == {"llm": is_ready}
+        assert servers.pool.versions == {"llm": {"1": silent != "1", "2": silent != "2"}}

@@ -27,8 +27,9 @@ class Counted(FakeTransport):
         return [Model(name, "1", count) for name, count in self.inferences.items()]
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
-        self.asked.append(model)
-        return model not in self.silent
+        name, _, version = model.partition("@")
+        self.asked.append(name)
+        return name not in self.silent
 
 
 async def test_a_model_that_answers_nothing_is_dead_and_so_is_who_needs_it() -> None:
@@ -56,6 +57,26 @@ async def test_a_model_that_has_answered_since_the_last_look_is_not_asked() -> N
     assert (triton.asked, server.models["llm"]) == (["embedding"], True)
     await server.look(TIMEOUTS)
     assert server.models["llm"] is False
+
+
+async def test_versions_are_asked_and_fail_one_by_one() -> None:
+    triton = FakeTransport(llm=scripted("a"), versions={"llm": ("1", "2")})
+    silent = {"llm@2"}
+
+    async def ready(model: str, timeouts: Timeouts) -> bool:
+        return model not in silent
+
+    triton.ready = ready  # type: ignore[method-assign]
+    server = Upstream("a:1", triton)
+    await server.look(TIMEOUTS)
+    assert server.versions == {"llm": {"1": True, "2": False}}
+    assert (server.answers("llm", "1"), server.answers("llm")) == (True, False), "the highest, as Triton does"
+    silent.clear()
+    await server.look(TIMEOUTS)
+    server.failed("llm@1", InternalError("gone"))
+    assert server.versions == {"llm": {"1": False, "2": True}}
+    server.failed("llm", InternalError("gone"))
+    assert server.versions == {"llm": {"1": False, "2": False}}
 
 
 async def test_a_server_that_is_gone_keeps_its_models_names() -> None:

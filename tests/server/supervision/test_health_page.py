@@ -66,7 +66,7 @@ def test_it_tells_what_works(page: Page) -> None:
     page.known.told = WELL
     assert page.get("/ready")[0] == 200
     page.known.told = ILL
-    llm = {"ready": False, "reason": "its process died", "lost": 1, "lost_s_ago": 0.25}
+    llm = {"ready": False, "reason": "its process died", "lost": 1, "lost_s_ago": 0.25, "versions": {}}
     assert page.get("/ready") == (503, {"ready": False, "draining": False, "models": {"llm": llm}})
     assert page.get("/ready", "HEAD") == (503, None)
     assert page.get("/lost") == (200, {"llm": 0.25})

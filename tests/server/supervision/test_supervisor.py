@@ -43,7 +43,8 @@ class Triton:
         self.calls: list[tuple[str, str]] = []
         self.count: dict[str, int] = {}
         self.index: dict[str, str] = {}
-        self.engine: dict[str, float] = {}
+        self.engine: dict[tuple[str, str], float] = {}
+        self.canaries: dict[str, str] = {}  # model → state of its version 2
         self.reasons: list[str] = []
         self.loading = threading.Event()
         self.loading.set()
@@ -75,10 +76,14 @@ class Triton:
             raise ConnectionRefusedError
         return dict(self.index)
 
+    def versions(self) -> dict[str, dict[str, str]]:
+        canaries = {name: {"2": state} for name, state in self.canaries.items()}
+        return {name: {"1": state, **canaries.get(name, {})} for name, state in self.states().items()}
+
     def instances(self, model: str) -> int:
         return self.count[model]
 
-    def engines(self) -> dict[str, float]:
+    def engines(self) -> dict[tuple[str, str], float]:
         return self.engine
 
     def _arrives(self, call: str) -> None:
@@ -325,13 +330,27 @@ def test_a_server_that_is_loading_or_ended(triton: Triton) -> None:
 
 def test_a_lost_engine_and_a_silent_server_are_not_ready(triton: Triton, watched: Any) -> None:
     supervisor = watched(a_model("llm"))
-    triton.engine = {"llm": 0.0}
+    triton.engine = {("llm", "1"): 0.0}
     assert supervisor.health().models["llm"].reason == "its engine is being restarted, or was given up"
-    triton.engine = {"llm": 1.0}
+    triton.engine = {("llm", "1"): 1.0}
     assert supervisor.health().ready
     triton.answers = False
     assert supervisor.health().models["llm"].reason == "the server does not answer"
     assert not supervisor.health().ready
+
+
+def test_a_version_that_does_not_work_is_named_and_takes_no_model_away(triton: Triton, watched: Any) -> None:
+    supervisor = watched(a_model("llm"))
+    triton.canaries = {"llm": "READY"}
+    triton.engine = {("llm", "1"): 1.0, ("llm", "2"): 0.0}
+    health = supervisor.health()
+    assert (health.ready, health.models["llm"].reason) == (True, "")
+    lost = "its engine is being restarted, or was given up"
+    assert health.models["llm"].versions == {"1": "", "2": lost}
+    triton.engine["llm", "1"] = 0.0
+    assert (supervisor.health().ready, supervisor.health().models["llm"].reason) == (False, lost)
+    triton.engine, triton.canaries = {}, {"llm": "LOADING"}
+    assert supervisor.health().models["llm"].versions == {"1": "", "2": "the model is loading"}
 
 
 def test_many_who_ask_are_one_question(triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:

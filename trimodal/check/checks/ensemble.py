@@ -194,6 +194,12 @@ def _decoupled(config: Config, models: Mapping[str, Config], graph: _Graph) -> I
                 yield config.finding("TRI062", sentence, *_at(index, "input_map"))
             model = models.get(step.model_name)
             own = model is not None and model.message.model_transaction_policy.decoupled
+            if model is not None and not own and max(sources, default=0) > 0:
+                before = steps[max(sources) - 1].model_name
+                sentence = (
+                    f"step {index + 1}, {step.model_name}, gets each response of {before}, not the whole"
+                )
+                yield config.finding("TRI067", sentence, *_at(index, "model_name"))
             for name in step.output_map.values():
                 source[name] = index + 1 if own else max(sources, default=0)
         left = [index for index in left if index not in now]

@@ -188,6 +188,8 @@ def _instances(config: Config) -> Iterator[Finding]:
     if config.is_ensemble:
         return
     for index, group in enumerate(config.message.instance_group):
+        if group.count == 0 and config.root.find(("instance_group", index)).named("count"):
+            yield config.finding("TRI029", "count is 0", "instance_group", index, "count")
         kind = _GROUP.Kind.Name(group.kind)
         if group.gpus and group.kind in (_GROUP.KIND_CPU, _GROUP.KIND_MODEL):
             yield config.finding("TRI023", f"{kind} names gpus", "instance_group", index, "gpus")

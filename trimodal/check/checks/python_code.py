@@ -77,6 +77,9 @@ class _Module:
                 yield from self._blocking(model, names)
                 if self.config.message.model_transaction_policy.decoupled:
                     yield from self._decoupled(model)
+                else:
+                    yield from self._returns(model)
+        yield from self._tensors(tree)
 
     def _class(self, tree: ast.Module) -> Iterator[Finding]:
         bound = {name for node in tree.body for name in _bound(node)}
@@ -118,6 +121,54 @@ class _Module:
                             sentence = f"exec in async {function.name} blocks: await async_exec does not"
                             yield self.finding("TRI114", sentence, call)
 
+    def _tensors(self, tree: ast.Module) -> Iterator[Finding]:
+        """Names that are written out: inputs that are read, outputs of a response made on the spot."""
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call):
+                continue
+            name = _last(node.func)
+            if name == "get_input_tensor_by_name" and len(node.args) > 1:
+                yield from self._declared("TRI117", "input", "reads", node.args[1])
+            elif name == "InferenceResponse":
+                given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "output_tensors")]
+                for tensor in (one for each in given if isinstance(each, ast.List) for one in each.elts):
+                    if isinstance(tensor, ast.Call) and _last(tensor.func) == "Tensor" and tensor.args:
+                        yield from self._declared("TRI118", "output", "sends", tensor.args[0])
+
+    def _declared(self, rule: str, kind: str, verb: str, name: ast.expr) -> Iterator[Finding]:
+        known = {tensor.name for tensor in getattr(self.config.message, kind)}
+        if kind == "input":  # what the server tells a model of a sequence comes as inputs, too
+            batching = self.config.message.sequence_batching
+            known |= {one.name for one in batching.control_input} | {one.input_name for one in batching.state}
+            known |= {each for one in self.config.message.batch_input for each in one.target_name}
+        else:
+            known |= {one.output_name for one in self.config.message.sequence_batching.state}
+        if (
+            not (isinstance(name, ast.Constant) and isinstance(name.value, str))
+            or name.value in known
+            or self.config.completes(kind)
+        ):
+            return
+        yield self.finding(
+            rule, f"{self.file.name} {verb} {name.value}, which is no {kind} of the model", name
+        )
+
+    def _returns(self, model: ast.ClassDef) -> Iterator[Finding]:
+        if any(
+            isinstance(node, ast.Attribute) and node.attr == "get_response_sender" for node in ast.walk(model)
+        ):
+            return  # it sends, and returns nothing by right
+        for function in model.body:
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and function.name == "execute":
+                nodes = list(_own_nodes(function))
+                returns = [node for node in nodes if isinstance(node, ast.Return)]
+                nothing = [one for one in returns if one.value is None or _is_none(one.value)]
+                only_raises = isinstance(function.body[-1], ast.Raise)
+                if not returns and not only_raises and not function.decorator_list:
+                    yield self.finding("TRI119", "execute has no return", function)
+                for one in nothing:
+                    yield self.finding("TRI119", "execute returns None", one)
+
     def _decoupled(self, model: ast.ClassDef) -> Iterator[Finding]:
         for function in model.body:
             if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and function.name == "execute":
@@ -133,6 +184,15 @@ class _Module:
 
 
 _REQUESTS = tuple(f"{module}.InferenceRequest" for module in (*_GIVEN, "pb_utils"))
+
+
+def _last(function: ast.expr) -> str:
+    """The name of what is called, without where it is from."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
 
 
 def _exists(name: str) -> bool:

@@ -13,7 +13,7 @@ from trimodal.cli.client import streaming
 
 def ask(
     text: str | None = typer.Argument(None, help="The question; - reads it from stdin; or --audio has it."),
-    image: Path | None = typer.Option(None, help="Image file (png, jpg, webp)."),
+    image: Path | None = typer.Option(None, help="Picture file."),
     audio: Path | None = typer.Option(None, help="Recording (wav, flac, ogg, mp3)."),
     max_tokens: int | None = typer.Option(None, help="Most tokens of the answer."),
     temperature: float | None = typer.Option(None, help="0: always the likeliest token."),

@@ -15,14 +15,14 @@ from trimodal.cli import common
 if TYPE_CHECKING:
     from trimodal.client import Client
 
-SUFFIXES = (".jpeg", ".jpg", ".png", ".webp")
+SUFFIXES = (".avif", ".bmp", ".gif", ".heic", ".heif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 MOST_BYTES = 64 << 20
 # As it is printed with --json. `ms`: of the request that the file travelled in.
 Row = dict[str, Any]
 
 
 def classify(
-    files: list[Path] = typer.Argument(..., help="Images, or folders of images (png, jpg, jpeg, webp)."),
+    files: list[Path] = typer.Argument(..., help="Images, or folders of images."),
     top_k: int = typer.Option(1, min=1, help="Labels an image, best first."),
     url: common.Url = common.URL,
     timeout: float = typer.Option(60.0, min=0.1, help="Longest wait for a batch, seconds."),

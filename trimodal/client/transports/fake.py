@@ -13,7 +13,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, HeardWindow, Word
 from trimodal.client.errors import ConnectError, ModelNotFound, Timeout
-from trimodal.client.transports.base import Array, Request, Responses, Tensors, Timeouts
+from trimodal.client.transports.base import Array, Request, Responses, Tensors, Timeouts, named
 from trimodal.client.transports.tensors import strings
 from trimodal.client.values import Model
 from trimodal.errors import InvalidArgument, RequestError
@@ -37,6 +37,7 @@ class FakeTransport:
     Args:
         batch_sizes: max_batch_size by model; 16 for those that are not named.
         reachable: False: every call ends as if no server listened.
+        versions: those of a model that has not "1" alone, the highest last.
         models: model name → a function that gives outputs, at once or when awaited, or an async
             generator function that gives them bit by bit; each may raise the client's errors.
     """
@@ -46,10 +47,12 @@ class FakeTransport:
         *,
         batch_sizes: dict[str, int] | None = None,
         reachable: bool = True,
+        versions: Mapping[str, Sequence[str]] | None = None,
         **models: Unary | Streaming,
     ) -> None:
         self.functions = models
         self._batch_sizes = batch_sizes or {}
+        self._versions = versions or {}
         self.reachable = reachable
         self.requests: list[Request] = []
         self.cancelled: list[Request] = []
@@ -77,13 +80,16 @@ class FakeTransport:
         return _FakeResponses(outputs, timeouts, lambda: self.cancelled.append(request))
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
-        return self.reachable and (not model or model in self.functions)
+        return self.reachable and (not model or named(model)[0] in self.functions)
 
     async def models(self, timeouts: Timeouts) -> list[Model]:
         self._reach()
         return [
-            Model(name, "1", sum(request.model == name for request in self.requests))
+            Model(
+                name, version, sum(request.model in (name, f"{name}@{version}") for request in self.requests)
+            )
             for name in sorted(self.functions)
+            for version in self._versions.get(name, ("1",))
         ]
 
     async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:

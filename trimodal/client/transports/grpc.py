@@ -125,10 +125,10 @@ class GrpcTransport:
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
         timeouts = replace(timeouts, total=timeouts.connect)  # a ready server answers at once
         try:
-            if model in PROBES:
-                return await self._answers(PROBES[model], timeouts)
+            name, version = named(model)
+            if name in PROBES:
+                return await self._answers(replace(PROBES[name], model=model), timeouts)
             if model:
-                name, version = named(model)
                 message = service_pb2.ModelReadyRequest(name=name, version=version)
                 answer = await self._unary("ModelReady", message, timeouts)
             else:
@@ -140,9 +140,9 @@ class GrpcTransport:
     async def _answers(self, probe: Request, timeouts: Timeouts) -> bool:
         """Whether a model answers its probe, or refuses it as one that works."""
         try:
-            if probe.model in PIPELINES and await self._is_pipeline(probe.model, timeouts):
+            if probe.name in PIPELINES and await self._is_pipeline(probe.model, timeouts):
                 return True
-            if probe.model in DECOUPLED:
+            if probe.name in DECOUPLED:
                 responses = await self.stream(probe, timeouts)
                 while await responses.read() is not None:
                     pass

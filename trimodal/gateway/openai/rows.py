@@ -51,7 +51,7 @@ class EmbeddingRequest(ModelBody):
 
 
 class ClassificationRequest(ModelBody):
-    """POST /v1/images/classifications: data URLs of JPEG, PNG or WebP files."""
+    """POST /v1/images/classifications: data URLs of pictures."""
 
     model: Annotated[str, Field(min_length=1, max_length=256)] = "vision"
     input: str | Annotated[list[str], Field(min_length=1, max_length=MAX_IMAGES)]

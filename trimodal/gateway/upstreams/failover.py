@@ -48,7 +48,7 @@ class Failover:
     def failed(self, server: Upstream, error: TrimodalError) -> None:
         """Takes in how a server failed. Raises: the error, where no other one may be asked."""
         if isinstance(error, ConnectError | ConnectionLost) or _is_gone(error, server, self.request.model):
-            server.failed(self.request.name, error)
+            server.failed(self.request.model, error)
         elif not isinstance(error, Unavailable) and not _lacks_version(error, server, self.request):
             raise error
         # A refusal says more than an address where nobody listens.

@@ -16,7 +16,7 @@ from typing import Any
 
 from trimodal import logs
 from trimodal.client.errors import ConnectError, ConnectionLost
-from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
+from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport, named
 from trimodal.client.values import Model
 from trimodal.errors import InvalidArgument, RequestError, TrimodalError
 from trimodal.gateway.tables import WatchedFile
@@ -70,12 +70,25 @@ class Upstreams:
 
     @property
     def state(self) -> dict[str, bool]:
-        """Every model that is served, and whether a server that takes requests answers for it."""
-        known: dict[str, bool] = {}
+        """Every model that is served, and whether servers that take requests answer for it.
+
+        Where a route shares it out: whether the versions that answer have more than half of its requests. A
+        canary that hangs takes nobody else's server away.
+        """
+        known = {name for server in self._servers.values() for name in server.versions}
+        return {name: self._is_ready(name) for name in sorted(known)}
+
+    @property
+    def versions(self) -> dict[str, dict[str, bool]]:
+        """Model → version → whether a server that takes requests answers; of models that have several."""
+        known: dict[str, dict[str, bool]] = {}
         for server in self._servers.values():
-            for name, answers in server.models.items():
-                known[name] = known.get(name, False) or (answers and not server.draining)
-        return dict(sorted(known.items()))
+            for name, versions in server.versions.items():
+                for version in versions:
+                    answers = server.answers(name, version) and not server.draining
+                    own = known.setdefault(name, {})
+                    own[version] = own.get(version, False) or answers
+        return {name: versions for name, versions in sorted(known.items()) if len(versions) > 1}
 
     def start(self, timeouts: Timeouts) -> None:
         """Begins to look after the servers."""
@@ -94,7 +107,7 @@ class Upstreams:
     async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
         key = beginning(request) if len(self._servers) > 1 else b""
         request = self._to_version(request)
-        responses = FailoverResponses(Failover(self._order(request.name, key), request, timeouts))
+        responses = FailoverResponses(Failover(self._order(request.model, key), request, timeouts))
         await responses.open()
         return responses
 
@@ -175,13 +188,20 @@ class Upstreams:
     def _able(self) -> list[Upstream]:
         return [server for server in self._servers.values() if not server.draining]
 
+    def _is_ready(self, model: str) -> bool:
+        able = self._able()
+        if shares := self._routes.contents.get(model) if self._routes else None:
+            answered = (v for v in shares if any(server.answers(model, v) for server in able))
+            return sum(shares[version] for version in answered) > 50
+        return any(server.answers(model) for server in able)
+
     def _order(self, model: str, key: bytes = b"") -> Sequence[Upstream]:
         """The servers that may be asked, best first; `key`: the request's beginning."""
         able = self._able()
         if len(able) < 2:
             return able
         # A look may be a second old: where no server is known to answer, all are tried.
-        able = [server for server in able if server.models.get(model)] or able
+        able = [server for server in able if server.answers(*named(model))] or able
         if key:
             return self._by_beginning(key, able)
         self._turn += 1
@@ -224,7 +244,7 @@ class Upstreams:
             return await server.transport.infer(request, timeouts)
         except (ConnectError, ConnectionLost) as error:
             ended = True
-            server.failed(request.name, error)
+            server.failed(model, error)
             raise
         except RequestError as error:
             ended = ended or not isinstance(error, InvalidArgument)  # the chunk's fault: the stream goes on
@@ -236,7 +256,7 @@ class Upstreams:
 
     async def _ask(self, request: Request, timeouts: Timeouts) -> tuple[Tensors, Upstream]:
         """The answer to a request that gives one, and whose it is."""
-        failover = Failover(self._order(request.name), request, timeouts)
+        failover = Failover(self._order(request.model), request, timeouts)
         while True:
             server = failover.next()
             server.running += 1

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from trimodal.client.errors import TransportError
-from trimodal.client.transports.base import Timeouts, Transport
+from trimodal.client.transports.base import Timeouts, Transport, named
 from trimodal.client.transports.probes import NEEDS
 from trimodal.errors import TrimodalError
 
@@ -17,7 +17,7 @@ class Upstream:
     """One Triton.
 
     Attributes:
-        models: whether each model answers, by name; empty before the first look.
+        versions: model → version, the highest last → whether it answers; empty before the first look.
         running: requests and streams of speech that it has from here.
         moved: requests that it failed or refused and that another server was asked.
     """
@@ -26,46 +26,67 @@ class Upstream:
         self.address = address
         self.transport = transport
         self.draining = draining
-        self.models: dict[str, bool] = {}
+        self.versions: dict[str, dict[str, bool]] = {}
         self.running = 0
         self.moved = 0
-        # Of each model at the last look, with the question that this look asked.
-        self._inferences: dict[str, int] = {}
+        # Of each model and version at the last look, with the question that this look asked.
+        self._inferences: dict[tuple[str, str], int] = {}
+
+    @property
+    def models(self) -> dict[str, bool]:
+        """Whether each model answers who names no version."""
+        return {name: self.answers(name) for name in self.versions}
+
+    def answers(self, model: str, version: str = "") -> bool:
+        """Whether a model answers, in this version or in its highest, and those that it needs."""
+        versions = self.versions.get(model, {})
+        needs = (need for need in NEEDS.get(model, ()) if need in self.versions)
+        return versions.get(version or _highest(versions), False) and all(map(self.answers, needs))
 
     async def look(self, timeouts: Timeouts) -> None:
-        """Finds out which models answer; one look at a time."""
-        before = self.models
+        """Finds out which versions of which models answer; one look at a time."""
+        before = self.versions
         try:
-            found = {one.name: one.inferences for one in await self.transport.models(timeouts)}
+            found = {(one.name, one.version): one.inferences for one in await self.transport.models(timeouts)}
         except TrimodalError:
-            self.models = dict.fromkeys(self.models, False)
+            self._all_silent()
         else:
-            answers = await asyncio.gather(*(self._answers(name, found[name], timeouts) for name in found))
-            own = dict(zip(found, answers, strict=True))
-            self._inferences = {name: self._inferences[name] for name in found}
-            self.models = {
-                name: answer and all(own.get(need, True) for need in NEEDS.get(name, ()))
-                for name, answer in own.items()
-            }
-        for name, answer in self.models.items():
-            if answer != before.get(name, True):
-                logger.log(
-                    logging.INFO if answer else logging.WARNING,
-                    "%s at %s %s", name, self.address, "answers again" if answer else "does not answer",
-                )  # fmt: skip
+            answers = await asyncio.gather(*(self._asked(*one, timeouts) for one in found.items()))
+            self._inferences = {one: self._inferences[one] for one in found}
+            self.versions = {name: {} for name, _ in found}
+            for (name, version), answer in zip(found, answers, strict=True):
+                self.versions[name][version] = answer
+        for name, versions in self.versions.items():
+            for version, answer in versions.items():
+                if answer != before.get(name, {}).get(version, True):
+                    logger.log(
+                        logging.INFO if answer else logging.WARNING,
+                        "%s@%s at %s %s",
+                        name, version, self.address, "answers again" if answer else "does not answer",
+                    )  # fmt: skip
 
     def failed(self, model: str, error: TrimodalError) -> None:
         """Takes in that a request got no answer: until the next look this model, or all, count as dead."""
-        gone = list(self.models) if isinstance(error, TransportError) else [model]
-        self.models |= dict.fromkeys(gone, False)
+        name, version = named(model)
+        if isinstance(error, TransportError):
+            self._all_silent()
+        elif versions := self.versions.get(name):
+            versions[version or _highest(versions)] = False
 
-    async def _answers(self, model: str, inferences: int, timeouts: Timeouts) -> bool:
+    def _all_silent(self) -> None:
+        self.versions = {name: dict.fromkeys(versions, False) for name, versions in self.versions.items()}
+
+    async def _asked(self, one: tuple[str, str], inferences: int, timeouts: Timeouts) -> bool:
         # What has answered since the last look is not asked. A busy model may take its time.
-        if inferences > self._inferences.get(model, inferences):
-            self._inferences[model] = inferences
+        if inferences > self._inferences.get(one, inferences):
+            self._inferences[one] = inferences
             return True
-        self._inferences[model] = inferences + 1
+        self._inferences[one] = inferences + 1
         try:
-            return await self.transport.ready(model, timeouts)
+            return await self.transport.ready("@".join(one), timeouts)
         except TrimodalError:
             return False
+
+
+def _highest(versions: dict[str, bool]) -> str:
+    return next(reversed(versions), "")

@@ -66,12 +66,17 @@ class Losses:
 
 @dataclass(frozen=True)
 class ModelHealth:
-    """One model: whether it takes requests and why not, and how its last process was lost."""
+    """One model: whether it takes requests and why not, and how its last process was lost.
+
+    It is ready while one of its versions works: which gets how many requests is the gateway's to know.
+    `versions` is version → why it takes no requests; empty: it does.
+    """
 
     ready: bool
     reason: str = ""
     lost: int = 0
     lost_s_ago: float | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -152,32 +157,35 @@ class Supervisor:
             self._health = time.monotonic(), health
             return health
 
-    def _ask(self) -> dict[str, str]:
-        """Model → why it takes no requests, as Triton and the models themselves say; empty: it does."""
+    def _ask(self) -> dict[str, dict[str, str]]:
+        """Model → version → why it takes no requests, as Triton and the models say; empty: it does."""
         try:
-            states = self._api.states()
+            states = self._api.versions()
             engines = self._api.engines()
         except (OSError, http.client.HTTPException, ValueError):
-            return dict.fromkeys(self._models, "the server does not answer")
+            return {name: {"": "the server does not answer"} for name in self._models}
         reasons = {}
         for name in self._models:
-            state = states.get(name, "UNAVAILABLE")
-            reasons[name] = "" if state == "READY" else f"the model is {state.lower()}"
-            if not reasons[name] and engines.get(name) == 0:
-                reasons[name] = "its engine is being restarted, or was given up"
+            own = reasons[name] = dict[str, str]()
+            for version, state in states.get(name, {"": "UNAVAILABLE"}).items():
+                own[version] = "" if state == "READY" else f"the model is {state.lower()}"
+                if not own[version] and engines.get((name, version)) == 0:
+                    own[version] = "its engine is being restarted, or was given up"
         return reasons
 
-    def _summed_up(self, reasons: Mapping[str, str]) -> Health:
+    def _summed_up(self, reasons: Mapping[str, Mapping[str, str]]) -> Health:
         now = time.monotonic()
         models = {}
-        for name, reason in reasons.items():
+        for name, versions in reasons.items():
+            reason = "" if "" in versions.values() else [*versions.values()][-1]
             losses = self._losses.get(name) or Losses()
             if losses.restarting:
                 reason = losses.reason or "its process died; it is being loaded again"
             elif self._draining:
                 reason = reason or "the server drains"
             ago = None if losses.at is None else round(now - losses.at, 3)
-            models[name] = ModelHealth(not reason, reason, losses.count, ago)
+            told = {version: why for version, why in versions.items() if version}
+            models[name] = ModelHealth(not reason, reason, losses.count, ago, told)
         ready = not self._draining and all(model.ready for model in models.values())
         return Health(ready, self._draining, models)
 

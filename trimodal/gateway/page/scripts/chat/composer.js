@@ -4,7 +4,7 @@ import { record } from "../audio/recording.js";
 import { make } from "../figures.js";
 import { keepDraft, readDraft } from "./talk.js";
 
-const PICTURES = ["image/png", "image/jpeg", "image/webp"];
+const PICTURES = ["png", "jpeg", "webp", "gif", "bmp", "tiff", "avif", "heic"].map((kind) => `image/${kind}`);
 const MAX_PICTURE_BYTES = 10_000_000;
 const SHORT_S = 0.3;
 
@@ -110,7 +110,7 @@ function takeFiles(files) {
   if (!file && [...files].some(({ type }) => type.startsWith("audio/"))) {
     return tell("A chat takes pictures. A recording is for /v1/audio/transcriptions, or play it to Captions.");
   }
-  if (!file) return tell("A picture is a PNG, JPEG or WebP file.");
+  if (!file) return tell("A picture is a JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF or HEIC file.");
   if (file.size > MAX_PICTURE_BYTES) return tell("That picture is larger than 10 MB.");
   const reader = new FileReader();
   reader.addEventListener("load", () => setPicture({ name: file.name, url: reader.result }));
