@@ -25,8 +25,14 @@ from tests.redteam.stack import Stack, stack
 from tests.redteam.tenants import chat
 
 Flood = Callable[[httpx.AsyncClient, "Target"], Awaitable[object]]
-LIMITS = {"max_streams": 8, "tokens_per_minute": 200_000, "audio_seconds_per_minute": 3_600}
-AT_ONCE, CHATS = 24, 12
+LIMITS = {
+    "max_streams": 8,
+    "requests_per_minute": 600,
+    "images_per_minute": 600,
+    "tokens_per_minute": 200_000,
+    "audio_seconds_per_minute": 3_600,
+}
+AT_ONCE, CHATS, _ROUNDS = 24, 12, 20
 MOST_MEMORY = 1 << 30  # that a flood may add
 MOST_RATIO = 3.0
 # As fast as a small model on a few CPUs.
@@ -217,12 +223,28 @@ async def _flooding(told: Connection, target: Target, flood: Flood) -> str:
     return "; ".join(repr(one) for one in ended if isinstance(one, Exception))
 
 
-async def flood(served: Stack, bert: Connection, name: str, seconds: float = 0.0) -> Outcome:
-    """Has bert flood in one way, for as long as anna's chats take, and so many seconds at least."""
-    async with httpx.AsyncClient(
+def _anna(served: Stack) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
         base_url=served.url, headers={"authorization": f"Bearer {served.keys['anna']}"}, timeout=30.0
-    ) as anna:
-        alone = await _ask(anna, seconds / 4)
+    )
+
+
+async def alone(served: Stack, seconds: float = 0.0) -> float:
+    """The slow chats' time to first text (95 %) where nobody floods."""
+    async with _anna(served) as anna:
+        return (await _ask(anna, seconds)).p95
+
+
+async def flood(served: Stack, bert: Connection, name: str, calm_s: float, seconds: float = 0.0) -> Outcome:
+    """Has bert flood in one way, for as long as anna's chats take, and so many seconds at least.
+
+    Args:
+        calm_s: what `alone` said. What an earlier flood has left to do is waited for.
+    """
+    async with _anna(served) as anna:
+        for _ in range(_ROUNDS):
+            if (await _ask(anna, 0.0)).p95 <= 2 * calm_s:
+                break
         before = _memory()
         bert.send(name)
         await asyncio.sleep(0.1)
@@ -231,8 +253,8 @@ async def flood(served: Stack, bert: Connection, name: str, seconds: float = 0.0
         wrong = await asyncio.to_thread(bert.recv)
         assert not wrong, wrong
         del served.triton.requests[:]
-    asked, calm = len(slow.ttfts), alone.p95
-    return Outcome(slow.answered, asked, slow.p95, slow.p95 / calm, slow.unready, _memory() - before)
+    asked, ratio = len(slow.ttfts), slow.p95 / calm_s
+    return Outcome(slow.answered, asked, slow.p95, ratio, slow.unready, _memory() - before)
 
 
 @dataclass
@@ -274,7 +296,9 @@ def _memory() -> int:
 def table(folder: Path, seconds: float) -> Iterator[tuple[str, bool]]:
     """A line for each flood, and whether it held."""
     with stack(folder, ENGINE, **LIMITS) as served, hostile(served) as bert:
+        calm_s = asyncio.run(alone(served, seconds))
+        yield f"{'nobody':32} TTFT p95 {calm_s * 1e3:.0f} ms", True
         for name in FLOODS:
-            out = asyncio.run(flood(served, bert, name, seconds))
+            out = asyncio.run(flood(served, bert, name, calm_s, seconds))
             held = out.holds and out.ratio <= MOST_RATIO
             yield f"{name:32} {out.line}{'' if held else '  FAILS'}", held

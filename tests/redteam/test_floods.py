@@ -24,5 +24,5 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Co
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets that were cut off
 @pytest.mark.parametrize("name", FLOODS)
 def test_another_key_is_answered(served: tuple[Stack, Connection], name: str) -> None:
-    outcome = asyncio.run(flood(*served, name))
+    outcome = asyncio.run(flood(*served, name, calm_s=1.0))
     assert outcome.holds, outcome
