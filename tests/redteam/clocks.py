@@ -21,7 +21,12 @@ SLOW: Mapping[str, object] = {"fake_prefill_us": 200.0, "max_num_batched_tokens"
 LOOK_S = 0.01
 _long = asking("/v1/chat/completions", lambda text: chat(f"{text}{'and so on ' * 60}", max_tokens=1), **FRESH)
 REAL_PREFIX = Cell("prefix cache", _long, _long)
-REAL: Mapping[str, object] = {"engine": "openvino", "artefact": str(ARTEFACT)}
+REAL: Mapping[str, object] = {
+    "engine": "openvino",
+    "artefact": str(ARTEFACT),
+    "max_prompt_tokens": 2048,
+    "max_output_tokens": 64,
+}
 
 
 def guess(trials: list[Trial]) -> Verdict:
