@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +13,17 @@ import httpx
 
 from tests.cache.doubles import Alike, Rig, ScriptedStore
 from tests.gateway.conftest import fake_triton, start_gateway
+from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.sinks import FakeServer
 from trimodal.client.transports.base import Request, Tensors
-from trimodal.client.transports.fake import FakeTransport, Streaming
+from trimodal.client.transports.fake import FakeTransport, Streaming, labelled
 from trimodal.errors import RequestError
 from trimodal.gateway.keys import Key, add_key
+from trimodal.llm.engine_core.client import EngineCoreClient
+from trimodal.llm.engines.protocol import open_engine
 from trimodal.llm.request.outputs import Delta, columns
 from trimodal.llm.request.request import read_request
+from trimodal.llm.settings import LlmSettings
 
 
 @dataclass
@@ -38,8 +42,16 @@ class Stack:
 
 
 @contextmanager
-def stack(folder: Path, **limits: Any) -> Iterator[Stack]:
-    """One on a free port while the block lasts. `limits`: of bert's key."""
+def stack(
+    folder: Path, engine: Mapping[str, object] | None = None, look_s: float = 0.0, **limits: Any
+) -> Iterator[Stack]:
+    """One on a free port while the block lasts.
+
+    Args:
+        engine: settings of the llm; an engine that is none of the fakes serves without an answer cache.
+        look_s: what looking at a picture takes.
+        limits: of bert's key.
+    """
     file = folder / "keys.toml"
     made = {
         "anna": Key(name="anna"),
@@ -48,11 +60,12 @@ def stack(folder: Path, **limits: Any) -> Iterator[Stack]:
     }
     keys = {name: add_key(file, key) for name, key in made.items()}
     rig = Rig(store=ScriptedStore(), embedder=Alike())
+    fake = "engine" not in (engine or {})
+    values = {"fake_step_ms": 0.2, "fake_prefill_us": 1.0, "cache": "semantic"} if fake else {}
+    values = {**values, **(engine or {})}
     with ExitStack() as running:
-        llm = running.enter_context(
-            FakeServer(answers=rig.cache, cache="semantic", fake_step_ms=0.2, fake_prefill_us=1.0)
-        )
-        triton = fake_triton(llm=model_of(llm))
+        llm = running.enter_context(FakeServer(rig.cache if fake else None, start=_start, **values))
+        triton = fake_triton(llm=model_of(llm), vision=_slowly(look_s))
         url = start_gateway(running, triton, keys=file, log_requests=0)
         clients = {
             name: running.enter_context(
@@ -61,6 +74,20 @@ def stack(folder: Path, **limits: Any) -> Iterator[Stack]:
             for name, key in keys.items()
         }
         yield Stack(url, triton, llm, rig, keys, clients)
+
+
+def _start(settings: LlmSettings) -> EngineCoreClient:
+    return start_thread(open_engine(settings))
+
+
+def _slowly(seconds: float) -> Callable[[Request], Awaitable[Tensors]]:
+    looks = labelled(("seven", 0.9), ("one", 0.1))
+
+    async def vision(request: Request) -> Tensors:
+        await asyncio.sleep(seconds)
+        return looks(request)
+
+    return vision
 
 
 def model_of(server: FakeServer) -> Streaming:

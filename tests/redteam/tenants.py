@@ -12,15 +12,17 @@ import base64
 import math
 import random
 import re
+import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 
 from tests.gateway.conftest import wait_until
-from tests.redteam.stack import Stack
+from tests.redteam.stack import Stack, stack
 
 Act = Callable[[Stack, str, str], object]
 TENANTS = "anna", "bert"
@@ -62,6 +64,15 @@ class Verdict:
         return self.right <= self.bound
 
 
+@dataclass(frozen=True)
+class Trial:
+    """`coin`: the secret was sent before; `found` and `seconds`: the answer when it is asked about."""
+
+    coin: bool
+    found: Hashable
+    seconds: float
+
+
 def seen(answer: httpx.Response) -> Hashable:
     """An answer without what is random."""
     headers = tuple((name, value) for name, value in answer.headers.items() if name not in _HEADERS)
@@ -69,25 +80,38 @@ def seen(answer: httpx.Response) -> Hashable:
 
 
 def judge(served: Stack, cell: Cell, tries: int, names: tuple[str, str] = TENANTS, seed: int = 0) -> Verdict:
-    """How often the second of `names` guesses what the first has done."""
-    draw = random.Random(f"{cell.name} {seed}")
+    """How often the second of `names` guesses by the answers what the first has done."""
+    trials = tried(served, cell, tries, names, seed)
     learned: dict[Hashable, Counter[bool]] = defaultdict(Counter)
+    for trial in trials[: tries // 2]:
+        learned[trial.found][trial.coin] += 1
+    guessed = trials[tries // 2 :]
+    right = sum(
+        trial.coin == (learned[trial.found].most_common(1)[0][0] if trial.found in learned else True)
+        for trial in guessed
+    )
+    return Verdict(right, len(guessed))
+
+
+def tried(
+    served: Stack, cell: Cell, tries: int, names: tuple[str, str] = TENANTS, seed: int = 0
+) -> list[Trial]:
+    """What the second of `names` sees when the first sends a secret or something else."""
+    draw = random.Random(f"{cell.name} {seed}")
     coins = [coin for _ in range(2) for coin in draw.sample([True, False] * (tries // 4), tries // 2)]
-    right = 0
-    for number, coin in enumerate(coins):
+    trials = []
+    for coin in coins:
         secret, other = (f"a PIN {draw.getrandbits(64):020d}, {'word ' * 20}" for _ in range(2))
         stored = served.cache.stored_in_all()
         cell.send(served, names[0], secret if coin else other)
         if cell.stores:
             wait_until(lambda before=stored: served.cache.stored_in_all() > before, "it is stored")  # type: ignore[misc]
+        began = time.perf_counter()
         found = cell.probe(served, names[1], secret)
+        seconds = time.perf_counter() - began
         assert isinstance(found, Hashable)
-        if number < tries // 2:
-            learned[found][coin] += 1
-        else:
-            guess = learned[found].most_common(1)[0][0] if found in learned else True
-            right += guess == coin
-    return Verdict(right, tries // 2)
+        trials.append(Trial(coin, found, seconds))
+    return trials
 
 
 def chat(text: str, **fields: object) -> dict[str, object]:
@@ -154,44 +178,49 @@ def _same_id(served: Stack, name: str, text: str) -> object:
     )
 
 
-_LONG = {"max_tokens": 200, "stream": True}
 _open: list[ExitStack] = []
 
 
-def _begins(served: Stack, name: str, text: str) -> object:
-    """Has an answer under way until the next probe."""
-    body = chat(text, **_LONG)
-    _open.append(ExitStack())
-    stream = served.clients[name].stream("POST", "/v1/chat/completions", json=body)
-    lines = _open[-1].enter_context(stream).iter_lines()
-    _open[-1].callback(lines.close)  # type: ignore[attr-defined]  # a generator that is gone ends the answer
-    next(lines)
-    return None
+def coalescing(max_tokens: int) -> Cell:
+    """Asks for what anna is being answered."""
+
+    def begins(served: Stack, name: str, text: str) -> object:
+        """Has an answer under way until the next probe."""
+        body = chat(text, max_tokens=max_tokens, stream=True)
+        _open.append(ExitStack())
+        stream = served.clients[name].stream("POST", "/v1/chat/completions", json=body)
+        lines = _open[-1].enter_context(stream).iter_lines()
+        _open[-1].callback(lines.close)  # type: ignore[attr-defined]  # a generator that is gone ends the answer
+        while "content" not in next(lines):
+            pass
+        return None
+
+    def joins(served: Stack, name: str, text: str) -> object:
+        body = chat(text, max_tokens=max_tokens, stream=True)
+        answer = served.post(name, "/v1/chat/completions", body)
+        _open.pop().close()
+        # How the words come in chunks is the clock's.
+        return answer.status_code, tuple(re.findall(r'"(?:cache|cached_tokens)": ?\S+?[,}]', answer.text))
+
+    return Cell("coalescing", begins, joins)
 
 
-def _joins(served: Stack, name: str, text: str) -> object:
-    answer = served.post(name, "/v1/chat/completions", chat(text, **_LONG))
-    _open.pop().close()
-    # How the words come in chunks is the clock's.
-    return answer.status_code, tuple(re.findall(r'"(?:cache|cached_tokens)": ?\S+?[,}]', answer.text))
-
-
-_FRESH = {"cache-control": "no-cache, no-store"}
+FRESH = {"cache-control": "no-cache, no-store"}
 _chat = asking("/v1/chat/completions", chat)
-_fresh = asking("/v1/chat/completions", chat, **_FRESH)
+_fresh = asking("/v1/chat/completions", chat, **FRESH)
 _embed = asking("/v1/embeddings", lambda text: {"model": "embedding", "input": text})
 CELLS = (
     Cell("exact cache", _chat, _chat, stores=True),
     Cell("semantic cache", _chat, asking("/v1/chat/completions", lambda text: chat(f"{text}please")),
          stores=True),
-    Cell("coalescing", _begins, _joins),
+    coalescing(200),
     Cell("prefix cache", _fresh, _fresh),
     Cell("prefix cache, prompts as they stand", *[
-        asking("/v1/completions", lambda text: {"model": "llm", "prompt": text, "max_tokens": 4}, **_FRESH)
+        asking("/v1/completions", lambda text: {"model": "llm", "prompt": text, "max_tokens": 4}, **FRESH)
     ] * 2),
     Cell("prefix cache, in streams", *[
         asking("/v1/chat/completions",
-               lambda text: chat(text, stream=True, stream_options={"include_usage": True}), **_FRESH)
+               lambda text: chat(text, stream=True, stream_options={"include_usage": True}), **FRESH)
     ] * 2),
     Cell("findings in files", _sees, _sees),
     Cell("kept responses", _keeps, _fetches),
@@ -210,12 +239,10 @@ SHARED = {
 }
 
 
-def table(served: Stack, tries: int) -> tuple[list[str], bool]:
-    """A line for each cell, and whether all held."""
-    verdicts = {cell.name: judge(served, cell, tries) for cell in CELLS}
-    lines = [
-        f"{name:40} {one.right} of {one.guesses} guesses were right, at most {one.bound} by chance"
-        f"{'' if one.holds else '  LEAKS'}"
-        for name, one in verdicts.items()
-    ]
-    return lines, all(one.holds for one in verdicts.values())
+def table(folder: Path, tries: int) -> Iterator[tuple[str, bool]]:
+    """A line for each cell, and whether it held."""
+    with stack(folder) as served:
+        for cell in CELLS:
+            one = judge(served, cell, tries)
+            told = f"{one.right} of {one.guesses} guesses were right, at most {one.bound} by chance"
+            yield f"{cell.name:40} {told}{'' if one.holds else '  LEAKS'}", one.holds

@@ -13,6 +13,7 @@ import pytest
 import soundfile
 
 from tests.gateway.conftest import Serve
+from trimodal.gateway.app import with_file_name
 from trimodal.speech.settings import ListeningSettings
 
 TEXT = "what is this? Well."
@@ -223,6 +224,13 @@ def test_a_file_without_a_file_name_is_taken(serve: Serve, disposition: str, sec
     )
     assert answer.status_code == 200, answer.text
     assert answer.json()["usage"]["seconds"] == seconds
+
+
+def test_a_megabyte_of_names_is_read_once() -> None:
+    """It would take minutes where each name looks for a file name in all that follows."""
+    names = b"--b\r\nContent-Disposition: form-data" + b'; name="file"' * 80_000
+    assert with_file_name(names + b"; filename=x\r\n\r\n") == names + b"; filename=x\r\n\r\n"
+    assert with_file_name(names).count(b"filename") == 1
 
 
 def test_raw_audio_is_taken_where_its_name_says_so(serve: Serve) -> None:

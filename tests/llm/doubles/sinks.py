@@ -71,13 +71,8 @@ class FakeServer:
         unchecked: dict[str, object] | None = None,
         **settings: object,
     ) -> None:
-        values = {
-            "engine": "fake",
-            "fake_step_ms": 1.0,
-            "fake_prefill_us": 1.0,
-            "cancel_poll_ms": 2,
-            **settings,
-        }
+        paced = {} if "engine" in settings else {"fake_step_ms": 1.0, "fake_prefill_us": 1.0}
+        values = {"engine": "fake", "cancel_poll_ms": 2, **paced, **settings}
         # `unchecked` values may lie beyond what an operator may set.
         self.settings = LlmSettings.model_validate(values).model_copy(update=unchecked or {})
         self.metrics = MemoryMetrics()

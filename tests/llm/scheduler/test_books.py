@@ -42,11 +42,13 @@ class Books(RuleBasedStateMachine):
         tokens=st.integers(1, 300),
         within=st.sampled_from([0.0, 0.001, 0.1, 1.0, math.inf]),
         prefix=st.integers(0, 3),
+        tenant=st.sampled_from(["", "a", "b"]),
     )
-    def come(self, name: str, prompt: int, tokens: int, within: float, prefix: int) -> None:
+    def come(self, name: str, prompt: int, tokens: int, within: float, prefix: int, tenant: str) -> None:
         tier = TIERS[name]
         self.id += 1
         each = Ticket(self.id, prompt, tokens, tier, name, tier.priority, prefix, self.now, self.now + within)
+        each.tenant = tenant
         try:
             self.scheduler.admit(each)
         except Unavailable:

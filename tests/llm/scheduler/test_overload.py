@@ -1,6 +1,6 @@
 """What the scheduler keeps under load in front of a simulated engine, against first in, first out.
 
-`python -m pytest tests/llm/scheduler/test_overload.py -k buys -rP` prints what three of its rules buy.
+`python -m pytest tests/llm/scheduler/test_overload.py -k buys -rP` prints what four of its rules buy.
 """
 
 from __future__ import annotations
@@ -182,6 +182,32 @@ def test_what_boosting_buys() -> None:
     print(f"premium in time at 2x load: {with_it:.1%}; in the place of the one it joins {without:.1%}")
     assert with_it >= 0.9
     assert without <= with_it - 0.15
+
+
+def test_what_turns_buy() -> None:
+    """A tenant floods with four times what the engine can take, another asks once in a second or so."""
+
+    def other(tenants: tuple[str, str]) -> tuple[float, float]:
+        tiers = {"standard": (Tier(), 1.0)}
+        clients = poisson(4 * CAPACITY, SECONDS, 1, tiers)
+        few = poisson(0.8, SECONDS, 2, tiers, first_id=10**6)
+        for tenant, each in [
+            *((tenants[0], each) for each in clients),
+            *((tenants[1], each) for each in few),
+        ]:
+            each.ticket.tenant = tenant
+        serve([*clients, *few], max_queue=64)
+        served = [each.ttft for each in few if each.ttft < math.inf]
+        return len(served) / len(few), percentile(served, 0.95)
+
+    with_it, without = other(("flood", "other")), other(("", ""))
+    print(
+        f"turns: of another tenant {with_it[0]:.0%} are served, TTFT p95 {with_it[1]:.1f} s; "
+        f"without {without[0]:.0%}, {without[1]:.1f} s"
+    )
+    assert with_it[0] == 1
+    assert with_it[1] < 1.0
+    assert without[0] < 0.6
 
 
 def test_a_big_request_is_served_among_small_ones_that_never_cease() -> None:

@@ -208,7 +208,7 @@ def test_a_full_queue_makes_room_for_a_higher_class_only() -> None:
     assert scheduler.waiting == 2
     (loser,) = scheduler.overdue()
     assert loser.id == 3
-    assert "the queue is full, and a request of higher priority came" in loser.problem
+    assert "the queue is full, and a request that goes before it came" in loser.problem
     assert scheduler.stats().unserved == {"displaced": 1, "queue": 1}
 
 

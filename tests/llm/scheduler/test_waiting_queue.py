@@ -2,15 +2,22 @@ import math
 import random
 
 from trimodal.llm.scheduler.ticket import Ticket
-from trimodal.llm.scheduler.waiting_queue import WaitingQueue
+from trimodal.llm.scheduler.waiting_queue import QUANTUM, WaitingQueue
 
 
 def ticket(
-    id: int, priority: int = 0, due: float = math.inf, arrived: float = 0.0, tier: str = "a"
+    id: int,
+    priority: int = 0,
+    due: float = math.inf,
+    arrived: float = 0.0,
+    tier: str = "a",
+    tenant: str = "",
+    tokens: int = 20,
 ) -> Ticket:
-    return Ticket(
-        id, 10, 10, tier_name=tier, priority=priority, arrived=arrived, ttft_deadline=due, expires=due
-    )
+    made = Ticket(id, tokens // 2, tokens - tokens // 2, tier_name=tier, priority=priority, arrived=arrived)
+    made.ttft_deadline = made.expires = due
+    made.tenant = tenant
+    return made
 
 
 def ids(order: WaitingQueue) -> list[int]:
@@ -110,3 +117,96 @@ def test_a_thousand_that_come_and_go_leave_nothing_behind() -> None:
         assert order.remove(entry)
         assert not order.remove(entry)
     assert (len(order), ids(order), order.last(), order.expiring(math.inf)) == (0, [], None, [])
+
+
+def test_a_newcomer_goes_before_the_flood_of_another_tenant_however_long_that_waits() -> None:
+    order = WaitingQueue(5.0)
+    for id in range(60):
+        order.add(ticket(id, due=100.0 + id, tenant="flood", tokens=QUANTUM))
+    order.age(50.0)  # a newcomer's rank is 10 less
+    newcomer = ticket(60, arrived=50.0, tenant="other", tokens=QUANTUM)
+    lines = order.before(newcomer)
+    order.add(newcomer)
+    assert [[key[-1].id for key in line] for line in lines] == [ids(order)[:2]] == [[0, 60]]
+    order.age(55.0)
+    assert ids(order)[:3] == [0, 60, 1]
+
+
+def test_priority_goes_before_turns_and_age_still_raises_between_priorities() -> None:
+    order = WaitingQueue(5.0)
+    for id in range(3):
+        order.add(ticket(id, 2, arrived=9.0, tenant="urgent", tokens=4 * QUANTUM))
+    order.add(ticket(3, 0, arrived=0.0, tenant="patient"))
+    assert ids(order) == [0, 1, 2, 3]
+    order.age(13.0)  # patient rose to 2, and wants less
+    assert ids(order) == [3, 0, 1, 2]
+
+
+def test_within_a_turn_the_earliest_deadline_goes_first_but_none_gets_another_turn_by_it() -> None:
+    order = WaitingQueue(5.0)
+    for id in range(4):
+        order.add(ticket(id, tenant="a", tokens=QUANTUM // 2))
+    for id in range(4, 8):
+        order.add(ticket(id, due=9.0 - id, arrived=1.0, tenant="b", tokens=QUANTUM // 2))
+    assert ids(order) == [7, 6, 0, 1, 5, 4, 2, 3]
+
+
+def test_tenants_get_the_same_tokens_whatever_their_requests_are() -> None:
+    """Three always have some waiting: of many small, some large and very large requests."""
+    sizes = {"small": (20, 80), "large": (300, 900), "huge": (1000, 4000)}
+    for seed in range(5):
+        order, draw, id = WaitingQueue(5.0), random.Random(seed), 0
+        served = dict.fromkeys(sizes, 0)
+        waiting = dict.fromkeys(sizes, 0)
+        while sum(served.values()) < 200 * QUANTUM:
+            for name, few in waiting.items():
+                for _ in range(few, 1 + draw.randint(1, 8)):
+                    id += 1
+                    order.add(ticket(id, arrived=id / 10, tenant=name, tokens=draw.randint(*sizes[name])))
+                    waiting[name] += 1
+            order.age(id / 10)
+            first = next(iter(order))
+            order.remove(first)
+            tokens = first.prompt_tokens + first.max_tokens
+            order.charge(first, tokens)
+            served[first.tenant] += tokens
+            waiting[first.tenant] -= 1
+        assert max(served.values()) - min(served.values()) <= QUANTUM + 4000, (seed, served)
+
+
+def test_who_comes_back_has_saved_up_nothing_and_owes_what_it_took() -> None:
+    order = WaitingQueue(5.0)
+    a, b = (ticket(id, tenant=tenant, tokens=QUANTUM) for id, tenant in enumerate("ab"))
+    order.add(a)
+    order.add(b)
+    order.remove(a)
+    order.charge(a, 10 * QUANTUM)
+    order.add(ticket(2, tenant="new", tokens=QUANTUM))
+    for id in range(3, 6):
+        order.add(ticket(id, tenant="ab"[id % 2], tokens=QUANTUM))
+    assert ids(order) == [1, 2, 3, 5, 4]  # 4 is a's
+
+
+def test_a_full_queue_gives_the_place_of_the_latest_turn_not_that_of_a_tenant_who_wants_as_little() -> None:
+    order = WaitingQueue(5.0)
+    for id in range(4):
+        order.add(ticket(id, tenant="flood", tokens=QUANTUM))
+    last = order.loser(ticket(9, tenant="other", tokens=QUANTUM), 0.0)
+    assert last
+    assert last.id == 3
+    assert order.loser(ticket(9, tenant="flood", tokens=1), 0.0) is None
+    assert order.loser(ticket(9, tenant="other", tokens=4 * QUANTUM), 0.0) is None
+    assert order.loser(ticket(9, priority=-1, tenant="other"), 0.0) is None
+
+
+def test_when_one_tenant_is_left_it_goes_on_by_deadline() -> None:
+    order = WaitingQueue(5.0)
+    other = ticket(0, tenant="other")
+    order.add(other)
+    for id in range(1, 4):
+        order.add(ticket(id, due=9.0, tenant="one", tokens=QUANTUM))
+    order.remove(other)
+    newcomer = ticket(4, due=5.0, tenant="one", tokens=9 * QUANTUM)
+    assert [[key[-1].id for key in line] for line in order.before(newcomer)] == [[4]]
+    order.add(newcomer)
+    assert ids(order) == [4, 1, 2, 3]

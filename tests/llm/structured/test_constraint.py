@@ -10,6 +10,7 @@ import pytest
 from trimodal.errors import InvalidArgument
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.constraint import read_form
+from trimodal.llm.structured.json_schema.rules import SchemaRules
 from trimodal.llm.structured.tools import Tools, read_tools
 
 CLOCK = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object"}}}
@@ -149,3 +150,14 @@ def test_what_may_be_called() -> None:
     one = constraint(None, tools(CLOCK, DICE, choice="required", parallel=False))
     assert "{0,7}" not in one.splitlines()[0]
     assert constraint('{"type": "json_object"}', tools(CLOCK)).startswith("root ::= object | ")
+
+
+def test_tools_are_read_no_further_than_their_grammar_may_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    root = SchemaRules.root
+    monkeypatch.setattr(SchemaRules, "root", lambda rules: read.append(rules) or root(rules))  # type: ignore[func-returns-value]
+    called = [{"name": f"f{index}", "parameters": BIG} for index in range(40)]
+    many = tools(*({"type": "function", "function": one} for one in called))
+    read_whole = read_form(None, many, 20_000)
+    assert len(read_whole.unheld) == 40
+    assert len(read) == 1

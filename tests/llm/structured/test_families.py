@@ -97,6 +97,8 @@ CASES = [
     ("mistral", '[TOOL_CALLS]get_weather[ARGS]{"degrees": 1e999}', None),
     ("mistral", '[TOOL_CALLS]get_weather[ARGS]{"city": "\\ud800"}', None),  # which UTF-8 has not
     ("mistral", "[TOOL_CALLS]" + "[" * 5000, None),
+    ("mistral", '[TOOL_CALLS]get_weather [ARGS] {"city": "Paris"}', WEATHER),
+    ("mistral", '[TOOL_CALLS]get_weather[CALL_ID]1a2b \n[ARGS]\n{"city": "Paris"}', WEATHER),
     ("llama3_json", '{"a":' * 5000, None),
 ]
 
@@ -106,6 +108,13 @@ CASES = [
 def test_calls_in_free_text(family: str, text: str, expected: str | None, size: int) -> None:
     reader = AnswerReader(None, CallTranslator(family, NAMES), whole=True)
     assert read(reader, text, size) == ("", text if expected is None else expected)
+
+
+@pytest.mark.parametrize("text", ["[CALL_ID]", "", "[ARGS]", "[CALL_ID]a[ARGS]"])
+def test_blanks_that_never_end_are_read_once(text: str) -> None:
+    """Half a million of them would take an hour where each is tried as two things."""
+    text = f"[TOOL_CALLS]get_weather{text}{' ' * 500_000}"
+    assert CallTranslator("mistral", NAMES).push(text, last=True) == text
 
 
 def test_a_call_after_thoughts() -> None:

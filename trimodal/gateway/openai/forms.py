@@ -10,6 +10,7 @@ from typing import Any
 from trimodal.errors import InvalidArgument
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.constraint import read_form
+from trimodal.llm.structured.reading import MAX_BYTES
 from trimodal.llm.structured.tools import read_tools
 
 _MOST_BYTES: int = LlmSettings.model_fields["max_grammar_bytes"].default
@@ -28,9 +29,12 @@ async def unheld(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _unheld(form: Any, tools: Any, choice: Any) -> tuple[str, ...]:
+    form, tools = _text(form), _text(tools)
+    if max(len(form or ""), len(tools or "")) > MAX_BYTES:
+        return ()
     try:
-        functions = read_tools(_text(tools), choice if isinstance(choice, str) else _text(choice), None)
-        return read_form(_text(form), functions, _MOST_BYTES).unheld
+        functions = read_tools(tools, choice if isinstance(choice, str) else _text(choice), None)
+        return read_form(form, functions, _MOST_BYTES).unheld
     except InvalidArgument:
         return ()
 

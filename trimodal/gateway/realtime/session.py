@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -172,10 +173,10 @@ class Session:
 class Sessions:
     """All sessions of a gateway, each counted against its key's limits until it is over."""
 
-    def __init__(self, client: Client, access: Access, budget: EarlyBudget | None = None) -> None:
+    def __init__(self, client: Client, access: Access, budget: Callable[[], EarlyBudget]) -> None:
         self._client = client
         self._access = access
-        self._budget = budget or EarlyBudget()
+        self._budgets = defaultdict[str, EarlyBudget](budget)  # of each key, by its hash
         self._sessions: dict[str, Session] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
@@ -187,7 +188,7 @@ class Sessions:
         with ExitStack() as stack:
             usage = stack.enter_context(self._access.quota.use(caller.key, reserve=False))
             client = self._client.with_metadata(caller.trace)
-            session = Session(client, self._access, caller, config, usage, self._budget)
+            session = Session(client, self._access, caller, config, usage, self._budgets[caller.key.hash])
             self._sessions[session.id] = session
             task = asyncio.ensure_future(self._run(session, stack.pop_all()))
         self._tasks.add(task)

@@ -309,6 +309,7 @@ class RequestState:
             arrived=self.arrived,
             ttft_deadline=self.ttft_deadline,
             bound="deadline_ms" if self.ttft_deadline == self.deadline else "ttft_deadline_ms",
+            tenant=self.request.terms.tenant,
         )
 
     def too_late(self, now: float, *, ttft_deadlines: bool) -> Unavailable | None:

@@ -95,8 +95,8 @@ class Scheduler:
         ticket.uncached = self._prefixes.uncached(ticket.prefix, ticket.prompt_tokens)
         self._waiting.age(now)
         rank = self._waiting.rank(ticket, now)
-        loser = self._loser(ticket, rank, now)
         ticket.expected_tokens = self._forecast.left(ticket)
+        loser = self._loser(ticket, now)
         lines = self._waiting.before(ticket)
         forecast = self._forecast.first_text(lines, ticket, self._running.values(), self.admission)
         # First in, first out: no newcomer goes before it.
@@ -158,6 +158,7 @@ class Scheduler:
 
     def _start(self, ticket: Ticket) -> None:
         self._waiting.remove(ticket)
+        self._waiting.charge(ticket, ticket.prompt_cost + ticket.answer_cost)
         ticket.started = self._clock()
         self._running[ticket.id] = ticket
         self._latency.started(ticket)
@@ -230,20 +231,19 @@ class Scheduler:
     def _step_tokens(self, info: EngineInfo) -> int:
         return info.max_num_batched_tokens or self._settings.max_num_batched_tokens
 
-    def _loser(self, ticket: Ticket, rank: float, now: float) -> Ticket | None:
+    def _loser(self, ticket: Ticket, now: float) -> Ticket | None:
         """The ticket that has to leave the queue for one that comes now; None: there is room.
 
         Raises:
-            Unavailable: the queue is full, and none in it has a lower rank.
+            Unavailable: the queue is full, and none in it goes after this one.
         """
         waiting, most = len(self._waiting), self._settings.max_queue
         if waiting < most:
             return None
         if not waiting and self.admission.fits(ticket) and self._prefill_budget.allows(ticket.uncached):
             return None
-        last = self._waiting.last()
-        if last and self._waiting.rank(last, now) < rank:
-            return last
+        if loser := self._waiting.loser(ticket, now):
+            return loser
         self._unserved["queue"] += 1
         again_s = self._deadlines.retry_after.hint(ticket.priority, 0.0, now)
         raise Unavailable(f"{waiting} requests wait already: max_queue is {most}", again_s)
@@ -251,7 +251,7 @@ class Scheduler:
     def _drop(self, loser: Ticket, now: float) -> None:
         self._waiting.remove(loser)
         waited = (now - loser.arrived) * 1e3
-        loser.problem = f"the queue is full, and a request of higher priority came after {waited:.0f} ms"
+        loser.problem = f"the queue is full, and a request that goes before it came after {waited:.0f} ms"
         loser.retry_after_s = self._deadlines.retry_after.hint(loser.priority, 0.0, now)
         self._unserved["displaced"] += 1
         self._dropped[loser.id] = loser
@@ -261,6 +261,7 @@ class Scheduler:
             return
         now = self._clock()
         self.admission.release(ticket)
+        self._waiting.charge(ticket, ticket.completion_tokens - ticket.answer_cost)
         self._latency.gone(ticket)
         self._load.add(ticket.priority, self.admission.share(ticket) * (now - ticket.started), now)
         if not ticket.first_token:

@@ -22,6 +22,7 @@ class Ticket:
     arrived: float = 0.0
     ttft_deadline: float = math.inf  # until when the first text is to be there; inf: no such bound
     bound: str = "ttft_deadline_ms"  # the field that set ttft_deadline, for errors
+    tenant: str = ""  # tenants of one priority take turns
     # From here on the scheduler sets what it knows.
     predicted_ttft: float = math.nan  # seconds from arrival to first text, at admission; nan: not predicted
     started: float = 0.0  # handed to the engine; 0: it waits
@@ -38,3 +39,13 @@ class Ticket:
     trial: bool = False  # admitted to see whether the latency model still holds
     problem: str = ""  # why `Scheduler.overdue` took it out of the queue, a sentence
     retry_after_s: float = 0.0  # goes with `problem`
+
+    @property
+    def prompt_cost(self) -> float:
+        """Prompt tokens that the engine has to compute."""
+        return self.uncached or self.prompt_tokens
+
+    @property
+    def answer_cost(self) -> float:
+        """Tokens that its answer is expected to have."""
+        return self.max_tokens if math.isnan(self.expected_tokens) else self.expected_tokens

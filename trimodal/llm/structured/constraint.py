@@ -37,10 +37,10 @@ def read_form(
         and response_format is None
     ):
         return Form()
-    form = _form(response_format, tools, FormMaker())
+    form = _form(response_format, tools, FormMaker(most_bytes))
     if len(form.grammar) > most_bytes:
         size = len(form.grammar)
-        form = _form(response_format, tools, FormMaker(loose=True))
+        form = _form(response_format, tools, FormMaker(most_bytes, loose=True))
         if len(form.grammar) > most_bytes:
             field = "tools" if tools else _FIELD
             problem = f"its grammar has {size} bytes, max_grammar_bytes is {most_bytes}"

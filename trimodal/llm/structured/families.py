@@ -32,7 +32,8 @@ THINKING = {
     "mistral": Thinking("[THINK]", "[/THINK]", special=True),
 }
 _MISTRAL, _PYTHON = "[TOOL_CALLS]", "<|python_tag|>"
-_NAMED = re.compile(r"([a-zA-Z0-9_-]{1,64})(?:\[CALL_ID\][^\[{]*)?(?:\[ARGS\])?\s*(?=\{)")
+# No two of its parts take the same blanks, of which a model may write thousands.
+_NAMED = re.compile(r"([a-zA-Z0-9_-]{1,64})(?:\[CALL_ID\][^\[{]*|\s*)(?:\[ARGS\]\s*)?(?=\{)")
 _BETWEEN = re.compile(rf"(?:[\s;,]|{re.escape(_MISTRAL)}|{re.escape(_PYTHON)})*")
 TEMPLATES = {  # what a family's chat template has, the first that fits
     "mistral": (_MISTRAL,),

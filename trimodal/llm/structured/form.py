@@ -71,13 +71,14 @@ class FormMaker:
     """Collects a form: the rules of its grammar, what is to be checked, what nothing holds.
 
     Args:
-        loose: schemas that are not strict say no more than that it is JSON: their grammar would be too large.
+        most_bytes: of a grammar. Beyond it schemas that are not strict say no more than that it is JSON.
+        loose: so do all from the first: their grammar would be too large.
     """
 
-    def __init__(self, *, loose: bool = False) -> None:
+    def __init__(self, most_bytes: int, *, loose: bool = False) -> None:
         self.grammar = Grammar()
         self.unheld: list[str] = []
-        self._loose = loose
+        self._most_bytes = -1 if loose else most_bytes
 
     def schema(self, schema: Mapping[str, Any], field: str, *, strict: bool) -> tuple[str, Check | None]:
         """An expression of a schema, and what whole values are to be held against.
@@ -85,7 +86,7 @@ class FormMaker:
         Raises:
             InvalidArgument: it is strict, and what cannot be kept is named.
         """
-        if self._loose and not strict:
+        if self.grammar.size > self._most_bytes and not strict:
             self.unheld.append(field)
             return self.grammar.shared("object" if schema.get("type") == "object" else "value"), None
         rules = SchemaRules(self.grammar, schema, field, strict=strict)

@@ -70,6 +70,7 @@ class Grammar:
     def __init__(self) -> None:
         self._rules: dict[str, str] = {}
         self._names: dict[str, str] = {}
+        self.size = 0  # bytes that its text has at least, of rules of its own
 
     def text(self, root: str) -> str:
         """The whole grammar, of which an answer is one `root` (an expression)."""
@@ -92,6 +93,7 @@ class Grammar:
         if name is None:
             name = self._names[body] = f"r{len(self._names) + 1}"
             self._rules[name] = body
+            self.size += len(body)
         return name
 
     def recursive(self, make: Callable[[str], str]) -> str:
@@ -99,6 +101,7 @@ class Grammar:
         name = f"r{len(self._names) + 1}"
         self._names[f" {name}"] = name  # no body begins with a blank
         self._rules[name] = make(name)
+        self.size += len(self._rules[name])
         return name
 
     def repeated(self, name: str, least: int, most: int) -> str:

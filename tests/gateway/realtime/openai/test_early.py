@@ -228,6 +228,27 @@ def test_one_that_is_refused_only_after_the_turn_is_answered_all_the_same(serve:
     counts(running, refused=1)
 
 
+def test_what_one_key_wastes_closes_none_of_another(serve: Serve, dial: Dial, file: Path) -> None:
+    keys = [add_key(file, Key(name=name)) for name in ("one", "another")]
+    refused: list[Request] = []
+    answers = scripted(ANSWER, step=0.03)
+
+    async def busy_at_first(request: Request):  # type: ignore[no-untyped-def]
+        if not refused:
+            refused.append(request)
+            raise Unavailable("its first text would come too late")
+        async for outputs in answers(request):
+            yield outputs
+
+    running = serve(fake_triton(llm=busy_at_first), keys=file)
+    for begun, secret in enumerate(keys, 1):
+        peer = dial(running, "model=llm", **bearer(secret))
+        peer.append(3.2)
+        peer.append(0.35, level=0.0)
+        wait_until(lambda begun=begun: len(asked(running)) == begun, "the answer begins in the pause")  # type: ignore[misc]
+    assert "ttft_deadline_ms" in asked(running)[-1].inputs
+
+
 def test_a_turn_that_is_cleared_is_answered_no_further(serve: Serve, dial: Dial) -> None:
     running, peer = paused(serve, dial, llm=scripted("a " * 500, step=0.03))
     peer.send("input_audio_buffer.clear")

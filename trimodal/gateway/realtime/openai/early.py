@@ -26,7 +26,7 @@ class Counted(Protocol):
 
 
 class EarlyBudget:
-    """Bounds the share of tokens that early answers waste, of one gateway.
+    """Bounds the share of tokens that early answers of one key waste.
 
     Args:
         share: of the tokens computed for early answers, those of answers that were given up; 0: none begins.
