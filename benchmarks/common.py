@@ -48,7 +48,7 @@ async def listening(port: int, process: subprocess.Popen[bytes]) -> None:
         else:
             writer.close()
             return
-    raise ServerError("the gateway does not start: see above")
+    raise ServerError(f"{process.args!r:.80} ended with {process.returncode}: see above")
 
 
 def cpu_s(pid: int) -> float:

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -136,7 +136,7 @@ def main(
             stack.callback(end, peer)
             await listening(port, peer)
             http = await stack.enter_async_context(
-                httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60)
+                httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False)
             )
             files = await asyncio.to_thread(jpegs, image_size, image_size)
             other = OverHttp(http, files)
@@ -165,7 +165,8 @@ def main(
 
 def end(process: subprocess.Popen[bytes]) -> None:
     """Ends LitServe, whose servers and workers are processes that outlive their parent (0.2.19)."""
-    os.killpg(process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 

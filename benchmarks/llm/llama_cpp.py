@@ -21,6 +21,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -69,7 +70,7 @@ async def compared(command: Sequence[str], load: Sequence[str]) -> int:
     with subprocess.Popen(own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             await listening(port, process)
-            await loaded(port)
+            await loaded(port, process)
             bench = [sys.executable, "-m", "trimodal.cli.app", "bench", "llm", *load]
             bench.append(f"--beside=http://127.0.0.1:{port}/v1")
             return await (await asyncio.create_subprocess_exec(*bench)).wait()
@@ -77,12 +78,15 @@ async def compared(command: Sequence[str], load: Sequence[str]) -> int:
             process.terminate()
 
 
-async def loaded(port: int, limit_s: float = 60.0) -> None:
+async def loaded(port: int, process: subprocess.Popen[bytes], limit_s: float = 60.0) -> None:
     """Waits until the server, which listens before it has its weights, answers. Raises: ServerError."""
     async with httpx.AsyncClient(trust_env=False) as client:
         for _ in range(int(limit_s / 0.1)):
-            if (await client.get(f"http://127.0.0.1:{port}/health")).is_success:
-                return
+            with suppress(httpx.HTTPError):
+                if (await client.get(f"http://127.0.0.1:{port}/health")).is_success:
+                    return
+            if process.poll() is not None:
+                raise ServerError(f"llama-server ended with {process.returncode} while it loaded its weights")
             await asyncio.sleep(0.1)
     raise ServerError("llama-server does not load its weights")
 

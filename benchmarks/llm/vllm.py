@@ -27,6 +27,8 @@ from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.statistics import Summary
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.questions import Listed, Mix, Question, Questions
+from trimodal.build_support import operator_errors
+from trimodal.errors import ServerError
 from trimodal.report.console import NARROW, make_table
 from trimodal.server import ports
 from trimodal.server.options import ServerOptions
@@ -65,11 +67,15 @@ def row(case: str, side: Side) -> list[str]:
 
 
 def compared(ours: Summary, theirs: Summary) -> list[str]:
-    """Tokens a second of ours for each of theirs, and what ours adds to the time to the first."""
+    """Tokens a second of ours for each of theirs, and what ours adds to the time to the first.
+
+    Raises:
+        ServerError: a side answered nothing.
+    """
+    first = [one.metrics["ttft_ms"] for one in (ours, theirs) if one.metrics.get("ttft_ms")]
+    if len(first) < 2:
+        raise ServerError("no answer was complete: give more --seconds")
     ratio = ours.output_tokens_per_s / theirs.output_tokens_per_s
-    first = [one.metrics["ttft_ms"] for one in (ours, theirs)]
-    assert first[0]
-    assert first[1]
     added = [first[0].percentiles[percent] - first[1].percentiles[percent] for percent in PERCENTS]
     return ["", "ours to theirs", "", f"{ratio:.2f}", *(f"{value:+.1f}" for value in added), "", ""]
 
@@ -132,8 +138,11 @@ def main(
                         table.add_row(*row(f"{count} × {tokens}", side))
                     table.add_row(*compared(sides[0].summary(), sides[1].summary()))
 
-    asyncio.run(run_all())
-    Console(highlight=False, width=100).print(table)
+    with operator_errors():
+        try:
+            asyncio.run(run_all())
+        finally:
+            Console(highlight=False, width=100).print(table)
 
 
 if __name__ == "__main__":

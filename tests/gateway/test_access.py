@@ -89,6 +89,19 @@ def test_limits_are_told_and_kept(serve: Serve, file: Path) -> None:
     assert 0 < int(caught.value.response.headers["retry-after"]) <= 30
 
 
+def test_wrong_requests_count_and_none_is_parsed_beyond_a_limit(serve: Serve, file: Path) -> None:
+    """A key could send bodies that take long to refuse for ever: none of them was counted."""
+    secret = add_key(file, Key(name="a", requests_per_minute=2))
+    served = serve(keys=file)
+    headers = {"authorization": f"Bearer {secret}", "content-type": "application/json"}
+
+    def status(body: str) -> int:
+        return httpx.post(f"{served.url}/v1/chat/completions", content=body, headers=headers).status_code
+
+    assert [status(body) for body in ("{", '{"model": "llm", "messages": []}', "{")] == [400, 400, 429]
+    assert served.openai(secret).models.list().data, "what costs nothing is not counted"
+
+
 def test_a_key_that_is_revoked_ends_its_streams_(serve: Serve, file: Path) -> None:
     async def endless(request):  # type: ignore[no-untyped-def]
         while True:

@@ -26,6 +26,7 @@ _TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}")
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 SUBPROTOCOL_KEY = "openai-insecure-api-key."
 _MAX_DEADLINE_MS = 3_600_000
+_OPERATION = "_lora_adapter"  # ends the paths below /v1 that no limit counts
 _CACHE_CONTROLS = {"no-cache", "no-store"}
 
 
@@ -83,6 +84,17 @@ class Access:
             trace,
             dict(alias.split("=") for alias in (*self._aliases, *key.model_aliases)),
         )
+
+    def count(self, connection: HTTPConnection) -> None:
+        """Counts a request against the limits of its key. Raises: ApiError 429 where they leave no room.
+
+        Done before a body is read: what a key sends beyond its limits, or sends wrong, costs others little.
+        """
+        path = connection.scope["path"]
+        if connection.scope["method"] == "POST" and path.startswith("/v1/") and not path.endswith(_OPERATION):
+            key = self._key(connection)
+            connection.state.tenant = key.tenant
+            self.quota.count(key)
 
     def holds(self, key: Key) -> bool:
         """Whether a caller that was let in still may: its key was not revoked."""

@@ -158,7 +158,7 @@ class Gateway:
 
     @contextmanager
     def _use(self, caller: Caller, cost: Cost | None) -> Iterator[KeyUsage]:
-        with self.access.quota.use(caller.key, cost) as usage:
+        with self.access.quota.use(caller.key, cost, counted=True) as usage:
             try:
                 yield usage
             finally:
@@ -196,6 +196,7 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
     app.add_middleware(
         BodyLimits,
         identify=gateway.access.identify,
+        count=gateway.access.count,
         max_bytes=settings.max_body_bytes,
         timeout_s=settings.body_timeout_s,
     )

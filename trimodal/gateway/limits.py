@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import math
 import socket
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -23,6 +24,9 @@ from trimodal.settings import shorten
 MAX_VALUES = 20_000
 # Bodies of the largest size that may be held at once, whole ones of requests that run included.
 HELD_BODIES = 8
+# Bytes of a body that is read although its key is at its limits: a client that still sends would have its
+# connection reset, and not see why.
+_READ_ANYWAY = 1 << 20
 _WITHOUT_BODY = {"GET", "HEAD", "OPTIONS"}
 # Ends of names that no public server gives out.
 _PRIVATE = (".localhost", ".local", ".internal", ".home.arpa", ".svc", ".cluster.local")
@@ -97,13 +101,21 @@ class BodyLimits:
 
     Args:
         identify: raises ApiError where a request shows no key that is known; asked before its body is read.
+        count: raises ApiError where its key is at its limits; asked before its body is read, which counts
+            also where it turns out wrong or never comes.
     """
 
     def __init__(
-        self, app: ASGIApp, identify: Callable[[HTTPConnection], object], max_bytes: int, timeout_s: float
+        self,
+        app: ASGIApp,
+        identify: Callable[[HTTPConnection], object],
+        count: Callable[[HTTPConnection], None],
+        max_bytes: int,
+        timeout_s: float,
     ) -> None:
         self._app = app
         self._identify = identify
+        self._count = count
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
         self._held = _Held(HELD_BODIES * max_bytes)
@@ -114,18 +126,25 @@ class BodyLimits:
             return
         connection = HTTPConnection(scope)
         reading: asyncio.Future[bytes | None] | None = None
+        whole = False
         try:
             try:
                 self._identify(connection)
-                self._check_headers(connection)
+                size = self._check_headers(connection)
+                limited = self._limited(connection)
+                if limited and size > _READ_ANYWAY:
+                    raise limited
                 reading = asyncio.ensure_future(self._read(receive))
                 body = await self._whole(reading)
+                whole = True
+                if limited:
+                    raise limited
                 kind = connection.headers.get("content-type", "").lower()
                 if body and not kind.startswith("multipart/"):
                     check_encoding(body)
                     check_values(body)
             except ApiError as error:
-                await refuse(send, error, request_id(connection), close=True)
+                await refuse(send, error, request_id(connection), close=not whole)
                 return
             if body is not None:  # the client did not leave
                 await self._app(scope, _again(body, receive), send)
@@ -134,13 +153,24 @@ class BodyLimits:
                 reading.cancel()
                 self._held.remove(reading)
 
-    def _check_headers(self, connection: HTTPConnection) -> None:
+    def _limited(self, connection: HTTPConnection) -> ApiError | None:
+        """Counts the request: why its key's limits leave no room for it."""
+        try:
+            self._count(connection)
+        except ApiError as error:
+            return error
+        return None
+
+    def _check_headers(self, connection: HTTPConnection) -> float:
+        """The bytes that the body is to have; inf: it does not say. Raises: ApiError."""
         coding = connection.headers.get("content-encoding", "identity").lower()
         if coding != "identity":
             raise ApiError(415, "a compressed body is not taken: send it as it is", param="content-encoding")
-        size = connection.headers.get("content-length", "0")
-        if size.isdigit() and int(size[:18]) > self._max_bytes:
+        told = connection.headers.get("content-length", "")
+        size = int(told[:18]) if told.isdigit() else math.inf
+        if self._max_bytes < size < math.inf:
             raise self._too_large()
+        return size
 
     async def _whole(self, reading: asyncio.Future[bytes | None]) -> bytes | None:
         """The body, or None where the client left. Raises: ApiError."""

@@ -98,25 +98,33 @@ class Quota:
 
     @contextmanager
     def use(
-        self, key: Key, cost: Cost | None = None, *, held: bool = False, reserve: bool = True
+        self,
+        key: Key,
+        cost: Cost | None = None,
+        *,
+        counted: bool = False,
+        held: bool = False,
+        reserve: bool = True,
     ) -> Iterator[KeyUsage]:
         """Counts a request of this key while it runs. Raises: ApiError 429 when a limit is reached.
 
         Args:
             cost: what is known of it; those beyond a limit are a debt.
+            counted: `count` has counted one of its requests, and let it in.
             held: it is part of a stream that is counted already.
             reserve: False: it uses no tokens itself, as a session that is counted while it is open.
         """
         cost = cost or Cost()
         used = self._of(key)
         buckets = used.buckets
-        if not held and key.max_streams and used.streams >= key.max_streams:
-            raise _limited(f"{used.streams} requests of this key run: {key.max_streams} are allowed", 1.0)
-        wanted = {"requests": cost.requests, "images": cost.images}
+        if not held:
+            self._check_streams(used, key)
+        wanted = {"requests": cost.requests - counted, "images": cost.images}
+        checked = [name for name, count in wanted.items() if count and not (counted and name == "requests")]
         estimated = [name for name, due in (("tokens", reserve), ("audio_seconds", cost.audio)) if due]
         # Part of a stream that uses no tokens itself is not refused for those that the stream reserves.
         opens = [] if held and not reserve else ["tokens"]
-        for name in (*filter(wanted.__getitem__, wanted), *opens, *estimated):
+        for name in (*checked, *opens, *estimated):
             self._check(buckets[name], name)
         for name, count in wanted.items():
             buckets[name].left -= count
@@ -138,9 +146,25 @@ class Quota:
                 if spent[name]:  # one that was refused, or begun early and given up, tells nothing of others
                     bucket.average += (spent[name] - bucket.average) / _LATELY
 
+    def count(self, key: Key) -> None:
+        """Counts a request that is not read yet: one that turns out wrong counts as well, as OpenAI's do.
+
+        Raises: ApiError 429 where no request of this key would be let in now, whatever it asks for.
+        """
+        used = self._of(key)
+        self._check_streams(used, key)
+        for name in ("requests", "tokens"):
+            self._check(used.buckets[name], name)
+        used.buckets["requests"].left -= 1
+
     def check_audio(self, key: Key) -> None:
         """Raises: ApiError 429 where the key's audio of this minute is spent. For sessions, each piece."""
         self._check(self._of(key).buckets["audio_seconds"], "audio_seconds")
+
+    @staticmethod
+    def _check_streams(used: _Used, key: Key) -> None:
+        if key.max_streams and used.streams >= key.max_streams:
+            raise _limited(f"{used.streams} requests of this key run: {key.max_streams} are allowed", 1.0)
 
     @staticmethod
     def _check(bucket: Bucket, name: str) -> None:

@@ -190,6 +190,7 @@ async def _open_beside(url: str, test: LoadTest) -> HttpLlm:
         model=test.model or "llm",
         key=key,
         timeout=test.plan.timeout,
+        keep_alive=False,
         ignore_eos=True,
     )
     try:

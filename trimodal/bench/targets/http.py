@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import aiohttp
 
 _MOST_ERROR = 400
-_KEPT_S = 2.0
 
 
 @dataclass
@@ -40,6 +39,7 @@ class HttpLlm:
     Attributes:
         url: http or https; without a path that of generate_stream for the model.
         key: of OpenAI's API.
+        keep_alive: False: a connection for each request. llama.cpp drops kept ones without a word.
         ignore_eos: asks servers that know it (vLLM, SGLang, llama.cpp) for answers of exactly max_tokens.
 
     Raises:
@@ -51,6 +51,7 @@ class HttpLlm:
     model: str = "llm"
     key: str = ""
     timeout: float = 60.0
+    keep_alive: bool = True
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
@@ -104,7 +105,7 @@ class HttpLlm:
 
         read = _read_openai if self.openai else _read_triton
         try:
-            async with await self._post(self._body(text, max_tokens)) as response:
+            async with self._session().post(self.url, json=self._body(text, max_tokens)) as response:
                 if response.status != 200:
                     raise _refused(response.status, await response.text())
                 async for event in events(response.content.iter_any()):
@@ -118,18 +119,6 @@ class HttpLlm:
             raise ConnectionLost(f"the server at {self.url} went away: {error}") from None
         if not taking.output_tokens:
             taking.output_tokens = len(taking.pieces)  # a server that tells no usage: a token in each piece
-
-    async def _post(self, body: Mapping[str, Any]) -> aiohttp.ClientResponse:
-        import aiohttp
-
-        session = self._session()
-        try:
-            return await session.post(self.url, json=body)
-        except aiohttp.ClientConnectorError:
-            raise
-        except aiohttp.ClientOSError:
-            # A kept connection that the server (llama.cpp) has dropped: nothing of the request was read.
-            return await session.post(self.url, json=body)
 
     def _body(self, text: str, max_tokens: int) -> dict[str, Any]:
         more = {"ignore_eos": True} if self.ignore_eos else {}
@@ -150,8 +139,7 @@ class HttpLlm:
         if self._opened is None:
             headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
             self._opened = aiohttp.ClientSession(
-                # While another side has its turn a server drops idle connections (llama.cpp, uvicorn: 5 s).
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_S),
+                connector=aiohttp.TCPConnector(limit=0, force_close=not self.keep_alive),
                 timeout=aiohttp.ClientTimeout(total=self.timeout),
                 headers=headers,
             )
