@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
+from trimodal.errors import OperatorError
 from trimodal.speech.session.session import LiveSession
 from trimodal.speech.session.vad import SpeechDetector
 from trimodal.speech.settings import SpeechSettings
@@ -23,7 +24,10 @@ SEEDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A window: due at this second of its stream, took so many; `ends` of the words that it made final."""
+    """A window: due at this second of its stream, took so many; `ends` of the words that it made final.
+
+    One of 0 s: words that a pause made final without a window.
+    """
 
     moment: float
     seconds: float
@@ -62,7 +66,10 @@ def play(
     for at in range(0, len(samples), CHUNK):
         began = clock()
         session.feed(samples[at : at + CHUNK])
+        settled = session.take().committed
         listened += clock() - began
+        if settled:
+            played.steps.append(Step(session.received_s, 0.0, True, tuple(word.end for word in settled)))
         while True:
             last = session.ends_turn
             if (planned := session.next_window()) is None:
@@ -80,6 +87,7 @@ def lag_s(played: Played, streams: int, quantile: float) -> float:
     """The lag of words with so many such streams on one recogniser, one window at a time; the worst of three.
 
     A window that waits while its stream's next is due is heard with that one, as the session has it.
+    Raises: OperatorError: no word was heard.
     """
     return max(float(np.quantile(_lags(played, streams, seed), quantile)) for seed in range(SEEDS))
 
@@ -100,7 +108,7 @@ def most_streams(played: Played, bound_s: float, quantile: float = 0.95, limit: 
 
 
 def _lags(played: Played, streams: int, seed: int) -> list[float]:
-    """From the end of each word to its commitment."""
+    """From the end of each word to its commitment. Raises: OperatorError: there is no word."""
     rng = random.Random(seed)
     due = []
     for stream in range(streams):
@@ -112,6 +120,7 @@ def _lags(played: Played, streams: int, seed: int) -> list[float]:
     # Chunks are taken in beside the windows: of the cores' time these get the rest.
     slower = 1 / max(0.1, 1 - streams * played.listening / (os.cpu_count() or 1))
     waiting: dict[int, _Waiting] = {}
+    answered: dict[int, float] = {}  # when a stream's last window was heard
     lags: list[float] = []
     now, at = 0.0, 0
     while at < len(due) or waiting:
@@ -119,12 +128,21 @@ def _lags(played: Played, streams: int, seed: int) -> list[float]:
         while at < len(due) and due[at][0] <= now:
             moment, stream, begin, step = due[at]
             at += 1
+            ends = [begin + end for end in step.ends]
+            if not step.seconds and stream not in waiting:
+                lags += [max(moment, answered.get(stream, moment)) - end for end in ends]
+                continue
             before = waiting.get(stream) or _Waiting(moment, 0.0, False, [])
-            before.ends += [begin + end for end in step.ends]
-            seconds = step.seconds + (before.seconds if before.last else 0.0)
+            before.ends += ends
+            seconds = step.seconds + (before.seconds if before.last or not step.seconds else 0.0)
             waiting[stream] = _Waiting(before.since, seconds, before.last or step.last, before.ends)
+        if not waiting:
+            continue
         stream = min(waiting, key=lambda one: (not waiting[one].last, waiting[one].since))
         heard = waiting.pop(stream)
         now += heard.seconds * slower
+        answered[stream] = now
         lags += [now - end for end in heard.ends]
-    return lags or [0.0]
+    if not lags:
+        raise OperatorError(f"no word was heard in {played.length_s:.0f} s of speech: lags cannot be told")
+    return lags

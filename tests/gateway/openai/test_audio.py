@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from pathlib import Path
 
 import httpx
@@ -13,7 +14,9 @@ import pytest
 import soundfile
 
 from tests.gateway.conftest import Serve
+from trimodal.audio.values import HeardWindow, Word
 from trimodal.gateway.app import with_file_name
+from trimodal.gateway.openai.audio import probabilities, segments
 from trimodal.speech.settings import ListeningSettings
 
 TEXT = "what is this? Well."
@@ -278,3 +281,25 @@ def test_a_transcription_names_no_task(serve: Serve) -> None:
     served = serve()
     served.openai().audio.transcriptions.create(model="speech", file=wav(3))
     assert all("task" not in one.parameters for one in served.triton.requests)
+
+
+def test_a_segment_has_the_figures_of_the_last_window_that_heard_it() -> None:
+    rng = random.Random(0)
+    for _ in range(30):
+        starts = sorted(rng.uniform(0, 60) for _ in range(60))
+        words = [Word(f" {n}", start, start + rng.uniform(0.1, 1), 1.0) for n, start in enumerate(starts)]
+        begins = [rng.randint(0, 60) for _ in range(rng.randint(0, 20))]
+        windows = [
+            HeardWindow(start, start + rng.randint(1, 9), "en", 1.0, 0.0, 0.0, float(n), 0.0)
+            for n, start in enumerate(begins, 1)
+        ]
+        for one in segments(words, windows, 61.0):
+            middle = round(1000 * (one["start"] + one["end"])) / 2000
+            last = [n for n, each in enumerate(windows, 1) if each.start <= middle <= each.end][-1:]
+            assert one["compression_ratio"] == sum(last)
+
+
+def test_a_language_has_its_mean_probability() -> None:
+    told = [{"de": 0.25, "nl": 0.75}, {"de": 1.0}, {}]
+    windows = [HeardWindow(0, 1, "de", 1.0, 0, 0, 0, 0, language_probabilities=one) for one in told]
+    assert list(probabilities(windows).items()) == [("de", 0.625), ("nl", 0.375)]

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import tracemalloc
 from pathlib import Path
 
 import httpx
 import numpy as np
 import openai
 import pytest
+import soundfile
 
 from tests.gateway.conftest import Serve, fake_triton
 from tests.gateway.openai.test_audio import wav
+from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key, add_key
+from trimodal.gateway.openai.conversation import _decoded
 
 PICTURE = "data:image/png;base64," + base64.b64encode(b"a picture").decode()
 IMAGE = {"type": "image_url", "image_url": {"url": PICTURE}}
@@ -115,3 +120,24 @@ def test_a_key_without_the_assistant_sends_no_pictures(serve: Serve, file: Path)
     secret = add_key(file, Key(name="a", models=("llm",)))
     with pytest.raises(openai.PermissionDeniedError, match="'assistant'"):
         serve(keys=file).openai(secret).chat.completions.create(model="llm", messages=[user("a", IMAGE)])
+
+
+def _silence(seconds: int) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, np.zeros(seconds * 16_000, np.int16), 16_000, format="FLAC")
+    return file.getvalue()
+
+
+def test_a_long_recording_is_in_memory_once() -> None:
+    contents = _silence(600)
+    tracemalloc.start()
+    samples = _decoded(contents, "audio")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(samples) == 600 * 16_000
+    assert peak < 1.7 * samples.nbytes
+
+
+def test_a_recording_above_ten_minutes_is_refused() -> None:
+    with pytest.raises(ApiError, match="audio is longer than 600 s"):
+        _decoded(_silence(601), "audio")

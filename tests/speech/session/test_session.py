@@ -75,6 +75,34 @@ def test_the_end_while_a_window_is_out(policy: PolicyName) -> None:
     assert texts(it.take().committed)[-1] == " late"
 
 
+def test_a_language_is_that_of_most_sentences_and_not_of_most_steps() -> None:
+    it = session(language_detection_segments=2)
+    guess = Recognition((Word(" wort", 0.5, 0.9, 1.0),), language="de", language_probability=0.4)
+    windows = []
+    for _ in range(2):
+        it.feed(silence(1))
+        for _ in range(6):
+            it.feed(noise(1))
+            windows.append(due(it))
+            it.accept(windows[-1], guess)
+        it.feed(silence(1))
+        windows.append(due(it))
+        it.accept(windows[-1], guess)
+    assert {one.window.language for one in windows} == {""}
+    it.feed(noise(1))
+    assert due(it).window.language == "de"
+
+
+def test_a_step_that_is_sure_of_the_language_decides() -> None:
+    it = session(language_detection_segments=2)
+    sure = Recognition((Word(" wort", 0.5, 0.9, 1.0),), language="de", language_probability=0.6)
+    for _ in range(3):
+        it.feed(noise(1))
+        it.accept(due(it), sure)
+    it.feed(noise(1))
+    assert due(it).window.language == "de"
+
+
 def test_a_stream_that_ended_takes_no_audio() -> None:
     it = session()
     it.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -51,15 +52,24 @@ def speech(settings: StreamsCommand) -> None:
         detector = detectors(listening.vad)(listening)
         played = play(spoken.samples, listening, detector, service.recognise_one)
         service.close()
-        held = most_streams(played, settings.lag_s)
-        lags = {count: round(lag_s(played, count, 0.95), 2) for count in (held, held + 1) if count}
+        most = listening.max_streams
+        held = most_streams(played, settings.lag_s, limit=most)
+        lags = {count: lag_s(played, count, 0.95) for count in (held, held + 1) if 0 < count <= most}
         busy = sum(step.seconds for step in played.steps) / played.length_s
+    if settings.lag_s > listening.refuse_lag_s:
+        late = f"refuse_lag_s ({listening.refuse_lag_s:g} s)"
+        typer.echo(f"plan: while a stream is heard later than {late}, the server takes no new ones", err=True)
     if settings.json_:
-        typer.echo(json.dumps({"streams": held, "p95_lag_s": lags, "recogniser_s_per_s": round(busy, 3)}))
+        told = {"streams": held, "max_streams": most, "p95_lag_s": lags, "recogniser_s_per_s": round(busy, 3)}
+        typer.echo(json.dumps(told))
         return
-    typer.echo(f"{held} live streams; one keeps the recogniser busy for {busy:.2f} s a second")
+    bound = ", as many as max_streams of speech allows" if held == most else ""
+    typer.echo(f"{held} live streams{bound}; one keeps the recogniser busy for {busy:.2f} s a second")
     for count, lag in lags.items():
         typer.echo(f"lag p95 of {count}: {lag:.2f} s (at most {settings.lag_s:g} s)")
-    sides = " ".join(f"--streams {count}" for count in lags)
-    sides += "".join(f" --set {listening.recognizer}.{name}={text}" for name, text in changes.items())
-    typer.echo(f"Served: trimodal bench speech {sides} --slo 'p95_lag_ms<={1000 * settings.lag_s:g}'")
+    command = ["trimodal", "bench", "speech", "--profile", settings.profile]
+    for count in lags:
+        command += ["--streams", str(count)]
+    for name, text in changes.items():
+        command += ["--set", f"{listening.recognizer}.{name}={text}"]
+    typer.echo(f"Served: {shlex.join([*command, '--slo', f'p95_lag_ms<={1000 * settings.lag_s:g}'])}")

@@ -6,9 +6,10 @@ import json
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Any, Literal, cast, get_args
 
 from pydantic import ValidationError
@@ -287,20 +288,21 @@ def spoken(windows: Sequence[HeardWindow]) -> tuple[str, float]:
 def probabilities(windows: Sequence[HeardWindow]) -> dict[str, float]:
     """Languages with their mean probabilities in the windows where one was detected, the likeliest first."""
     told = [one.language_probabilities for one in windows if one.language_probabilities and not one.rejected]
-    means = {code: sum(one.get(code, 0.0) for one in told) / len(told) for one in told for code in one}
-    return {code: round(means[code], 4) for code in sorted(means, key=lambda code: -means[code])}
+    sums: dict[str, float] = defaultdict(float)
+    for one in told:
+        for code, chance in one.items():
+            sums[code] += chance
+    return {code: round(sums[code] / len(told), 4) for code in sorted(sums, key=lambda code: -sums[code])}
 
 
 def segments(words: Sequence[Word], windows: Sequence[HeardWindow], seconds: float) -> list[dict[str, Any]]:
     """Cues with all fields that Whisper's segments have; those of a window have its figures."""
     starts = [round(word.start * 1000) for word in words]
     cue_segments = []
-    for id, cue in enumerate(cues(words, seconds)):
+    shown = cues(words, seconds)
+    heard = _heard_in(((cue.start_ms + cue.end_ms) / 2000 for cue in shown), windows)
+    for id, (cue, figures) in enumerate(zip(shown, heard, strict=True)):
         own = words[bisect_left(starts, cue.start_ms) : bisect_left(starts, cue.end_ms)]
-        middle = (cue.start_ms + cue.end_ms) / 2000
-        # Of live windows the last one counts that heard it.
-        window = next((one for one in reversed(windows) if one.start <= middle <= one.end), None)
-        figures = window or HeardWindow(0, 0, "", 0, 0, 0, 0, 0)
         cue_segments.append(
             {
                 "id": id,
@@ -317,3 +319,15 @@ def segments(words: Sequence[Word], windows: Sequence[HeardWindow], seconds: flo
             }
         )
     return cue_segments
+
+
+def _heard_in(times: Iterable[float], windows: Sequence[HeardWindow]) -> Iterator[HeardWindow]:
+    """Of each time, in order, the last window that heard it, else one without figures."""
+    later = sorted(range(len(windows)), key=lambda index: -windows[index].start)
+    begun: list[int] = []  # a heap: the last window, as a negative index, is its first
+    for time in times:
+        while later and windows[later[-1]].start <= time:
+            heappush(begun, -later.pop())
+        while begun and windows[-begun[0]].end < time:
+            heappop(begun)
+        yield windows[-begun[0]] if begun else HeardWindow(0, 0, "", 0, 0, 0, 0, 0)

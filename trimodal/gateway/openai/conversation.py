@@ -145,12 +145,14 @@ async def read_samples(contents: bytes, field: str, usage: KeyUsage) -> Samples:
 
 
 def _decoded(contents: bytes, field: str) -> Samples:
-    blocks = []
+    samples = np.empty(0, np.float32)
     for block in recording(contents, _BLOCK_S, field):
-        blocks.append(block)
-        if len(blocks) * _BLOCK_S > _MAX_AUDIO_S:
+        at = len(samples)
+        if at + len(block) > _MAX_AUDIO_S * SAMPLE_RATE:
             raise invalid(f"{field} is longer than {_MAX_AUDIO_S} s")
-    return np.concatenate(blocks)
+        samples.resize(at + len(block), refcheck=False)  # in place: blocks to be joined are a second copy
+        samples[at:] = block
+    return samples
 
 
 def read_message(field: str, message: ChatMessage, url: str = "image_url.url") -> DecodedMessage:

@@ -25,14 +25,18 @@ class StreamLanguage:
         self._threshold = settings.language_detection_threshold
         self._guesses: dict[str, list[float]] = {}
 
-    def hear(self, heard: Recognition, samples: int) -> None:
-        """Takes in what was detected in a window of so many samples in which words were heard."""
+    def hear(self, heard: Recognition, samples: int, *, again: bool = False) -> None:
+        """Takes in what was detected in a window of so many samples in which words were heard.
+
+        Args:
+            again: its speech is in a later window too, which counts in place of it.
+        """
         if self.code or samples < _LEAST:
             return
-        chances = self._guesses.setdefault(heard.language, [])
-        chances.append(heard.language_probability)
+        if not again:
+            self._guesses.setdefault(heard.language, []).append(heard.language_probability)
         if heard.language_probability > self._threshold:
             self.code, self.probability = heard.language, heard.language_probability
-        elif sum(map(len, self._guesses.values())) == self._most:
+        elif not again and sum(map(len, self._guesses.values())) == self._most:
             self.code = max(self._guesses, key=lambda code: len(self._guesses[code]))
             self.probability = max(self._guesses[self.code])

@@ -225,7 +225,8 @@ class LiveSession:
             self._forgotten = stretch.end
         self._policy.accept(stretch, None if heard.rejected or guessed else spoken)
         if spoken and not heard.rejected and not guessed:
-            self._language.hear(heard, len(planned.window.samples))
+            again = stretch.kind is Kind.STEP
+            self._language.hear(heard, len(planned.window.samples), again=again)
         if self._transcript.end != settled or (heard.rejected and stretch.kind is not Kind.STEP):
             self._windows.append(self._told_of(stretch, heard))
         self._forget()
