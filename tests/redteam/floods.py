@@ -209,12 +209,13 @@ async def _flooding(told: Connection, target: Target, flood: Flood) -> str:
         timeout=30.0,
     ) as client:
 
+        end = asyncio.ensure_future(asyncio.to_thread(told.recv))
+
         async def on() -> None:
-            while True:
+            while not end.done():  # before Python 3.12 wait_for may swallow that it is cancelled
                 await flood(client, target)
 
         flooding = [asyncio.ensure_future(on()) for _ in range(AT_ONCE)]
-        end = asyncio.ensure_future(asyncio.to_thread(told.recv))
         await asyncio.wait([*flooding, end], return_when=asyncio.FIRST_COMPLETED)
         for task in flooding:
             task.cancel()
