@@ -117,6 +117,8 @@ class Answering(Response):
         finally:
             if not task.done():
                 await _ended(task)
+            elif not task.cancelled():
+                task.exception()  # looked at: the client may have left in the moment when it failed
 
     async def _cut(self, send: Send) -> None:
         """Tells a client that its answer ends here."""
