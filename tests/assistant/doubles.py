@@ -44,7 +44,7 @@ class Models:
         self._work("saw")
         return self.saw
 
-    def answer(self, inputs, on_cancel, *, trace=False, headers=None) -> Iterator[Piece]:
+    def answer(self, inputs, on_cancel, *, trace=False, headers=None, request_id="") -> Iterator[Piece]:
         number = len(self.asked)
         self.headers.append(headers)
         with on_cancel(lambda: self.cancel(number)):

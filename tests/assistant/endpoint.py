@@ -28,6 +28,7 @@ class Endpoint(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.asked: list[Mapping[str, Any]] = []
         self.parameters: list[dict[str, bool]] = []
         self.headers: list[dict[str, Any]] = []
+        self.ids: list[str] = []
         self.ended = threading.Event()
         self._server = grpc.server(ThreadPoolExecutor(16))
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
@@ -46,6 +47,7 @@ class Endpoint(service_pb2_grpc.GRPCInferenceServiceServicer):
         }
         self.asked.append(inputs)
         self.parameters.append({name: value.bool_param for name, value in request.parameters.items()})
+        self.ids.append(request.id)
         self.headers.append(dict(context.invocation_metadata()))
         for outputs in self.answer(inputs):
             if not context.is_active():

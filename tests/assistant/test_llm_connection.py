@@ -125,7 +125,8 @@ def test_only_a_traced_answer_asks_the_llm_for_its_trace(endpoint):
 
     served = endpoint(llm)
     (plain,) = models(served).answer(QUESTION, never)
-    (traced,) = models(served).answer(QUESTION, never, trace=True)
+    (traced,) = models(served).answer(QUESTION, never, trace=True, request_id="mine")
     assert served.parameters == [{}, {"trace": True}]
+    assert served.ids == ["", "mine"]
     assert "trace" not in plain.columns
     assert traced.columns["trace"][0] == b'[{"name": "queue"}]'

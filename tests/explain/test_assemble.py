@@ -244,7 +244,7 @@ def test_the_assistant_hears_and_sees_at_once_and_each_model_tells_its_part() ->
     records = parse(
         written(
             entry(1, "assistant", LLM_TIMES, request_id=ID),
-            entry(2, "llm", called),
+            entry(2, "llm", called, request_id=ID),
             entry(3, "llm", LLM_TIMES, request_id="another client's"),
         )
     )

@@ -31,8 +31,8 @@ trimodal_llm_ttft_seconds_sum{{model="llm"}} {n}
 """
 GATEWAY = """\
 # TYPE trimodal_gateway_upstream_ready gauge
-trimodal_gateway_upstream_ready{{upstream="a:1",model="llm"}} 1
-trimodal_gateway_upstream_ready{{upstream="b:1",model="llm"}} {ready}
+trimodal_gateway_upstream_ready{{upstream="a:1",model="llm",version="1"}} 1
+trimodal_gateway_upstream_ready{{upstream="b:1",model="llm",version="1"}} {ready}
 # TYPE trimodal_gateway_upstream_draining gauge
 trimodal_gateway_upstream_draining{{upstream="b:1"}} {draining}
 # TYPE trimodal_gateway_requests_total counter
@@ -52,8 +52,19 @@ def llm_text(n: int, bad: int = 0) -> str:
     return LLM.format(n=n, bad=bad, half=n / 2, us=n * 2000)
 
 
-def gateway(at: float, n: int = 0, bad: int = 0, ready: int = 1, draining: int = 0) -> Page:
-    return read_page(GATEWAY.format(n=n, bad=bad, ready=ready, draining=draining), at)
+CANARY = """\
+trimodal_gateway_upstream_ready{{upstream="a:1",model="llm",version="2"}} {canary}
+# TYPE trimodal_gateway_upstream_draining gauge
+"""
+
+
+def gateway(
+    at: float, n: int = 0, bad: int = 0, ready: int = 1, draining: int = 0, canary: int | None = None
+) -> Page:
+    """`canary`: whether a second version answers; None: there is none."""
+    text = GATEWAY.format(n=n, bad=bad, ready=ready, draining=draining)
+    first, begins, rest = text.partition("# TYPE trimodal_gateway_upstream_draining gauge\n")
+    return read_page(first + (begins if canary is None else CANARY.format(canary=canary)) + rest, at)
 
 
 def served(n: int = 100, bad: int = 0) -> Change:

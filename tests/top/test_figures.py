@@ -47,3 +47,9 @@ def test_a_model_is_ready_where_every_server_that_is_not_drained_answers() -> No
     assert ready() == {"llm": True}
     assert ready(ready=0) == {"llm": False}
     assert ready(ready=0, draining=1) == {"llm": True}
+    assert ready(canary=0) == {"llm": True, "llm@1": True, "llm@2": False}
+    assert ready(ready=0, canary=0) == {"llm": False, "llm@1": False, "llm@2": False}
+    (model,) = figures(served(), None, ready(canary=0)).models
+    assert (model.ready, model.silent) == (True, ("llm@2",))
+    (model,) = figures(served(), None, ready(ready=0, canary=0)).models
+    assert (model.ready, model.silent) == (False, ())

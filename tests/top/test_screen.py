@@ -56,6 +56,7 @@ def test_a_server_that_is_away_is_told_with_the_reason() -> None:
 def test_models_that_are_not_ready_are_named() -> None:
     assert "not ready: llm" in drawn(figures(served(), None, {"llm": False}), 80)
     assert "1 models ready" in drawn(figures(served(), None, {"llm": True}), 80)
+    assert "not ready: llm@2" in drawn(figures(served(), None, {"llm": True, "llm@2": False}), 80)
     assert "nobody tells" in drawn(figures(served(), None, {}), 80)
 
 

@@ -143,6 +143,13 @@ def test_a_model_that_answers_nothing_is_named() -> None:
         judged(MixedLoad(PARTS, [Engine(1e3)] * 3, 1.0, seed=0), stopped="gone")
 
 
+@pytest.mark.parametrize("outcome", ["unavailable", "timeout", "unsent"])
+def test_a_model_that_refuses_all_of_a_load_misses_it(outcome: str) -> None:
+    found = judged(MixedLoad(PARTS, [Engine(1e3), Engine(1e3, outcome), Engine(1e3)], 1.0, seed=0))
+    assert found.violation > 0
+    assert found.figures["vision error_rate"] == 1
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

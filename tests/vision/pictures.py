@@ -50,10 +50,13 @@ def turned(image: Image.Image, orientation: int) -> Image.Image:
     return image if turn is None else image.transpose(back.get(turn, turn))
 
 
-def heic(image: Image.Image) -> bytes:
+def heic(image: Image.Image, *others: Image.Image) -> bytes:
     """A HEIC file; skips the test where nothing here writes one."""
     file = io.BytesIO()
-    pytest.importorskip("pillow_heif").from_pillow(image).save(file, quality=95)
+    made = pytest.importorskip("pillow_heif").from_pillow(image)
+    for other in others:
+        made.add_from_pillow(other)
+    made.save(file, quality=95)
     return file.getvalue()
 
 
@@ -79,6 +82,24 @@ def rle_bmp() -> bytes:
     made = bytearray(encode(Image.new("P", (8, 8)), "BMP"))
     made[30] = 1
     return bytes(made)
+
+
+def tiff(*pages: dict[int, int], body: bytes = b"", order: str = "<", kind: str = "I") -> bytes:
+    """A TIFF whose pages have these tags; `body` stands at byte 8, `kind` is SHORT or LONG (H, I)."""
+    made = struct.pack(order + "2sHI", b"II" if order == "<" else b"MM", 42, 8 + len(body)) + body
+    for left, tags in zip(range(len(pages) - 1, -1, -1), pages, strict=True):
+        made += struct.pack(order + "H", len(tags))
+        for tag, value in sorted(tags.items()):
+            field = struct.pack(order + kind, value).ljust(4, b"\0")
+            made += struct.pack(order + "HHI", tag, {"H": 3, "I": 4}[kind], 1) + field
+        made += struct.pack(order + "I", len(made) + 4 if left else 0)
+    return made
+
+
+def page(width: int = 16, height: int = 16, **tags: int) -> dict[int, int]:
+    """Tags of a grey page whose pixels stand at byte 8; others as `t254=1`."""
+    size = {256: width, 257: height, 258: 8, 259: 1, 262: 1, 273: 8, 277: 1, 278: height, 279: width * height}
+    return size | {int(name[1:]): value for name, value in tags.items()}
 
 
 def gif_claiming(width: int, height: int) -> bytes:

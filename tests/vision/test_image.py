@@ -1,6 +1,8 @@
 import base64
 import io
+import struct
 import sys
+import zlib
 from contextlib import suppress
 
 import numpy as np
@@ -17,11 +19,13 @@ from tests.vision.pictures import (
     gif_claiming,
     heic,
     noise,
+    page,
     png_chunk,
     png_claiming,
     png_with,
     quarters,
     rle_bmp,
+    tiff,
     turned,
     webp_claiming,
 )
@@ -216,6 +220,7 @@ def flipped(data, at):
         (b"hello", f"image: not a {TAKEN} file"),
         (b"\0" * 4 + b"ftypisom" + bytes(8), f"image: an MP4 or QuickTime file, not a {TAKEN} file"),
         (b"<?xml version='1.0'?>\n<svg width='9'/>", "image: an SVG file, not a JPEG"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "image: an SVG file, not a JPEG"),
         (b"%PDF-1.7", "image: a PDF file, not a JPEG"),
         (b"ID3\4", "image: an MP3 file, not a JPEG"),
         (base64.b64encode(encode(noise(64, 64), "JPEG")), "image: base64 text: the file's own bytes"),
@@ -226,7 +231,7 @@ def flipped(data, at):
         (encode(noise(64, 64), "BMP")[:900], "image: a truncated BMP file"),
         (encode(noise(64, 64), "TIFF")[:-9], "image: a truncated TIFF file"),
         (encode(noise(64, 64), "AVIF")[:900], "image: a damaged AVIF file"),
-        (encode(noise(64, 64).convert("F"), "TIFF"), "image: a TIFF file of F pixels; 8 or 16 bits"),
+        (encode(noise(64, 64).convert("F"), "TIFF"), "image: a TIFF file of BitsPerSample 32; grey, palette"),
         (encode(noise(8, 8), "BMP")[:20], "image: a truncated BMP file"),
         (rle_bmp(), "image: a BMP file whose pixels are compressed; plain ones are accepted"),
         (gif_claiming(65_535, 9), "image: 65535 × 9 pixels; at most 16384 a side are accepted"),
@@ -274,6 +279,11 @@ def test_animated_files_are_refused(format):
         decode(data, LIMITS)
 
 
+def test_a_heic_file_of_several_pictures_is_refused():
+    with pytest.raises(InvalidArgument, match="an animated HEIC file of 2 frames; a single one is accepted"):
+        decode(heic(quarters(), noise(64, 64)), LIMITS)
+
+
 @pytest.mark.parametrize("format", ["GIF", "BMP", "TIFF", "AVIF", "HEIC"])
 def test_reads_what_else_strangers_send(format):
     for image in (quarters(), quarters().convert("L")):
@@ -310,6 +320,94 @@ def test_transparent_gifs_are_white_and_sixteen_bits_of_tiff_are_scaled():
     for order in ("<u2", ">u2"):
         values = np.array([[0, 256, 32768, 65535]], order)
         assert seen(encode(Image.fromarray(values), "TIFF"))[0, :, 0].tolist() == [0, 1, 128, 255]
+
+
+GREY = bytes(range(256))
+BOMB = zlib.compress(bytes(1000))
+
+
+def test_a_plain_tiff_is_read_in_either_order_and_with_its_thumbnail():
+    for order, kind in (("<", "I"), ("<", "H"), (">", "I"), (">", "H")):
+        for pages in ([page()], [page(t254=2)], [page(), page(4, 4, t254=1)], [page(), page(t254=4)]):
+            shown = seen(tiff(*pages, body=GREY, order=order, kind=kind))
+            assert shown[..., 0].tolist() == np.arange(256).reshape(16, 16).tolist()
+    white = seen(tiff(page(t262=0), body=GREY))  # where 0 is white
+    assert white[..., 0].tolist() == np.arange(256)[::-1].reshape(16, 16).tolist()
+    twelve = {256: 16, 257: 16, 258: 8, 259: 1, 262: 1, 322: 16, 323: 16, 324: 8, 325: 256}
+    assert (seen(tiff(twelve, body=GREY)) == seen(tiff(page(), body=GREY))).all()
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize(
+    ("pages", "told"),
+    [
+        ([page(t254=2)] * 3, "image: a TIFF file of 3 pages; a single one is accepted"),  # as scanners write
+        ([page(), page(t254=1), page()], "image: a TIFF file of 2 pages; a single one is accepted"),
+        ([page(4, 4, t254=1)], "image: a TIFF file that begins with a preview or a mask; grey,"),  # a DNG
+        ([page(4, 4, t254=1), page()], "image: a TIFF file that begins with a preview or a mask; grey,"),
+        ([page(t258=12)], "image: a TIFF file of BitsPerSample 12; grey, palette, RGB and CMYK of up to"),
+        ([page(t258=16, t262=0)], "image: a TIFF file of PhotometricInterpretation 0; grey,"),
+        ([page(t262=8)], "image: a TIFF file of PhotometricInterpretation 8; grey,"),  # LAB
+        ([page(t262=6)], "image: a TIFF file of PhotometricInterpretation 6; grey,"),  # YCbCr
+        ([page(t339=2)], "image: a TIFF file of SampleFormat 2; grey,"),
+        ([page(t259=7)], "image: a TIFF file of Compression 7; grey,"),  # JPEG: its scans are not bounded
+        ([{}] * 4097, "image: a TIFF file of more than 4096 parts"),
+        ([page() | dict.fromkeys(range(1000, 6000), 0)], "image: a TIFF file of more than 4096 parts"),
+    ],
+)
+def test_other_tiffs_are_refused_by_name(pages, told, order):
+    assert told_of(tiff(*pages, body=GREY, order=order, kind="H")).startswith(told)
+
+
+def test_the_pages_of_a_tiff_may_overlap_and_have_an_end_all_the_same():
+    told = "image: a TIFF file of more than 4096 parts"
+    circle = tiff(page(), body=GREY)
+    assert told_of(circle[:-4] + circle[4:8]) == told
+    # Of 3,000 tags each, and 14 bytes apart: no more than the first two are looked at.
+    pages = b"".join(struct.pack("<HIII", 3000, 0, 0, 8 + 14 * (at + 1)) for at in range(10_000))
+    far = bytearray(tiff() + pages)
+    struct.pack_into("<I", far, 8 + 2 + 12 * 3000, 22)
+    struct.pack_into("<I", far, 22 + 2 + 12 * 3000, 36)
+    assert told_of(bytes(far)) == told
+    assert told_of(tiff(page(t34665=8), body=b"\xff\xff" + GREY)) == told
+    assert told_of(tiff(page(t34665=8, t273=10), body=b"\1\0" + GREY)) == ""
+
+
+def test_a_tiff_whose_tiles_are_larger_than_the_picture_may_be_is_refused():
+    """libtiff unpacks a whole tile, of however small a picture."""
+    bomb = page(t259=8, t277=1, t322=16_000, t323=16_000, t324=8, t325=len(BOMB))
+    assert told_of(tiff(bomb, body=BOMB)) == (
+        "image: 16000 × 16000 pixels; at most 50000000 in all are accepted"
+    )
+    assert "at most 50000 are accepted" in told_of(_many(tiff(page(), body=GREY), 273, 60_000))
+    assert told_of(_many(tiff(page(), body=GREY), 256, 9)) == "image: a TIFF file whose tag 256 is damaged"
+    twice = tiff(page(t255=16_000), body=GREY).replace(
+        struct.pack("<HHI", 255, 4, 1), struct.pack("<HHI", 256, 4, 1)
+    )
+    assert told_of(twice) == "image: a TIFF file whose tag 256 is damaged"
+
+
+def _many(file, tag, count):
+    return file.replace(struct.pack("<HHI", tag, 4, 1), struct.pack("<HHI", tag, 4, count))
+
+
+def test_files_of_thousands_of_small_parts_are_refused():
+    gif, png, webp = encode(noise(64, 64), "GIF"), encode(noise(64, 64), "PNG"), encode(noise(64, 64), "WEBP")
+    jpeg = encode(noise(64, 64), "JPEG")
+    pixels = gif.index(b"\x2c\0\0\0\0") + 11
+    chunks = b"VP8X" + struct.pack("<I", 10) + bytes(10) + b"JUNK\0\0\0\0" * 5000
+    for name, data in {
+        "GIF": gif[: 13 + 768] + b"!\xfe" + b"\1a" * 5000 + b"\0" + gif[13 + 768 :],
+        "GIF of frames": gif[:pixels] + b"\1a" * 5000 + gif[pixels:],
+        "GIF of notes": gif[: 13 + 768] + b"!\xfe\0" * 5000 + gif[13 + 768 :],
+        "JPEG": jpeg[:2] + b"\xff\xfe\0\2" * 5000 + jpeg[2:],
+        "JPEG of junk": jpeg[:2] + b"\xff\0" * 5000 + jpeg[2:],
+        "PNG": png_with(png_chunk(b"noTe", b"") * 5000, noise(64, 64)),
+        "WebP": b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WEBP" + chunks,
+    }.items():
+        assert told_of(data).startswith(f"image: a {name.split()[0]} file of more than 4"), name
+    for data in (gif, png, webp, jpeg):
+        assert not told_of(data)
 
 
 @pytest.mark.parametrize("factors", [(0x31, 0x11, 0x11), (0x42, 0x11, 0x11), (0x22, 0x21, 0x11)])

@@ -50,10 +50,12 @@ class LlmConnection:
         *,
         trace: bool = False,
         headers: Mapping[str, str] | None = None,
+        request_id: str = "",
     ) -> Iterator[Piece]:
         """Streams the answer, piece by piece; `on_cancel` is entered with what ends it.
 
-        With `trace` the last piece tells what took how long; `headers` belong to the trace of all.
+        With `trace` the last piece tells what took how long; `headers` belong to the trace of all, which logs
+        know by `request_id`.
 
         Raises RequestError: the model's own, or InternalError where the endpoint cannot be reached.
         """
@@ -63,7 +65,7 @@ class LlmConnection:
         from trimodal.client.transports.base import Request
         from trimodal.client.transports.tensors import decode, encode
 
-        request = Request(self._model, inputs, parameters={NAME: True} if trace else {})
+        request = Request(self._model, inputs, request_id, {NAME: True} if trace else {})
         metadata = tuple((headers or {}).items())
         call = self._stub.ModelStreamInfer(iter([encode(request)]), metadata=metadata)
         problem: RequestError | None = None

@@ -83,8 +83,9 @@ class Pipeline:
             prompted = self._prompted(state.request.text or "", heard, saw, state.request.history)
             inputs = {**prompted, **state.request.options, **_limits(state)}
             finish_reason = ""
-            traced, headers = state.request.trace, state.request.headers
-            for piece in self._models.answer(inputs, state.on_cancel, trace=traced, headers=headers):
+            asked = state.request
+            more: dict[str, Any] = {"trace": asked.trace, "headers": asked.headers, "request_id": asked.id}
+            for piece in self._models.answer(inputs, state.on_cancel, **more):
                 finish_reason = piece.finish_reason or finish_reason
                 if not state.done:  # else it is read to the end that its cancellation brings
                     self._tell(state, piece)

@@ -75,6 +75,7 @@ class AskRequest:
     history: tuple[Turn, ...] = ()  # before the question
     trace: bool = False  # the client wants to be told what took how long
     headers: Mapping[str, str] = field(default_factory=dict)  # put what the llm is asked under its trace
+    id: str = ""  # the client's, for the logs
 
 
 def read_request(
@@ -82,6 +83,7 @@ def read_request(
     parameters: Mapping[str, Any],
     settings: AssistantSettings,
     headers: Mapping[str, str] | None = None,
+    request_id: str = "",
 ) -> AskRequest:
     """Reads the question in tensors (name → array) and Triton's request `parameters`, or refuses it."""
     traced, parameters = trace.wanted(parameters)
@@ -105,6 +107,7 @@ def read_request(
         history=_history(text(inputs, "history", settings.max_history_bytes)),
         trace=traced,
         headers=headers or {},
+        id=request_id,
     )
 
 

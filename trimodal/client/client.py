@@ -83,17 +83,17 @@ class Client:
         self._transport = transport
         self._batch_sizes: dict[str, int] = {}
         self._metadata: Mapping[str, str] = {}
+        self._request_id = ""
         self._shared = False  # the connections are another client's to close
 
-    def with_metadata(self, metadata: Mapping[str, str]) -> Client:
+    def with_metadata(self, metadata: Mapping[str, str], request_id: str = "") -> Client:
         """A client of the same connections whose requests carry gRPC metadata, as {"traceparent": …}.
 
-        The connections stay open when it is closed.
+        `request_id` is that of requests which are given none. The connections stay open when it is closed.
         """
-        if not metadata:
-            return self
         client = copy(self)
         client._metadata, client._shared = {**self._metadata, **metadata}, True
+        client._request_id = request_id or self._request_id
         return client
 
     async def ready(self, model: str = "") -> bool:
@@ -302,7 +302,9 @@ class Client:
             listening: policy, language, prompt, step_s; the model's settings otherwise. task: "translate" for
                 English text, whatever is spoken.
         """
-        return LiveStream(self._transport, self._within(timeout), listening, model, self._metadata)
+        return LiveStream(
+            self._transport, self._within(timeout), listening, model, self._metadata, self._request_id
+        )
 
     async def transcribe(
         self,
@@ -343,9 +345,9 @@ class Client:
         timeout: float | None,
         parameters: Mapping[str, Parameter] | None = None,
     ) -> Tensors:
-        request = Request(model, inputs, parameters=parameters or {}, metadata=self._metadata)
+        request = Request(model, inputs, self._request_id, parameters or {}, self._metadata)
         return await self._transport.infer(request, self._within(timeout))
 
     async def _stream(self, request: Request, timeout: float | None) -> Responses:
-        request = replace(request, metadata=self._metadata)
+        request = replace(request, id=request.id or self._request_id, metadata=self._metadata)
         return await self._transport.stream(request, self._within(timeout))

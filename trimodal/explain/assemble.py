@@ -43,9 +43,9 @@ class _Assembly:
         self._sources = sources
         self._total = (exchange.received - exchange.sent) / 1e9
         self._own = trace.read(exchange.responses[-1].outputs)
+        self._records = [one for one in sources.records if one.request_id == described.request.id]
         self._root = next(
-            (one for one in sources.records if one.request_id == described.request.id and not one.parent),
-            None,
+            (one for one in self._records if not one.parent and one.model == described.request.name), None
         )
         self._made = self._texts_made()
         self._clock = self._compare_clocks()
@@ -138,14 +138,12 @@ class _Assembly:
         return spans
 
     def _of_llm(self, stage: Span) -> list[Span]:
-        """The assistant's call of the llm: a request of its own, over gRPC."""
+        """The assistant's call of the llm: a request of its own with the same id, over gRPC."""
         own = steps.of_model(self._of("answer"), "llm", self._scale, 2)
         called = [
             one
-            for one in self._sources.records
-            if one.model == "llm"
-            and stage.begin <= self._scale(one.first("REQUEST_START") or 0) <= stage.end
-            and not one.request_id
+            for one in self._records
+            if one.model == "llm" and stage.begin <= self._scale(one.first("REQUEST_START") or 0) <= stage.end
         ]
         if not own:
             return []

@@ -117,8 +117,8 @@ class Gateway:
         return JSONResponse({"done": call, **more})
 
     def client_for(self, caller: Caller) -> Client:
-        """The client of the servers whose requests belong to the caller's trace."""
-        return self.client.with_metadata(caller.trace)
+        """The client of the servers whose requests have the caller's id and belong to the caller's trace."""
+        return self.client.with_metadata(caller.trace, caller.request_id)
 
     def whole(
         self,

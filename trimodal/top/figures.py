@@ -62,10 +62,14 @@ def _now(gauge: str) -> Any:
 
 @dataclass(frozen=True)
 class Model:
-    """As Triton counts it. `ready`: False when it does not answer, None when nobody was asked."""
+    """As Triton counts it. `ready`: False when it does not answer, None when nobody was asked.
+
+    `silent` are the versions that do not answer while another does, as "llm@2".
+    """
 
     name: str
     ready: bool | None
+    silent: tuple[str, ...]
     requests_per_s: Number
     errors_per_s: Number
     waiting: Number
@@ -196,7 +200,7 @@ class Figures:
 
 
 def figures(server: Change | None, gateway: Change | None, ready: Mapping[str, bool]) -> Figures:
-    """All figures; `ready` says of each model whether it answers."""
+    """All figures; `ready` says of each model, and of each version as "llm@2", whether it answers."""
     return Figures(
         models=_models(server, ready) if server else (),
         llm=_part(Llm, server, "trimodal_llm_ttft_seconds_count"),
@@ -210,17 +214,24 @@ def figures(server: Change | None, gateway: Change | None, ready: Mapping[str, b
 
 
 def ready_at_gateway(gateway: Change) -> dict[str, bool]:
-    """Model → whether every server that has it and is not drained answers for it."""
+    """Model → whether every server that has it and is not drained answers for it, in one version.
+
+    Of a model with several each stands beside it, as "llm@2": routes say how many requests which has.
+    """
     drained = {
         found["upstream"]
         for found, value in gateway.after.series("trimodal_gateway_upstream_draining", {})
         if value
     }
-    models: dict[str, bool] = {}
+    models: dict[str, dict[str, bool]] = {}
     for found, value in gateway.after.series("trimodal_gateway_upstream_ready", {}):
         if found["upstream"] not in drained:
-            models[found["model"]] = models.get(found["model"], True) and bool(value)
-    return models
+            own, version = models.setdefault(found["model"], {}), found.get("version", "")
+            own[version] = own.get(version, True) and bool(value)
+    versions = {
+        f"{name}@{one}": ok for name, own in models.items() if len(own) > 1 for one, ok in own.items()
+    }
+    return {name: any(own.values()) for name, own in models.items()} | versions
 
 
 def _part(part: type[Part], change: Change | None, metric: str = "") -> Part | None:
@@ -247,6 +258,9 @@ def _models(change: Change, ready: Mapping[str, bool]) -> tuple[Model, ...]:
         return Model(
             name=name,
             ready=ready.get(name),
+            silent=tuple(sorted(one for one in ready if one.startswith(f"{name}@") and not ready[one]))
+            if ready.get(name)
+            else (),
             requests_per_s=change.rate("nv_inference_request_success", model=name),
             errors_per_s=change.rate("nv_inference_request_failure", model=name, reason=failures),
             waiting=change.after.total("nv_inference_pending_request_count", model=name),

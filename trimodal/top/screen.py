@@ -90,7 +90,7 @@ def _readiness(models: tuple[Model, ...]) -> Text:
         return Text()
     if all(model.ready is None for model in models):
         return Text(f"{len(models)} models; nobody tells whether they are ready", style="dim")
-    down = [model.name for model in models if model.ready is False]
+    down = [one for model in models for one in ((model.name,) if model.ready is False else model.silent)]
     if down:
         return Text(f"✗ not ready: {', '.join(down)}", style="bold red")
     return Text.assemble(("●", "green"), f" {len(models)} models ready")

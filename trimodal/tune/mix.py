@@ -18,7 +18,7 @@ from trimodal.bench.load.records import TIMEOUT, UNSENT, Record
 from trimodal.bench.load.slo import Slo, parse_slo
 from trimodal.bench.load.statistics import summarise
 from trimodal.bench.targets.taking import Target
-from trimodal.errors import SettingsError
+from trimodal.errors import SettingsError, Unavailable
 from trimodal.tune.objective import LOAD, SHARE, figure_of, violation
 from trimodal.tune.search import Round, Trial, TrialError
 
@@ -26,6 +26,7 @@ LOWEST, HIGHEST = 1 / 8, 64.0  # times the mix
 STREAM_S = 6.0  # of a live stream: the load is even after so long
 _TOLERANCE = 0.03  # between the load that is kept and the one that is not
 _FIRST_STEP, _NEXT_STEP = 2.0, 1.2
+_OVERLOAD = {TIMEOUT, UNSENT, Unavailable.code.lower()}  # outcomes: a queue is full, or an answer too late
 _EXPECTED = 5  # requests of each part in a run: a longer one is needed where fewer would come
 _FORM = re.compile(r"(?P<model>[\w.-]+)@(?P<rate>[^:]+):(?P<slo>.+)", re.DOTALL)
 _MOST_RATE = 10_000.0
@@ -122,7 +123,7 @@ class MixedLoad:
             summary = summarise(replace(run, records=own), part.slo)
             if not summary.requests:
                 continue  # none was due
-            if not summary.ok and not {TIMEOUT, UNSENT} & summary.outcomes.keys():
+            if not summary.ok and not _OVERLOAD & summary.outcomes.keys():
                 raise TrialError(
                     f"no request of {part.model} succeeded: {next(iter(summary.errors))}", "failed"
                 )

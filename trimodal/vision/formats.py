@@ -37,7 +37,7 @@ _BRANDS = {
     "HEIC": {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"},
 }
 _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
-_SVG = re.compile(rb"\s*(?:<\?xml|<!--|<!DOCTYPE svg|<svg)[^\0]*?(?<=<)svg[\s>]", re.I)
+_SVG = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:<\?xml|<!--|<!DOCTYPE svg)[^\0]*?)?<svg[\s>]", re.I)
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\-_\r\n]{16,}={0,2}\s*")
 _ANY = 4096  # bytes that are looked at
 
@@ -62,7 +62,7 @@ def what_it_is(data: bytes) -> str:
     """Completes "image: …" for bytes that are no picture which is decoded, with what to send."""
     if data[:5].lower() == b"data:":
         return "a data URL: the file's own bytes are needed; the gateway takes data URLs"
-    if _BASE64.fullmatch(data[:_ANY] if len(data) <= _ANY else data[: _ANY // 4 * 4]):
+    if _BASE64.fullmatch(data[:_ANY]):
         text = b"".join(data[:_ANY].split()).translate(bytes.maketrans(b"-_", b"+/"))
         if format_of(base64.b64decode(text[: len(text) // 4 * 4])):
             return "base64 text: the file's own bytes are needed; the gateway takes data URLs"

@@ -22,8 +22,26 @@ MOST_SCANS = 50
 _FRAMES = (0xC0, 0xC1, 0xC2)  # whose scans are known here; the last is progressive
 _PROGRESSIVE, _SCAN, _END = 0xC2, 0xDA, 0xD9
 _ALONE = (0x01, *range(0xD0, 0xD8))  # markers without a length
-# Within a scan 0xFF stands before 0 (it is data), a restart, or another 0xFF.
+# Within a scan 0xFF stands before 0 (it is data), a restart, or another 0xFF; elsewhere it is a marker's.
+_MARKER = re.compile(rb"\xff[^\x00\xff]")
 _AFTER_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
+
+# Chunks, segments, blocks, tags: each is read in Python, here and by Pillow, and costs others their time.
+_MOST_PARTS, _MOST_TILES = 4096, 50_000
+_BYTES_OF_PIXELS = 512  # in each part beyond these
+_WHOLE = {1: "B", 3: "H", 4: "I", 13: "I"}  # a field's types
+_TIFF_TAKES = {  # tag → its name, what it is where it is not there, what is taken
+    258: ("BitsPerSample", 1, (1, 2, 4, 8, 16)),
+    259: ("Compression", 1, (1, 5, 8, 32773, 32946)),
+    262: ("PhotometricInterpretation", 0, (0, 1, 2, 3, 5)),
+    339: ("SampleFormat", 1, (1,)),
+}
+_TIFF_MORE = (34665, 34853, 40965)  # tags of the camera, the place, and others': Pillow reads them all
+# … and the kind of page, its size, samples a pixel, planes, the size of a tile.
+_TIFF_TAGS = (254, 256, 257, 277, 284, 322, 323, *_TIFF_TAKES, *_TIFF_MORE)
+TIFF_TAKEN = (
+    "grey, palette, RGB and CMYK of up to 8 bits, or 16, are accepted, plain or by LZW, deflate or PackBits"
+)
 
 
 class Damaged(Exception):
@@ -72,6 +90,11 @@ def read_header(data: bytes) -> Header:
     raise Damaged(what_it_is(data))
 
 
+def _check_parts(parts: int, format: str, most: int = _MOST_PARTS) -> None:
+    if parts > most:
+        raise Damaged(f"a {format} file of more than {most} parts")
+
+
 def decodes_by_rows(data: bytes) -> bool:
     """Whether a decoder needs to hold no more of a JPEG than a few rows: its first scan has all of it."""
     frame, components = 0, 0
@@ -97,16 +120,15 @@ def tidied_jpeg(data: bytes, spare: int) -> bytes:
 
 def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
     """Kind, start and end of each segment, of a scan without its data, up to the end of the picture."""
-    at = 2
-    while (at := data.find(b"\xff", at)) >= 0 and at + 1 < len(data):
-        kind = data[at + 1]
-        if kind in (0, 0xFF):
-            at += 1 if kind else 2
-            continue
-        end = at + 2
+    at, parts = 2, 0
+    while marker := _MARKER.search(data, at):
+        start, kind = marker.start(), data[marker.start() + 1]
+        parts += 1 + start - at  # Pillow goes through what stands between byte by byte
+        _check_parts(parts, "JPEG")
+        end = start + 2
         if kind not in _ALONE and kind != _END:
             end += int.from_bytes(data[end : end + 2], "big")
-        yield kind, at, end
+        yield kind, start, end
         if kind == _END:
             return
         at = _end_of_scan(data, end) if kind == _SCAN else end
@@ -165,8 +187,10 @@ def _png(data: bytes) -> Header:
 
 def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Kind and body of each whole chunk; bodies of pixel data are left empty."""
-    at = len(PNG_SIGNATURE)
+    at, parts = len(PNG_SIGNATURE), 0
     while at + 12 <= len(data):
+        parts += 1
+        _check_parts(parts, "PNG", _MOST_PARTS + len(data) // _BYTES_OF_PIXELS)
         length = int.from_bytes(data[at : at + 4], "big")
         kind = data[at + 4 : at + 8]
         if at + 12 + length > len(data):
@@ -196,8 +220,10 @@ def _webp(data: bytes) -> Header:
 
 
 def _webp_chunks(data: bytes) -> Iterator[bytes]:
-    at = 12
+    at, parts = 12, 0
     while at + 8 <= len(data):
+        parts += 1
+        _check_parts(parts, "WebP")
         yield data[at : at + 4]
         length = int.from_bytes(data[at + 4 : at + 8], "little")
         at += 8 + length + (length & 1)
@@ -205,7 +231,7 @@ def _webp_chunks(data: bytes) -> Iterator[bytes]:
 
 def _gif(data: bytes) -> Header:
     """Frames, and the size of the canvas with what is drawn beyond it."""
-    frames = 0
+    frames, blocks = 0, 0
     try:
         width, height, flags = struct.unpack_from("<HHB", data, 6)
         at = 13 + _colours(flags)
@@ -219,9 +245,12 @@ def _gif(data: bytes) -> Header:
                 at += 2
             else:
                 raise Damaged("a damaged GIF file")
-            while length := data[at]:
+            blocks += 1
+            while (length := data[at]) and blocks <= _MOST_PARTS:
+                blocks += kind == 0x21 or length < 64  # pixels are in blocks of 255
                 at += 1 + length
             at += 1
+            _check_parts(blocks, "GIF")
     except (IndexError, struct.error):
         raise Damaged("a truncated GIF file") from None
     if not frames:
@@ -235,20 +264,54 @@ def _colours(flags: int) -> int:
 
 
 def _tiff(data: bytes) -> Header:
-    """Pages that are no thumbnails or masks of another; a page's size is Pillow's to tell."""
+    """Pages that are no thumbnails or masks of another, and the first one's size with its tiles.
+
+    libtiff reads more than is taken: what has no range that is known, and what costs more than it looks.
+    """
     order = "<" if data[:1] == b"I" else ">"
-    pages, seen = 0, set[int]()
+    pages: list[dict[int, tuple[int, ...]]] = []
+    parts = 0
     try:
         (at,) = struct.unpack_from(order + "I", data, 4)
-        while at and at not in seen:
-            seen.add(at)
-            (entries,) = struct.unpack_from(order + "H", data, at)
-            tags = [struct.unpack_from(order + "HHII", data, at + 2 + 12 * one) for one in range(entries)]
-            pages += not any(tag == 254 and value for tag, _, _, value in tags)
-            (at,) = struct.unpack_from(order + "I", data, at + 2 + 12 * entries)
-    except struct.error:
+        while at:
+            (count,) = struct.unpack_from(order + "H", data, at)
+            parts += 1 + count
+            _check_parts(parts, "TIFF")
+            pages.append(_tiff_tags(data, order, range(at + 2, at + 2 + 12 * count, 12)))
+            for start in (pages[-1].get(tag, (len(data),))[0] for tag in _TIFF_MORE):
+                parts += int.from_bytes(data[start : start + 2], "little" if order == "<" else "big")
+            _check_parts(parts, "TIFF")
+            (at,) = struct.unpack_from(order + "I", data, at + 2 + 12 * count)
+        first = pages[0]
+        size = max(first[256] + first.get(322, ())), max(first[257] + first.get(323, ()))
+    except (struct.error, IndexError, KeyError):
         raise Damaged("a truncated TIFF file") from None
-    return Header("TIFF", None, pages)
+    whole = [not page.get(254, (0,))[0] & 5 for page in pages]
+    if not whole[0]:
+        raise Damaged(f"a TIFF file that begins with a preview or a mask; {TIFF_TAKEN}")
+    for tag, (name, default, taken) in _TIFF_TAKES.items():
+        for value in first.get(tag, (default,)):
+            if value not in taken or (tag, value) == (262, 0) and 16 in first.get(258, ()):
+                raise Damaged(f"a TIFF file of {name} {value}; {TIFF_TAKEN}")
+    return Header("TIFF", size, sum(whole))
+
+
+def _tiff_tags(data: bytes, order: str, entries: range) -> dict[int, tuple[int, ...]]:
+    """The values of the tags that are looked at here."""
+    found: dict[int, tuple[int, ...]] = {}
+    for at in entries:
+        tag, kind, count = struct.unpack_from(order + "HHI", data, at)
+        if tag in (273, 324) and count > _MOST_TILES:
+            raise Damaged(f"a TIFF file of {count} tiles or strips; at most {_MOST_TILES} are accepted")
+        if tag in _TIFF_TAGS:
+            # Where a tag is there twice, decoders differ on which of them counts.
+            if tag in found or kind not in _WHOLE or not 0 < count <= 8:
+                raise Damaged(f"a TIFF file whose tag {tag} is damaged")
+            form = f"{order}{count}{_WHOLE[kind]}"
+            inside = struct.calcsize(form) <= 4
+            start = at + 8 if inside else struct.unpack_from(order + "I", data, at + 8)[0]
+            found[tag] = struct.unpack_from(form, data, start)
+    return found
 
 
 def orientation(exif: bytes) -> int:

@@ -31,6 +31,7 @@ from PIL import (
 from trimodal.errors import InvalidArgument
 from trimodal.vision.formats import TAKEN
 from trimodal.vision.header import (
+    TIFF_TAKEN,
     Damaged,
     Header,
     decodes_by_rows,
@@ -60,7 +61,7 @@ _UNKNOWN_SUBSAMPLING = "Could not determine subsampling"
 _TOO_MANY = re.compile(r"(\d+) extraneous bytes before marker 0x(\w+)")
 
 _SHRUNK = 4  # times `max_pixels`: what a JPEG may have that is decoded at half its size
-# Of TIFF, which has many more: floats, 32 bits and colours of the laboratory have no range that is known.
+# Of TIFF, after what its header refuses: premultiplied alpha, for one, is not read.
 _MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "I;16", "I;16B")
 _SIXTEEN_BITS = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
@@ -134,10 +135,10 @@ def _decode(data: bytes, header: Header, limits: Limits, at_least: int, name: st
             large and header.format == "JPEG" and source.mode in COLOURS_OF_JPEG and decodes_by_rows(data)
         )
         _check_size(source.size, limits.max_pixels * (_SHRUNK if shrinks else 1), limits, name)
-        if header.format == "AVIF":
-            _check_frames(getattr(source, "n_frames", 1), "AVIF", name)
+        if header.format in ("AVIF", "HEIC"):
+            _check_frames(getattr(source, "n_frames", 1), header.format, name)
         if source.mode not in _MODES and header.format == "TIFF":
-            raise InvalidArgument(f"{name}: a TIFF file of {source.mode} pixels; 8 or 16 bits are accepted")
+            raise Damaged(f"a TIFF file of {source.mode} pixels; {TIFF_TAKEN}")
         upright = orientation(header.exif or _exif(source.info))
         if header.format == "JPEG":
             if shrinks:
@@ -155,7 +156,7 @@ def _decode(data: bytes, header: Header, limits: Limits, at_least: int, name: st
                 source.draft(None, (at_least, at_least))
         source.load()
         return Picture(_rgb(source), upright)
-    except InvalidArgument:
+    except (InvalidArgument, Damaged):
         raise
     except Exception as error:  # Pillow's decoders raise exceptions of any type on damaged bytes.
         cut = any(word in str(error).lower() for word in ("truncated", "premature end"))

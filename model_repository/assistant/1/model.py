@@ -33,8 +33,8 @@ class TritonPythonModel:
                     continue
                 found = ((name, pb_utils.get_input_tensor_by_name(request, name)) for name in INPUTS)
                 inputs = {name: tensor.as_numpy() for name, tensor in found if tensor is not None}
-                trace = trace_context(request)
-                self.service.submit(read_request(inputs, parameters(request), self.settings, trace), sink)
+                known = (trace_context(request), request.request_id())
+                self.service.submit(read_request(inputs, parameters(request), self.settings, *known), sink)
             except Exception as error:
                 told = as_request_error(error, request.request_id())
                 self.counts.ended(told)

@@ -208,6 +208,18 @@ HURTING = (
     Case("TRI115", python(DECOUPLED, EXECUTE), python(DECOUPLED, SENDS)),
     Case("TRI029", python(BATCHES.replace("count: 1", "count: 0")), OK, line=3),
     Case("TRI037", python(DYNAMIC.replace("8", "0") % ""), python(DYNAMIC % "")),
+    Case(
+        "TRI037",
+        python(DYNAMIC.replace("8", "0") % ""),
+        python(DYNAMIC.replace("8", "0") % "default_queue_policy { max_queue_size: 4 }"),
+        name="queue",
+    ),
+    Case(
+        "TRI037",
+        python(DYNAMIC.replace("8", "0") % ""),
+        python(DYNAMIC.replace("8", "0") % "priority_levels: 2 default_priority_level: 1"),
+        name="priorities",
+    ),
     Case("TRI067", pipeline(a=DECOUPLED), pipeline(), line=8),
     Case("TRI117", python(BATCHES, EXECUTE.replace('"x"', '"z"')), OK, line=7),
     Case(

@@ -65,6 +65,7 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
             self.running -= 1
 
     async def ModelInfer(self, request, context):
+        self.requests.append(request)
         self.metadata.append(dict(context.invocation_metadata()))
         if request.model_name == "nope":
             await context.abort(grpc.StatusCode.NOT_FOUND, "Request for unknown model: 'nope' is not found")
@@ -328,11 +329,13 @@ async def test_many_streams_share_few_connections():
 async def test_metadata_goes_with_every_request_of_its_client():
     async with serving() as (servicer, client, _):
         servicer.script = [response("a", "stop")]
-        traced = client.with_metadata({"traceparent": "00-1-2-03"})
+        traced = client.with_metadata({"traceparent": "00-1-2-03"}, "mine")
         await traced.complete("hi")
         await traced.embed(["a"])
+        await traced.complete("hi", request_id="its own")
         await client.complete("hi")
         told = [one.get("traceparent") for one in servicer.metadata]
-        assert told == ["00-1-2-03", "00-1-2-03", None]
+        assert told == ["00-1-2-03", "00-1-2-03", "00-1-2-03", None]
+        assert [one.id for one in servicer.requests] == ["mine", "mine", "its own", ""]
         await traced.aclose()
         assert (await client.complete("hi")).text == "a", "the connections are the first client's"

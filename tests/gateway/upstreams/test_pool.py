@@ -305,7 +305,7 @@ async def test_a_file_drains_adds_and_removes(monkeypatch: pytest.MonkeyPatch, t
 async def test_a_model_is_ready_while_the_versions_answer_that_get_its_requests(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shares: dict[str, float], silent: str, is_ready: bool
 ) -> None:
-    triton = FakeTransport(llm=scripted("a"), versions={"llm": ("1", "2")})
+    triton = FakeTransport(llm=scripted("a"), assistant=scripted("a"), versions={"llm": ("1", "2")})
 
     async def ready(model: str, timeouts: Timeouts) -> bool:
         return model != f"llm@{silent}"
@@ -315,5 +315,5 @@ async def test_a_model_is_ready_while_the_versions_answer_that_get_its_requests(
     if shares:
         set_route(routes, "llm", shares)
     async with Servers(monkeypatch, triton, routes=routes) as servers:
-        assert servers.pool.state == {"llm": is_ready}
+        assert servers.pool.state == {"assistant": is_ready, "llm": is_ready}, "by what it needs"
         assert servers.pool.versions == {"llm": {"1": silent != "1", "2": silent != "2"}}

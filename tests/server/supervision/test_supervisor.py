@@ -339,18 +339,22 @@ def test_a_lost_engine_and_a_silent_server_are_not_ready(triton: Triton, watched
     assert not supervisor.health().ready
 
 
-def test_a_version_that_does_not_work_is_named_and_takes_no_model_away(triton: Triton, watched: Any) -> None:
+def test_the_highest_version_that_is_ready_decides_and_others_are_named(triton: Triton, watched: Any) -> None:
     supervisor = watched(a_model("llm"))
     triton.canaries = {"llm": "READY"}
-    triton.engine = {("llm", "1"): 1.0, ("llm", "2"): 0.0}
+    triton.engine = {("llm", "1"): 0.0, ("llm", "2"): 1.0}
     health = supervisor.health()
     assert (health.ready, health.models["llm"].reason) == (True, "")
     lost = "its engine is being restarted, or was given up"
+    assert health.models["llm"].versions == {"1": lost, "2": ""}
+    triton.engine = {("llm", "1"): 1.0, ("llm", "2"): 0.0}
+    health = supervisor.health()
+    assert (health.ready, health.models["llm"].reason) == (False, lost), "whoever names no version gets it"
     assert health.models["llm"].versions == {"1": "", "2": lost}
-    triton.engine["llm", "1"] = 0.0
-    assert (supervisor.health().ready, supervisor.health().models["llm"].reason) == (False, lost)
-    triton.engine, triton.canaries = {}, {"llm": "LOADING"}
-    assert supervisor.health().models["llm"].versions == {"1": "", "2": "the model is loading"}
+    for state in ("LOADING", "UNAVAILABLE"):  # Triton gives its requests to the other one
+        triton.engine, triton.canaries = {}, {"llm": state}
+        assert supervisor.health().ready
+        assert supervisor.health().models["llm"].versions == {"1": "", "2": f"the model is {state.lower()}"}
 
 
 def test_many_who_ask_are_one_question(triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,10 +31,10 @@ def _dynamic(config: Config, target: Target) -> Iterator[Finding]:
     batching, most = config.message.dynamic_batching, config.message.max_batch_size
     yield from _preferred(config, list(batching.preferred_batch_size), "dynamic_batching")
     yield from _priorities(config)
-    if most == 0:
-        yield config.finding("TRI037", "max_batch_size is 0", "dynamic_batching")
-    elif most <= 1 and not batching.priority_levels and not batching.HasField("default_queue_policy"):
-        yield config.finding("TRI033", f"max_batch_size is {most}", "dynamic_batching")
+    # Priorities and a bounded queue are of use without batches.
+    if most <= 1 and not batching.priority_levels and not batching.HasField("default_queue_policy"):
+        rule = "TRI037" if most == 0 else "TRI033"
+        yield config.finding(rule, f"max_batch_size is {most}", "dynamic_batching")
     delay_ms = batching.max_queue_delay_microseconds / 1000
     if target.slo_ms and delay_ms >= target.slo_ms:
         sentence = (

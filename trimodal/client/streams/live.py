@@ -91,11 +91,12 @@ class LiveStream:
         options: Listening,
         model: str = "speech",
         metadata: Mapping[str, str] | None = None,
+        request_id: str = "",
     ) -> None:
         self._transport = transport
         self._timeouts = timeouts
         self._model = model
-        self._metadata = metadata or {}
+        self._metadata, self._request_id = metadata or {}, request_id
         given = {name: value for name, value in options.items() if value is not None}
         self._options = cast("dict[str, Parameter]", given)
         # tritonclient takes ids up to 2^63 - 1 only; 0 means none.
@@ -274,7 +275,7 @@ class LiveStream:
     async def _infer(
         self, inputs: Tensors, parameters: Mapping[str, Parameter], timeouts: Timeouts
     ) -> Tensors:
-        request = Request(self._model, inputs, parameters=parameters, metadata=self._metadata)
+        request = Request(self._model, inputs, self._request_id, parameters, self._metadata)
         return await self._transport.infer(request, timeouts)
 
     def _controls(self, *, start: bool, end: bool) -> dict[str, Parameter]:

@@ -187,7 +187,7 @@ class Sessions:
         self._refuse_while_draining()
         with ExitStack() as stack:
             usage = stack.enter_context(self._access.quota.use(caller.key, reserve=False))
-            client = self._client.with_metadata(caller.trace)
+            client = self._client.with_metadata(caller.trace, caller.request_id)
             session = Session(client, self._access, caller, config, usage, self._budgets[caller.key.hash])
             self._sessions[session.id] = session
             task = asyncio.ensure_future(self._run(session, stack.pop_all()))

@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,10 @@ class Upstreams:
         """Every model that is served, and whether servers that take requests answer for it.
 
         Where a route shares it out: whether the versions that answer have more than half of its requests. A
-        canary that hangs takes nobody else's server away.
+        canary that hangs takes nobody else's server away, through models that need it either.
         """
         known = {name for server in self._servers.values() for name in server.versions}
-        return {name: self._is_ready(name) for name in sorted(known)}
+        return {name: self._is_ready(self._able(), name) for name in sorted(known)}
 
     @property
     def versions(self) -> dict[str, dict[str, bool]]:
@@ -188,12 +189,13 @@ class Upstreams:
     def _able(self) -> list[Upstream]:
         return [server for server in self._servers.values() if not server.draining]
 
-    def _is_ready(self, model: str) -> bool:
-        able = self._able()
-        if shares := self._routes.contents.get(model) if self._routes else None:
-            answered = (v for v in shares if any(server.answers(model, v) for server in able))
-            return sum(shares[version] for version in answered) > 50
-        return any(server.answers(model) for server in able)
+    def _is_ready(self, servers: Sequence[Upstream], model: str) -> bool:
+        shares = self._routes.contents.get(model) if self._routes else None
+
+        def answered(version: str) -> bool:
+            return any(one.answers(model, version, partial(self._is_ready, [one])) for one in servers)
+
+        return sum(share for version, share in (shares or {"": 100.0}).items() if answered(version)) > 50
 
     def _order(self, model: str, key: bytes = b"") -> Sequence[Upstream]:
         """The servers that may be asked, best first; `key`: the request's beginning."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from trimodal.client.errors import TransportError
 from trimodal.client.transports.base import Timeouts, Transport, named
@@ -37,11 +38,14 @@ class Upstream:
         """Whether each model answers who names no version."""
         return {name: self.answers(name) for name in self.versions}
 
-    def answers(self, model: str, version: str = "") -> bool:
-        """Whether a model answers, in this version or in its highest, and those that it needs."""
+    def answers(self, model: str, version: str = "", has: Callable[[str], bool] | None = None) -> bool:
+        """Whether a model answers, in this version or in its highest, and those that it needs.
+
+        `has` says of one that is needed whether it answers; None: the highest version has to.
+        """
         versions = self.versions.get(model, {})
         needs = (need for need in NEEDS.get(model, ()) if need in self.versions)
-        return versions.get(version or _highest(versions), False) and all(map(self.answers, needs))
+        return versions.get(version or _highest(versions), False) and all(map(has or self.answers, needs))
 
     async def look(self, timeouts: Timeouts) -> None:
         """Finds out which versions of which models answer; one look at a time."""

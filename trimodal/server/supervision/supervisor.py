@@ -31,6 +31,7 @@ AGAIN_S = 1.0  # between two tries to unload
 SILENT_S = 0.5  # HTTP connections that say nothing for so long after a loss are ended
 KEPT_S = 0.1  # a state may be this old: many may ask
 CALM_S, LONGEST_WAIT_S = 60.0, 30.0
+_NO_ENGINE = "its engine is being restarted, or was given up"
 
 
 class Backoff:
@@ -68,7 +69,8 @@ class Losses:
 class ModelHealth:
     """One model: whether it takes requests and why not, and how its last process was lost.
 
-    It is ready while one of its versions works: which gets how many requests is the gateway's to know.
+    The highest version that Triton calls ready decides: it has whoever names none. Routes past it are the
+    gateway's to know.
     `versions` is version → why it takes no requests; empty: it does.
     """
 
@@ -167,17 +169,19 @@ class Supervisor:
         reasons = {}
         for name in self._models:
             own = reasons[name] = dict[str, str]()
-            for version, state in states.get(name, {"": "UNAVAILABLE"}).items():
-                own[version] = "" if state == "READY" else f"the model is {state.lower()}"
+            found = states.get(name, {"": "UNAVAILABLE"})
+            for version in sorted(found, key=lambda one: (len(one), one)):
+                own[version] = "" if found[version] == "READY" else f"the model is {found[version].lower()}"
                 if not own[version] and engines.get((name, version)) == 0:
-                    own[version] = "its engine is being restarted, or was given up"
+                    own[version] = _NO_ENGINE
         return reasons
 
     def _summed_up(self, reasons: Mapping[str, Mapping[str, str]]) -> Health:
         now = time.monotonic()
         models = {}
         for name, versions in reasons.items():
-            reason = "" if "" in versions.values() else [*versions.values()][-1]
+            asked = [why for why in versions.values() if why in ("", _NO_ENGINE)]
+            reason = (asked or [*versions.values()])[-1]
             losses = self._losses.get(name) or Losses()
             if losses.restarting:
                 reason = losses.reason or "its process died; it is being loaded again"
