@@ -177,10 +177,10 @@ def test_it_ends_while_the_browser_asks_for_the_microphone(serve: Serve, open_pa
     page = open_page(serve().url)
     page.evaluate(ASKED_FOR_THE_MICROPHONE)
     converse(page)
-    page.wait_for_function("window.give")
+    page.wait_for_function("() => window.give")
     end(page)
     page.evaluate("give()")
-    page.wait_for_function("window.given?.getTracks()[0].readyState === 'ended'")
+    page.wait_for_function("() => window.given?.getTracks()[0].readyState === 'ended'")
 
 
 def test_nothing_else_is_asked_while_it_goes_on(serve: Serve, open_page: Open) -> None:

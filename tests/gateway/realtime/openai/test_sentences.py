@@ -21,7 +21,7 @@ from trimodal.gateway.realtime.openai.sentences import MOST, SentenceCutter
         ["1. First. ", "2. Second. ", "It is 42. ", "**3.** Third."],
         ["Steps:\n", "1. Mix.\n", "10. Bake, then eat."],
         ["A.\n\n", "B\n\n", "C"],
-        ["\n\nA. ", "B"],
+        ["\n\nOne. ", "B"],
         ["「元気。」と。", "「元気。」", "はい。"],
         ["“No!” she said. ", "Why?! ", "Who is J.? ", "Me... ", "so"],
         ["no end"],
