@@ -31,6 +31,34 @@ def heard(triton: FakeTransport) -> np.ndarray:
     return np.concatenate([block.astype(np.float32) for block in blocks])
 
 
+# Five seconds in which the microphone gives nothing, then a second of it at once.
+TIMES = """async () => {
+  const { LiveSession } = await import(new URL("page/scripts/audio/live.js", location.href));
+  const session = new LiveSession("", [], () => {}, () => {});
+  let now = 0;
+  performance.now = () => now;
+  const take = (pieces, ms) => {
+    for (let piece = 0; piece < pieces; piece += 1) {
+      now += ms;
+      session.take(new Float32Array(1600));
+    }
+  };
+  take(20, 100);
+  const times = [session.at(2000)];
+  now += 5000;
+  take(40, 100);
+  times.push(session.at(6000));
+  now += 1000;
+  take(10, 0);
+  return [...times, session.at(7000)];
+}"""
+
+
+@pytest.mark.slow
+def test_when_something_was_said_is_known_after_a_gap_of_the_microphone(open_page: Open) -> None:
+    assert open_page().evaluate(TIMES) == pytest.approx([2_000, 11_000, 12_000])
+
+
 @pytest.mark.slow
 def test_words_while_somebody_speaks(serve: Serve, open_page: Open) -> None:
     served = serve()

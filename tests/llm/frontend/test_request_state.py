@@ -102,6 +102,19 @@ def test_who_leaves_at_its_deadline_gets_what_was_held_back(
     assert (delta.reasoning, delta.text, delta.finish_reason) == (thought, words, "deadline")
 
 
+def test_what_was_held_back_comes_with_its_log_probabilities_at_a_deadline() -> None:
+    state = state_of(logprobs=0)
+    state.request = replace(state.request, stops=("end",))
+    generation, ids = generation_of(state), list(b"The en\xc3")
+    generation.push(Output(1, ids, None, logprobs=tuple(Logprobs(-float(at)) for at in range(len(ids)))))
+    generation.leave(state)
+    delta = last(state)
+    assert delta.text == "The en"
+    assert [(one.token, -one.logprob) for one in delta.logprobs or ()] == [
+        (bytes([id]), at) for at, id in enumerate(ids[:-1])
+    ]
+
+
 @pytest.mark.parametrize(
     ("said", "prompt_end", "tokens"),
     [

@@ -127,6 +127,8 @@ class Generation:
         state.generation = None
         if not self.finish_reason and not state.ended:  # its time is over: it gets what was held back
             reasoning, text = "", self._text.held
+            if self._logprobs:  # who wants them shares with nobody
+                self._held_logprobs += self._logprobs.push((), (), text, last=True)
             if self._reader:
                 reasoning, text = self._reader.rest(text)
             text = "".join(self._held or ()) + text

@@ -8,7 +8,7 @@ from tests.gateway.conftest import Serve, fake_triton
 from tests.gateway.realtime.conftest import Dial
 from tests.gateway.realtime.openai.test_conversation import item
 from trimodal.client.transports.fake import scripted
-from trimodal.gateway.realtime.openai.sentences import SentenceCutter
+from trimodal.gateway.realtime.openai.sentences import MOST, SentenceCutter
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,12 @@ from trimodal.gateway.realtime.openai.sentences import SentenceCutter
         ["Mr. J. Dashwood said (e.g. to her) “No.” ", "She left."],
         ["A list:\n", "- one\n", "- two"],
         ["今日は。", "元気？", "はい"],
+        ["1. First. ", "2. Second. ", "It is 42. ", "**3.** Third."],
+        ["Steps:\n", "1. Mix.\n", "10. Bake, then eat."],
+        ["A.\n\n", "B\n\n", "C"],
+        ["\n\nOne. ", "B"],
+        ["「元気。」と。", "「元気。」", "はい。"],
+        ["“No!” she said. ", "Why?! ", "Who is J.? ", "Me... ", "so"],
         ["no end"],
         [],
     ],
@@ -28,6 +34,17 @@ def test_a_sentence_is_cut_where_it_ends_however_its_text_comes(sentences: list[
     parts = [part for at in range(0, len(text), size) for part in cutter.push(text[at : at + size])]
     assert [*parts, *cutter.rest()] == sentences
     assert cutter.rest() == []
+
+
+@pytest.mark.parametrize("text", ["!" * 5_000, ".)" * 3_000, "a.b." * 2_000, "\n" * 5_000, "word " * 1_000])
+@pytest.mark.parametrize("size", [7, 9_999])
+def test_of_what_has_no_end_a_bounded_part_is_held(text: str, size: int) -> None:
+    cutter = SentenceCutter()
+    parts = [part for at in range(0, len(text), size) for part in cutter.push(text[at : at + size])]
+    parts += cutter.rest()
+    assert "".join(parts) == text
+    assert max(map(len, parts)) <= MOST
+    assert " " not in text or all(part.endswith(" ") for part in parts)
 
 
 def test_deltas_are_sentences_where_the_session_asks_for_them(serve: Serve, dial: Dial) -> None:

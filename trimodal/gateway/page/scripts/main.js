@@ -3,7 +3,7 @@
 import { startCaptions } from "./audio/captions.js";
 import { Refusal } from "./api.js";
 import { ask } from "./chat/ask.js";
-import { setBusy, startComposer, tell } from "./chat/composer.js";
+import { BUSY, setBusy, startComposer, tell } from "./chat/composer.js";
 import { converse } from "./chat/converse.js";
 import { startSettings } from "./chat/settings.js";
 import { startSuggestions } from "./chat/suggestions.js";
@@ -31,6 +31,7 @@ function show(turn) {
 }
 
 function question(asked) {
+  if (running) return tell(BUSY);
   const turn = addTurn(asked);
   show(turn);
   pinned = true;
@@ -81,15 +82,14 @@ const stop = () => running?.abort();
 
 // Until it is stopped. Answers are not read out: the microphone would hear them.
 async function talk() {
-  if (running) return running === conversation ? stop() : tell("Wait for the answer, or stop it.");
+  if (running) return running === conversation ? stop() : tell(BUSY);
   const mine = (running = conversation = new AbortController());
-  const marked = (on) => {
+  const press = (on) => {
     converseButton.setAttribute("aria-pressed", String(on));
     converseButton.classList.toggle("on", on);
-    setBusy(on);
   };
-  marked(true);
-  tell("Speak. Speaking again interrupts the answer.");
+  press(true);
+  setBusy(true);
   const end = await converse(mine.signal, (turn) => {
     if (mine !== running) return;
     if (!views.has(turn)) show(turn);
@@ -100,10 +100,11 @@ async function talk() {
     }
     views.get(turn).changed(follow);
   });
+  press(false);
   converseButton.blur();
   if (mine !== running) return;
   running = null;
-  marked(false);
+  setBusy(false);
   tell(end);
 }
 

@@ -6,12 +6,13 @@ import { openMicrophone } from "./microphone.js";
 import { pcm16, RATE } from "./wave.js";
 
 const SEND_SAMPLES = RATE / 10; // a message every 100 ms
+const RECENT_MS = 3000;
 const MAX_WAITING_BYTES = 10 * RATE * 2 * (4 / 3); // of base64 for 10 s
 
 export class LiveSession {
   // `hello`: the events that are sent first. `hear` is called with each event, `over` once, with a sentence.
   constructor(query, hello, hear, over) {
-    Object.assign(this, { query, hello, hear, over, blocks: [], count: 0, taken: 0, origin: Infinity });
+    Object.assign(this, { query, hello, hear, over, blocks: [], count: 0, taken: 0, origins: [] });
     this.begun = this.ended = this.muted = false;
   }
 
@@ -22,9 +23,10 @@ export class LiveSession {
     await this.connect();
   }
 
-  // When the sample of this time of the session was spoken, by the page's clock.
+  // When the sample of this time of the session was spoken, by the page's clock. Blocks may be late, so the
+  // earliest says it; after a gap of the microphone only those since then do.
   at(audioMs) {
-    return this.origin + audioMs;
+    return Math.min(...this.origins.map(({ origin }) => origin)) + audioMs;
   }
 
   // Resolves when the server has begun the session.
@@ -51,14 +53,18 @@ export class LiveSession {
     });
   }
 
+  // An error names by `event_id` what was refused.
   send(event) {
-    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(event));
+    if (this.socket?.readyState !== WebSocket.OPEN) return;
+    this.socket.send(JSON.stringify({ event_id: event.type, ...event }));
   }
 
   take(block) {
     if (this.ended || this.muted) return;
     this.taken += block.length;
-    this.origin = Math.min(this.origin, performance.now() - (1000 * this.taken) / RATE); // blocks may be late
+    const now = performance.now();
+    this.origins.push({ now, origin: now - (1000 * this.taken) / RATE });
+    while (now - this.origins[0].now > RECENT_MS) this.origins.shift();
     this.blocks.push(block);
     this.count += block.length;
     if (this.count >= SEND_SAMPLES && this.begun) this.flush();
@@ -94,7 +100,7 @@ export class LiveSession {
 async function explain() {
   try {
     await request("v1/models");
-    return "This gateway takes no live sound.";
+    return "Live sound is refused: the key may not use the model, a limit is reached, or a proxy takes no sockets.";
   } catch (error) {
     if (error.status === 401 && (await askForKey())) return "Start again with the new key.";
     return error.message;

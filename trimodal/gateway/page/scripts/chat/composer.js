@@ -7,6 +7,7 @@ import { keepDraft, readDraft } from "./talk.js";
 const PICTURES = ["png", "jpeg", "webp", "gif", "bmp", "tiff", "avif", "heic"].map((kind) => `image/${kind}`);
 const MAX_PICTURE_BYTES = 10_000_000;
 const SHORT_S = 0.3;
+export const BUSY = "Wait for the answer, or stop it.";
 
 const form = document.getElementById("composer");
 const box = document.getElementById("question");
@@ -21,7 +22,7 @@ let busy = false;
 // `ask` takes a question; `stop` ends the answer under way.
 export function startComposer(ask, stop) {
   const send = (recording = null) => {
-    if (busy) return tell("Wait for the answer, or stop it.");
+    if (busy) return tell(BUSY);
     const text = box.value.trim();
     if (!text && !picture && !recording) return tell("Type a question first.");
     tell("");
@@ -147,7 +148,7 @@ function holdToTalk(send) {
 
   const begin = () => {
     if (holding) return;
-    if (busy) return tell("Wait for the answer, or stop it.");
+    if (busy) return tell(BUSY);
     tell("");
     button.classList.add("on");
     label.textContent = "Listening 0.0 s";

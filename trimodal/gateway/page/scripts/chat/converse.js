@@ -4,28 +4,28 @@
 // silence is the end, and the status panel says so. The server begins answers early by itself.
 
 import { LiveSession } from "../audio/live.js";
+import { tell } from "./composer.js";
 import { readSettings } from "./settings.js";
 import { addTurn, words } from "./talk.js";
 
 const TRANSCRIPTION = "input_audio_transcription";
 const HEARD = `conversation.item.${TRANSCRIPTION}`;
 const INPUT = { format: { type: "audio/pcm", rate: 16000 }, turn_detection: { type: "semantic_vad" } };
+const NEEDED = ["session.update", "input_audio_buffer.append"]; // where one is refused, nothing is heard
+const SPEAK = "Speak. Speaking again interrupts the answer.";
 const turnEnds = document.getElementById("turn-ends");
 const hearing = document.getElementById("hearing");
 
 // Resolves to a sentence when it is over. `changed` is called with each turn that is new or has changed.
-export async function converse(signal, changed) {
+export function converse(signal, changed) {
   let done;
   const end = new Promise((resolve) => {
     done = resolve;
   });
   const talk = new Conversation(changed, done);
   signal.addEventListener("abort", () => talk.session.end(""));
-  try {
-    await talk.session.open();
-  } catch (error) {
-    talk.session.end(error.message);
-  }
+  tell(SPEAK);
+  talk.session.open().catch((error) => talk.session.end(error.message)); // may ask the user, who may stop it
   return end;
 }
 
@@ -52,9 +52,12 @@ class Conversation {
       turnEnds.textContent = note ?? "By ear: the model turn hears when you have finished (semantic_vad).";
     } else if (event.type === "input_audio_buffer.speech_started") {
       this.said.set(event.item_id, { text: "", guess: "" });
+      if (this.problem) tell(SPEAK);
+      this.problem = null;
     } else if (event.type === "response.created") {
       this.begin();
     } else if (event.type === "response.output_text.delta" && this.current) {
+      this.settle();
       this.current.first ??= now;
       this.current.turn.answer.text += event.delta;
       this.changed(this.current.turn);
@@ -62,6 +65,8 @@ class Conversation {
       this.finish(event.response, now);
     } else if (event.type === "error") {
       this.problem = String(event.error?.message ?? event.error);
+      tell(this.problem);
+      if (NEEDED.includes(event.error?.event_id)) this.session.end(this.problem);
     } else if (this.said.has(event.item_id)) {
       this.listen(this.said.get(event.item_id), event, now);
     }
@@ -77,21 +82,32 @@ class Conversation {
       said.guess = event.text;
     } else if (event.type === `${HEARD}.completed` && event.transcript) {
       Object.assign(said, { text: event.transcript, guess: "", known: now });
+      if (this.current?.first === null) this.ask();
     } else if (event.type === `${HEARD}.completed` || event.type === `${HEARD}.failed`) {
       this.said.delete(event.item_id);
     }
   }
 
-  // What was heard is a question now.
   begin() {
-    const heard = [...this.said].filter(([, one]) => one.known);
-    heard.forEach(([id]) => this.said.delete(id));
-    const text = heard.map(([, one]) => one.text.trim()).join(" ");
-    this.current = { turn: addTurn({ text }), ...heard.at(-1)?.[1], first: null };
+    this.current = { turn: addTurn({ text: "" }), first: null };
+    this.ask();
+  }
+
+  // What was heard is the question, and what is heard until the answer's first text belongs to it.
+  ask() {
+    const heard = [...this.said.values()].filter(({ known }) => known);
+    Object.assign(this.current, heard.at(-1));
+    this.current.turn.question.text = heard.map(({ text }) => text.trim()).join(" ");
     this.changed(this.current.turn);
   }
 
+  // What is heard later, and does not interrupt, is a listener's "mhm": nothing answers it.
+  settle() {
+    this.said.forEach(({ known }, id) => known && this.said.delete(id));
+  }
+
   finish(response, now) {
+    this.settle();
     const { turn, first, end } = this.current;
     const { answer } = turn;
     const { status, usage } = response;
@@ -129,7 +145,8 @@ class Conversation {
 
   // The words of what is not answered yet.
   showWords() {
-    const words = [...this.said.values()].map(({ text, guess }) => (text + guess).trim()).join(" ").trim();
+    const left = [...this.said.values()].filter(({ known }) => !known || !this.current);
+    const words = left.map(({ text, guess }) => (text + guess).trim()).join(" ").trim();
     hearing.hidden = !words;
     hearing.textContent = words;
   }

@@ -14,8 +14,9 @@ export class TurnView {
     this.element = make("li", "turn");
     this.question = make("article", "question");
     this.question.setAttribute("aria-label", "Question");
+    this.words = make("p");
     this.found = make("div", "found");
-    this.question.append(...questionParts(turn.question), this.found);
+    this.question.append(...questionParts(turn.question, this.words), this.found);
     this.answer = make("article", "answer");
     this.answer.setAttribute("aria-label", "Answer");
     this.text = make("div", "text");
@@ -36,7 +37,9 @@ export class TurnView {
   }
 
   update() {
-    const { answer } = this.turn;
+    const { question, answer } = this.turn;
+    this.words.hidden = !question.text;
+    if (this.words.textContent !== question.text) this.words.textContent = question.text; // else marked words stay
     this.answer.setAttribute("aria-busy", String(answer.state === "waiting"));
     this.answer.dataset.state = answer.state;
     showText(this.text, answer.text);
@@ -45,7 +48,7 @@ export class TurnView {
   }
 }
 
-function questionParts({ text, picture, recording, lost }) {
+function questionParts({ picture, recording, lost }, words) {
   const parts = [];
   if (picture) {
     const image = make("img", "picture");
@@ -54,7 +57,7 @@ function questionParts({ text, picture, recording, lost }) {
     parts.push(image);
   }
   if (recording) parts.push(playButton(recording));
-  if (text) parts.push(make("p", "", text));
+  parts.push(words);
   if (lost) parts.push(make("p", "hint", `The ${lost} did not fit into this tab's storage.`));
   return parts;
 }
