@@ -208,7 +208,6 @@ async def _flooding(told: Connection, target: Target, flood: Flood) -> str:
         limits=httpx.Limits(max_connections=None),
         timeout=30.0,
     ) as client:
-
         end = asyncio.ensure_future(asyncio.to_thread(told.recv))
 
         async def on() -> None:
