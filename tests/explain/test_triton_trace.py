@@ -114,10 +114,11 @@ def test_new_files_are_read_and_removed_unless_others_are_traced(tmp_path, level
     async def use() -> None:
         trace = tracing(api, "vision")
         async with trace.on():
-            assert await trace.records("explain-1", seconds=0) == [], "an old file"
+            assert await trace.records("explain-1", "vision", seconds=0) == [], "an old file"
             (tmp_path / "trace.1").write_text(VISION)
-            assert await trace.records("explain-2", seconds=0) == []
-            found = await trace.records("explain-1", seconds=0)
+            assert await trace.records("explain-2", "vision", seconds=0) == []
+            assert await trace.records("explain-1", "assistant", seconds=0) == [], "only of what it called"
+            found = await trace.records("explain-1", "vision", seconds=0)
             assert [one.model for one in found][0] == "vision"
 
     asyncio.run(use())

@@ -67,8 +67,11 @@ def edge_of(capacities: tuple[float, ...], seconds: float) -> Round:
 
 @pytest.mark.parametrize(
     ("capacities", "edge"),
-    [((6.0, 100.0, 20.0), 1.5), ((50.0, 7.0, 20.0), 0.7), ((50.0, 100.0, 3.2), 1.6)],
-    ids=["llm", "vision", "speech"],
+    [
+        pytest.param((6.0, 100.0, 20.0), 1.5, id="llm", marks=pytest.mark.slow),
+        pytest.param((50.0, 7.0, 20.0), 0.7, id="vision"),
+        pytest.param((50.0, 100.0, 3.2), 1.6, id="speech", marks=pytest.mark.slow),
+    ],
 )
 def test_the_edge_is_where_the_first_engine_is_full(capacities: tuple[float, ...], edge: float) -> None:
     found = edge_of(capacities, 1000.0)
@@ -229,6 +232,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., T
     return make
 
 
+@pytest.mark.slow
 def test_knobs_of_all_models_are_searched_together(settings: Callable[..., TuneSettings]) -> None:
     given = settings("m@10:p99_ms<=9000", "n@10:p99_ms<=9000")
     tuned = tune(given)

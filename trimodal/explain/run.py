@@ -78,7 +78,7 @@ async def explain(question: Question, server: Server, *, warm_up: int = 1) -> Wa
             except NotTraced as error:
                 notes.append(f"without Triton's own trace: {error}")
             done = await exchange(transport, described.request, timeouts, streamed=question.streamed)
-            records = [] if notes else await tracing.records(described.request.id)
+            records = [] if notes else await tracing.records(described.request.id, described.request.name)
             if not notes and not records:
                 notes.append("Triton wrote no trace of this request")
             return assemble(question.kind, described, done, Sources(records, notes))

@@ -118,18 +118,21 @@ class TritonTrace:
                 for model, settings in before.items():
                     await self._set(model, {name: settings.get(name) for name in _SETTINGS})
 
-    async def records(self, request_id: str, *, seconds: float = 2.0) -> list[TraceRecord]:
-        """What is traced until now, once the request with this id is; nothing after so many seconds.
+    async def records(self, request_id: str, model: str, *, seconds: float = 2.0) -> list[TraceRecord]:
+        """What is traced until now, once this model's request with this id is; nothing after so many seconds.
+
+        Requests that it makes of others have the same id, and may be traced before it.
 
         The files are removed, unless somebody else has requests traced, too.
         """
         deadline = time.monotonic() + seconds
         while True:
             found = {path: parse(_text(path)) for path in self._files() - self._old}
-            if any(one.request_id == request_id for records in found.values() for one in records):
+            every = [one for records in found.values() for one in records]
+            if any((one.request_id, one.model) == (request_id, model) for one in every):
                 for path in found if self._alone else ():
                     path.unlink(missing_ok=True)
-                return [one for records in found.values() for one in records]
+                return every
             if time.monotonic() > deadline:
                 return []
             await asyncio.sleep(0.02)

@@ -31,6 +31,7 @@ def traced(traces: Receiver, identity: str) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_one_request_is_followed_by_its_id(
     own_server: Callable[..., TritonServer],
     monkeypatch: pytest.MonkeyPatch,

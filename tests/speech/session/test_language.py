@@ -79,6 +79,7 @@ def test_a_language_that_was_given_is_certain() -> None:
     assert (language.code, language.probability) == ("de", 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.build
 @pytest.mark.skipif(not BASE.is_dir(), reason="Whisper base is not built")
 def test_of_a_person_it_is_as_likely_as_faster_whisper_says() -> None:

@@ -249,10 +249,13 @@ def test_a_stream_that_is_closed(starter: Starter) -> None:
 
 
 async def test_a_task_that_is_cancelled(starter: Starter) -> None:
-    before = left(starter)
+    before = await asyncio.to_thread(left, starter)
     async with starter.asynchronous() as client:
         task = asyncio.ensure_future(client.chat.completions.create(**LONG))
-        await asyncio.sleep(0.2)
+        # It and the request for /metrics; the task goes on while a thread asks.
+        await asyncio.to_thread(
+            wait_until, lambda: starter.metric("in_flight") == 2, "the request to be there"
+        )
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
