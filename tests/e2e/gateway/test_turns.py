@@ -41,6 +41,7 @@ def test_a_pause_is_no_end_and_the_answer_begins_before_the_turn_is_over(
     serve: Callable[..., TritonServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(buffer, "JUDGED_WITHIN_S", BOUND)  # a busy machine is slower than any caller waits
+    monkeypatch.setattr(buffer, "LATE_S", BOUND)  # nor is a client that sends late one that is muted
     samples, rate = soundfile.read(data_directory() / "samples" / "speech" / TALK, dtype="float32")
     begin, cut, pause = round(BEGIN_S * rate), round(CUT_S * rate), np.zeros(round(0.7 * rate), np.float32)
     said = np.concatenate([pause, samples[begin:cut], pause, samples[cut:], np.zeros(6 * rate, np.float32)])
