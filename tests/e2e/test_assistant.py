@@ -274,7 +274,7 @@ def test_the_programs(server: TritonServer, files: Path) -> None:
     assert "heard in" in command.stderr
     refused = run_python(CLIENTS / "ask.py", "a", "--image", files / "short.wav", "--url", server.grpc_url)
     assert refused.returncode == 1
-    assert "saw: image: not a JPEG, PNG" in refused.stderr
+    assert "saw: image: a WAV file, not a JPEG, PNG" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert (
         run_python(CLIENTS / "ask.py", "--audio", files / "two.png", "--url", server.grpc_url).returncode == 1
