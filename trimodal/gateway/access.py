@@ -85,14 +85,13 @@ class Access:
             dict(alias.split("=") for alias in (*self._aliases, *key.model_aliases)),
         )
 
-    def count(self, connection: HTTPConnection) -> None:
+    def count(self, connection: HTTPConnection, key: Key) -> None:
         """Counts a request against the limits of its key. Raises: ApiError 429 where they leave no room.
 
         Done before a body is read: what a key sends beyond its limits, or sends wrong, costs others little.
         """
         path = connection.scope["path"]
         if connection.scope["method"] == "POST" and path.startswith("/v1/") and not path.endswith(_OPERATION):
-            key = self._key(connection)
             connection.state.tenant = key.tenant
             self.quota.count(key)
 

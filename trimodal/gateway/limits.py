@@ -14,9 +14,10 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from trimodal.gateway.access import request_id
+from trimodal.gateway.access import Caller, request_id
 from trimodal.gateway.answering import refuse
 from trimodal.gateway.errors import ApiError
+from trimodal.gateway.keys import Key
 from trimodal.gateway.settings import GatewaySettings
 from trimodal.settings import shorten
 
@@ -108,8 +109,8 @@ class BodyLimits:
     def __init__(
         self,
         app: ASGIApp,
-        identify: Callable[[HTTPConnection], object],
-        count: Callable[[HTTPConnection], None],
+        identify: Callable[[HTTPConnection], Caller],
+        count: Callable[[HTTPConnection, Key], None],
         max_bytes: int,
         timeout_s: float,
     ) -> None:
@@ -129,9 +130,9 @@ class BodyLimits:
         whole = False
         try:
             try:
-                self._identify(connection)
+                caller = self._identify(connection)
                 size = self._check_headers(connection)
-                limited = self._limited(connection)
+                limited = self._limited(connection, caller.key)
                 if limited and size > _READ_ANYWAY:
                     raise limited
                 reading = asyncio.ensure_future(self._read(receive))
@@ -153,10 +154,10 @@ class BodyLimits:
                 reading.cancel()
                 self._held.remove(reading)
 
-    def _limited(self, connection: HTTPConnection) -> ApiError | None:
+    def _limited(self, connection: HTTPConnection, key: Key) -> ApiError | None:
         """Counts the request: why its key's limits leave no room for it."""
         try:
-            self._count(connection)
+            self._count(connection, key)
         except ApiError as error:
             return error
         return None
