@@ -106,8 +106,8 @@ def compress(
         mode = nncf.CompressWeightsMode.INT8_ASYM
         done = {"mode": mode.value}
         if int8_group:
-            found = compress_groups(model, int8_group)
-            done = {"mode": "int8_sym", "group_size": int8_group, "matrices": found}
+            of_8, of_4 = compress_groups(model, int8_group)
+            done = {"mode": "int8_sym", "group_size": int8_group, "matrices": of_8, "kept_at_4_bits": of_4}
         model = nncf.compress_weights(model, mode=mode)  # all, or what is left
     elif precision == "int4":
         mode = nncf.CompressWeightsMode.INT4_SYM
