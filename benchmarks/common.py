@@ -60,6 +60,12 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def tree_cpu_s(pid: int) -> float:
+    """Processor seconds that a process and those below it have used. Raises: ServerError where it is gone."""
+    children = (file.read_text().split() for file in Path(f"/proc/{pid}/task").glob("*/children"))
+    return cpu_s(pid) + sum(tree_cpu_s(int(child)) for each in children for child in each)
+
+
 def speech(seconds: float, seed: int) -> Samples:
     """The project's recordings in an order of the seed, with pauses between them: float32 at 16 kHz."""
     files = [SAMPLES / entry["file"] for entry in json.loads((SAMPLES / "samples.json").read_text())]
