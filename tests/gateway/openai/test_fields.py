@@ -183,7 +183,7 @@ def test_numbers_in_other_forms(serve: Serve, change: dict[str, Any], name: str,
 
 
 @pytest.mark.parametrize(
-    "kind", [None, "application/x-www-form-urlencoded", "text/plain;charset=UTF-8", "application/octet-stream"]
+    "kind", [None, "application/x-www-form-urlencoded", "text/plain; charset=utf-8", "image/png"]
 )
 def test_json_by_any_content_type(serve: Serve, kind: str | None) -> None:
     content = b'{"model": "llm", "messages": [{"role": "user", "content": "hi"}]}'
