@@ -182,7 +182,7 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
     # The pages of FastAPI's documentation load scripts from elsewhere.
     app = FastAPI(
         title="trimodal gateway", docs_url=None, redoc_url=None, lifespan=lifespan,
-        strict_content_type=False,  # JSON without a content type is JSON, too
+        strict_content_type=False,  # see BodyLimits
     )  # fmt: skip
     add_error_answers(app)
     add_generation(app, gateway)

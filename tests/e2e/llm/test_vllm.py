@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,16 @@ pytestmark = [
     pytest.mark.skipif(not PYTHON, reason="TRIMODAL_VLLM_PYTHON names no environment with vLLM"),
 ]
 SECONDS = 400.0
+# What transformers tells of a prompt's tokens but the first.
+REFERENCE = """
+import json, sys, torch
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32).eval()
+ids = torch.tensor([json.loads(sys.argv[2])])
+with torch.no_grad():
+    told = model(ids).logits[0].log_softmax(-1)
+print(json.dumps([float(told[place, id]) for place, id in enumerate(ids[0, 1:])]))
+"""
 QUESTION: Any = [{"role": "user", "content": "What is the capital of France?"}]
 
 
@@ -80,6 +91,20 @@ def test_a_form_and_log_probabilities(client: openai.OpenAI) -> None:
     assert min(told) > -100, "a token that the form forbids is no alternative"
 
 
+def test_a_prompts_log_probabilities_are_those_of_transformers(client: openai.OpenAI) -> None:
+    """As lm-evaluation-harness asks for them."""
+    ids = [504, 3575, 282, 4649, 314, 7042, 30, 504, 3575, 282, 5391, 314]
+    command = [PYTHON, "-c", REFERENCE, CHECKPOINT, json.dumps(ids)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+    right = json.loads(ran.stdout.splitlines()[-1])
+    asked: Any = {"prompt": ids, "echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0}
+    choice = client.completions.create(model="llm", **asked).choices[0]
+    assert choice.logprobs
+    told = choice.logprobs.token_logprobs or []
+    assert told[0] is None
+    assert told[1 : len(ids)] == pytest.approx(right, abs=0.1)  # 16 bits beside 32
+
+
 def test_a_request_that_it_refuses_is_the_clients_fault(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="logit_bias"):
         client.chat.completions.create(model="llm", messages=QUESTION, logit_bias={"70000": 1})
@@ -100,7 +125,7 @@ def test_a_killed_core_is_told_and_nothing_defunct_stays(
     os.kill(vllm_process("EngineCore"), signal.SIGKILL)
     with pytest.raises(openai.APIError, match="died"):
         list(chunks)
-    until(lambda: httpx.get(f"{url}/ready").status_code == 503)  # the gateway looks once a second
+    until(lambda: httpx.get(f"{url}/ready").status_code == 503)
     until(lambda: httpx.get(f"{url}/ready").status_code == 200)
     assert "Paris" in str(
         client.chat.completions.create(model="llm", messages=QUESTION, temperature=0)

@@ -182,11 +182,16 @@ def test_numbers_in_other_forms(serve: Serve, change: dict[str, Any], name: str,
     assert request.inputs[name].tolist() == [value]
 
 
-def test_json_without_a_content_type(serve: Serve) -> None:
+@pytest.mark.parametrize(
+    "kind", [None, "application/x-www-form-urlencoded", "text/plain; charset=utf-8", "image/png"]
+)
+def test_json_by_any_content_type(serve: Serve, kind: str | None) -> None:
     content = b'{"model": "llm", "messages": [{"role": "user", "content": "hi"}]}'
+    headers = {"content-type": kind} if kind else {}
     with httpx.Client(timeout=LIMIT_S) as client:
-        request = client.build_request("POST", f"{serve().url}/v1/chat/completions", content=content)
-        assert "content-type" not in request.headers
+        url = f"{serve().url}/v1/chat/completions"
+        request = client.build_request("POST", url, content=content, headers=headers)
+        assert request.headers.get("content-type") == kind
         assert client.send(request).status_code == 200
 
 

@@ -46,17 +46,26 @@ async def test_a_model_that_answers_nothing_is_dead_and_so_is_who_needs_it() -> 
 
 
 async def test_a_model_that_has_answered_since_the_last_look_is_not_asked() -> None:
-    triton = Counted(llm=1, embedding=1)
+    triton = Counted(speech=1, embedding=1)
     server = Upstream("a:1", triton)
     await server.look(TIMEOUTS)
-    assert triton.asked == ["llm", "embedding"]
+    assert triton.asked == ["speech", "embedding"]
     triton.asked.clear()
-    triton.inferences = {"llm": 5, "embedding": 2}  # the question itself counts as one
-    triton.silent = {"llm"}  # as one that is busy for long
+    triton.inferences = {"speech": 5, "embedding": 2}  # the question itself counts as one
+    triton.silent = {"speech"}  # as one that is busy for long
     await server.look(TIMEOUTS)
-    assert (triton.asked, server.models["llm"]) == (["embedding"], True)
+    assert (triton.asked, server.models["speech"]) == (["embedding"], True)
     await server.look(TIMEOUTS)
-    assert server.models["llm"] is False
+    assert server.models["speech"] is False
+
+
+async def test_what_a_decoupled_model_refuses_counts_as_inferences_and_is_no_answer() -> None:
+    triton = Counted(llm=1, assistant=1)
+    server = Upstream("a:1", triton)
+    await server.look(TIMEOUTS)
+    triton.inferences, triton.silent = {"llm": 9, "assistant": 9}, {"llm", "assistant"}
+    await server.look(TIMEOUTS)
+    assert server.models == {"llm": False, "assistant": False}
 
 
 async def test_versions_are_asked_and_fail_one_by_one() -> None:

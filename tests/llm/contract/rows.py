@@ -23,6 +23,8 @@ ROWS = {
     "tenants": "a tenant's prompts find only its own in the prefix cache",
     "prompt_logprobs": "so has each token of the prompt, if asked",
     "adapters": "LoRA adapters in one batch, loaded and unloaded under load",
+    "sleep": "asleep at either level it takes nothing, woken it answers as before",
+    "speculation": "drafts by prompt lookup are accepted, and the answer is the same",
     "concurrent": "answers of many at once are whole",
     "priorities": "who is more urgent leaves the queue first",
     "limits": "the longest request is served, one token more is refused by name",
@@ -50,6 +52,9 @@ HOLES = {
     ("tools", "fake"): _SCRIPT,
     ("prompt_logprobs", "openvino"): "OpenVINO GenAI tells the chosen token's alone",
     ("adapters", "openvino"): "OpenVINO GenAI gives one set of adapters to a whole batch",
+    ("sleep", "openvino"): "OpenVINO GenAI has no such mode",
+    ("sleep", "vllm"): "its build for CPUs does not open with it",
+    ("speculation", "fake"): _SCRIPT,
     ("killed_worker", "fake"): "one process",
     ("killed_worker", "openvino"): "one process",
 }

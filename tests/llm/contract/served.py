@@ -81,10 +81,10 @@ class Served:
         self.service.submit(read_request(inputs, {}, self.settings), client)
         return client
 
-    def operate(self, name: CallName, lora_name: str) -> None:
+    def operate(self, name: CallName, lora_name: str = "", level: int = 1) -> None:
         """Has the engine do what an operator wants."""
         client = Client([])
-        self.service.submit(OperatorCall(name, lora_name), client)
+        self.service.submit(OperatorCall(name, lora_name, level), client)
         client.answer()
 
     def room(self) -> int:

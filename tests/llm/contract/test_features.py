@@ -1,16 +1,18 @@
-"""What not every engine has: walls between tenants, log probabilities of prompts, adapters."""
+"""What not every engine has: walls between tenants, prompts' log probabilities, adapters, sleep, drafts."""
 
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from itertools import combinations
 
 import pytest
 
 from tests.llm.contract.adapters import NAMES
+from tests.llm.contract.conftest import settings
 from tests.llm.contract.served import SECONDS, Client, Served
 from tests.llm.doubles.sinks import eventually
-from trimodal.errors import InvalidArgument
+from trimodal.errors import InvalidArgument, Unavailable
 from trimodal.llm.request.outputs import columns
 
 PROMPT = "The capital of France is"
@@ -80,3 +82,24 @@ def test_adapters(served: Served) -> None:
     assert alike(told(begun(first, 6)), alone[0])
     served.operate("unload_lora_adapter", first)
     served.nothing_left()
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_sleep(served: Served, level: int) -> None:
+    before = served.ask(PROMPT, max_tokens=6).answer().text
+    served.operate("sleep", level=level)
+    with pytest.raises(Unavailable, match="the engine sleeps"):
+        served.ask(PROMPT)
+    served.operate("wake_up")
+    assert served.ask(PROMPT, max_tokens=6).answer().text == before
+
+
+def test_speculation(served: Served) -> None:
+    raw = {"apply_chat_template": False, "ignore_eos": True, "max_tokens": 24}
+    prompt = "one two three four five six seven. " * 6
+    plain = served.ask(prompt, **raw).answer().text
+    asked = settings(served.name) | {"speculation": "prompt_lookup"}
+    asked.pop("max_loras", None)
+    with closing(Served(asked)) as drafting:
+        assert drafting.ask(prompt, **raw).answer().text == plain
+        eventually(lambda: drafting.value("speculation_acceptance_ratio") > 0, SECONDS)

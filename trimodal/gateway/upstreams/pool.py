@@ -29,7 +29,7 @@ from trimodal.gateway.upstreams.server import Upstream
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 1.0
+LOOK_S = 0.5  # who asks /ready is told of a death within a second
 
 
 class Upstreams:

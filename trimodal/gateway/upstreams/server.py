@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from trimodal.client.errors import TransportError
 from trimodal.client.transports.base import Timeouts, Transport, named
-from trimodal.client.transports.probes import NEEDS
+from trimodal.client.transports.probes import DECOUPLED, NEEDS
 from trimodal.errors import TrimodalError
 
 logger = logging.getLogger(__name__)
@@ -81,8 +81,9 @@ class Upstream:
         self.versions = {name: dict.fromkeys(versions, False) for name, versions in self.versions.items()}
 
     async def _asked(self, one: tuple[str, str], inferences: int, timeouts: Timeouts) -> bool:
-        # What has answered since the last look is not asked. A busy model may take its time.
-        if inferences > self._inferences.get(one, inferences):
+        # What has answered since the last look is not asked: a busy model may take its time. Triton counts
+        # what a decoupled one refuses, too: an llm without engine was ready while clients asked it again.
+        if one[0] not in DECOUPLED and inferences > self._inferences.get(one, inferences):
             self._inferences[one] = inferences
             return True
         self._inferences[one] = inferences + 1
