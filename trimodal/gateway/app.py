@@ -399,5 +399,6 @@ def add_operation(app: FastAPI, gateway: Gateway) -> None:
         await gateway.upstreams.looked()
         models = gateway.upstreams.state
         all_ready = bool(models) and all(models.values())
-        told = {"ready": all_ready, "models": models, "versions": gateway.upstreams.versions}
+        versions, routes = gateway.upstreams.versions, gateway.upstreams.routes
+        told = {"ready": all_ready, "models": models, "versions": versions, "routes": routes}
         return JSONResponse(told, 200 if all_ready else 503)

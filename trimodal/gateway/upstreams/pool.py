@@ -99,6 +99,11 @@ class Upstreams:
                     own[version] = own.get(version, False) or answers
         return {name: versions for name, versions in sorted(known.items()) if len(versions) > 1}
 
+    @property
+    def routes(self) -> Mapping[str, Shares]:
+        """Model → version → percent of its requests; of models that have a route."""
+        return self._routes.contents if self._routes else {}
+
     def start(self, timeouts: Timeouts) -> None:
         """Begins to look after the servers."""
         self._watching = asyncio.ensure_future(self._watch(timeouts))
@@ -116,7 +121,7 @@ class Upstreams:
     async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
         key = beginning(request) if len(self._servers) > 1 else b""
         request = self._to_version(request)
-        if versions := versions_asked(self._shares, request):
+        if versions := versions_asked(self.routes, request):
             self.routed.update(versions.items())
             request = replace(request, parameters={**request.parameters, "versions": json.dumps(versions)})
         order = self._order(request.model, key, versions)
@@ -198,15 +203,11 @@ class Upstreams:
                 logger.info("%s %s", address, "drains" if drains else "is used again")
             self._servers[address].draining = drains
 
-    @property
-    def _shares(self) -> Mapping[str, Shares]:
-        return self._routes.contents if self._routes else {}
-
     def _able(self) -> list[Upstream]:
         return [server for server in self._servers.values() if not server.draining]
 
     def _is_ready(self, servers: Sequence[Upstream], model: str) -> bool:
-        shares = self._shares.get(model, {"": 100.0})
+        shares = self.routes.get(model, {"": 100.0})
 
         def answered(version: str) -> bool:
             return any(
@@ -254,11 +255,12 @@ class Upstreams:
 
     def _to_version(self, request: Request) -> Request:
         """The request to the version that its model's route has for it; as it is where there is no route."""
-        if not (shares := self._shares.get(request.model)):
+        if not (shares := self.routes.get(request.model)):
             return request
         version = version_for(shares, request.model, key_of(request))
-        self.routed[request.model, version] += 1
-        logs.note(version=version)
+        if "probe" not in request.parameters:  # nobody's request: the gateway asks what the model can do
+            self.routed[request.model, version] += 1
+            logs.note(version=version)
         return replace(request, model=f"{request.model}@{version}")
 
     async def _hear(self, request: Request, timeouts: Timeouts) -> Tensors:
