@@ -197,6 +197,7 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
         BodyLimits,
         identify=gateway.access.identify,
         count=gateway.access.count,
+        hold_s=gateway.access.quota.refusal_wait_s,
         max_bytes=settings.max_body_bytes,
         timeout_s=settings.body_timeout_s,
     )
