@@ -166,10 +166,8 @@ class Session:
                 before = self._dialect.seconds
                 if event["type"] == "input_audio_buffer.append":
                     self._access.quota.check_audio(self.caller.key)
-                try:
-                    await self._dialect.handle(event)
-                finally:  # also where it came and could not be heard
-                    self._usage.live(self._dialect.seconds - before)
+                await self._dialect.handle(event)
+                self._usage.live(self._dialect.seconds - before)
             except Exception as error:
                 cause = event.get("event_id")
                 failure = as_api_error(error, self.caller.request_id)
