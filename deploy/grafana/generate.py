@@ -84,6 +84,14 @@ SLO = (
         {"{{model}} {{version}} at {{upstream}}": "trimodal_gateway_upstream_ready"},
     ),
     Panel(
+        "Requests by version, as routes share them out",
+        "reqps",
+        {
+            "{{model}} {{version}}": "sum by (model, version) "
+            f"(rate(trimodal_gateway_routed_total{RATE}))"
+        },
+    ),
+    Panel(
         "Requests at the gateway",
         "reqps",
         {
@@ -155,7 +163,19 @@ LLM = (
     Panel("Inter-token latency", "s", quantiles("trimodal_llm_itl_seconds"), limit=0.1),
     Panel("Queue", "s", quantiles("trimodal_llm_queue_seconds")),
     Panel("End to end", "s", quantiles("trimodal_llm_e2e_seconds")),
-    Panel("Requests by outcome", "reqps", {"{{outcome}}": rate("trimodal_llm_requests_total", by="outcome")}),
+    Panel(
+        "Time to first token by version, p90",
+        "s",
+        {
+            "{{version}}": "histogram_quantile(0.9, sum by (le, version) "
+            f"(rate(trimodal_llm_ttft_seconds_bucket{{{HERE}}}{RATE})))"
+        },
+    ),
+    Panel(
+        "Requests by version and outcome",
+        "reqps",
+        {"{{version}} {{outcome}}": rate("trimodal_llm_requests_total", by="version, outcome")},
+    ),
     Panel("Tokens", "none", {"{{kind}} tokens/s": rate("trimodal_llm_tokens_total", by="kind")}),
     Panel(
         "Requests in the engine, and waiting",

@@ -27,26 +27,32 @@ class Models:
         self.pieces = [*(piece(word) for word in WORDS), piece("", "stop", (9, 3, len(WORDS)), **note())]
         self.asked: list[dict[str, np.ndarray]] = []
         self.headers: list[object] = []
+        self.versions: list[object] = []  # as each call of a stage had them
         self.cancelled: list[int] = []
         self.stopped: list[int] = []
         self._ended = threading.Event()
 
-    def hear(self, samples, stream, check, spans=None) -> str:
+    def hear(self, samples, stream, check, spans=None, versions=None) -> str:
+        self.versions.append(versions)
         self._work("heard")
         check()
         return self.heard
 
-    def stop_hearing(self, stream) -> None:
+    def stop_hearing(self, stream, versions=None) -> None:
         self.stopped.append(stream)
         self.go["heard"].set()
 
-    def see(self, image, check) -> ImageLabels:
+    def see(self, image, check, versions=None) -> ImageLabels:
+        self.versions.append(versions)
         self._work("saw")
         return self.saw
 
-    def answer(self, inputs, on_cancel, *, trace=False, headers=None, request_id="") -> Iterator[Piece]:
+    def answer(
+        self, inputs, on_cancel, versions=None, *, trace=False, headers=None, request_id=""
+    ) -> Iterator[Piece]:
         number = len(self.asked)
         self.headers.append(headers)
+        self.versions.append(versions)
         with on_cancel(lambda: self.cancel(number)):
             self.asked.append(dict(inputs))
             for at, piece in enumerate(self.pieces):

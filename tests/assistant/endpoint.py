@@ -29,6 +29,7 @@ class Endpoint(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.parameters: list[dict[str, bool]] = []
         self.headers: list[dict[str, Any]] = []
         self.ids: list[str] = []
+        self.models: list[tuple[str, str]] = []  # name and version
         self.ended = threading.Event()
         self._server = grpc.server(ThreadPoolExecutor(16))
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
@@ -48,12 +49,15 @@ class Endpoint(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.asked.append(inputs)
         self.parameters.append({name: value.bool_param for name, value in request.parameters.items()})
         self.ids.append(request.id)
+        self.models.append((request.model_name, request.model_version))
         self.headers.append(dict(context.invocation_metadata()))
         for outputs in self.answer(inputs):
             if not context.is_active():
                 return
             message = service_pb2.ModelStreamInferResponse()
-            message.infer_response.model_name = request.model_name
+            # Triton names no model in what it refuses itself.
+            if not (isinstance(outputs, str) and outputs.startswith("Request for unknown model")):
+                message.infer_response.model_name = request.model_name
             if isinstance(outputs, str):
                 message.error_message = outputs
             else:

@@ -130,3 +130,16 @@ def test_only_a_traced_answer_asks_the_llm_for_its_trace(endpoint):
     assert served.ids == ["", "mine"]
     assert "trace" not in plain.columns
     assert traced.columns["trace"][0] == b'[{"name": "queue"}]'
+
+
+def test_a_version_that_is_named_is_asked_and_one_that_is_not_there_is_no_fault_of_the_request(endpoint):
+    def llm(inputs):
+        missing = "Request for unknown model: 'llm' version 3 is not found"
+        yield missing if served.models[-1][1] == "3" else response(b"a", b"stop")
+
+    served = endpoint(llm)
+    for versions in ({"llm": "2", "speech": "5"}, {}):
+        assert next(models(served).answer(QUESTION, never, versions)).text == "a"
+    with pytest.raises(Unavailable, match="the server has no model 'llm' version 3; try again later"):
+        next(models(served).answer(QUESTION, never, {"llm": "3"}))
+    assert served.models == [("llm", "2"), ("llm", ""), ("llm", "3")]

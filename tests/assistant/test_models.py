@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import numpy as np
@@ -105,6 +106,27 @@ def test_seeing(monkeypatch, models):
     monkeypatch.setitem(pb_utils.MODELS, "vision", vision)
     saw = models.see(b"a file", never)
     assert (saw.labels, saw.scores) == (("7", "é"), (0.75, 0.25))
+
+
+def test_the_versions_that_a_request_names_are_asked(speech, models, monkeypatch):
+    asked = []
+
+    def vision(inputs):
+        asked.append(inputs.call.version())
+        return {"labels": np.array([[b"7"]], object), "scores": np.array([[1.0]], np.float32)}
+
+    def heard(inputs):
+        asked.append(inputs.call.version())
+        return speech(inputs)
+
+    monkeypatch.setitem(pb_utils.MODELS, "vision", vision)
+    monkeypatch.setitem(pb_utils.MODELS, "speech", heard)
+    speech.errors = {2: TritonError("broken", TritonError.INTERNAL)}
+    for versions in ({"speech": "7", "vision": "3", "llm": "2"}, {}):
+        models.see(b"a file", never, versions)
+        with contextlib.suppress(InternalError):
+            models.hear(seconds(10), 1, never, None, versions)
+    assert asked == [3, 7, 7, 7, -1, -1, -1, -1], "a stream is freed in the version that has it"
 
 
 def test_a_traced_stream_asks_for_its_trace_with_its_end_only(speech, models, monkeypatch):

@@ -115,6 +115,12 @@ def test_what_is_refused(inputs, told):
         ({"deadline_ms": "soon"}, "deadline_ms is 'soon': a whole number is needed"),
         ({"tier": "\ud800"}, "tier holds a lone surrogate"),
         ({"deadline_ms": 10**30}, "deadline_ms is 1000000"),
+        ({"versions": "2"}, "versions is '2': JSON of models and their versions is needed"),
+        ({"versions": 2}, "versions is 2: JSON"),
+        ({"versions": '{"llm": 2}'}, "versions is"),
+        ({"versions": '{"llm": "-1"}'}, "versions is"),
+        ({"versions": "\ud800"}, "versions is"),
+        ({"versions": "[" * 100_000}, "versions is '[[["),
     ],
 )
 def test_parameters_that_are_refused(parameters, told):

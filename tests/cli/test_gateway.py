@@ -117,7 +117,8 @@ def test_it_serves_until_a_signal_and_leaves_in_order(name: signal.Signals) -> N
                     time.sleep(0.05)
             assert health.json() == {"status": "ok"}
             ready = httpx.get(f"{url}/ready", timeout=10)
-            assert (ready.status_code, ready.json()) == (503, {"ready": False, "models": {}, "versions": {}})
+            told = {"ready": False, "models": {}, "versions": {}, "routes": {}}
+            assert (ready.status_code, ready.json()) == (503, told)
             gateway.send_signal(name)
             assert gateway.wait(LIMIT_S) == 0
             assert gateway.stdout.read().endswith("Stopped.\n")

@@ -118,6 +118,7 @@ class InferenceRequest:
         parameters: Mapping[str, Any] | None = None,
         *,
         model_name: str = "",
+        model_version: int = -1,
         requested_output_names: Sequence[str] = (),
         correlation_id: int | str = 0,
         flags: int = 0,
@@ -130,8 +131,13 @@ class InferenceRequest:
         self._parameters = parameters or {}
         self._model, self._wanted, self._stream = model_name, requested_output_names, correlation_id
         self._flags = flags
+        self._version = model_version
         self._id = request_id
         self._trace = InferenceTrace(trace_context)
+
+    def version(self) -> int:
+        """The version that is asked for; -1: the highest. (The real one has no such method.)"""
+        return self._version
 
     def flags(self) -> int:
         return self._flags

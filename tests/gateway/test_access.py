@@ -21,6 +21,7 @@ from trimodal.client.transports.fake import llm_outputs
 from trimodal.errors import SettingsError
 from trimodal.gateway.access import Access
 from trimodal.gateway.keys import Key, add_key, revoke_key
+from trimodal.gateway.quota import Quota
 from trimodal.gateway.settings import GatewaySettings
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -100,6 +101,19 @@ def test_wrong_requests_count_and_none_is_parsed_beyond_a_limit(serve: Serve, fi
 
     assert [status(body) for body in ("{", '{"model": "llm", "messages": []}', "{")] == [400, 400, 429]
     assert served.openai(secret).models.list().data, "what costs nothing is not counted"
+
+
+def test_refusals_for_limits_are_held_back(serve: Serve, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[str] = []
+    monkeypatch.setattr(Quota, "refusal_wait_s", lambda quota, key: held.append(key.name) or 0.0)
+    keys = [Key(name="a", requests_per_minute=1), Key(name="b", images_per_minute=1), Key(name="c")]
+    secrets = [add_key(file, key) for key in keys]
+    served = serve(keys=file)
+    talk = {"model": "assistant", "messages": [user("what is it?", IMAGE)]}
+    for secret, body in zip(secrets * 2, [{}, talk, {}, {}, talk, {}], strict=True):
+        headers = {"authorization": f"Bearer {secret}"}
+        httpx.post(f"{served.url}/v1/chat/completions", json=body, headers=headers, timeout=20)
+    assert set(held) == {"a", "b"}, "before its body is read, and by the endpoint"
 
 
 def test_a_key_that_is_revoked_ends_its_streams_(serve: Serve, file: Path) -> None:

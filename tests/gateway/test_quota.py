@@ -4,7 +4,7 @@ import pytest
 
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key
-from trimodal.gateway.quota import MAX_AUDIO_S, Cost, Quota
+from trimodal.gateway.quota import MAX_AUDIO_S, REFUSAL_S, REFUSALS, Cost, Quota
 
 
 class Clock:
@@ -140,3 +140,15 @@ def test_the_audio_of_one_request_is_bounded_without_a_limit_too() -> None:
         with pytest.raises(ApiError, match="the recordings of one request are longer than 14400 s"):
             usage.hear(1)
         usage.live(10**6)
+
+
+def test_refusals_without_end_are_told_more_slowly() -> None:
+    clock = Clock()
+    quota, who = Quota(clock), key(requests_per_minute=1)
+    assert [quota.refusal_wait_s(who) for _ in range(REFUSALS)] == [0.0] * REFUSALS
+    assert [quota.refusal_wait_s(who) for _ in range(99)] == [REFUSAL_S] * 99
+    clock.now += 0.25
+    assert quota.refusal_wait_s(who) == pytest.approx(REFUSAL_S * 0.75), "never longer, however many came"
+    clock.now += 60
+    assert quota.refusal_wait_s(who) == 0.0
+    assert quota.refusal_wait_s(Key(name="b", hash="sha256:" + "1" * 64)) == 0.0

@@ -28,7 +28,7 @@ BOUNDS = {
     "seconds of one recording": (conversation._MAX_AUDIO_S, quota.MAX_AUDIO_S),
     "bytes of a prompt": (LLM.max_prompt_bytes, LLM.max_grammar_bytes),
     "requests that wait": (LLM.max_queue,),
-    "events of a session": (session.BURST_BYTES, session.BYTES_PER_S),
+    "events of a session": (session.LIVE_BYTES_PER_S, session.BURST_BYTES, session.BYTES_PER_S),
     "kept responses": (store.MAX_RESPONSES, store.MAX_RESPONSE_BYTES, store.MAX_BYTES),
 }
 

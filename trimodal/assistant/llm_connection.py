@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.assistant.values import Piece
-from trimodal.errors import InternalError, RequestError
+from trimodal.errors import InternalError, RequestError, Unavailable
 from trimodal.paths import ADDRESS_VARIABLE
 from trimodal.trace import NAME
 
@@ -51,11 +51,12 @@ class LlmConnection:
         trace: bool = False,
         headers: Mapping[str, str] | None = None,
         request_id: str = "",
+        version: str = "",
     ) -> Iterator[Piece]:
         """Streams the answer, piece by piece; `on_cancel` is entered with what ends it.
 
         With `trace` the last piece tells what took how long; `headers` belong to the trace of all, which logs
-        know by `request_id`.
+        know by `request_id`. Without `version` the highest one is asked.
 
         Raises RequestError: the model's own, or InternalError where the endpoint cannot be reached.
         """
@@ -65,7 +66,8 @@ class LlmConnection:
         from trimodal.client.transports.base import Request
         from trimodal.client.transports.tensors import decode, encode
 
-        request = Request(self._model, inputs, request_id, {NAME: True} if trace else {})
+        model = f"{self._model}@{version}" if version else self._model
+        request = Request(model, inputs, request_id, {NAME: True} if trace else {})
         metadata = tuple((headers or {}).items())
         call = self._stub.ModelStreamInfer(iter([encode(request)]), metadata=metadata)
         problem: RequestError | None = None
@@ -79,14 +81,21 @@ class LlmConnection:
                     elif outputs := decode(response.infer_response):
                         yield _piece(outputs)
             if problem:
-                raise problem
+                raise _not_there(problem)
         except grpc.RpcError as error:
             failure = from_status(error.code(), error.details(), self._address)
             if isinstance(failure, RequestError):
-                raise failure from None
+                raise _not_there(failure) from None
             raise InternalError(f"the server's own gRPC endpoint {self._address} fails: {failure}") from None
         finally:
             call.cancel()  # nothing if it is over
+
+
+def _not_there(error: RequestError) -> RequestError:
+    """The error; that no such model or version is loaded is not the request's fault."""
+    from trimodal.client.errors import ModelNotFound
+
+    return Unavailable(f"{error}; try again later") if isinstance(error, ModelNotFound) else error
 
 
 def _piece(outputs: Mapping[str, NDArray[Any]]) -> Piece:

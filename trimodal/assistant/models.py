@@ -5,17 +5,18 @@ Calls block; `check` raises to give up. `pb_utils` comes from the glue: only a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trimodal import trace
-from trimodal.assistant.llm_connection import LlmConnection
+from trimodal.assistant.llm_connection import LlmConnection, OnCancel
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.values import HEARD, ImageLabels
+from trimodal.assistant.values import HEARD, NO_VERSIONS, ImageLabels, Piece, Versions
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import RequestError
 from trimodal.trace import Span
@@ -26,16 +27,36 @@ _CLIENTS_FIELDS = ("image", "audio", "audio_int16", "policy", "language")
 
 
 class Models:
-    """The models named in `settings`. Every call raises RequestError as the called model would."""
+    """The models named in `settings`. Every call raises RequestError as the called model would.
+
+    `versions`: model → the version to ask; of one that is not among them the highest.
+    """
 
     def __init__(self, pb_utils: Any, settings: AssistantSettings) -> None:
         self._pb_utils = pb_utils
         self._infer = partial(infer, pb_utils, fields=_CLIENTS_FIELDS)
         self._settings = settings
         self._gate = Gate()
-        self.answer = LlmConnection(settings.grpc_address, settings.llm).answer
+        self._llm = LlmConnection(settings.grpc_address, settings.llm)
 
-    def hear(self, samples: Samples, stream: int, check: Check, spans: list[Span] | None = None) -> str:
+    def answer(
+        self,
+        inputs: Mapping[str, NDArray[Any]],
+        on_cancel: OnCancel,
+        versions: Versions = NO_VERSIONS,
+        **more: Any,
+    ) -> Iterator[Piece]:
+        """Streams the llm's answer: `LlmConnection.answer`, which has what `more` may be."""
+        return self._llm.answer(inputs, on_cancel, version=versions.get(self._settings.llm, ""), **more)
+
+    def hear(
+        self,
+        samples: Samples,
+        stream: int,
+        check: Check,
+        spans: list[Span] | None = None,
+        versions: Versions = NO_VERSIONS,
+    ) -> str:
         """Recognises float32[n], 16 kHz mono, n > 0, as the stream of a random id, 1 to 2^63 - 1.
 
         `spans` gets what took the speech model how long; None: it is not asked.
@@ -47,6 +68,7 @@ class Models:
         if len(pieces) > 1 and len(pieces[-1]) < SAMPLE_RATE:
             pieces[-2:] = [np.concatenate(pieces[-2:])]
         words, ended = [], False
+        model = _named(self._settings.speech, versions)
         # An answer that waits until its piece is heard, and an END that brings no audio: so that there is
         # never more than a window under way when the stream is to stop.
         options: dict[str, Any] = {"policy": "file", "max_pending_s": 0}
@@ -60,32 +82,33 @@ class Models:
                 ended = len(pieces) == 1
                 flags |= pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END if ended else 0
                 with self._gate.waiting(check):
-                    words.append(self._chunk(stream, piece, flags, {} if number else options, spans))
+                    words.append(self._chunk(model, stream, piece, flags, {} if number else options, spans))
             if not ended:
                 check()
                 ended = True
                 with self._gate.waiting(check):
                     end = pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
-                    words.append(self._chunk(stream, None, end, spans=spans))
+                    words.append(self._chunk(model, stream, None, end, spans=spans))
         finally:
             if not ended:
-                self.stop_hearing(stream)
+                self.stop_hearing(stream, versions)
         return "".join(words).strip()
 
-    def stop_hearing(self, stream: int) -> None:
+    def stop_hearing(self, stream: int, versions: Versions = NO_VERSIONS) -> None:
         """Frees the stream at once: a call that waits for its words ends as cancelled."""
         pb = self._pb_utils
         # Its START drops the open stream of that number, its END what it has just opened. Speech that was
         # to be heard at its END is not dropped: the number is free by then.
         flags = pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START | pb.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
         with suppress(RequestError):
-            self._chunk(stream, None, flags)
+            self._chunk(_named(self._settings.speech, versions), stream, None, flags)
 
-    def see(self, image: bytes, check: Check) -> ImageLabels:
+    def see(self, image: bytes, check: Check, versions: Versions = NO_VERSIONS) -> ImageLabels:
         """What the image file shows."""
         with self._gate.waiting(check):
             inputs = {"image": np.array([[image]], dtype=object)}
-            outputs = self._infer(self._settings.vision, inputs, ("labels", "scores"))
+            model = _named(self._settings.vision, versions)
+            outputs = self._infer(model, inputs, ("labels", "scores"))
         return ImageLabels(
             tuple(bytes(label).decode(errors="replace") for label in outputs["labels"]),
             tuple(float(score) for score in outputs["scores"]),
@@ -93,6 +116,7 @@ class Models:
 
     def _chunk(
         self,
+        model: str,
         stream: int,
         samples: Samples | None,
         flags: int,
@@ -105,7 +129,12 @@ class Models:
         # It comes with the stream's last answer; a call fails whose outputs are not all there.
         if spans is not None and flags & self._pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END:
             wanted.append(trace.NAME)
-        outputs = self._infer(self._settings.speech, inputs, wanted, **more)
+        outputs = self._infer(model, inputs, wanted, **more)
         if trace.NAME in outputs and spans is not None:
             spans += [{**one, "of": HEARD} for one in trace.read(outputs)]
         return bytes(outputs["committed"][0]).decode()
+
+
+def _named(model: str, versions: Versions) -> str:
+    version = versions.get(model)
+    return f"{model}@{version}" if version else model

@@ -62,11 +62,11 @@ class Pipeline:
                 seeing.exception()  # waits
 
     def _hear(self, state: RequestState) -> str:
-        stream = secrets.randbelow(MAX_STREAM) + 1
+        stream, versions = secrets.randbelow(MAX_STREAM) + 1, state.request.versions
         with self._stage(state, HEARD):
             assert state.request.samples is not None
-            with state.on_cancel(lambda: self._models.stop_hearing(stream)):
-                heard = self._models.hear(state.request.samples, stream, state.check, state.spans)
+            with state.on_cancel(lambda: self._models.stop_hearing(stream, versions)):
+                heard = self._models.hear(state.request.samples, stream, state.check, state.spans, versions)
             if not heard and state.request.text is None:
                 raise InvalidArgument("audio: no words are heard in it, and there is no text_input to answer")
             state.send(values.heard_columns(heard))
@@ -74,7 +74,7 @@ class Pipeline:
 
     def _see(self, state: RequestState, image: bytes) -> ImageLabels:
         with self._stage(state, SAW):
-            saw = self._models.see(image, state.check)
+            saw = self._models.see(image, state.check, state.request.versions)
             state.send(values.saw_columns(saw))
             return saw
 
@@ -85,7 +85,7 @@ class Pipeline:
             finish_reason = ""
             asked = state.request
             more: dict[str, Any] = {"trace": asked.trace, "headers": asked.headers, "request_id": asked.id}
-            for piece in self._models.answer(inputs, state.on_cancel, **more):
+            for piece in self._models.answer(inputs, state.on_cancel, asked.versions, **more):
                 finish_reason = piece.finish_reason or finish_reason
                 if not state.done:  # else it is read to the end that its cancellation brings
                     self._tell(state, piece)

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from trimodal import trace
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.values import ImageLabels
+from trimodal.assistant.values import ImageLabels, Versions
 from trimodal.audio.samples import one_channel, to_float
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import InvalidArgument, SettingsError
 from trimodal.llm.request import sampling
 from trimodal.llm.request.terms import MAX_DEADLINE_MS, MAX_TTFT_DEADLINE_MS, with_parameters
-from trimodal.triton.fields import Inputs, integer, scalar, text
+from trimodal.triton.fields import Inputs, integer, scalar, shown, text
 
 HANDED_ON = (
     *(*sampling.INPUTS, "stop", "response_format", "chat_template_kwargs"),
@@ -35,6 +35,8 @@ _OWN = (
 )
 INPUTS = (*_OWN, *HANDED_ON)
 """The assistant's input tensors; all are optional."""
+VERSIONS = "versions"  # a parameter of the request
+_VERSIONS = TypeAdapter(dict[str, Annotated[str, Field(pattern=r"^[1-9]\d{0,17}$")]])
 
 
 class Label(BaseModel):
@@ -76,6 +78,7 @@ class AskRequest:
     trace: bool = False  # the client wants to be told what took how long
     headers: Mapping[str, str] = field(default_factory=dict)  # put what the llm is asked under its trace
     id: str = ""  # the client's, for the logs
+    versions: Versions = field(default_factory=dict)  # of the models that it asks
 
 
 def read_request(
@@ -87,6 +90,7 @@ def read_request(
 ) -> AskRequest:
     """Reads the question in tensors (name → array) and Triton's request `parameters`, or refuses it."""
     traced, parameters = trace.wanted(parameters)
+    versions, parameters = _versions(parameters)
     inputs = with_parameters(inputs, parameters, INPUTS)
     question = text(inputs, "text_input", settings.max_text_bytes) or None
     image, samples = _image(inputs, settings), _audio(inputs, settings)
@@ -108,7 +112,18 @@ def read_request(
         trace=traced,
         headers=headers or {},
         id=request_id,
+        versions=versions,
     )
+
+
+def _versions(parameters: Mapping[str, Any]) -> tuple[Versions, Mapping[str, Any]]:
+    """Which versions of the models to ask, and the other parameters. Raises: InvalidArgument."""
+    others = dict(parameters)
+    try:
+        return _VERSIONS.validate_json(others.pop(VERSIONS, "{}")), others
+    except ValidationError:
+        told = 'JSON of models and their versions is needed, as {"llm": "2"}'
+        raise InvalidArgument(f"{VERSIONS} is {shown(parameters[VERSIONS])}: {told}") from None
 
 
 def _image(inputs: Inputs, settings: AssistantSettings) -> bytes | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from trimodal.trace import Span
 HEARD, SAW, ANSWER = "heard", "saw", "answer"
 STAGES = (HEARD, SAW, ANSWER)
 Columns = dict[str, NDArray[Any]]
+Versions = Mapping[str, str]
+"""Model → the version of it to ask."""
+NO_VERSIONS: Versions = MappingProxyType({})
 
 
 class Stopped(Exception):

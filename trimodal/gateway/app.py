@@ -197,6 +197,7 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
         BodyLimits,
         identify=gateway.access.identify,
         count=gateway.access.count,
+        hold_s=gateway.access.quota.refusal_wait_s,
         max_bytes=settings.max_body_bytes,
         timeout_s=settings.body_timeout_s,
     )
@@ -399,5 +400,6 @@ def add_operation(app: FastAPI, gateway: Gateway) -> None:
         await gateway.upstreams.looked()
         models = gateway.upstreams.state
         all_ready = bool(models) and all(models.values())
-        told = {"ready": all_ready, "models": models, "versions": gateway.upstreams.versions}
+        versions, routes = gateway.upstreams.versions, gateway.upstreams.routes
+        told = {"ready": all_ready, "models": models, "versions": versions, "routes": routes}
         return JSONResponse(told, 200 if all_ready else 503)

@@ -104,6 +104,7 @@ class BodyLimits:
         identify: raises ApiError where a request shows no key that is known; asked before its body is read.
         count: raises ApiError where its key is at its limits; asked before its body is read, which counts
             also where it turns out wrong or never comes.
+        hold_s: for how long a refusal for limits is held back.
     """
 
     def __init__(
@@ -111,12 +112,14 @@ class BodyLimits:
         app: ASGIApp,
         identify: Callable[[HTTPConnection], Caller],
         count: Callable[[HTTPConnection, Key], None],
+        hold_s: Callable[[Key], float],
         max_bytes: int,
         timeout_s: float,
     ) -> None:
         self._app = app
         self._identify = identify
         self._count = count
+        self._hold_s = hold_s
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
         self._held = _Held(HELD_BODIES * max_bytes)
@@ -133,6 +136,8 @@ class BodyLimits:
                 caller = self._identify(connection)
                 size = self._check_headers(connection)
                 limited = self._limited(connection, caller.key)
+                if limited:
+                    await asyncio.sleep(self._hold_s(caller.key))
                 if limited and size > _READ_ANYWAY:
                     raise limited
                 reading = asyncio.ensure_future(self._read(receive))
@@ -151,11 +156,19 @@ class BodyLimits:
                 await refuse(send, error, request_id(connection), close=not whole)
                 return
             if body is not None:  # the client did not leave
-                await self._app(scope, _again(body, receive), send)
+                await self._app(scope, _again(body, receive), self._holding(caller.key, send))
         finally:
             if reading is not None:
                 reading.cancel()
                 self._held.remove(reading)
+
+    def _holding(self, key: Key, send: Send) -> Send:
+        async def held(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 429:
+                await asyncio.sleep(self._hold_s(key))
+            await send(message)
+
+        return held
 
     def _limited(self, connection: HTTPConnection, key: Key) -> ApiError | None:
         """Counts the request: why its key's limits leave no room for it."""

@@ -134,7 +134,9 @@ class _UpstreamFamilies(Collector):
             "Requests by the version that a route gave them",
             labels=["model", "version"],
         )
-        for where, count in sorted(self._upstreams.routed.items()):
+        # A version that has had no request yet has its series: a rate misses what a series begins with.
+        shares = {(model, version): 0 for model, one in self._upstreams.routes.items() for version in one}
+        for where, count in sorted({**shares, **self._upstreams.routed}.items()):
             routed.add_metric(where, count)
         affinity = CounterMetricFamily(
             "trimodal_gateway_affinity",

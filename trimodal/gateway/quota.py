@@ -12,6 +12,8 @@ from trimodal.gateway.keys import Key
 
 _MINUTE_S = 60.0
 _LATELY = 8  # requests
+# Refusals of one key that are told at once, then so many a minute: to read what is refused costs as well.
+REFUSALS, REFUSAL_S = 60, 1.0
 # Of one request, all its recordings together: half an hour of silence is 100 kB of FLAC.
 MAX_AUDIO_S = 4 * 3600.0
 # Unit → the key's limit, and what is reserved for a request before the key's first ones; None: it is known.
@@ -58,6 +60,7 @@ class Bucket:
 class _Used:
     buckets: dict[str, Bucket] = field(default_factory=dict)
     streams: int = 0
+    refusals: Bucket = field(default_factory=lambda: Bucket(REFUSALS, REFUSALS, 0.0))
 
 
 @dataclass
@@ -160,6 +163,14 @@ class Quota:
     def check_audio(self, key: Key) -> None:
         """Raises: ApiError 429 where the key's audio of this minute is spent. For sessions, each piece."""
         self._check(self._of(key).buckets["audio_seconds"], "audio_seconds")
+
+    def refusal_wait_s(self, key: Key) -> float:
+        """Seconds that a refusal for this key's limits is held back: who asks on and on hears less often."""
+        refusals = self._of(key).refusals
+        refusals.refill(max(self._clock(), refusals.at), REFUSALS)
+        wait_s = min(refusals.wait_s(1.0), REFUSAL_S)
+        refusals.left = max(refusals.left - 1, 0.0)
+        return wait_s
 
     @staticmethod
     def _check_streams(used: _Used, key: Key) -> None:

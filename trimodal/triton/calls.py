@@ -62,15 +62,19 @@ def infer(
     """The outputs of a model that gives one response, each flat; blocks.
 
     Args:
+        model: its name; "speech@2" is version 2 of it, without one Triton takes the highest.
         fields: as for `called_error`.
         more: arguments of `InferenceRequest`, as flags.
 
     Raises:
         RequestError: of the kind that the model answered with.
     """
+    name, _, version = model.partition("@")
+    if version:
+        more["model_version"] = int(version)
     tensors = [pb_utils.Tensor(name, array) for name, array in inputs.items()]
     response = pb_utils.InferenceRequest(
-        model_name=model, requested_output_names=list(outputs), inputs=tensors, **more
+        model_name=name, requested_output_names=list(outputs), inputs=tensors, **more
     ).exec()
     if response.has_error():
         raise called_error(pb_utils, response.error(), fields)

@@ -120,3 +120,18 @@ def test_what_the_grammar_lets_a_model_write_is_read_as_calls(
             Draft202012Validator(FUNCTIONS[name] or {"type": "object"}).validate(arguments)
             named.add(name)
     assert named == ({"optional"} if "optional" in choice else set(FUNCTIONS))
+
+
+def test_what_begins_like_a_call_and_is_none_is_text_before_its_end() -> None:
+    reader, told = CallReader(), ""
+    for _ in range(20):
+        told += "".join(part["content"] for part in reader.read("<tool_call>" + " " * 100))
+    assert len(told) > 20 * 111 - 600, "little is held back, so little is read again with each piece"
+
+
+@pytest.mark.parametrize("arguments", ['"text"', "5", "}", "[{}]"])
+def test_arguments_that_are_no_object_are_no_call_and_leave_the_next_one_alone(arguments: str) -> None:
+    call = '<tool_call>{"name": "b", "arguments":  {"x": "}"}}</tool_call>'
+    told = read_calls(f'<tool_call>{{"name": "a", "arguments": {arguments}}}</tool_call>\n' * 10 + call)
+    assert [one["function"] for one in told["tool_calls"]] == [{"name": "b", "arguments": '{"x": "}"}'}]
+    assert arguments in told["content"]

@@ -180,6 +180,7 @@ def test_a_client_that_does_not_read_is_let_go_of(
 def test_a_client_that_sends_too_fast_loses_nothing(
     serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sessions, "LIVE_BYTES_PER_S", 1)
     monkeypatch.setattr(sessions, "BURST_BYTES", 1)
     monkeypatch.setattr(sessions, "BYTES_PER_S", 100 * sessions.EVENT_BYTES)
     peer = opened(dial(serve(), "intent=transcription"))
@@ -192,14 +193,20 @@ def test_a_client_that_sends_too_fast_loses_nothing(
 
 def test_the_pace_lets_a_burst_through_and_then_its_rate() -> None:
     now = 0.0
-    pace = sessions.Pace(lambda: now)
-    assert pace.wait_s(sessions.BURST_BYTES) == 0.0
-    assert pace.wait_s(3 * sessions.BYTES_PER_S) == 3.0
-    now = 3.0
-    assert pace.wait_s(1) == pytest.approx(sessions.EVENT_BYTES / sessions.BYTES_PER_S), "of the least size"
+    key = sessions.Pace(lambda: now)
+    one, other = key.session(), key.session()
+    live = sessions.LIVE_BYTES_PER_S
+    assert one(live + sessions.BURST_BYTES) == 0.0
+    assert one(3 * sessions.BYTES_PER_S) == 3.0
+    assert other(live) == 0.0, "who speaks is not held up by another session of the key"
+    assert other(1) == pytest.approx(3 + sessions.EVENT_BYTES / sessions.BYTES_PER_S), "of the least size"
+    assert key.session()(live + sessions.BYTES_PER_S) > 4.0, "a new session has no new room"
     now = 3600.0
-    assert pace.wait_s(sessions.BURST_BYTES) == 0.0, "never more than a burst"
-    assert pace.wait_s(sessions.BYTES_PER_S) == 1.0
+    assert one(live + sessions.BURST_BYTES) == 0.0, "never more than a burst"
+    assert one(sessions.BYTES_PER_S) == 1.0
+    for second in range(3601, 3700):
+        now = second
+        assert other(live) == 0.0
 
 
 def test_a_server_that_is_behind_holds_the_client_up(serve: Serve, dial: Dial) -> None:

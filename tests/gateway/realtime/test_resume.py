@@ -14,6 +14,7 @@ from tests.gateway.conftest import LIMIT_S, Running, Serve, fake_triton, wait_un
 from tests.gateway.realtime.conftest import Dial, Event, Peer, pcm, transcription
 from trimodal.client.transports.fake import FakeSpeech
 from trimodal.gateway.keys import Key, add_key
+from trimodal.gateway.quota import Quota
 from trimodal.gateway.realtime import session as sessions
 from trimodal.gateway.realtime.openai.config import TENTATIVE
 
@@ -157,12 +158,15 @@ def test_only_the_same_key_finds_it(serve: Serve, dial: Dial, file: Path) -> Non
 def test_a_key_holds_its_stream_until_the_session_is_over(
     serve: Serve, dial: Dial, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    held: list[str] = []
+    monkeypatch.setattr(Quota, "refusal_wait_s", lambda quota, key: held.append(key.name) or 0.0)
     monkeypatch.setattr(sessions, "RESUME_S", 1.0)
     header = {"authorization": f"Bearer {add_key(file, Key(name='one', max_streams=1))}"}
     running = serve(keys=file)
     peer, _ = opened(running, dial, additional_headers=header)
     cut(peer)
     assert refusal(dial, running, "", additional_headers=header)[0] == 429
+    assert held == ["one"], "who asks on and on hears less often"
 
     def free() -> bool:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from trimodal.client.client import Client
 from trimodal.client.errors import ConnectionLost, TransportError
 from trimodal.client.transports.base import Request, Tensors, Timeouts
 from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
+from trimodal.client.transports.probes import PROBES
 from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
 from trimodal.gateway.upstreams import pool
 from trimodal.gateway.upstreams.pool import Upstreams
@@ -317,3 +319,66 @@ async def test_a_model_is_ready_while_the_versions_answer_that_get_its_requests(
     async with Servers(monkeypatch, triton, routes=routes) as servers:
         assert servers.pool.state == {"assistant": is_ready, "llm": is_ready}, "by what it needs"
         assert servers.pool.versions == {"llm": {"1": silent != "1", "2": silent != "2"}}
+
+
+async def test_the_assistant_is_told_the_versions_to_ask_and_they_are_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    versions = {"llm": ("1", "2"), "vision": ("1", "2")}
+    triton = fake_triton()
+    triton._versions = versions
+    routes = tmp_path / "routes.toml"
+    set_route(routes, "llm", {"1": 50, "2": 50})
+    set_route(routes, "vision", {"1": 100})
+    async with Servers(monkeypatch, triton, routes=routes) as servers:
+        for number in range(20):
+            tenant = f"tenant-{number}"
+            await servers.client.complete("hi", tenant=tenant)
+            async for _ in servers.client.ask("hi", tenant=tenant, image=b"picture" if number else None):
+                pass
+        await servers.client.probe(PROBES["llm"])  # what the gateway asks for itself is not counted
+        llm = [one for one in triton.requests if one.name == "llm" and "probe" not in one.parameters]
+        asked = [request for request in triton.requests if request.name == "assistant"]
+        told = [json.loads(str(request.parameters["versions"])) for request in asked]
+        assert [f"llm@{one['llm']}" for one in told] == [request.model for request in llm], "as its tenant's"
+        assert {request.model for request in llm} == {"llm@1", "llm@2"}
+        assert [one.get("vision") for one in told] == [None, *["1"] * 19], "only what it asks"
+        assert servers.pool.routed["vision", "1"] == 19
+        assert sum(servers.pool.routed["llm", version] for version in "12") == 40
+        set_route(routes, "llm", {})
+        set_route(routes, "vision", {})
+        await servers.until(lambda: not servers.pool.routes)
+        async for _ in servers.client.ask("hi"):
+            pass
+        assert "versions" not in triton.requests[-1].parameters
+
+
+async def test_the_assistant_is_asked_where_the_version_is_that_it_is_to_ask(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    both = fake_triton(), fake_triton()
+    both[1]._versions = {"llm": ("1", "2")}
+    routes = tmp_path / "routes.toml"
+    set_route(routes, "llm", {"2": 100})
+    async with Servers(monkeypatch, *both, routes=routes) as servers:
+        for number in range(8):
+            async for _ in servers.client.ask(f"{number} hi"):
+                pass
+    assert [sum(one.name == "assistant" for one in fake.requests) for fake in both] == [0, 8]
+
+
+async def test_what_is_asked_inside_triton_is_ready_with_its_highest_version(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    triton = FakeTransport(
+        speech=scripted("a"), speech_recognize=scripted("a"), versions={"speech_recognize": ("1", "2")}
+    )
+
+    async def ready(model: str, timeouts: Timeouts) -> bool:
+        return model != "speech_recognize@2"
+
+    monkeypatch.setattr(triton, "ready", ready)
+    routes = tmp_path / "routes.toml"
+    set_route(routes, "speech_recognize", {"1": 100})
+    async with Servers(monkeypatch, triton, routes=routes) as servers:
+        assert servers.pool.state == {"speech": False, "speech_recognize": True}, "speech asks the highest"

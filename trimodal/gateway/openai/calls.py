@@ -11,7 +11,8 @@ from typing import Any
 
 from trimodal.llm.structured.call_text import CALL_BEGINS, CALL_ENDS
 
-_HEAD = re.compile(r'\s*\{"name": "([a-zA-Z0-9_-]+)", "arguments": ')
+_HEAD = re.compile(r'\s*\{"name": "([a-zA-Z0-9_-]+)", "arguments":\s*(?=\{)')
+_MOST_HEAD = 512  # characters without a call's head: it is text
 Part = dict[str, Any]
 
 
@@ -56,11 +57,10 @@ class CallReader:
     def _read_head(self, last: bool) -> list[Part]:
         match = _HEAD.match(self._held)
         if not match:
-            if not last:
+            if not last and len(self._held) <= _MOST_HEAD and CALL_BEGINS not in self._held:
                 return []
-            text, self._held = CALL_BEGINS + self._held, ""
             self._place = "text"
-            return text_part(text)
+            return text_part(CALL_BEGINS)
         self._held = self._held[match.end() :]
         self._place = "arguments"
         id = f"call_{secrets.token_hex(12)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 from fastapi import FastAPI
@@ -23,7 +24,7 @@ def add_realtime(app: FastAPI, sessions: Sessions, access: Access) -> None:
 
     @app.websocket("/v1/realtime")
     async def realtime(websocket: WebSocket) -> None:
-        identity = request_id(websocket)
+        identity, caller = request_id(websocket), None
         try:
             caller = access.identify(websocket)
             websocket.state.tenant = caller.key.tenant
@@ -42,6 +43,8 @@ def add_realtime(app: FastAPI, sessions: Sessions, access: Access) -> None:
                 websocket.state.model = config.model if isinstance(config, ConversationSession) else SPEECH
         except Exception as error:
             refusal = as_api_error(error, identity)
+            if refusal.status == 429 and caller is not None:
+                await asyncio.sleep(access.quota.refusal_wait_s(caller.key))
             headers = {**refusal.headers, "x-request-id": identity}
             await websocket.send_denial_response(JSONResponse(refusal.body, refusal.status, headers))
             return

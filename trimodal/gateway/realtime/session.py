@@ -21,7 +21,9 @@ from trimodal.gateway.realtime.openai.early import EarlyBudget
 from trimodal.gateway.realtime.outbox import Outbox
 from trimodal.gateway.realtime.vllm import VllmDialect
 
-# 24 kHz PCM in base64 is 64 kB a second: two minutes of talk at once, then 16 times its speed.
+# 24 kHz PCM in base64 is 64 kB a second: a session may always send twice that. What is faster shares its
+# key's room, which a new session does not fill anew: two minutes of talk at once, then 16 times its speed.
+LIVE_BYTES_PER_S = 128 << 10
 BURST_BYTES = 8 << 20
 BYTES_PER_S = 1 << 20
 EVENT_BYTES = 2_048  # an event counts as so much at least: 512 a second
@@ -32,20 +34,31 @@ _CHECK_S = 0.25
 
 
 class Pace:
-    """Slows a client down that sends faster than anybody speaks: a bucket of bytes that fills steadily."""
+    """Slows sessions of one key that send faster than anybody speaks: a bucket that fills steadily."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._left = float(BURST_BYTES)
         self._at = clock()
 
-    def wait_s(self, size: int) -> float:
-        """Seconds until an event of this size, which is counted now, may be handled."""
-        now = self._clock()
-        self._left = min(BURST_BYTES, self._left + (now - self._at) * BYTES_PER_S)
+    def session(self) -> Callable[[int], float]:
+        """For a new session: seconds until an event of this size, which is counted now, may be handled."""
+        own, at = float(LIVE_BYTES_PER_S), self._clock()
+
+        def wait_s(size: int) -> float:
+            nonlocal own, at
+            now = self._clock()
+            own, at = min(LIVE_BYTES_PER_S, own + (now - at) * LIVE_BYTES_PER_S), now
+            live = min(own, max(size, EVENT_BYTES))
+            own -= live
+            return self._wait_s(now, max(size, EVENT_BYTES) - live)
+
+        return wait_s
+
+    def _wait_s(self, now: float, size: float) -> float:
+        self._left = min(BURST_BYTES, self._left + (now - self._at) * BYTES_PER_S) - size
         self._at = now
-        self._left -= max(size, EVENT_BYTES)
-        return max(0.0, -self._left / BYTES_PER_S)
+        return max(0.0, -self._left / BYTES_PER_S) if size else 0.0
 
 
 class Session:
@@ -59,6 +72,7 @@ class Session:
         config: Config,
         usage: KeyUsage,
         budget: EarlyBudget,
+        wait_s: Callable[[int], float],
     ) -> None:
         self.id = f"sess_{secrets.token_hex(16)}"
         self.caller = caller
@@ -67,7 +81,7 @@ class Session:
         self.over = asyncio.Event()  # nothing more happens and the server is free
         self._client = client
         self._access = access
-        self._pace = Pace()
+        self._wait_s = wait_s
         self._usage = usage
         self._handling = asyncio.Lock()
         self._taken = asyncio.Event()
@@ -143,7 +157,7 @@ class Session:
         async with self._handling:
             if taken.is_set() or self.outbox.ending:
                 return
-            await asyncio.sleep(self._pace.wait_s(len(text or "")))
+            await asyncio.sleep(self._wait_s(len(text or "")))
             self._active_at = time.monotonic()
             event: Event = {}
             try:
@@ -177,6 +191,7 @@ class Sessions:
         self._client = client
         self._access = access
         self._budgets = defaultdict[str, EarlyBudget](budget)  # of each key, by its hash
+        self._paces = defaultdict[str, Pace](Pace)
         self._sessions: dict[str, Session] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
@@ -188,7 +203,10 @@ class Sessions:
         with ExitStack() as stack:
             usage = stack.enter_context(self._access.quota.use(caller.key, reserve=False))
             client = self._client.with_metadata(caller.trace, caller.request_id)
-            session = Session(client, self._access, caller, config, usage, self._budgets[caller.key.hash])
+            key = caller.key.hash
+            # Without keys nobody is kept from anybody: each session has a room of its own.
+            wait_s = (self._paces[key] if key else Pace()).session()
+            session = Session(client, self._access, caller, config, usage, self._budgets[key], wait_s)
             self._sessions[session.id] = session
             task = asyncio.ensure_future(self._run(session, stack.pop_all()))
         self._tasks.add(task)

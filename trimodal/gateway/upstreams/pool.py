@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,14 @@ from trimodal.gateway.tables import WatchedFile
 from trimodal.gateway.upstreams.affinity import beginning, most_running, ranked
 from trimodal.gateway.upstreams.failover import Failover, FailoverResponses, no_server
 from trimodal.gateway.upstreams.file import read_upstreams
-from trimodal.gateway.upstreams.routes import key_of, read_routes, version_for
+from trimodal.gateway.upstreams.routes import (
+    ASSISTANT,
+    Shares,
+    key_of,
+    read_routes,
+    version_for,
+    versions_asked,
+)
 from trimodal.gateway.upstreams.server import Upstream
 
 logger = logging.getLogger(__name__)
@@ -91,6 +99,11 @@ class Upstreams:
                     own[version] = own.get(version, False) or answers
         return {name: versions for name, versions in sorted(known.items()) if len(versions) > 1}
 
+    @property
+    def routes(self) -> Mapping[str, Shares]:
+        """Model → version → percent of its requests; of models that have a route."""
+        return self._routes.contents if self._routes else {}
+
     def start(self, timeouts: Timeouts) -> None:
         """Begins to look after the servers."""
         self._watching = asyncio.ensure_future(self._watch(timeouts))
@@ -108,7 +121,11 @@ class Upstreams:
     async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
         key = beginning(request) if len(self._servers) > 1 else b""
         request = self._to_version(request)
-        responses = FailoverResponses(Failover(self._order(request.model, key), request, timeouts))
+        if versions := versions_asked(self.routes, request):
+            self.routed.update(versions.items())
+            request = replace(request, parameters={**request.parameters, "versions": json.dumps(versions)})
+        order = self._order(request.model, key, versions)
+        responses = FailoverResponses(Failover(order, request, timeouts))
         await responses.open()
         return responses
 
@@ -190,20 +207,36 @@ class Upstreams:
         return [server for server in self._servers.values() if not server.draining]
 
     def _is_ready(self, servers: Sequence[Upstream], model: str) -> bool:
-        shares = self._routes.contents.get(model) if self._routes else None
+        shares = self.routes.get(model, {"": 100.0})
 
         def answered(version: str) -> bool:
-            return any(one.answers(model, version, partial(self._is_ready, [one])) for one in servers)
+            return any(
+                # What other models ask inside Triton knows no routes: the highest version.
+                one.answers(model, version, partial(self._is_ready, [one]) if model == ASSISTANT else None)
+                for one in servers
+            )
 
-        return sum(share for version, share in (shares or {"": 100.0}).items() if answered(version)) > 50
+        return sum(share for version, share in shares.items() if answered(version)) > 50
 
-    def _order(self, model: str, key: bytes = b"") -> Sequence[Upstream]:
-        """The servers that may be asked, best first; `key`: the request's beginning."""
+    def _order(
+        self, model: str, key: bytes = b"", asked: Mapping[str, str] | None = None
+    ) -> Sequence[Upstream]:
+        """The servers that may be asked, best first.
+
+        Args:
+            key: the request's beginning.
+            asked: versions of other models that the request needs.
+        """
         able = self._able()
         if len(able) < 2:
             return able
         # A look may be a second old: where no server is known to answer, all are tried.
-        able = [server for server in able if server.answers(*named(model))] or able
+        wanted = asked or {}
+
+        def answers(server: Upstream) -> bool:
+            return server.answers(*named(model), lambda need: server.answers(need, wanted.get(need, "")))
+
+        able = list(filter(answers, able)) or able
         if key:
             return self._by_beginning(key, able)
         self._turn += 1
@@ -222,11 +255,12 @@ class Upstreams:
 
     def _to_version(self, request: Request) -> Request:
         """The request to the version that its model's route has for it; as it is where there is no route."""
-        if not (shares := self._routes.contents.get(request.model) if self._routes else None):
+        if not (shares := self.routes.get(request.model)):
             return request
         version = version_for(shares, request.model, key_of(request))
-        self.routed[request.model, version] += 1
-        logs.note(version=version)
+        if "probe" not in request.parameters:  # nobody's request: the gateway asks what the model can do
+            self.routed[request.model, version] += 1
+            logs.note(version=version)
         return replace(request, model=f"{request.model}@{version}")
 
     async def _hear(self, request: Request, timeouts: Timeouts) -> Tensors:

@@ -39,6 +39,10 @@ class _File(BaseModel):
 
 Shares = Mapping[str, float]
 """Version → percent."""
+ASSISTANT = "assistant"
+"""The model that asks others in the versions that its request's parameter `versions` names."""
+# What it asks, and the inputs that it asks them for; none: always.
+_ASKED = {"llm": (), "speech": ("audio", "audio_int16"), "vision": ("image",)}
 
 
 def read_routes(file: Path) -> dict[str, Shares]:
@@ -107,6 +111,18 @@ def version_for(shares: Shares, model: str, key: bytes) -> str:
         if point < 0:
             return version
     return ordered[-1]
+
+
+def versions_asked(routes: Mapping[str, Shares], request: Request) -> dict[str, str]:
+    """The versions of routed models that the assistant is to ask for this request; {}: another model's."""
+    if request.name != ASSISTANT:
+        return {}
+    key = key_of(request)
+    return {
+        model: version_for(routes[model], model, key)
+        for model, inputs in _ASKED.items()
+        if model in routes and (not inputs or any(name in request.inputs for name in inputs))
+    }
 
 
 def key_of(request: Request) -> bytes:
