@@ -46,7 +46,7 @@ class Peer:
 
     def receive(self, timeout_s: float = LIMIT_S) -> Event:
         event: Event = json.loads(self.socket.recv(timeout_s))
-        if self.openai and event["type"] != "session.resumed":
+        if self.openai:
             _SERVER_EVENT.validate_python(event)
         self.events.append(event)
         return event

@@ -153,7 +153,7 @@ def test_a_session_without_events_ends(serve: Serve, dial: Dial, monkeypatch: py
 def test_a_client_that_does_not_read_is_let_go_of(
     serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "KEEP_BYTES", 100_000)
+    monkeypatch.setattr(outbox, "MOST_UNREAD_BYTES", 100_000)
 
     async def much(request):  # type: ignore[no-untyped-def]
         while True:

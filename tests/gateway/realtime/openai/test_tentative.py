@@ -52,6 +52,7 @@ def test_words_are_told_before_they_are_final(serve: Serve, dial: Dial, dialect:
     assert peer.until(f"{kind}.delta")["delta"] == "what"
     assert peer.receive()["text"] == " is", "told again after each delta; nothing was told that is not new"
     peer.append(2.35, 16_000)
+    assert peer.until(f"{kind}.tentative")["text"] == " Well."
     peer.send("input_audio_buffer.commit", **({"final": True} if dialect == "vllm" else {}))
     peer.until(UNTIL[dialect])
     assert shown(peer.events) == [
