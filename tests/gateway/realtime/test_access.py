@@ -83,8 +83,7 @@ def test_a_response_counts_as_a_request_of_its_key(serve: Serve, dial: Dial, fil
     secret = add_key(file, Key(name="one", requests_per_minute=2, max_streams=1))
     peer = dial(serve(keys=file), "model=llm", **bearer(secret))
     content = [{"type": "input_text", "text": "hi"}]
-    peer.send("conversation.item.create", item={"type": "message", "role": "user", "content": content})
-    peer.send("response.create")
+    peer.ask({"type": "message", "role": "user", "content": content})
     assert peer.until("response.done")["response"]["status"] == "completed"
     peer.send("response.create")
     response = peer.until("response.done")["response"]

@@ -80,8 +80,7 @@ def test_a_response_is_finished_before_but_not_longer_than_the_drain_lasts(
     gateway = Draining(drain_s, llm=scripted("word " * words, step=0.02))
     peer = dial(gateway.running, "model=llm")
     content = [{"type": "input_text", "text": "hi"}]
-    peer.send("conversation.item.create", item={"type": "message", "role": "user", "content": content})
-    peer.send("response.create")
+    peer.ask({"type": "message", "role": "user", "content": content})
     peer.until("response.output_text.delta")
     gateway.stop()
     assert peer.closed()[0] == 1001
