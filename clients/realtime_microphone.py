@@ -3,8 +3,6 @@
 pip install websockets sounddevice                                    # sounddevice: for the microphone
 python clients/realtime_microphone.py                                 # a microphone
 python clients/realtime_microphone.py talk.wav --url ws://127.0.0.1:8080/v1/realtime     # 16 bit, mono
-
-A connection that is lost is taken up again within 30 s: no word is lost, and none comes twice.
 """
 
 import argparse
@@ -14,13 +12,11 @@ import json
 import os
 import sys
 import wave
-from collections import deque
 
 import websockets
 
 CHUNK_S = 0.1
 RATES = (8_000, 16_000, 24_000)
-KEPT = round(60 / CHUNK_S)  # events that the server may not have had when the connection was lost
 LAST = "last"  # a second commit finds nothing to commit: its error comes after all turns have begun
 WORDS = "conversation.item.input_audio_transcription"
 
@@ -58,66 +54,39 @@ async def from_microphone():
             yield await heard.get()
 
 
-class Session:
-    """A session that outlives its connections: what was sent lately is kept, and counted."""
-
-    def __init__(self, url, key):
-        self.url, self.headers = url, {"authorization": f"Bearer {key}"} if key else {}
-        self.query, self.last = "intent=transcription", "event_0"
-        self.sent, self.kept = 0, deque(maxlen=KEPT)
-        self.ready, self.socket = asyncio.Event(), None
-        self.over, self.turns = False, set()
-
-    async def send(self, **event):
-        await self.ready.wait()
-        self.kept.append(json.dumps(event))
-        self.sent += 1
-        try:
-            await self.socket.send(self.kept[-1])
-        except websockets.ConnectionClosed:  # it is sent again over the next one
-            self.ready.clear()
-
-    async def run(self):
-        """Prints the words; connects again where the connection is lost. Returns after the last turn."""
-        while True:
-            try:
-                url = f"{self.url}?{self.query}"
-                async with websockets.connect(url, additional_headers=self.headers) as socket:
-                    async for message in socket:
-                        if await self.take(socket, json.loads(message)):
-                            return
-                    return  # the server has closed it in order
-            except websockets.ConnectionClosed as lost:
-                self.ready.clear()
-                if lost.rcvd is not None:
-                    raise
-                print(" [connecting again]", file=sys.stderr)
-
-    async def take(self, socket, event):
-        """Handles one event; True after the last."""
+async def show(socket):
+    """Prints the words as they come. Returns after the last turn."""
+    over, turns = False, set()
+    async for message in socket:
+        event = json.loads(message)
         kind = event["type"]
-        self.last = event.get("event_id", self.last)
-        if kind == "session.created":
-            self.query = f"session={event['session']['id']}"
-        if kind == "session.resumed":
-            for missing in list(self.kept)[len(self.kept) - (self.sent - event["received"]) :]:
-                await socket.send(missing)
-        if kind in ("session.created", "session.resumed"):
-            self.socket = socket
-            self.ready.set()
-        elif kind == f"{WORDS}.delta":
+        if kind == f"{WORDS}.delta":
             print(event["delta"], end="", flush=True)
         elif kind == "input_audio_buffer.committed":
-            self.turns.add(event["item_id"])
+            turns.add(event["item_id"])
         elif kind == f"{WORDS}.completed":
-            self.turns.discard(event["item_id"])
+            turns.discard(event["item_id"])
             print(flush=True)
         elif kind == "error" and event["error"]["code"] == "input_audio_buffer_commit_empty":
-            self.over = event["error"]["event_id"] == LAST
+            over = event["error"]["event_id"] == LAST
         elif kind == "error":
             raise Refused(event["error"]["message"])
-        self.query = f"{self.query.split('&')[0]}&after={self.last}"
-        return self.over and not self.turns
+        if over and not turns:
+            return
+
+
+async def speak(socket, args):
+    async def send(**event):
+        await socket.send(json.dumps(event))
+
+    audio = from_file(args.file) if args.file else from_microphone()
+    asked = {"format": {"type": "audio/pcm", "rate": await anext(audio)}}
+    asked["transcription"] = {"model": "speech", "language": args.language}
+    await send(type="session.update", session={"type": "transcription", "audio": {"input": asked}})
+    async for data in audio:
+        await send(type="input_audio_buffer.append", audio=base64.b64encode(data).decode())
+    await send(type="input_audio_buffer.commit")
+    await send(type="input_audio_buffer.commit", event_id=LAST)
 
 
 async def main():
@@ -126,26 +95,17 @@ async def main():
     parser.add_argument("--url", default="ws://127.0.0.1:8080/v1/realtime")
     parser.add_argument("--language", help="as en; found out otherwise")
     args = parser.parse_args()
-    session = Session(args.url, os.environ.get("OPENAI_API_KEY", ""))
-    showing = asyncio.ensure_future(session.run())
-
-    async def speak():
-        audio = from_file(args.file) if args.file else from_microphone()
-        asked = {"format": {"type": "audio/pcm", "rate": await anext(audio)}}
-        asked["transcription"] = {"model": "speech", "language": args.language}
-        settings = {"type": "transcription", "audio": {"input": asked}}
-        await session.send(type="session.update", session=settings)
-        async for data in audio:
-            await session.send(type="input_audio_buffer.append", audio=base64.b64encode(data).decode())
-        await session.send(type="input_audio_buffer.commit")
-        await session.send(type="input_audio_buffer.commit", event_id=LAST)
-
-    speaking = asyncio.ensure_future(speak())
-    await asyncio.wait((showing, speaking), return_when=asyncio.FIRST_COMPLETED)
-    if speaking.done():
-        speaking.result()
-    await showing
-    speaking.cancel()
+    key = os.environ.get("OPENAI_API_KEY", "")
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    url = f"{args.url}?intent=transcription"
+    async with websockets.connect(url, additional_headers=headers) as socket:
+        showing = asyncio.ensure_future(show(socket))
+        speaking = asyncio.ensure_future(speak(socket, args))
+        await asyncio.wait((showing, speaking), return_when=asyncio.FIRST_COMPLETED)
+        if speaking.done() and not isinstance(speaking.exception(), websockets.ConnectionClosed):
+            speaking.result()
+        await showing
+        speaking.cancel()
 
 
 if __name__ == "__main__":

@@ -215,12 +215,10 @@ class Measured:
         self._log_requests = log_requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await self._session(scope, receive, send)
-            return
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        is_request = scope["type"] == "http"
         measure = Measure()
         fields: dict[str, object] = {}
         logs.request_fields.set(fields)
@@ -232,34 +230,21 @@ class Measured:
                 message = {**message, "headers": [*message["headers"], header]}
             await send(message)
 
-        self._metrics.in_flight.inc()
+        self._metrics.in_flight.inc(is_request)
         try:
             await self._app(scope, receive, noted)
         except Exception:
-            measure.status = 500  # the application's outermost layer answers it
+            if is_request:
+                measure.status = 500  # the application's outermost layer answers it
             raise
         finally:
-            self._metrics.in_flight.dec()
+            self._metrics.in_flight.dec(is_request)
             endpoint = getattr(scope.get("route"), "path", "other")
             state = scope.get("state", {})
-            self._metrics.ended(endpoint, state, measure)
+            if is_request:
+                self._metrics.ended(endpoint, state, measure)
             if self._is_logged(endpoint, measure):
                 self._log(scope, state, measure, fields)
-
-    async def _session(self, scope: Scope, receive: Receive, send: Send) -> None:
-        measure = Measure()
-        fields: dict[str, object] = {}
-        logs.request_fields.set(fields)
-
-        async def noted(message: Message) -> None:
-            measure.note(message)
-            await send(message)
-
-        try:
-            await self._app(scope, receive, noted)
-        finally:
-            if self._is_logged("", measure):
-                self._log(scope, scope.get("state", {}), measure, fields)
 
     def _is_logged(self, endpoint: str, measure: Measure) -> bool:
         """A share of those that were answered, and all that failed; no probe that found all well."""

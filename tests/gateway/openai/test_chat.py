@@ -47,18 +47,13 @@ def test_a_whole_answer(serve: Serve) -> None:
 
 
 def test_a_stream(serve: Serve) -> None:
-    chunks = list(serve().chat(stream=True))
+    *chunks, usage = serve().chat(stream=True, stream_options={"include_usage": True})
+    assert (usage.choices, usage.usage.prompt_tokens, usage.usage.completion_tokens) == ([], 8, WORDS)
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == ANSWER
     assert chunks[0].choices[0].delta.role == "assistant"
     assert [chunk.choices[0].finish_reason for chunk in chunks] == [None] * (len(chunks) - 1) + ["stop"]
     assert len({chunk.id for chunk in chunks}) == 1
     assert all(chunk.usage is None for chunk in chunks)
-
-
-def test_usage_at_the_end_of_a_stream(serve: Serve) -> None:
-    options = {"include_usage": True}
-    *_, last = serve().chat(stream=True, stream_options=options)
-    assert (last.choices, last.usage.prompt_tokens, last.usage.completion_tokens) == ([], 8, WORDS)
 
 
 def test_the_stream_ends_with_done_and_is_not_kept_back_by_proxies(serve: Serve) -> None:
@@ -75,13 +70,6 @@ def test_a_stream_tells_where_its_time_went(serve: Serve) -> None:
     told = last.trimodal
     assert 10 <= told["ttft_ms"] < told["total_ms"]
     assert told["total_ms"] >= 10 * WORDS
-
-
-async def test_many_at_once(serve: Serve) -> None:
-    async with serve().openai_async() as client:
-        asked = (client.chat.completions.create(model="llm", messages=CHAT) for _ in range(32))
-        answers = await asyncio.gather(*asked)
-    assert {answer.choices[0].message.content for answer in answers} == {ANSWER}
 
 
 def test_several_choices_have_seeds_of_their_own(serve: Serve) -> None:
@@ -298,21 +286,16 @@ async def thinking(request: Request) -> AsyncIterator[Tensors]:
 def test_thoughts_come_beside_the_content(serve: Serve) -> None:
     client = serve(fake_triton(llm=thinking)).openai()
     asked: dict[str, Any] = {"model": "llm", "messages": CHAT}
-    message = client.chat.completions.create(**asked).choices[0].message
+    answer = client.chat.completions.create(**asked, n=2)
+    assert answer.usage.completion_tokens_details.reasoning_tokens == 4
+    reply = client.responses.create(model="llm", input="hi")
+    assert reply.usage.output_tokens_details.reasoning_tokens == 2
+    message = answer.choices[0].message
     assert (message.content, message.model_extra["reasoning_content"]) == ("4", "Two and two.")
     chunks = [chunk.choices[0].delta for chunk in client.chat.completions.create(**asked, stream=True)]
     thoughts = [one.model_extra.get("reasoning_content", "") for one in chunks]
     assert "".join(thoughts) == "Two and two."
     assert "".join(one.content or "" for one in chunks) == "4"
-    plain = serve().openai().chat.completions.create(**asked).choices[0].message
-    assert "reasoning_content" not in plain.model_extra
-
-
-def test_tokens_of_thoughts_are_told_apart(serve: Serve) -> None:
-    client = serve(fake_triton(llm=thinking)).openai()
-    answer = client.chat.completions.create(model="llm", messages=CHAT, n=2)
-    assert answer.usage.completion_tokens_details.reasoning_tokens == 4
-    reply = client.responses.create(model="llm", input="hi")
-    assert reply.usage.output_tokens_details.reasoning_tokens == 2
-    plain = serve().openai().chat.completions.create(model="llm", messages=CHAT)
+    plain = serve().openai().chat.completions.create(**asked)
+    assert "reasoning_content" not in plain.choices[0].message.model_extra
     assert plain.usage.completion_tokens_details.reasoning_tokens == 0

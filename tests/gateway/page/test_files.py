@@ -47,20 +47,17 @@ def ask_about_the_picture(page: Page, triton: FakeTransport) -> None:
     assert request.inputs["text_input"].tolist() == [b"what is it?"]
 
 
-def test_a_picture_that_is_chosen(serve: Serve, open_page: Open) -> None:
+@pytest.mark.parametrize("how", ["chosen", "dropped"])
+def test_a_picture(serve: Serve, open_page: Open, how: str) -> None:
     served = serve()
     page = open_page(served.url)
-    with page.expect_file_chooser() as chosen:
-        page.get_by_role("button", name="Picture", exact=True).click()
-    chosen.value.set_files({"name": NAME, "mimeType": "image/png", "buffer": b"a picture"})
-    ask_about_the_picture(page, served.triton)
-
-
-def test_a_picture_that_is_dropped(serve: Serve, open_page: Open) -> None:
-    served = serve()
-    page = open_page(served.url)
-    page.evaluate(GIVE, ["drop", "image/png", NAME])
-    expect(page.locator("#drop")).to_be_hidden()
+    if how == "chosen":
+        with page.expect_file_chooser() as chosen:
+            page.get_by_role("button", name="Picture", exact=True).click()
+        chosen.value.set_files({"name": NAME, "mimeType": "image/png", "buffer": b"a picture"})
+    else:
+        page.evaluate(GIVE, ["drop", "image/png", NAME])
+        expect(page.locator("#drop")).to_be_hidden()
     ask_about_the_picture(page, served.triton)
 
 

@@ -44,9 +44,19 @@ class Peer:
     def append(self, seconds: float = 0.1, rate: int = 24_000, level: float = 0.1) -> None:
         self.send("input_audio_buffer.append", audio=pcm(seconds, rate, level))
 
+    def say(self, seconds: float, silence: float = 1.0) -> None:
+        """Speech, then silence."""
+        self.append(seconds)
+        self.append(silence, level=0.0)
+
+    def ask(self, item: Event) -> None:
+        """Adds an item and has the talk answered."""
+        self.send("conversation.item.create", item=item)
+        self.send("response.create")
+
     def receive(self, timeout_s: float = LIMIT_S) -> Event:
         event: Event = json.loads(self.socket.recv(timeout_s))
-        if self.openai and event["type"] != "session.resumed":
+        if self.openai:
             _SERVER_EVENT.validate_python(event)
         self.events.append(event)
         return event

@@ -12,6 +12,7 @@ from websockets.typing import Origin, Subprotocol
 from tests.gateway.conftest import Running, Serve, wait_until
 from tests.gateway.realtime.conftest import Dial, transcription
 from trimodal.gateway.keys import Key, add_key, revoke_key
+from trimodal.gateway.quota import Quota
 
 
 def bearer(secret: str) -> dict[str, object]:
@@ -83,8 +84,7 @@ def test_a_response_counts_as_a_request_of_its_key(serve: Serve, dial: Dial, fil
     secret = add_key(file, Key(name="one", requests_per_minute=2, max_streams=1))
     peer = dial(serve(keys=file), "model=llm", **bearer(secret))
     content = [{"type": "input_text", "text": "hi"}]
-    peer.send("conversation.item.create", item={"type": "message", "role": "user", "content": content})
-    peer.send("response.create")
+    peer.ask({"type": "message", "role": "user", "content": content})
     assert peer.until("response.done")["response"]["status"] == "completed"
     peer.send("response.create")
     response = peer.until("response.done")["response"]
@@ -101,6 +101,18 @@ def test_live_audio_and_pictures_are_charged_while_they_come(serve: Serve, dial:
     for expected in ("conversation.item.added", "error"):
         peer.send("conversation.item.create", item={"type": "message", "role": "user", "content": picture})
         peer.until(expected)
+
+
+def test_who_asks_on_and_on_beyond_its_streams_hears_less_often(
+    serve: Serve, dial: Dial, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[str] = []
+    monkeypatch.setattr(Quota, "refusal_wait_s", lambda quota, key: held.append(key.name) or 0.0)
+    secret = add_key(file, Key(name="one", max_streams=1))
+    running = serve(keys=file)
+    assert status(dial, running, **bearer(secret)) == 101
+    assert status(dial, running, **bearer(secret)) == 429
+    assert held == ["one"]
 
 
 @pytest.mark.parametrize(

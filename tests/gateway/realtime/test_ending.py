@@ -80,8 +80,7 @@ def test_a_response_is_finished_before_but_not_longer_than_the_drain_lasts(
     gateway = Draining(drain_s, llm=scripted("word " * words, step=0.02))
     peer = dial(gateway.running, "model=llm")
     content = [{"type": "input_text", "text": "hi"}]
-    peer.send("conversation.item.create", item={"type": "message", "role": "user", "content": content})
-    peer.send("response.create")
+    peer.ask({"type": "message", "role": "user", "content": content})
     peer.until("response.output_text.delta")
     gateway.stop()
     assert peer.closed()[0] == 1001
@@ -153,7 +152,7 @@ def test_a_session_without_events_ends(serve: Serve, dial: Dial, monkeypatch: py
 def test_a_client_that_does_not_read_is_let_go_of(
     serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "KEEP_BYTES", 100_000)
+    monkeypatch.setattr(outbox, "MOST_UNREAD_BYTES", 100_000)
 
     async def much(request):  # type: ignore[no-untyped-def]
         while True:

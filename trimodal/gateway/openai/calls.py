@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
+from pydantic import BaseModel
+
+from trimodal.client.options import Options
 from trimodal.llm.structured.call_text import CALL_BEGINS, CALL_ENDS
 
 _HEAD = re.compile(r'\s*\{"name": "([a-zA-Z0-9_-]+)", "arguments":\s*(?=\{)')
@@ -110,6 +114,17 @@ def read_calls(text: str) -> Part:
             else:
                 calls[-1]["function"]["arguments"] += call["function"]["arguments"]
     return {"content": content or None, "tool_calls": calls} if calls else {"content": content}
+
+
+def tool_options(tools: Sequence[BaseModel], choice: Any, *, parallel: bool) -> Options:
+    """The options of functions whose fields stand flat, as in OpenAI's Responses and Realtime APIs."""
+    functions = [tool.model_dump(exclude={"type"}, exclude_none=True) for tool in tools]
+    name = getattr(choice, "name", None)
+    return Options(
+        tools=[{"type": "function", "function": function} for function in functions],
+        tool_choice={"type": "function", "function": {"name": name}} if name else choice,
+        parallel_tool_calls=parallel,
+    )
 
 
 def text_part(text: str) -> list[Part]:

@@ -1,4 +1,4 @@
-"""Bounds uvicorn's WebSockets: tells a lost connection from a closed one, and ends those that do not read."""
+"""Bounds uvicorn's WebSockets: tells why one is closed, and ends those that do not read."""
 
 from __future__ import annotations
 
@@ -20,11 +20,6 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         self.close_timeout = _CLOSE_S
         self._failed = False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        # uvicorn says 1005 here, which is a close frame without a code. This one comes first.
-        self.queue.put_nowait({"type": "websocket.disconnect", "code": 1006})
-        super().connection_lost(exc)
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()

@@ -1,4 +1,4 @@
-"""Holds realtime sessions: longer than a connection, so that a client that was cut off may come back."""
+"""Holds realtime sessions, each as long as its connection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 from trimodal.client.client import Client
 from trimodal.gateway.access import Access, Caller
-from trimodal.gateway.errors import ApiError, as_api_error, invalid
+from trimodal.gateway.errors import ApiError, as_api_error
 from trimodal.gateway.quota import KeyUsage
 from trimodal.gateway.realtime.events import Event, end_where_fatal, read_event
 from trimodal.gateway.realtime.hearing.detection import speech_detector
@@ -27,7 +27,6 @@ LIVE_BYTES_PER_S = 128 << 10
 BURST_BYTES = 8 << 20
 BYTES_PER_S = 1 << 20
 EVENT_BYTES = 2_048  # an event counts as so much at least: 512 a second
-RESUME_S = 30.0
 IDLE_S = 300.0
 # A revoked key ends its sessions within two of these.
 _CHECK_S = 0.25
@@ -77,44 +76,41 @@ class Session:
         self.id = f"sess_{secrets.token_hex(16)}"
         self.caller = caller
         self.outbox = Outbox()
-        self.received = 0  # events that were handled, refused ones included
         self.over = asyncio.Event()  # nothing more happens and the server is free
         self._client = client
         self._access = access
         self._wait_s = wait_s
         self._usage = usage
         self._handling = asyncio.Lock()
-        self._taken = asyncio.Event()
         self._active_at = time.monotonic()
-        self._cut_at: float | None = None
         openai = OpenAIDialect(self.id, client, caller, access.quota, self.outbox, config, budget)
         self._dialect: OpenAIDialect | VllmDialect = openai
         # `id` and `created` are vLLM's, the rest is OpenAI's.
         self.outbox.put("session.created", session=openai.session, id=self.id, created=int(time.time()))
 
-    async def attach(self) -> asyncio.Event:
-        """Gives the session to a connection. Returns what is set when it is another's."""
-        self._taken.set()
-        self._taken, self._cut_at = asyncio.Event(), None
-        taken = self._taken
-        async with self._handling:  # what the connection before began is counted in `received`
-            return taken
-
-    def detach(self, taken: asyncio.Event, *, cut: bool) -> None:
-        """A connection is gone. `cut`: its client may come back; otherwise it has left."""
-        if taken is not self._taken:
-            return
-        if cut:
-            self._cut_at = time.monotonic()
-        else:
-            self.outbox.end(1000, "the client left")
-
-    async def handle(self, text: str | None, taken: asyncio.Event) -> None:
-        """Handles a frame (None: it was binary) to its end, also where the connection is lost meanwhile.
-
-        Waits where a client sends faster than anybody speaks.
-        """
-        await asyncio.shield(self._handle(text, taken))
+    async def handle(self, text: str | None) -> None:
+        """Handles a frame (None: it was binary); waits where a client sends faster than anybody speaks."""
+        async with self._handling:
+            if self.outbox.ending:
+                return
+            await asyncio.sleep(self._wait_s(len(text or "")))
+            self._active_at = time.monotonic()
+            event: Event = {}
+            try:
+                event = read_event(text)
+                self._choose(event)
+                before = self._dialect.seconds
+                if event["type"] == "input_audio_buffer.append":
+                    self._access.quota.check_audio(self.caller.key)
+                try:
+                    await self._dialect.handle(event)
+                finally:  # its client may leave while it is handled
+                    self._usage.live(self._dialect.seconds - before)
+            except Exception as error:
+                cause = event.get("event_id")
+                failure = as_api_error(error, self.caller.request_id)
+                self._dialect.tell(failure, cause if isinstance(cause, str) else None)
+                end_where_fatal(self.outbox, error)
 
     async def run(self) -> None:
         """Watches over the session until it ends, then frees the server."""
@@ -143,37 +139,12 @@ class Session:
         now = time.monotonic()
         if not self._access.holds(self.caller.key):
             self._end(1008, "this API key was revoked", "the session ends", "invalid_api_key", 401)
-        elif self._cut_at is not None:
-            if now - self._cut_at > RESUME_S:
-                self.outbox.end(1000, "the client did not come back")
         elif self.outbox.overrun:
             self.outbox.end(1008, "the client does not read")
         elif self._dialect.busy:
             self._active_at = now
         elif now - self._active_at > IDLE_S:
             self._end(1008, f"no event came for {IDLE_S:g} s", "the session ends", "session_idle", 408)
-
-    async def _handle(self, text: str | None, taken: asyncio.Event) -> None:
-        async with self._handling:
-            if taken.is_set() or self.outbox.ending:
-                return
-            await asyncio.sleep(self._wait_s(len(text or "")))
-            self._active_at = time.monotonic()
-            event: Event = {}
-            try:
-                event = read_event(text)
-                self._choose(event)
-                before = self._dialect.seconds
-                if event["type"] == "input_audio_buffer.append":
-                    self._access.quota.check_audio(self.caller.key)
-                await self._dialect.handle(event)
-                self._usage.live(self._dialect.seconds - before)
-            except Exception as error:
-                cause = event.get("event_id")
-                failure = as_api_error(error, self.caller.request_id)
-                self._dialect.tell(failure, cause if isinstance(cause, str) else None)
-                end_where_fatal(self.outbox, error)
-            self.received += 1
 
     def _choose(self, event: Event) -> None:
         """vLLM's session.update has the model itself, OpenAI's has a session."""
@@ -192,14 +163,15 @@ class Sessions:
         self._access = access
         self._budgets = defaultdict[str, EarlyBudget](budget)  # of each key, by its hash
         self._paces = defaultdict[str, Pace](Pace)
-        self._sessions: dict[str, Session] = {}
+        self._sessions: set[Session] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
         speech_detector(0.5)  # its network is opened now, not while others are heard
 
     def open(self, caller: Caller, config: Config) -> Session:
         """Begins a session. Raises: ApiError 429 (a limit of the key), 503 (the gateway goes down)."""
-        self._refuse_while_draining()
+        if self._draining:
+            raise ApiError(503, "the server is going down", code="server_shutdown", retry_after_s=1.0)
         with ExitStack() as stack:
             usage = stack.enter_context(self._access.quota.use(caller.key, reserve=False))
             client = self._client.with_metadata(caller.trace, caller.request_id)
@@ -207,34 +179,21 @@ class Sessions:
             # Without keys nobody is kept from anybody: each session has a room of its own.
             wait_s = (self._paces[key] if key else Pace()).session()
             session = Session(client, self._access, caller, config, usage, self._budgets[key], wait_s)
-            self._sessions[session.id] = session
+            self._sessions.add(session)
             task = asyncio.ensure_future(self._run(session, stack.pop_all()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return session
 
-    def find(self, identity: str, caller: Caller, after: int) -> Session:
-        """The same key's session. Raises: ApiError 404, also where events after that number are gone."""
-        self._refuse_while_draining()
-        session = self._sessions.get(identity)
-        if session is None or session.caller.key.hash != caller.key.hash or session.outbox.ending:
-            raise ApiError(
-                404, f"there is no such session: one ends {RESUME_S:g} s after its connection",
-                param="session", code="session_not_found",
-            )  # fmt: skip
-        if not session.outbox.holds(after):
-            raise invalid(f"after: events after {after} are not kept", status=404, code="events_not_kept")
-        return session
-
     async def drain(self, timeout_s: float) -> None:
         """Opens none any more; ends those that run when they are done, or the time is over."""
         self._draining = True
-        await asyncio.gather(*(session.drain(timeout_s) for session in list(self._sessions.values())))
+        await asyncio.gather(*(session.drain(timeout_s) for session in list(self._sessions)))
 
     async def aclose(self) -> None:
         """Ends all at once."""
         self._draining = True
-        for session in self._sessions.values():
+        for session in self._sessions:
             session.outbox.end(1001, "the server is going down")
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -244,8 +203,4 @@ class Sessions:
             try:
                 await session.run()
             finally:
-                del self._sessions[session.id]
-
-    def _refuse_while_draining(self) -> None:
-        if self._draining:
-            raise ApiError(503, "the server is going down", code="server_shutdown", retry_after_s=1.0)
+                self._sessions.remove(session)

@@ -73,15 +73,6 @@ def test_the_events_of_a_stream(serve: Serve) -> None:
     assert len({event.response.id for event in events if hasattr(event, "response")}) == 1
 
 
-async def test_openais_own_way_to_read_a_stream(serve: Serve) -> None:
-    """Its accumulator checks that items and parts are announced before they grow."""
-    async with serve().openai_async() as client, client.responses.stream(model="llm", input="hi") as stream:
-        async for _ in stream:
-            pass
-        final = await stream.get_final_response()
-    assert final.output_text == ANSWER
-
-
 def test_a_talk_goes_on_with_what_was_answered(serve: Serve) -> None:
     served = serve()
     client = strict(served)

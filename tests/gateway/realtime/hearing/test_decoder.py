@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import soxr
 
-from trimodal.gateway.errors import ApiError
-from trimodal.gateway.realtime.hearing.decoder import PCM, PCMA, PCMU, Decoder, Resampler, audio_bytes
+from trimodal.gateway.realtime.hearing.decoder import PCM, PCMA, PCMU, Decoder, Resampler
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -67,10 +66,3 @@ def test_after_a_flush_a_new_stream_begins() -> None:
     for _ in range(2):
         heard = np.concatenate([decoder(bytes(48_000)), decoder.flush()])
         assert len(heard) == 16_040
-
-
-@pytest.mark.parametrize("audio", [None, 7, "", "!", "AAA", "A===", "AA AA", "é"])
-def test_what_is_no_base64(audio: object) -> None:
-    with pytest.raises(ApiError) as caught:
-        audio_bytes(audio)
-    assert (caught.value.param, caught.value.code) == ("audio", "invalid_audio")

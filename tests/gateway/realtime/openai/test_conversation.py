@@ -79,8 +79,7 @@ def test_what_was_said_is_answered_and_remembered(serve: Serve, dial: Dial) -> N
     running = serve()
     peer = dial(running, "model=llm")
     for _ in range(2):
-        peer.append(3.2)
-        peer.append(1.0, level=0.0)
+        peer.say(3.2)
         assert peer.until("response.done")["response"]["status"] == "completed"
     said, answered = {"role": "user", "content": WORDS}, {"role": "assistant", "content": ANSWER}
     assert messages(running.triton) == [said, answered, said]
@@ -91,8 +90,7 @@ def test_the_language_is_told_apart_in_each_turn_anew(serve: Serve, dial: Dial) 
     running = serve()
     peer = dial(running, "model=llm")
     for _ in range(2):
-        peer.append(1.0)
-        peer.append(1.0, level=0.0)
+        peer.say(1.0)
         peer.until("response.done")
     begun = [one.parameters for one in running.triton.requests if one.parameters.get("sequence_start")]
     assert len({one["sequence_id"] for one in begun}) == 2
@@ -103,8 +101,7 @@ def test_the_language_is_told_apart_in_each_turn_anew(serve: Serve, dial: Dial) 
 def test_speaking_ends_the_answer_that_runs(serve: Serve, dial: Dial) -> None:
     running = serve(fake_triton(llm=scripted(LONG, step=0.02)))
     peer = dial(running, "model=llm")
-    peer.append(3.2)
-    peer.append(1.0, level=0.0)
+    peer.say(3.2)
     peer.until("response.output_text.delta")
     peer.append(0.3)
     peer.until("input_audio_buffer.speech_started")
@@ -127,8 +124,7 @@ def test_speaking_may_be_told_not_to_interrupt(serve: Serve, dial: Dial) -> None
     peer = dial(serve(fake_triton(llm=scripted("word " * 50, step=0.02))), "model=llm")
     turns = {"type": "server_vad", "interrupt_response": False, "create_response": False}
     peer.send("session.update", session={"type": "realtime", "audio": {"input": {"turn_detection": turns}}})
-    peer.append(3.2)
-    peer.append(1.0, level=0.0)
+    peer.say(3.2)
     peer.until("conversation.item.input_audio_transcription.completed")
     peer.send("response.create")
     peer.until("response.output_text.delta")
@@ -147,12 +143,10 @@ def test_a_question_that_does_not_interrupt_is_answered_when_the_answer_is_done(
     peer = dial(running, "model=llm")
     turns = {"type": "server_vad", "interrupt_response": False}
     peer.send("session.update", session={"type": "realtime", "audio": {"input": {"turn_detection": turns}}})
-    peer.append(3.2)
-    peer.append(1.0, level=0.0)
+    peer.say(3.2)
     peer.until("response.output_text.delta")
     for _ in range(2):  # the answer to both comes once
-        peer.append(1.2)
-        peer.append(1.0, level=0.0)
+        peer.say(1.2)
         peer.until("conversation.item.input_audio_transcription.completed")
     if cancelled:
         peer.send("response.cancel")
@@ -179,8 +173,7 @@ def test_what_is_said_before_the_answers_first_word_comes_after_it(serve: Serve,
     turns = {"type": "server_vad", "interrupt_response": False}
     peer.send("session.update", session={"type": "realtime", "audio": {"input": {"turn_detection": turns}}})
     for _ in range(2):
-        peer.append(1.2)
-        peer.append(1.0, level=0.0)
+        peer.say(1.2)
         peer.until("conversation.item.input_audio_transcription.completed")
         wait_until(lambda: "llm" in [one.model for one in running.triton.requests], "the question is asked")
     heard.set()
@@ -208,8 +201,7 @@ def test_an_answer_waits_for_the_words_of_a_turn(serve: Serve, dial: Dial) -> No
 def test_cancel(serve: Serve, dial: Dial) -> None:
     running = serve(fake_triton(llm=scripted(LONG, step=0.02)))
     peer = dial(running, "model=llm")
-    peer.send("conversation.item.create", item=item("hi"))
-    peer.send("response.create")
+    peer.ask(item("hi"))
     peer.send("response.cancel")  # before the first word
     first = peer.until("response.done")["response"]
     assert (first["status"], first["output"]) == ("cancelled", [])
@@ -226,8 +218,7 @@ def test_cancel(serve: Serve, dial: Dial) -> None:
 
 def test_one_response_at_a_time(serve: Serve, dial: Dial) -> None:
     peer = dial(serve(fake_triton(llm=scripted(LONG, step=0.02))), "model=llm")
-    peer.send("conversation.item.create", item=item("hi"))
-    peer.send("response.create")
+    peer.ask(item("hi"))
     peer.until("response.output_text.delta")
     peer.send("response.create")
     event = next(event for event in iter(peer.receive, None) if event["type"] == "error")
@@ -252,8 +243,7 @@ def test_items_have_their_places(serve: Serve, dial: Dial) -> None:
 
 
 def failed(peer: Peer) -> Event:
-    peer.send("conversation.item.create", item=item("hi"))
-    peer.send("response.create")
+    peer.ask(item("hi"))
     response: Event = peer.until("response.done")["response"]
     assert response["status"] == "failed"
     return response["status_details"]["error"]  # type: ignore[no-any-return]
@@ -312,8 +302,7 @@ def test_a_talk_that_was_trimmed_says_so(serve: Serve, dial: Dial) -> None:
         yield {**llm_outputs("Yes.", "stop"), **note}
 
     peer = dial(serve(fake_triton(llm=trims)), "model=llm")
-    peer.send("conversation.item.create", item=item("hi"))
-    peer.send("response.create")
+    peer.ask(item("hi"))
     response = peer.until("response.done")["response"]
     assert response["trimodal"]["trimmed"] == {"messages": 4, "tokens": 812}
 
@@ -329,8 +318,7 @@ def test_whole_turns_are_forgotten_and_told(
     for n in range(4):
         peer.send("conversation.item.create", item=item(f"{n}" + "日" * 300, id=f"q{n}"))
         peer.send("conversation.item.create", item=item("本" * 300, role="assistant", id=f"a{n}"))
-    peer.send("conversation.item.create", item=item("and now?", id="last"))
-    peer.send("response.create")
+    peer.ask(item("and now?", id="last"))
     peer.until("response.done")
     gone = [event["item_id"] for event in peer.events if event["type"] == "conversation.item.deleted"]
     assert gone == ["q0", "a0"], "with the next one they were too many; then there is room for some"

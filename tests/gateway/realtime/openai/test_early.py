@@ -53,8 +53,7 @@ def paused(serve: Serve, dial: Dial, seconds: float = 3.2, **models: object) -> 
     models = {"llm": scripted(ANSWER, step=0.03), **models}
     running = serve(fake_triton(**models))
     peer = dial(running, "model=llm")
-    peer.append(seconds)
-    peer.append(0.35, level=0.0)
+    peer.say(seconds, silence=0.35)
     wait_until(lambda: asked(running), "the answer begins in the pause")
     assert asked(running)[0].inputs["ttft_deadline_ms"].tolist() == [1_000]
     return running, peer
@@ -71,8 +70,7 @@ def test_the_words_stand_and_the_answer_is_shown(serve: Serve, dial: Dial) -> No
     assert messages(running.triton) == [{"role": "user", "content": WORDS}]
     counts(running, used=1)
     assert len(asked(running)) == 1
-    peer.append(1.0)
-    peer.append(1.0, level=0.0)
+    peer.say(1.0)
     assert answered(peer) == ANSWER, "the next turn is answered as well"
 
 
@@ -86,6 +84,8 @@ def test_speech_goes_on_and_the_answer_is_given_up(serve: Serve, dial: Dial) -> 
     assert answered(peer) == ANSWER
     assert messages(running.triton)[-1] == {"role": "user", "content": WORDS}
     wait_until(lambda: counted(running).get("resumed") == 1, "it is counted")
+    tokens = 'trimodal_gateway_early_tokens_total{outcome="resumed"}'
+    assert tokens in httpx.get(f"{running.url}/metrics").text
 
 
 class Mishears(FakeSpeech):
@@ -130,8 +130,7 @@ def test_a_busy_server_refuses_it_and_the_turn_is_answered_all_the_same(serve: S
     peer.append(0.4, level=0.0)
     assert answered(peer) == ANSWER
     counts(running, refused=1)
-    peer.append(1.2)
-    peer.append(1.0, level=0.0)
+    peer.say(1.2)
     assert answered(peer) == ANSWER
     assert len(asked(running)) == 3, "none begins early for a while"
 
@@ -147,8 +146,7 @@ def test_an_answer_that_fails_early_fails_no_turn(serve: Serve, dial: Dial) -> N
 def test_it_can_be_turned_off(serve: Serve, dial: Dial) -> None:
     running = serve(early_waste=0.0)
     peer = dial(running, "model=llm")
-    peer.append(3.2)
-    peer.append(0.35, level=0.0)
+    peer.say(3.2, silence=0.35)
     peer.append(0.4, level=0.0)
     assert answered(peer) == ANSWER
     (request,) = asked(running)
@@ -156,52 +154,32 @@ def test_it_can_be_turned_off(serve: Serve, dial: Dial) -> None:
     counts(running)
 
 
-def test_what_is_given_up_is_counted_in_tokens(serve: Serve, dial: Dial) -> None:
-    running, peer = paused(serve, dial, 1.2)
-    peer.append(1.6)
-    peer.append(1.0, level=0.0)
-    assert answered(peer) == ANSWER
-    tokens = httpx.get(f"{running.url}/metrics").text
-    assert 'trimodal_gateway_early_tokens_total{outcome="resumed"}' in tokens
-
-
-def limited(serve: Serve, dial: Dial, file: Path, llm: Streaming, **limits: int) -> tuple[Running, Peer]:
-    """A talk of a key with these limits."""
+@pytest.mark.parametrize(
+    ("llm", "limits", "status", "then"),
+    [
+        # Once it is shown its 500 tokens are charged: the next one is refused.
+        (scripted(ANSWER, prompt_tokens=500), {"tokens_per_minute": 400}, "completed", "failed"),
+        # While it runs it holds all of a small limit, which does not refuse itself.
+        (scripted(ANSWER, step=0.1), {"tokens_per_minute": 400}, "completed", ""),
+        (scripted("a " * 500, step=0.03), {"requests_per_minute": 1}, "failed", ""),
+    ],
+    ids=["charged", "reserved", "beyond"],
+)
+def test_it_is_counted_against_its_keys_limits_once_the_turn_is_over(
+    serve: Serve, dial: Dial, file: Path, llm: Streaming, limits: dict[str, int], status: str, then: str
+) -> None:
     secret = add_key(file, Key(name="one", **limits))
     running = serve(fake_triton(llm=llm), keys=file)
-    return running, dial(running, "model=llm", **bearer(secret))
-
-
-def test_one_that_ends_in_the_pause_is_charged_once_it_is_shown(serve: Serve, dial: Dial, file: Path) -> None:
-    running, peer = limited(serve, dial, file, scripted(ANSWER, prompt_tokens=500), tokens_per_minute=400)
-    peer.append(3.2)
-    peer.append(0.35, level=0.0)
+    peer = dial(running, "model=llm", **bearer(secret))
+    peer.say(3.2, silence=0.35)
     wait_until(lambda: asked(running), "the answer begins in the pause")
     peer.append(0.4, level=0.0)
-    assert answered(peer) == ANSWER
-    peer.send("response.create")
-    failed = peer.until("response.done")["response"]
-    assert failed["status"] == "failed", "its 500 tokens are used"
-
-
-def test_what_it_reserves_itself_does_not_refuse_it(serve: Serve, dial: Dial, file: Path) -> None:
-    """While it runs it holds all of a small limit: it is shown all the same, and the next one waits."""
-    running, peer = limited(serve, dial, file, scripted(ANSWER, step=0.3), tokens_per_minute=400)
-    peer.append(3.2)
-    peer.append(0.35, level=0.0)
-    wait_until(lambda: asked(running), "the answer begins in the pause")
-    peer.append(0.4, level=0.0)
-    assert answered(peer) == ANSWER
-
-
-def test_one_whose_request_is_beyond_the_keys_limit_is_ended(serve: Serve, dial: Dial, file: Path) -> None:
-    running, peer = limited(serve, dial, file, scripted("a " * 500, step=0.03), requests_per_minute=1)
-    peer.append(3.2)
-    peer.append(0.35, level=0.0)
-    wait_until(lambda: asked(running), "the answer begins in the pause")
-    peer.append(0.4, level=0.0)
-    assert peer.until("response.done")["response"]["status"] == "failed"
-    wait_until(lambda: "llm" in [one.model for one in running.triton.cancelled], "its blocks are freed")
+    assert peer.until("response.done")["response"]["status"] == status
+    if status == "failed":
+        wait_until(lambda: "llm" in [one.model for one in running.triton.cancelled], "its blocks are freed")
+    if then:
+        peer.send("response.create")
+        assert peer.until("response.done")["response"]["status"] == then
 
 
 def test_one_that_is_shown_ends_with_the_session(serve: Serve, dial: Dial) -> None:
@@ -243,8 +221,7 @@ def test_what_one_key_wastes_closes_none_of_another(serve: Serve, dial: Dial, fi
     running = serve(fake_triton(llm=busy_at_first), keys=file)
     for begun, secret in enumerate(keys, 1):
         peer = dial(running, "model=llm", **bearer(secret))
-        peer.append(3.2)
-        peer.append(0.35, level=0.0)
+        peer.say(3.2, silence=0.35)
         wait_until(lambda begun=begun: len(asked(running)) == begun, "the answer begins in the pause")  # type: ignore[misc]
     assert "ttft_deadline_ms" in asked(running)[-1].inputs
 

@@ -191,8 +191,7 @@ def test_speaking_ends_the_assistant(serve: Serve, dial: Dial) -> None:
     running = serve(fake_triton(assistant=slow))
     peer = dial(running, "model=llm")
     peer.send("conversation.item.create", item=picture())
-    peer.append(3.2)
-    peer.append(1.0, level=0.0)
+    peer.say(3.2)
     peer.until("response.output_text.delta")
     peer.append(0.3)
     done = peer.until("response.done")["response"]

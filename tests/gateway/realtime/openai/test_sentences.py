@@ -64,8 +64,7 @@ def test_deltas_are_sentences_where_the_session_asks_for_them(serve: Serve, dial
 def test_of_an_answer_that_is_cancelled_no_half_sentence_is_told(serve: Serve, dial: Dial) -> None:
     peer = dial(serve(fake_triton(llm=scripted("One two. " + "three " * 500, step=0.01))), "model=llm")
     peer.send("session.update", session={"type": "realtime", "deltas": "sentences"})
-    peer.send("conversation.item.create", item=item("hi"))
-    peer.send("response.create")
+    peer.ask(item("hi"))
     assert peer.until("response.output_text.delta")["delta"] == "One two. "
     peer.send("response.cancel")
     done = peer.until("response.done")["response"]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from tests.gateway.conftest import LIMIT_S, Serve, fake_triton
-from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer, pcm, transcription
+from tests.gateway.conftest import Serve, fake_triton
+from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer, transcription
 from trimodal.client.transports.fake import FakeSpeech
 from trimodal.gateway.realtime.openai.config import TENTATIVE
 
@@ -52,6 +50,7 @@ def test_words_are_told_before_they_are_final(serve: Serve, dial: Dial, dialect:
     assert peer.until(f"{kind}.delta")["delta"] == "what"
     assert peer.receive()["text"] == " is", "told again after each delta; nothing was told that is not new"
     peer.append(2.35, 16_000)
+    assert peer.until(f"{kind}.tentative")["text"] == " Well."
     peer.send("input_audio_buffer.commit", **({"final": True} if dialect == "vllm" else {}))
     peer.until(UNTIL[dialect])
     assert shown(peer.events) == [
@@ -113,30 +112,3 @@ def test_a_turn_without_transcription_has_none(serve: Serve, dial: Dial) -> None
     peer.send("response.create")
     peer.until("response.done")
     assert not shown(peer.events)
-
-
-def test_openais_own_client_reads_them(serve: Serve) -> None:
-    """It has no type for the event, and gives its fields all the same."""
-    running = serve()
-
-    async def talk() -> list[tuple[str, str]]:
-        final, seen = "", []
-        async with (
-            running.openai_async() as client,
-            client.realtime.connect(extra_query={"intent": "transcription"}) as connection,
-        ):
-            await connection.session.update(session=ASKED)  # type: ignore[arg-type]
-            await connection.input_audio_buffer.append(audio=pcm(3.2))
-            await connection.input_audio_buffer.commit()
-            async for event in connection:
-                if event.type == f"{PREFIX}.delta":
-                    final += event.delta
-                elif event.type == f"{PREFIX}.tentative":  # type: ignore[comparison-overlap]
-                    assert (event.item_id, event.content_index) != (None, None)
-                    seen.append((final, event.text))
-                elif event.type == f"{PREFIX}.completed":
-                    break
-        return seen
-
-    seen = asyncio.run(asyncio.wait_for(talk(), LIMIT_S))
-    assert seen == [("what is this?", " Well."), (WORDS, "")]

@@ -77,8 +77,7 @@ def test_words_before_a_call_and_two_calls_are_items_of_their_own(serve: Serve, 
     running = serve(fake_triton(llm=scripted(f"Let me see.\n{CALL}\n{CALL}")))
     peer = dial(running, "model=llm")
     peer.send("session.update", session={"type": "realtime", "tools": [TOOL], "tool_choice": "required"})
-    peer.send("conversation.item.create", item=item("In Paris?", id="q"))
-    peer.send("response.create")
+    peer.ask(item("In Paris?", id="q"))
     output = peer.until("response.done")["response"]["output"]
     assert [one["type"] for one in output] == ["message", "function_call", "function_call"]
     assert output[0]["content"][0]["text"].strip() == "Let me see."
@@ -112,8 +111,7 @@ def test_a_client_brings_calls_of_its_own(serve: Serve, dial: Dial) -> None:
     peer.send("conversation.item.create", item=item("In Paris?"))
     peer.send("conversation.item.create", item=call)
     output = {"type": "function_call_output", "call_id": "call_1", "output": ""}
-    peer.send("conversation.item.create", item=output)
-    peer.send("response.create")
+    peer.ask(output)
     peer.until("response.done")
     assert [one["role"] for one in messages(running.triton)] == ["user", "assistant", "tool"]
 
@@ -160,8 +158,7 @@ def test_bad_items_are_named(serve: Serve, dial: Dial, fields: Event, told: str)
 def test_the_assistant_has_no_tools(serve: Serve, dial: Dial) -> None:
     peer = dial(serve(), "model=assistant")
     peer.send("session.update", session={"type": "realtime", "tools": [TOOL]})
-    peer.send("conversation.item.create", item=item("In Paris?"))
-    peer.send("response.create")
+    peer.ask(item("In Paris?"))
     done = peer.until("response.done")["response"]
     assert "tools are not supported beside pictures" in done["status_details"]["error"]["message"]
 
@@ -178,12 +175,10 @@ def test_a_call_that_was_cut_off_is_no_part_of_the_talk(serve: Serve, dial: Dial
     running = serve(fake_triton(llm=cut_call))
     peer = dial(running, "model=llm")
     peer.send("session.update", session={"type": "realtime", "tools": [TOOL]})
-    peer.send("conversation.item.create", item=item("In Paris?"))
-    peer.send("response.create")
+    peer.ask(item("In Paris?"))
     (call,) = peer.until("response.done")["response"]["output"]
     assert (call["type"], call["status"]) == ("function_call", "incomplete")
-    peer.send("conversation.item.create", item=item("Well?"))
-    peer.send("response.create")
+    peer.ask(item("Well?"))
     assert peer.until("response.done")["response"]["status"] == "completed"
     assert [one["content"] for one in messages(running.triton)] == ["In Paris?", "Well?"]
     peer.send("conversation.item.create", item={**OUTPUT, "call_id": call["call_id"]})

@@ -49,8 +49,7 @@ def semantic(serve: Serve, dial: Dial, model: object, **fields: object) -> Peer:
 def test_a_pause_in_which_a_turn_sounds_over_is_its_end(serve: Serve, dial: Dial) -> None:
     model, asked = finished(0.95)
     peer = semantic(serve, dial, model)
-    peer.append(10.0)
-    peer.append(0.35, level=0.0)
+    peer.say(10.0, silence=0.35)
     assert peer.until("input_audio_buffer.speech_stopped")["audio_end_ms"] == pytest.approx(10_000, abs=100)
     assert peer.until("response.done")["response"]["status"] == "completed"
     ((rows, samples),) = [audio.shape for audio in asked]
@@ -62,10 +61,8 @@ def test_a_pause_in_which_a_turn_sounds_over_is_its_end(serve: Serve, dial: Dial
 def test_a_pause_in_which_it_does_not_is_waited_out(serve: Serve, dial: Dial) -> None:
     model, asked = finished(0.0, 0.95)
     peer = semantic(serve, dial, model, eagerness="low")
-    peer.append(1.5)
-    peer.append(3.0, level=0.0)  # six times what ends a turn by server_vad
-    peer.append(1.7)
-    peer.append(0.4, level=0.0)
+    peer.say(1.5, silence=3.0)  # six times what ends a turn by server_vad
+    peer.say(1.7, silence=0.4)
     assert peer.until("input_audio_buffer.speech_stopped")["audio_end_ms"] == pytest.approx(6_200, abs=100)
     assert [event["type"] for event in peer.events].count("input_audio_buffer.speech_started") == 1
     assert len(asked) == 2
@@ -80,8 +77,7 @@ def test_where_the_model_is_not_served_a_silence_ends_a_turn_and_it_is_said(serv
         "create_response": True, "interrupt_response": False, "interrupt_after_ms": 600,
     }  # fmt: skip
     assert "the model 'turn' is not served here" in session["trimodal"]["turn_detection"]
-    peer.append(1.5)
-    peer.append(1.0, level=0.0)
+    peer.say(1.5)
     peer.until("response.done")
 
 
@@ -90,8 +86,7 @@ def test_where_the_model_fails_a_turn_ends_all_the_same(serve: Serve, dial: Dial
         raise Unavailable("the queue is full")
 
     peer = semantic(serve, dial, fails)
-    peer.append(1.5)
-    peer.append(0.7, level=0.0)
+    peer.say(1.5, silence=0.7)
     assert peer.until("input_audio_buffer.speech_stopped")["audio_end_ms"] == pytest.approx(1_500, abs=100)
 
 
@@ -112,21 +107,18 @@ def answering(serve: Serve, dial: Dial, word: str, **fields: object) -> tuple[Ru
     running = serve(triton)
     peer = dial(running, "model=llm")
     peer.send("session.update", session=turns(type="server_vad", **fields))
-    peer.send("conversation.item.create", item=item("hi"))
-    peer.send("response.create")
+    peer.ask(item("hi"))
     peer.until("response.output_text.delta")
     return running, peer
 
 
 def test_who_only_listens_does_not_interrupt_and_is_not_answered(serve: Serve, dial: Dial) -> None:
     running, peer = answering(serve, dial, "Mhm.")
-    peer.append(0.35)
-    peer.append(1.0, level=0.0)
+    peer.say(0.35)
     heard = peer.until("conversation.item.input_audio_transcription.completed")
     assert heard["transcript"] == "Mhm."
     assert peer.until("response.done")["response"]["status"] == "completed"
-    peer.send("conversation.item.create", item=item("and now?"))
-    peer.send("response.create")
+    peer.ask(item("and now?"))
     peer.until("response.output_text.delta")
     assert [one["content"].strip()[:8] for one in messages(running.triton)] == [
         "hi", "word wor", "Mhm.", "and now?"
@@ -146,8 +138,7 @@ def test_words_and_long_speech_interrupt(
     serve: Serve, dial: Dial, word: str, seconds: float, fields: Event
 ) -> None:
     running, peer = answering(serve, dial, word, **fields)
-    peer.append(seconds)
-    peer.append(1.0, level=0.0)
+    peer.say(seconds)
     done = peer.until("response.done")["response"]
     assert done["status_details"] == {"type": "cancelled", "reason": "turn_detected"}
     peer.until("response.created")
@@ -160,8 +151,7 @@ def test_a_slow_model_of_turns_does_not_hold_a_session_up(serve: Serve, dial: Di
         return {}
 
     peer = semantic(serve, dial, never)
-    peer.append(1.5)
-    peer.append(0.8, level=0.0)
+    peer.say(1.5, silence=0.8)
     assert peer.until("response.done")["response"]["status"] == "completed"
 
 
@@ -213,8 +203,7 @@ def test_late_words_of_a_turn_begin_no_answer_while_the_next_goes_on(serve: Serv
     speech = Behind(("what", 0.1, 0.3), delay_s=9.0)
     running = serve(fake_triton(speech=speech, llm=scripted(LONG, step=0.03)))
     peer = dial(running, "model=llm")
-    peer.append(1.3)
-    peer.append(0.7, level=0.0)
+    peer.say(1.3, silence=0.7)
     peer.until("input_audio_buffer.speech_stopped")
     peer.append(0.5)
     peer.until("input_audio_buffer.speech_started")

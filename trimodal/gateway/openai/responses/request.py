@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Field, StringConstraints, T
 
 from trimodal.client.options import Options
 from trimodal.gateway.errors import invalid
+from trimodal.gateway.openai.calls import tool_options
 from trimodal.gateway.openai.conversation import DecodedMessage, read_message
 from trimodal.gateway.openai.fields import Body, Refusal, Whole
 from trimodal.gateway.openai.schemas import (
@@ -276,13 +277,7 @@ class ResponseRequest(Sampling):
             allowed = {one.name for one in wanted.tools}
             tools, wanted = [tool for tool in tools if tool.name in allowed], wanted.mode
         if tools:
-            functions = [tool.model_dump(exclude={"type"}, exclude_none=True) for tool in tools]
-            options["tools"] = [{"type": "function", "function": function} for function in functions]
-            if isinstance(wanted, NamedFunction):
-                options["tool_choice"] = {"type": "function", "function": {"name": wanted.name}}
-            else:
-                options["tool_choice"] = wanted
-            options["parallel_tool_calls"] = self.parallel_tool_calls
+            options |= tool_options(tools, wanted, parallel=self.parallel_tool_calls)
         return options
 
     def own_name(self, sentence: str) -> str:

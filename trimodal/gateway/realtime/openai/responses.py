@@ -11,10 +11,10 @@ from trimodal.client.client import Client
 from trimodal.client.options import Options
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError, as_api_error
-from trimodal.gateway.openai.calls import CallReader, text_part
+from trimodal.gateway.openai.calls import CallReader, text_part, tool_options
 from trimodal.gateway.quota import Cost, Quota
 from trimodal.gateway.realtime.events import end_where_fatal, put_error
-from trimodal.gateway.realtime.openai.config import ConversationSession, NamedFunction, ResponseParams
+from trimodal.gateway.realtime.openai.config import ConversationSession, ResponseParams
 from trimodal.gateway.realtime.openai.conversation import Conversation, ConversationMessage
 from trimodal.gateway.realtime.openai.early import TTFT_DEADLINE_MS, EarlyAnswer, EarlyBudget, Outcome
 from trimodal.gateway.realtime.openai.generation import Generation, Question
@@ -226,16 +226,7 @@ class Responses:
         truncation = config.model_dump(include={"truncation"})["truncation"]
         options = Options(max_tokens=None if limit == "inf" else limit, truncation=truncation)
         if config.tools:
-            options["tools"] = [
-                {"type": "function", "function": tool.model_dump(exclude={"type"}, exclude_none=True)}
-                for tool in config.tools
-            ]
-            choice = config.tool_choice
-            if isinstance(choice, NamedFunction):
-                options["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
-            else:
-                options["tool_choice"] = choice
-            options["parallel_tool_calls"] = config.parallel_tool_calls
+            options |= tool_options(config.tools, config.tool_choice, parallel=config.parallel_tool_calls)
         return Question(config.model, config.instructions, self._caller.terms(options), tuple(talk))
 
     def _generate(self, question: Question, *, early: bool = False) -> Generation:
