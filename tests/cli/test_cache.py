@@ -109,7 +109,7 @@ def test_what_is_not_there_and_a_directory_are_no_store(tmp_path, name):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_store_whose_header_is_still_in_its_log_is_found(tmp_path):
+def test_a_fresh_store_that_is_open_is_found(tmp_path):
     path = tmp_path / "fresh.sqlite"
     store = open_store(str(path), Limits())
     try:
