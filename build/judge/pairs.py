@@ -70,9 +70,6 @@ class _Line(BaseModel):
     label: Literal["same", "different"]
     kind: PairClass = Field(alias="class")
     domain: str = Field("", max_length=64)
-    # What the audit adds to pairs that it writes down, for whoever labels them.
-    score: float | None = None
-    answers: tuple[str, str] | None = None
 
 
 def read_text(path: Path) -> str:

@@ -213,17 +213,14 @@ LLM = (
         "percentunit",
         {
             "false hits {{bound}}": gauge("trimodal_cache_audit_false_hit_ratio", "instance, bound"),
-            "missed {{bound}}": gauge("trimodal_cache_audit_missed_hit_ratio", "instance, bound"),
         },
-        text="Wrong ones among semantic hits, and near misses whose answers agreed.",
+        text="Wrong ones among semantic hits.",
     ),
     Panel(
         "Cache: audits",
         "none",
         {
-            "{{decision}} {{agreement}}/s": rate(
-                "trimodal_cache_audit_answers_total", by="decision, agreement"
-            ),
+            "{{agreement}}/s": rate("trimodal_cache_audit_answers_total", by="agreement"),
             "dropped: {{reason}}/s": rate("trimodal_cache_audit_dropped_total", by="reason"),
             "tokens/s": rate("trimodal_cache_audit_tokens_total"),
         },

@@ -16,7 +16,7 @@ from tests.cache.doubles import LONG, Alike, Rig, ask
 from trimodal.cache.stores.base import Limits, open_store
 from trimodal.cache.values import Entry
 
-TENANTS = 2_000
+TENANTS = 300
 # Texts that look alike, or like a key, a path, a pattern or a query of some store.
 HOSTILE = (
     "", " ", "a", "а", "A", "Ａ", "é", "e\u0301", "\u202ea", "a\u200b", "a\0", "a\0b", "*", "%", "_", "?",
@@ -34,7 +34,7 @@ def opened(tmp_path_factory):
     rig.cache.close()
 
 
-def test_of_thousands_of_tenants_none_gets_an_answer_of_another(opened):
+def test_of_hundreds_of_tenants_none_gets_an_answer_of_another(opened):
     now = time.time()
     questions = {f"tenant-{index}": ask("who am I", tenant=f"tenant-{index}") for index in range(TENANTS)}
     for tenant, question in questions.items():
@@ -69,7 +69,7 @@ def asked(scope, text):
     return ask(prompt=None, messages=messages, tenant=tenant, namespace=namespace, stops=stops)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(PLACES, st.sampled_from(HOSTILE)), min_size=2, max_size=6))
 def test_whatever_is_kept_every_answer_comes_from_the_very_place_that_asks(opened, asking):
     for scope, text in asking:

@@ -12,14 +12,11 @@ import pytest
 
 from tests.llm.doubles.sinks import Collector, FakeServer
 from tests.llm.test_detokenizer import TEXT, WordTokenizer
-from trimodal.errors import InvalidArgument
 from trimodal.llm.detokenizer import TextStream
-from trimodal.llm.engines.protocol import EngineInfo, Logprobs, Sampling
+from trimodal.llm.engines.protocol import Logprobs, Sampling
 from trimodal.llm.logprobs import TextLogprobs
 from trimodal.llm.request.outputs import TokenLogprob, columns
 from trimodal.llm.request.request import GenerationRequest
-from trimodal.llm.scheduler.admission import Admission
-from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tokenizer import ByteTokenizer, Tokenizer
 
 
@@ -123,14 +120,3 @@ def test_a_prompts_tokens_are_told_once_before_the_answer() -> None:
     assert [one["logprob"] for one in told] == [None, -0.25, -0.375]
     assert [one["token"] for one in told] == ["n", "\\xc3", "\\xa9"]
     assert [len(one["top_logprobs"]) for one in told] == [0, 2, 2]
-
-
-def test_an_engine_that_has_no_prompts_probabilities_refuses_them() -> None:
-    info = EngineInfo("openvino", 64, 32, 4, 2048, unsupported={"prompt_logprobs": "it has none"})
-    with pytest.raises(
-        InvalidArgument, match=r"does not support prompt_logprobs \(echo with logprobs\): it has none"
-    ):
-        Admission(LlmSettings(engine="fake"), info).check_sampling(Sampling(1, prompt_logprobs=0))
-    few = EngineInfo("one", 64, 32, 4, 2048, max_top_logprobs=1)
-    with pytest.raises(InvalidArgument, match="prompt_logprobs is 2: engine 'one' tells 1 at most"):
-        Admission(LlmSettings(engine="fake"), few).check_sampling(Sampling(1, prompt_logprobs=2))

@@ -210,15 +210,6 @@ def test_cancelling_one_listener_by_key_leaves_the_others(server: FakeServer, en
     assert other.wait().deltas[-1].finish_reason == "length"
 
 
-def test_deadline_ms_keeps_what_came_until_then() -> None:
-    with FakeServer(fake_step_ms=5.0) as server:
-        sink = ask(server, max_tokens=100_000 // 128, deadline_ms=200)
-        assert sink.wait().deltas[-1].finish_reason == "deadline"
-        assert sink.text
-        server.nothing_left()
-        assert server.value("requests_total", outcome="deadline") == 1
-
-
 def test_who_asks_for_log_probabilities_gets_them_for_every_token_and_shares_with_nobody(
     server: FakeServer, answers: Answers
 ) -> None:

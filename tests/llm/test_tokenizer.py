@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from trimodal.errors import InvalidArgument
 from trimodal.llm.tokenizer import CheckpointTokenizer
 
 TEMPLATE = (
@@ -32,11 +31,6 @@ def checkpoint(tmp_path: Path) -> Path:
 def test_a_chat_is_rendered_with_the_checkpoints_own_tokens(checkpoint: Path) -> None:
     rendered = CheckpointTokenizer(checkpoint).render([{"role": "user", "content": "日本"}])
     assert rendered == "<｜begin▁of▁sentence｜>«user» 日本\n«assistant»"
-
-
-def test_what_the_template_refuses_is_the_clients_fault(checkpoint: Path) -> None:
-    with pytest.raises(InvalidArgument, match="the chat template refuses them: a tool cannot begin"):
-        CheckpointTokenizer(checkpoint).render([{"role": "tool", "content": ""}])
 
 
 def test_files_are_utf8_also_where_the_locale_is_not(checkpoint: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.bounded_calls import Bypassed, DaemonThreads, Guarded, TimedCalls
 from trimodal.cache.calibration import Calibration
-from trimodal.cache.decision import Decider, Decision
+from trimodal.cache.decision import Decider
 from trimodal.cache.embedder import Embedder, QuestionVectors
 from trimodal.cache.judge import Judge
 from trimodal.cache.metrics import CacheMetrics
@@ -168,8 +168,8 @@ class AnswerCache:
         entry = calls.call(self._at_store, look, self._options.budget_s)
         return Hit(entry, "exact") if entry else None
 
-    def find_semantic(self, question: Question, calls: TimedCalls) -> Decision | None:
-        """What was decided on the nearest answers; None: none is near. Raises Bypassed."""
+    def find_semantic(self, question: Question, calls: TimedCalls) -> Hit | None:
+        """The answer to a question that means the same. Raises Bypassed."""
         assert self._vectors
         assert self._decider
         if len(question.text) > MAX_CHARACTERS:
@@ -198,8 +198,6 @@ class AnswerLookup:
         self._calls = TimedCalls(patience_s)
         self._layer = ""
         self._began = 0.0
-        self.decision: Decision | None = None
-        """Of the semantic layer, once it was asked: for who watches how often it is right."""
 
     @property
     def until(self) -> float:
@@ -217,11 +215,7 @@ class AnswerLookup:
 
     def semantic(self) -> Hit | None:
         """The answer to a question that means the same."""
-        return self._timed("semantic", self._decide) if self._cache.embeds else None
-
-    def _decide(self, question: Question, calls: TimedCalls) -> Hit | None:
-        self.decision = made = self._cache.find_semantic(question, calls)
-        return Hit(made.entry, "semantic", made.similarity) if made and made.hit else None
+        return self._timed("semantic", self._cache.find_semantic) if self._cache.embeds else None
 
     def give_up(self, now: float) -> bool:
         """Gives up a step that has had its time; True once."""
@@ -255,7 +249,6 @@ class NoLookup:
 
     until = math.inf
     begun = True
-    decision = None
 
     def exact(self) -> None: ...
 

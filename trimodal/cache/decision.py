@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from trimodal.cache.bounded_calls import Bypassed, Guarded, TimedCalls
 from trimodal.cache.calibration import Calibration
 from trimodal.cache.judge import Judge
 from trimodal.cache.metrics import CacheMetrics
-from trimodal.cache.values import CacheScope, Entry, Question
+from trimodal.cache.values import Entry, Hit, Question
 from trimodal.errors import InvalidArgument
 from trimodal.judge.language import is_foreign
 from trimodal.judge.normaliser import normalise
@@ -29,26 +28,6 @@ JUDGED = 2
 
 LEAST_BUDGET_S = 0.005
 """With less time left the next one is not judged: a call that is given up counts against the judge."""
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What was decided about one question, for who watches it.
-
-    Attributes:
-        question, stored: as they were asked.
-        score: P(same) in the less likely direction; 1 where both are the same after `normalise`.
-        hit: whether `entry` is the answer; otherwise it is the likeliest of those that were refused.
-        similarity: the cosine of both questions.
-    """
-
-    scope: CacheScope
-    question: str
-    stored: str
-    score: float
-    hit: bool
-    entry: Entry
-    similarity: float = 1.0
 
 
 def known_score(question: str, stored: str) -> float | None:
@@ -88,40 +67,36 @@ class Decider:
 
     def decide(
         self, question: Question, near: Sequence[tuple[float, Entry]], calls: TimedCalls
-    ) -> Decision | None:
-        """The decision on the usable answers of `near`; None: nothing came near. Raises Bypassed."""
+    ) -> Hit | None:
+        """The answer among the usable ones of `near` that serves the question. Raises Bypassed."""
         candidates: list[tuple[float, Entry]] = []
         for similarity, entry in near:
             if not similarity >= LEAST_SIMILARITY:
                 self._metrics.refused("threshold")
             elif (known := known_score(question.text, entry.text)) == 1:
-                return self._decision(question, entry, 1.0, similarity, hit=True)
+                return _hit(entry, similarity)
             elif known == 0:
                 self._metrics.refused("case")
             else:
                 candidates.append((similarity, entry))
-        refused: list[Decision] = []
         until = time.perf_counter() + self._budget_s
-        for similarity, entry in candidates[:JUDGED]:
+        for place, (similarity, entry) in enumerate(candidates[:JUDGED]):
             left = until - time.perf_counter()
-            if refused and left < LEAST_BUDGET_S:
+            if place and left < LEAST_BUDGET_S:
                 break
             score = self._score(question.text, entry.text, calls, left)
             if score is None:
                 break
-            decision = self._judged(question, entry, score, similarity)
-            if decision.hit:
-                return decision
-            refused.append(decision)
-        return max(refused, key=lambda one: one.score, default=None)
+            if self._passes(question, entry, score):
+                return _hit(entry, similarity)
+        return None
 
-    def _judged(self, question: Question, entry: Entry, score: float, similarity: float) -> Decision:
+    def _passes(self, question: Question, entry: Entry, score: float) -> bool:
         foreign = self._foreign(question.text) or self._foreign(entry.text)
         needed = max(self._threshold, self._calibration.foreign_threshold if foreign else 0.0)
-        hit = score >= needed
-        if not hit:
+        if score < needed:
             self._metrics.refused("language" if score >= self._threshold else "judge")
-        return self._decision(question, entry, score, similarity, hit=hit)
+        return score >= needed
 
     def _score(self, question: str, stored: str, calls: TimedCalls, budget_s: float) -> float | None:
         """P(same), 0 for what is no probability; None: the judge cannot read the question."""
@@ -139,8 +114,6 @@ class Decider:
     def _foreign(self, text: str) -> bool:
         return is_foreign(text, self._calibration.languages)
 
-    def _decision(
-        self, question: Question, entry: Entry, score: float, similarity: float, *, hit: bool
-    ) -> Decision:
-        cosine = min(1.0, float(similarity))
-        return Decision(question.scope, question.text, entry.text, score, hit, entry, cosine)
+
+def _hit(entry: Entry, similarity: float) -> Hit:
+    return Hit(entry, "semantic", min(1.0, float(similarity)))

@@ -72,16 +72,13 @@ def _audited(metrics: str, model: str) -> list[str]:
         page = fetch(url, timeout=_METRICS_TIMEOUT_S)
     except ServerError:
         return []
-    found = []
-    for what, decision, ratio in (("hits", "hit", "false_hit"), ("near misses", "miss", "missed_hit")):
-        audited = page.total("trimodal_cache_audit_answers_total", model=model, decision=decision) or 0
-        shown = page.series(f"trimodal_cache_audit_{ratio}_ratio", {"model": model})
-        bounds = {labels["bound"]: value for labels, value in shown}
-        if bounds:
-            wrong = "false" if decision == "hit" else "missed"
-            estimate, lower, upper = (bounds[name] for name in ("estimate", "lower", "upper"))
-            found.append(f"{audited:.0f} {what} audited: {estimate:.1%} {wrong} ({lower:.1%} to {upper:.1%})")
-    return found
+    shown = page.series("trimodal_cache_audit_false_hit_ratio", {"model": model})
+    bounds = {labels["bound"]: value for labels, value in shown}
+    if not bounds:
+        return []
+    audited = page.total("trimodal_cache_audit_answers_total", model=model) or 0
+    estimate, lower, upper = (bounds[name] for name in ("estimate", "lower", "upper"))
+    return [f"{audited:.0f} hits audited: {estimate:.1%} false ({lower:.1%} to {upper:.1%})"]
 
 
 @contextmanager
@@ -91,13 +88,13 @@ def _opened(url: str) -> Iterator[tuple[str, Store]]:
     from pathlib import Path
 
     from trimodal.cache.stores.base import Limits, StoreError, is_file, open_store
-    from trimodal.cache.stores.sqlite_file import may_be_ours
+    from trimodal.cache.stores.sqlite_file import is_store
     from trimodal.errors import OperatorError
 
     name = url if is_file(url) else re.sub("//.*@", "//…@", url)  # without its password
     with one_sentence():
         # Opening would make a missing file, and set one aside that cannot be read.
-        if is_file(url) and not may_be_ours(Path(url).expanduser()):
+        if is_file(url) and not is_store(Path(url).expanduser()):
             raise OperatorError(f"{url} is no store of answers: name the server's cache_store with --store")
         try:
             with closing(open_store(url, Limits(timeout_s=_TIMEOUT_S))) as opened:

@@ -8,7 +8,6 @@ from typing import Any
 
 from trimodal.cache.answers import AnswerCache, Answers, CacheOptions, NoAnswers
 from trimodal.cache.audit.auditor import Auditor
-from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.embedder import TritonEmbedder, embedder_checkpoint
 from trimodal.cache.judge import TritonJudge, built_judge, calibration_of
 from trimodal.cache.keys import join, pack
@@ -82,12 +81,6 @@ def open_answers(
         own = settings.beside_config(settings.cache_calibration)
         calibration = calibration_of(built, own, settings.cache_max_false_hit)
         if settings.cache_audit:
-            audits = Auditor(
-                settings.cache_audit,
-                AuditMetrics(metrics, llm.name),
-                file=settings.beside_config(settings.cache_audit_file),
-                embed=embedder.embed,
-                same=judge.same,
-            )
+            audits = Auditor(settings.cache_audit, metrics, llm.name, embed=embedder.embed, same=judge.same)
     cache = AnswerCache(options, embedder, counts, judge=judge, calibration=calibration, audits=audits)
     return cache, fingerprint

@@ -262,10 +262,7 @@ class LlmService:
                 if self._answer_or_join(state, lookup, hit):
                     return
         with self._lock:
-            waits = state.lookup is lookup
             self._go_past_cache(state, lookup)
-            if waits:
-                self._cache.missed(state, lookup)
 
     def _answer_or_join(self, state: RequestState, lookup: Lookup, hit: Hit | None) -> bool:
         """Answers a request with a hit, or lets it join an identical one; False: neither is there."""
@@ -277,8 +274,8 @@ class LlmService:
                 self._leave(state)
                 self._sender.notify(state)
                 self._schedule()
-                if self._idle_audits and self._cache and (drawn := self._cache.audit(state, lookup, hit)):
-                    self._idle_audits.offer(state, drawn)
+                if self._idle_audits and self._cache and self._cache.is_audited(state, hit):
+                    self._idle_audits.offer(state, hit.entry)
                 return True
             return self._join(state)
         except Exception:

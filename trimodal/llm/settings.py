@@ -164,10 +164,8 @@ class LlmSettings(Settings):
     cache_max_false_hit: float = Field(0.01, gt=0, lt=1)
     # file of `bench cache --calibrate`, beside the config's; empty: the one beside the judge's model
     cache_calibration: str = ""
-    # semantic: share of hits and near misses whose answers are compared with fresh ones, and of the engine's
-    # work that this may take; 0: none
+    # semantic: share of hits whose answers are compared with fresh ones while the server is idle; 0: none
     cache_audit: float = Field(0.02, ge=0, le=0.5)
-    cache_audit_file: str = ""  # gets pairs that disagree; beside the config's; empty: not written
     embedder: str = "embedding"  # model of the repository that embeds questions
     judge: str = "judge"  # model of the repository that says whether two questions ask for the same
 

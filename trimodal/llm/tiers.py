@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from trimodal.errors import InvalidArgument, SettingsError
 from trimodal.settings import describe, parse_toml, shorten
 
-Trim = Literal["refuse", "oldest_turns", "passages_first"]
+Trim = Literal["refuse", "oldest_turns"]
 
 
 class Tier(BaseModel):

@@ -9,9 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.builders.scripts import BUILD, Later
-from trimodal.cache.audit.disagreements import write_pair
-from trimodal.cache.decision import Decision
-from trimodal.cache.values import CacheScope, Entry
 from trimodal.errors import OperatorError
 
 pytestmark = pytest.mark.build
@@ -61,16 +58,10 @@ def test_no_sealed_pair_is_trained_on_or_calibrated_on():
 LINE = {"id": "x", "a": "How?", "b": "Why?", "label": "different", "class": "near"}
 
 
-@pytest.mark.parametrize("asked", ["When?", "When?\u2028\x85\x0c\u2029"])
-def test_what_the_audit_wrote_is_read_once_it_is_labelled(tmp_path: Path, asked: str) -> None:
-    scope, entry = CacheScope("0" * 16, "", "faq", "0" * 64), Entry("Who?", "He.", "stop", 1, 64, 0.0, 1e12)
-    path = tmp_path / "pairs.jsonl"
-    assert write_pair(path, Decision(scope, asked, "Who?", 0.97, True, entry), "At one.")
-    path.write_text(
-        path.read_text().replace('"label": null, "class": null', '"label": "different", "class": "person"')
-    )
-    (pair,) = reader.read_pairs(path)
-    assert pair == reader.Example(asked, "Who?", False, "person", "faq")
+def test_a_text_may_hold_other_ends_of_lines(tmp_path: Path) -> None:
+    path, asked = tmp_path / "pairs.jsonl", "When?\u2028\x85\x0c\u2029"
+    path.write_text(json.dumps({**LINE, "a": asked}, ensure_ascii=False) + "\n")
+    assert reader.read_pairs(path) == [reader.Example(asked, "Why?", False, "near", "")]
 
 
 @pytest.mark.parametrize(

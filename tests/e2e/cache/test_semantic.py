@@ -166,7 +166,7 @@ def test_a_model_that_hangs_holds_nobody_up(
 
 
 @pytest.mark.slow
-def test_hits_and_near_misses_are_audited_when_the_server_is_idle(
+def test_hits_are_audited_when_the_server_is_idle(
     own_server: Callable[..., TritonServer], minilm: Path, tmp_path: Path
 ) -> None:
     changes = changes_of(str(tmp_path / "answers.sqlite"), minilm, {"engine": "fake"}, cache_audit="0.5")
@@ -174,10 +174,7 @@ def test_hits_and_near_misses_are_audited_when_the_server_is_idle(
     wait_until(lambda: ask(server, STORED).note.cache == "exact", "the first answer")
     for _ in range(12):
         assert ask(server, "How do I reset my own password?").note.cache == "semantic"
-    for number in range(12):
-        assert ask(server, f"How do I reset password {number}?").note.cache == ""
-    answers = "trimodal_cache_audit_answers_total"
-    wait_until(lambda: total(server, answers) > 3, "audits of near misses, and a hit's", 30)
-    for name, bound in (("false_hit_ratio", "lower"), ("missed_hit_ratio", "upper")):
-        assert 0 <= total(server, f"trimodal_cache_audit_{name}", f'bound="{bound}"') <= 1
-    wait_until(lambda: total(server, "trimodal_cache_audit_tokens_total") > 0, "an audited hit", 30)
+    wait_until(lambda: total(server, "trimodal_cache_audit_answers_total") > 1, "audited hits", 30)
+    for bound in ("lower", "upper"):
+        assert 0 <= total(server, "trimodal_cache_audit_false_hit_ratio", f'bound="{bound}"') <= 1
+    assert total(server, "trimodal_cache_audit_tokens_total") > 0

@@ -11,7 +11,6 @@ from typing import Any
 from tests.llm.doubles.sinks import Collector, FakeServer
 from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.bounded_calls import DaemonThreads
-from trimodal.cache.decision import Decision
 from trimodal.cache.values import Entry, Hit, Question
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.request.request import GenerationRequest
@@ -25,7 +24,6 @@ class Answers:
         self.kept: list[tuple[Question, str, str, int]] = []
         self.held: dict[str, Hit] = {}
         self.near: Hit | None = None
-        self.decision: Decision | None = None
         self.audits: Auditor | None = None
         self.gate = threading.Event()
         self.gate.set()
@@ -71,10 +69,6 @@ class PlayedLookup:
     def exact(self) -> Hit | None:
         self.begun, self.until = True, math.inf
         return self._answers.exact(self._question)
-
-    @property
-    def decision(self) -> Decision | None:
-        return self._answers.decision
 
     def semantic(self) -> Hit | None:
         return self._answers.semantic(self._question)

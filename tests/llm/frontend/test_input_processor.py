@@ -71,13 +71,6 @@ def test_the_oldest_turn_goes_first_and_whole() -> None:
     assert json.loads(prompt.trimmed) == {"messages": 2, "tokens": len(tokens(LONG)) - len(prompt.ids)}
 
 
-def test_passages_may_go_before_turns() -> None:
-    limit = len(tokens(LONG)) - 1
-    prompt = fit(keeping(LONG, 1), Tier(trim="passages_first"), limit, tokens, size)
-    assert roles(prompt.request) == ["system", "user", "assistant", "user", "assistant", "user"]
-    assert json.loads(prompt.trimmed)["messages"] == 1
-
-
 def test_the_system_message_and_the_question_stay() -> None:
     least = chat(("system", "Be brief."), ("user", "and now?"))
     prompt = fit(LONG, Tier(trim="oldest_turns"), len(tokens(least)), tokens, size)

@@ -99,6 +99,7 @@ def test_drafted_tokens_need_room_too() -> None:
         ({"logit_bias": {5: -100.0}}, "does not support logit_bias: it has no model"),
         ({"logprobs": 3}, "top_logprobs is 3: engine 'fake' tells 2 at most"),
         ({"logprobs": 0}, None),
+        ({"prompt_logprobs": 3}, "prompt_logprobs is 3: engine 'fake' tells 2 at most"),
         ({"stop_token_ids": (3, 256)}, "stop_token_ids has token 256: those of this model are 0 to 255"),
         ({"stop_token_ids": (255,), "min_tokens": 2, "ignore_eos": True, "temperature": 0.5}, None),
     ],
@@ -121,7 +122,11 @@ def test_sampling_that_an_engine_does_not_honour_is_refused_by_name(
 
 def test_log_probabilities_that_an_engine_lacks_are_refused_even_without_others() -> None:
     admission = make()
-    admission.info = replace(admission.info, unsupported={"logprobs": "it has none"})
+    admission.info = replace(admission.info, unsupported=dict.fromkeys(("logprobs", "prompt_logprobs"), "no"))
     admission.check_sampling(Sampling(9))
-    with pytest.raises(InvalidArgument, match="engine 'fake' .* does not support logprobs: it has none"):
-        admission.check_sampling(Sampling(9, logprobs=0))
+    for name, said in (
+        ("logprobs", "logprobs"),
+        ("prompt_logprobs", r"prompt_logprobs \(echo with logprobs\)"),
+    ):
+        with pytest.raises(InvalidArgument, match=f"engine 'fake' .* does not support {said}: no"):
+            admission.check_sampling(Sampling(9, **{name: 0}))

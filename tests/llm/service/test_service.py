@@ -6,18 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.llm.doubles.answers import ask
 from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.errors import Cancelled, InvalidArgument, Unavailable
-from trimodal.llm.engine_core.client import start_process
 from trimodal.llm.engines.protocol import Sampling
-from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import ProbeRequest
-from trimodal.llm.service import LlmService
-from trimodal.llm.settings import LlmSettings
-from trimodal.metrics import MemoryMetrics
 
 
 def test_a_probe_is_told_how_long_a_request_may_be() -> None:
@@ -25,14 +19,6 @@ def test_a_probe_is_told_how_long_a_request_may_be() -> None:
         probe = Collector()
         server.service.submit(ProbeRequest(), probe)
         assert json.loads(probe.wait().text) == {"max_model_len": 2048, "created": 0}
-
-
-def test_concurrent_answers_are_the_solo_answers() -> None:
-    with FakeServer(max_num_seqs=8) as server:
-        prompts = [f"prompt {index}" for index in range(24)]
-        solo = [server.ask(prompt).wait().text for prompt in prompts]
-        together = [server.ask(prompt) for prompt in prompts]
-        assert [answer.wait().text for answer in together] == solo
 
 
 def test_text_piles_up_for_a_slow_client_and_holds_up_no_other() -> None:
@@ -62,16 +48,6 @@ def test_too_much_is_refused_up_front_and_harms_nobody() -> None:
         assert server.value("requests_total", outcome="invalid_arg") == 1
 
 
-def test_a_default_length_is_shortened_to_what_fits_and_a_named_one_is_not() -> None:
-    with FakeServer(num_kv_blocks=4) as server:
-        prompt = "x" * 80  # 101 tokens with the chat's words around it, of 128
-        sink = Collector()
-        server.service.submit(GenerationRequest(prompt, None, Sampling(64), default_length=True), sink)
-        assert sink.wait().deltas[-1].completion_tokens == 128 - sink.deltas[-1].prompt_tokens
-        with pytest.raises(InvalidArgument, match="KV pool holds 128"):
-            server.ask(prompt, max_tokens=64)
-
-
 def test_a_full_queue_is_unavailable_and_the_rest_is_answered() -> None:
     with FakeServer(max_num_seqs=1, max_queue=2) as server:
         answers = [server.ask(max_tokens=200) for _ in range(3)]
@@ -97,25 +73,6 @@ def test_fifty_cancellations_leave_eight_others_unharmed() -> None:
         assert not any(answer.after_end for answer in [*staying, *leaving]), "nothing may follow the end"
         server.nothing_left()
         assert server.value("requests_total", outcome="cancelled") == 50
-
-
-def test_a_shared_prefix_is_reported() -> None:
-    with FakeServer() as server:
-        prefix = "shared words " * 20
-        assert server.ask(prefix + "one").wait().deltas[-1].cached_tokens == 0
-        assert server.ask(prefix + "two").wait().deltas[-1].cached_tokens >= 256
-        assert server.value("prefix_cache_hits_total") == 1
-
-
-@pytest.mark.parametrize(("scope", "found"), [("tenant", False), ("shared", True)])
-def test_a_prefix_is_found_by_its_tenant_alone(scope: str, found: bool) -> None:
-    with FakeServer(prefix_cache_scope=scope) as server:
-        prompt = "a template with a PIN 1234 " * 10
-        cached = [
-            ask(server, prompt, tenant=tenant).wait().deltas[-1].cached_tokens > 0
-            for tenant in ("anna", "bert", "anna", "")
-        ]
-        assert cached == [False, found, True, found]
 
 
 def test_counts_and_times_are_kept() -> None:
@@ -145,25 +102,6 @@ def test_a_drain_at_its_limit_ends_what_runs(tmp_path: Path) -> None:
         eventually(lambda: bool(answers[0].deltas))
         stop.touch()
         assert {str(answer.wait().error) for answer in answers} == {"the server is shutting down"}
-
-
-def test_a_lost_engine_process_fails_its_requests_and_comes_back() -> None:
-    settings = LlmSettings(engine="fake", fake_step_ms=5, fake_crash_after=40, max_num_seqs=2)
-    metrics = MemoryMetrics()
-    service = LlmService(settings, LlmMetrics(metrics, "llm"), start_process)
-    try:
-        lost, waiting = [Collector() for _ in range(2)], Collector()
-        for sink in lost:
-            service.submit(GenerationRequest("a", None, Sampling(1000)), sink)
-        service.submit(GenerationRequest("b", None, Sampling(10)), waiting)
-        for sink in lost:
-            error = sink.wait().error
-            assert isinstance(error, Unavailable)
-            assert str(error) == "the engine that had this request died; retry after 2 s"
-        assert waiting.wait().deltas[-1].finish_reason == "length", "what waited runs on the new engine"
-        assert metrics.get("trimodal_llm_engine_restarts_total", {"model": "llm"}).value == 1
-    finally:
-        service.close()
 
 
 def test_a_request_is_followed_by_its_id_into_the_engine(caplog: pytest.LogCaptureFixture) -> None:

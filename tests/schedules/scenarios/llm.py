@@ -255,12 +255,12 @@ class Caching(Llm):
 
 
 class Auditing(Llm):
-    """Hits and near misses are audited between the requests of clients, which interrupt it."""
+    """Hits are audited between the requests of clients, which interrupt it."""
 
     comes_to = ("semantic", "begun", "agreed", "generated")
     switching = (
-        *("trimodal.cache.audit.auditor", "trimodal.cache.audit.metrics"),
-        *("trimodal.llm.frontend.idle_audits", "trimodal.llm.frontend.cache_lookup"),
+        *("trimodal.cache.audit.auditor", "trimodal.llm.frontend.idle_audits"),
+        "trimodal.llm.frontend.cache_lookup",
     )
     caches = ("audited",)
     prompts = tuple(map(" ".join, itertools.permutations(("hello", "you", "out", "there"))))
@@ -280,7 +280,6 @@ class Auditing(Llm):
         audits = self.service._idle_audits
         assert audits
         spent = self._audited("tokens_total")
-        assert spent <= audits._audit_tokens <= 0.7 * audits._client_tokens
         assert self.answers.audits._thread.unfinished == 0, "a pair of answers was left behind"
         self.seen["begun"] += spent > 0
         self.seen["agreed"] += self._audited("answers_total", agreement="agreed") > 0

@@ -15,7 +15,6 @@ from tests.llm.doubles.sinks import Collector
 from tests.schedules.play import Drawn
 from trimodal.cache.answers import AnswerCache, CacheOptions
 from trimodal.cache.audit.auditor import Auditor
-from trimodal.cache.audit.metrics import AuditMetrics
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.stores.base import StoreError
 from trimodal.cache.values import Entry, Hit, Question, Vector
@@ -195,7 +194,7 @@ def real_cache(draw: random.Random, metrics: MemoryMetrics, *, share: float = 0.
     judge, known, audits = SlowJudge(random.Random(draw.random()), faults), calibration(), None
     if share:
         audits = Auditor(
-            share, AuditMetrics(metrics, "llm"),
+            share, metrics, "llm",
             embed=embedder.embed, same=judge.same, draw=Shared(random.Random(draw.random())).random,
         )  # fmt: skip
     models = {"judge": judge, "calibration": known, "audits": audits}

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from trimodal.cache.answers import Answers, Lookup
-from trimodal.cache.decision import Decision
 from trimodal.cache.keys import question
 from trimodal.cache.values import Hit, Question
 from trimodal.llm.frontend.request_state import Generation, RequestState
@@ -98,18 +97,12 @@ class CacheLookup:
             # What others can write to may hold an answer whose finish_reason never ends a request.
             yield hit if hit and hit.entry.finish_reason in _COMPLETE else None
 
-    def audit(self, state: RequestState, lookup: Lookup, hit: Hit) -> Decision | None:
-        """The semantic hit that answered a request, if it is drawn for an audit."""
+    def is_audited(self, state: RequestState, hit: Hit) -> bool:
+        """Whether the hit that answered a request is drawn for an audit; not where nothing is to be kept."""
         audits, question = self.answers.audits, state.question
-        if hit.kind == "semantic" and audits and question and _may_be_audited(state) and audits.hit(question):
-            return lookup.decision
-        return None
-
-    def missed(self, state: RequestState, lookup: Lookup) -> None:
-        """Tells the audit of a lookup that found nothing near enough."""
-        audits, decision, question = self.answers.audits, lookup.decision, state.question
-        if audits and decision and not decision.hit and question and _may_be_audited(state):
-            audits.missed(question, decision)
+        if hit.kind != "semantic" or audits is None or question is None:
+            return False
+        return "no-store" not in state.request.terms.cache_control and audits.draws(question)
 
     def keep(self, generation: Generation) -> None:
         """Stores a complete answer in the background. Never raises."""
@@ -117,14 +110,7 @@ class CacheLookup:
         if question is None:
             return
         try:
-            if self.answers.audits:
-                self.answers.audits.answered(question, answer, finish_reason)
             if generation.storable:
                 self.answers.keep(question, answer, finish_reason, generation.ticket.completion_tokens)
         except Exception:
             logger.exception("an answer could not be kept", extra={"request_id": generation.id})
-
-
-def _may_be_audited(state: RequestState) -> bool:
-    """Whether its client lets anything be kept: pairs that disagree are written to a file."""
-    return "no-store" not in state.request.terms.cache_control

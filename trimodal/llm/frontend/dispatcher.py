@@ -145,7 +145,6 @@ class Dispatcher:
         if isinstance(event, Stepped):
             changed, completed = self._step(event)
             if self.audits:
-                self.audits.served(completed)
                 self.audits.take(event.outputs)
         elif isinstance(event, EngineLost):
             if self.audits:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from trimodal.cache.audit.auditor import Auditor
-from trimodal.cache.decision import Decision
+from trimodal.cache.values import Entry
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
-from trimodal.llm.frontend.request_state import Generation, RequestState
+from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ IDLE_S = 0.1
 """For so long no request was there when an audit begins."""
 MAX_WAITING = 16
 PATIENCE_S = 60.0
-"""How long an audit waits for an idle server and for its budget."""
+"""How long an audit waits for an idle server."""
 MAX_TRIES = 3
 
 
@@ -35,7 +35,7 @@ MAX_TRIES = 3
 class _Audit:
     """A question that is generated once more; `until` as of `clock`, `id` in the engine."""
 
-    decision: Decision
+    entry: Entry
     prompt_ids: list[int]
     sampling: Sampling
     stops: tuple[str, ...]
@@ -46,15 +46,9 @@ class _Audit:
     texts: list[str] = field(default_factory=list)
     tokens: int = 0
 
-    @property
-    def most_tokens(self) -> int:
-        return len(self.prompt_ids) + self.sampling.max_tokens
-
 
 class IdleAudits:
     """Audits that wait, and the one that runs. Guarded by the service's lock.
-
-    Tokens of audits are at most `audits.share` of those that the engine computed for clients.
 
     Args:
         ids: numbers of sequences. clock: seconds.
@@ -73,11 +67,10 @@ class IdleAudits:
         self._waiting: deque[_Audit] = deque()
         self._running: _Audit | None = None
         self._text: TextStream
-        self._client_tokens = self._audit_tokens = 0
         self._quiet_since = clock()
 
-    def offer(self, state: RequestState, decision: Decision) -> None:
-        """Takes a question that a hit has answered."""
+    def offer(self, state: RequestState, entry: Entry) -> None:
+        """Takes a question that a stored answer has served."""
         if len(self._waiting) >= MAX_WAITING:
             self._audits.dropped("queue")
             return
@@ -85,7 +78,7 @@ class IdleAudits:
         sampling = replace(request.sampling, logprobs=None)
         until = self._clock() + PATIENCE_S
         self._waiting.append(
-            _Audit(decision, state.prompt_ids, sampling, request.stops, state.cache_salt, until)
+            _Audit(entry, state.prompt_ids, sampling, request.stops, state.cache_salt, until)
         )
 
     def interrupt(self) -> None:
@@ -106,16 +99,11 @@ class IdleAudits:
         now = self._clock()
         while self._waiting and self._waiting[0].until < now:
             # Those behind it came later.
-            late = self._waiting.popleft()
-            self._audits.dropped("busy" if self._fits(late) else "budget")
+            self._waiting.popleft()
+            self._audits.dropped("busy")
         if self._running or not self._waiting or now < self._quiet_since + IDLE_S:
             return
-        # Not the first alone: a long one must not keep short ones waiting, which others may have asked for.
-        audit = next((one for one in self._waiting if self._fits(one)), None)
-        if audit is None:
-            return
-        self._waiting.remove(audit)
-        self._audit_tokens += audit.most_tokens
+        audit = self._waiting.popleft()
         audit.id, audit.texts, audit.tokens = next(self._ids), [], 0
         self._text = TextStream(self._tokenizer, audit.stops, whole=bool(audit.sampling.grammar))
         self._running = audit
@@ -134,12 +122,6 @@ class IdleAudits:
                         self._spent(running)
                     self._engine.client.cancel(running.id)
                     self._audits.dropped("failed")
-
-    def served(self, generations: Iterable[Generation]) -> None:
-        """Counts what the engine computed for clients."""
-        for ticket in (generation.ticket for generation in generations):
-            computed = ticket.prompt_tokens - ticket.cached_tokens
-            self._client_tokens += computed + ticket.completion_tokens
 
     def lost(self) -> None:
         """The engine is gone with what ran in it."""
@@ -160,14 +142,9 @@ class IdleAudits:
         if output.finish_reason is None:  # a stop string, which the engine does not know
             self._engine.client.cancel(running.id)
         finish_reason = "stop" if stopped else output.finish_reason or ""
-        self._audits.finish(running.decision, "".join(running.texts), finish_reason)
+        self._audits.finish(running.entry, "".join(running.texts), finish_reason)
 
     def _spent(self, running: _Audit) -> None:
-        """Settles the account of what ends; the whole prompt counts, whatever was computed of it."""
+        """Counts the tokens of what ends; of its prompt all, whatever was computed of it."""
         self._running = None
-        spent = len(running.prompt_ids) + running.tokens
-        self._audit_tokens += spent - running.most_tokens
-        self._audits.spent(spent)
-
-    def _fits(self, audit: _Audit) -> bool:
-        return self._audit_tokens + audit.most_tokens <= self._audits.share * self._client_tokens
+        self._audits.spent(len(running.prompt_ids) + running.tokens)

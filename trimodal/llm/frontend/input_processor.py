@@ -21,7 +21,7 @@ from trimodal.llm.request.terms import RETAINED, Terms
 from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.families import AnswerReader
-from trimodal.llm.tiers import Tier, Tiers, Trim, read_tiers
+from trimodal.llm.tiers import Tier, Tiers, read_tiers
 from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer, Message
 
 Count = Callable[[GenerationRequest], "list[int]"]
@@ -85,7 +85,7 @@ def fit(
     retention = retention_of(request.terms, tier)
     if len(ids) <= limit - answer or not retention or messages is None:
         return Prompt(request, ids)
-    groups = _expendable(messages, tier.trim)
+    groups = _expendable(messages)
     if not groups:
         return Prompt(request, ids)
     sizes = [size(message["content"]) for message in messages]
@@ -148,21 +148,19 @@ def _guess(sizes: Sequence[int], groups: Sequence[Sequence[int]], tokens: int, l
     return max(1, len(groups))
 
 
-def _expendable(messages: Sequence[Message], trim: Trim) -> list[list[int]]:
-    """Indexes of what may go, in the order in which it goes: never a system message nor the last turn."""
+def _expendable(messages: Sequence[Message]) -> list[list[int]]:
+    """Indexes of each turn that may go, the oldest first: never a system message nor the last turn."""
     users = [index for index, message in enumerate(messages) if message["role"] == "user"]
     end = users[-1] if users else len(messages) - 1
-    passages = [[i] for i in range(end) if messages[i]["role"] == "tool"] if trim == "passages_first" else []
-    first = {index for group in passages for index in group}
     turns: list[list[int]] = []
     for index in range(end):
         role = messages[index]["role"]
-        if role == "system" or index in first:
+        if role == "system":
             continue
         if role == "user" or not turns:
             turns.append([])
         turns[-1].append(index)
-    return passages + turns
+    return turns
 
 
 class InputProcessor:

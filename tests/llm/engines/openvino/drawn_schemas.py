@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trimodal.client.timing import percentile
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling
 from trimodal.llm.settings import LlmSettings
@@ -63,13 +61,11 @@ def draw_schema(draw: random.Random, depth: int = 3) -> dict[str, Any]:
 
 @dataclass
 class Outcome:
-    """What the answers to all schemas came to; times are seconds of a decoding step of one sequence."""
+    """What the answers to all schemas came to."""
 
     complete: int = 0
     cut: int = 0
     wrong: list[str] = field(default_factory=list)
-    compiling: list[float] = field(default_factory=list)
-    tokens: list[float] = field(default_factory=list)
 
 
 def prompt_of(tokenizer: CheckpointTokenizer) -> list[int]:
@@ -90,9 +86,7 @@ def run(engine: Engine, tokenizer: CheckpointTokenizer, schemas: Sequence[Any], 
             seed=number,
             grammar=read_form(form, None, MOST_BYTES).grammar,
         )
-        text, reason, steps = answer(engine, tokenizer, EngineRequest(number, prompt, sampling))
-        outcome.compiling.append(steps[0])
-        outcome.tokens += steps[1:]
+        text, reason = answer(engine, tokenizer, EngineRequest(number, prompt, sampling))
         if reason != "stop":
             outcome.cut += 1
             continue
@@ -106,23 +100,13 @@ def run(engine: Engine, tokenizer: CheckpointTokenizer, schemas: Sequence[Any], 
     return outcome
 
 
-def answer(
-    engine: Engine, tokenizer: CheckpointTokenizer, request: EngineRequest
-) -> tuple[str, str, list[float]]:
-    """The text, the reason of its end, and the seconds of each step; the first has the prompt."""
+def answer(engine: Engine, tokenizer: CheckpointTokenizer, request: EngineRequest) -> tuple[str, str]:
+    """The text, and the reason of its end."""
     stream = TextStream(tokenizer, (), whole=bool(request.sampling.grammar))
-    text, reason, steps = "", "", []
+    text, reason = "", ""
     engine.add(request)
     while engine.has_work():
-        began = time.perf_counter()
-        outputs = engine.step()
-        steps.append(time.perf_counter() - began)
-        for output in outputs:
+        for output in engine.step():
             reason = output.finish_reason or reason
             text += stream.push(output.token_ids, last=output.finish_reason is not None)[0]
-    return text, reason, steps
-
-
-def show(seconds: Sequence[float]) -> str:
-    """p50 and p99 in milliseconds."""
-    return f"{1e3 * (percentile(seconds, 50) or 0):.2f} ms (p99 {1e3 * (percentile(seconds, 99) or 0):.2f})"
+    return text, reason

@@ -11,12 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.llm.engines.openvino.conftest import QUESTIONS
 from trimodal.errors import OperatorError
 from trimodal.llm.engines.openvino import pipeline
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Output, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.tokenizer import CheckpointTokenizer
 
 pytestmark = pytest.mark.build
 Open = Callable[..., "Driver"]
@@ -109,22 +107,6 @@ def solo(tiny: Path, prompts: list[list[int]]) -> list[list[int]]:
     return answers_alone(tiny, prompts)
 
 
-@pytest.fixture(scope="module")
-def mixed(tokenizer: CheckpointTokenizer, prompts: list[list[int]]) -> list[list[int]]:
-    """Short prompts, and long ones with an earlier turn that they share."""
-    before = [
-        {"role": "user", "content": "what is a lambda? " * 10},
-        {"role": "assistant", "content": "An anonymous function."},
-    ]
-    chats = [[*before, {"role": "user", "content": question}] for question in QUESTIONS[8:]]
-    return prompts[:8] + [tokenizer.encode(tokenizer.render(chat)) for chat in chats]
-
-
-@pytest.fixture(scope="module")
-def mixed_solo(tiny: Path, mixed: list[list[int]]) -> list[list[int]]:
-    return answers_alone(tiny, mixed)
-
-
 def long(prompts: list[list[int]], length: int, first: int) -> list[int]:
     """A prompt of `length` tokens that shares no block with one of another `first`."""
     return ([first] + sum(prompts, []))[:length]
@@ -166,26 +148,6 @@ def test_a_seed_means_the_same_among_others(opened, prompts):
     ids = [driver.add(prompt, temperature=0.8, seed=id) for id, prompt in enumerate(prompts)]
     driver.finish()
     assert [driver.tokens(id) for id in ids] == alone
-
-
-@pytest.mark.slow
-@SPECULATION
-def test_penalties_keep_a_greedy_answer_from_repeating_itself(opened, smollm2, speculation):
-    driver = opened(speculation=speculation, artefact=str(smollm2))
-    prompt = CheckpointTokenizer(smollm2).encode("yes, no, yes, no, yes, no, yes, no, yes,")
-
-    def answer(**sampling: float) -> list[int]:
-        return driver.run([prompt], max_tokens=32, **sampling)[0]
-
-    def most_repeated(tokens: list[int]) -> int:
-        return max(tokens.count(token) for token in tokens)
-
-    usual = answer()
-    assert answer(presence_penalty=0.0, repetition_penalty=1.0) == usual
-    for penalties in ({"repetition_penalty": 10.0}, {"frequency_penalty": 2.0, "presence_penalty": 2.0}):
-        assert most_repeated(answer(**penalties)) < most_repeated(usual)
-    # With min_p near one the likeliest token is left alone.
-    assert answer(temperature=1.0, min_p=0.999) == usual
 
 
 def test_it_says_how_many_tokens_it_chose_for_a_step(opened, prompts, solo):
@@ -313,22 +275,6 @@ def test_answers_are_the_same_after_two_hundred_prompts_that_were_given_up(opene
     assert answers() == before
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", [40, pytest.param(256, marks=pytest.mark.slow)])
-@SPECULATION
-def test_prompts_of_mixed_lengths_in_parts(opened, mixed, mixed_solo, monkeypatch, speculation, chunk):
-    """Long prompts are computed over several steps, beside others that are already answered."""
-    monkeypatch.setattr("trimodal.llm.engines.openvino.speculation._MARGIN", 0.0)
-    driver = opened(speculation=speculation, max_num_batched_tokens=chunk)
-    assert driver.run(mixed) == mixed_solo
-    ids = []
-    for prompt in reversed(mixed):
-        ids.append(driver.add(prompt))
-        driver.step()
-    driver.finish()
-    assert [driver.tokens(id) for id in reversed(ids)] == mixed_solo
-
-
 @pytest.mark.parametrize("after", [0, 1, 5])
 def test_a_cancelled_sequence_frees_its_blocks_and_says_no_more(opened, prompts, solo, after):
     driver = opened()
@@ -399,18 +345,6 @@ def ending(tiny: Path, place: Path, token: int) -> Path:
     manifest["extra"]["eos_token_ids"] = [token]
     (place / "manifest.json").write_text(json.dumps(manifest))
     return place
-
-
-def test_finish_reasons(opened, prompts, solo, tiny, tmp_path):
-    """A model that ends with a token of its own answer: the first one that is new in it."""
-    made = solo[0]
-    at = next(index for index in range(6, len(made)) if made[index] not in made[:index])
-    driver = opened(artefact=str(ending(tiny, tmp_path / "ends", made[at])))
-    stopped, cut = driver.add(prompts[0], max_tokens=200), driver.add(prompts[0], max_tokens=5)
-    driver.finish()
-    assert (driver.last(stopped).finish_reason, driver.last(cut).finish_reason) == ("stop", "length")
-    assert driver.tokens(cut) == made[:5]
-    assert driver.tokens(stopped) in (made[:at], made[: at + 1])
 
 
 def test_stop_tokens_the_fewest_tokens_and_an_end_that_is_ignored(opened, prompts, solo, tiny, tmp_path):

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 from pydantic import TypeAdapter
 
-from tests.llm.engines.openvino.drawn_schemas import MOST_BYTES, answer, draw_schema, prompt_of, run, show
+from tests.llm.engines.openvino.drawn_schemas import MOST_BYTES, answer, draw_schema, prompt_of, run
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.constraint import read_form
@@ -75,30 +75,10 @@ def test_drawn_schemas_are_kept(
     opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, speculation: str
 ) -> None:
     draw = random.Random(7)
-    schemas = [draw_schema(draw) for _ in range(10)]
+    schemas = [draw_schema(draw) for _ in range(40)]
     outcome = run(opened(speculation), tokenizer, schemas, 400)
     assert outcome.wrong == []
-    assert outcome.complete >= 8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("speculation", ["none", "prompt_lookup"])
-def test_two_hundred_drawn_schemas_are_kept(
-    opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, speculation: str
-) -> None:
-    """With -s it says what a grammar costs: docs/benchmarks.md has the figures."""
-    draw, engine = random.Random(1), opened(speculation)
-    outcome = run(engine, tokenizer, [draw_schema(draw) for _ in range(200)], 400)
-    prompt = prompt_of(tokenizer)
-    free = [
-        answer(engine, tokenizer, EngineRequest(10_000 + seed, prompt, Sampling(60, 1.0, seed=seed)))[2]
-        for seed in range(200)
-    ]
-    print(f"{outcome.complete} complete, {outcome.cut} cut, {len(outcome.wrong)} not valid")
-    print(f"first step {show(outcome.compiling)}, free {show([steps[0] for steps in free])}")
-    print(f"a token {show(outcome.tokens)}, free {show([one for steps in free for one in steps[1:]])}")
-    assert outcome.wrong == []
-    assert outcome.complete >= 180
+    assert outcome.complete >= 36
 
 
 @pytest.mark.parametrize("schema", HARD, ids=range(len(HARD)))
@@ -107,7 +87,7 @@ def test_what_is_hard_to_keep(
 ) -> None:
     for seed, temperature in enumerate((0.0, 1.0, 2.0)):
         sampling = Sampling(300, temperature, seed=seed, grammar=grammar(schema))
-        text, reason, _ = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70], sampling))
+        text, reason = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70], sampling))
         if reason == "stop":
             jsonschema.validate(json.loads(text), schema)
 
@@ -121,7 +101,7 @@ def test_only_whole_characters_are_written(
     for seed in range(16):
         text = f"root ::= c{{40}}\n{(rules, wide)[seed % 2]}\n"
         request = EngineRequest(1, [1, 4, 70 + seed], Sampling(200, 3.0, seed=seed, grammar=text))
-        answered, reason, _ = answer(opened(), tokenizer, request)
+        answered, reason = answer(opened(), tokenizer, request)
         assert (len(answered), reason, "\ufffd" in answered) == (40, "stop", False)
 
 
@@ -133,7 +113,7 @@ def test_only_values_of_an_enum_are_written(
 ) -> None:
     for seed in range(16):
         sampling = Sampling(60, 2.0, seed=seed, grammar=grammar({"enum": values}))
-        text, reason, _ = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70 + seed], sampling))
+        text, reason = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70 + seed], sampling))
         assert reason == "stop"
         assert json.loads(text) in values
 
@@ -145,7 +125,7 @@ def test_no_number_beyond_its_bounds_is_written(
     bounds = {"type": "integer", "minimum": low, "maximum": high}
     for seed in range(12):
         sampling = Sampling(40, 2.0, seed=seed, grammar=grammar(bounds))
-        text, reason, _ = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70 + seed], sampling))
+        text, reason = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70 + seed], sampling))
         assert (reason, low <= json.loads(text) <= high) == ("stop", True)
 
 
@@ -154,7 +134,7 @@ def test_a_text_has_the_length_that_was_asked_for(opened: Callable[..., Engine],
     schema = {"type": "string", "minLength": 70, "maxLength": 130}
     tokenizer = CheckpointTokenizer(smollm2)
     request = EngineRequest(1, prompt_of(tokenizer), Sampling(140, grammar=grammar(schema)))
-    text, reason, _ = answer(opened(artefact=smollm2), tokenizer, request)
+    text, reason = answer(opened(artefact=smollm2), tokenizer, request)
     assert reason == "stop"
     jsonschema.validate(json.loads(text), schema)
 
@@ -162,7 +142,7 @@ def test_a_text_has_the_length_that_was_asked_for(opened: Callable[..., Engine],
 @pytest.mark.parametrize("form", FORMATS)
 def test_formats_are_kept(opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, form: str) -> None:
     sampling = Sampling(120, 1.5, seed=4, grammar=grammar({"type": "string", "format": form}))
-    text, reason, _ = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70], sampling))
+    text, reason = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70], sampling))
     assert reason == "stop"
     value = TypeAdapter(PARSED[form]).validate_json(text) if form in PARSED else json.loads(text)
     assert value
@@ -176,7 +156,7 @@ def test_any_text_can_be_a_name_and_a_constant(
 ) -> None:
     schema = {"type": "object", "properties": {name: {"const": [name]}}, "required": [name]}
     sampling = Sampling(300, 1.0, seed=1, grammar=grammar(schema | {"additionalProperties": False}))
-    text, reason, _ = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70], sampling))
+    text, reason = answer(opened(), tokenizer, EngineRequest(1, [1, 4, 70], sampling))
     assert (json.loads(text), reason) == ({name: [name]}, "stop")
 
 
@@ -185,7 +165,7 @@ def test_an_answer_that_never_ends_is_cut(
 ) -> None:
     schema = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
     request = EngineRequest(1, [1, 4, 70], Sampling(60, grammar=grammar(schema)))
-    text, reason, _ = answer(opened(), tokenizer, request)
+    text, reason = answer(opened(), tokenizer, request)
     assert (text[:5], reason) == ('{"a":', "length")
 
 
@@ -194,7 +174,7 @@ def test_free_answers_beside_it_are_as_alone(
 ) -> None:
     engine = opened()
     prompt = tokenizer.encode(tokenizer.render([{"role": "user", "content": "what is a lambda?"}]))
-    alone, _, _ = answer(engine, tokenizer, EngineRequest(1, prompt, Sampling(60)))
+    alone, _ = answer(engine, tokenizer, EngineRequest(1, prompt, Sampling(60)))
     made: dict[int, list[int]] = {number: [] for number in range(2, 6)}
     for number in made:
         form = grammar({"type": "array", "items": {"type": "boolean"}}) if number % 2 else ""
@@ -216,8 +196,8 @@ def test_calls_are_valid_and_text_beside_them_is_free(
     tools = read_tools(json.dumps([{"type": "function", "function": function}]), choice, False)
     prompt = tokenizer.encode(tokenizer.render([{"role": "user", "content": "what is a lambda?"}]))
     request = EngineRequest(1, prompt, Sampling(80, grammar=read_form(None, tools, MOST_BYTES).grammar))
-    text, reason, _ = answer(engine, tokenizer, request)
-    free, _, _ = answer(engine, tokenizer, EngineRequest(2, prompt, Sampling(80)))
+    text, reason = answer(engine, tokenizer, request)
+    free, _ = answer(engine, tokenizer, EngineRequest(2, prompt, Sampling(80)))
     if choice == "auto":
         assert text == free
     else:
