@@ -16,7 +16,6 @@ from trimodal.errors import ArtefactError
 from trimodal.manifest import InputRange, read_manifest
 from trimodal.repository import read_model
 from trimodal.runtimes import gpu_libraries
-from trimodal.runtimes.gpu_device import Gpu
 from trimodal.runtimes.gpu_fit import check_shapes
 from trimodal.server.artefacts import Artefact, check_artefact
 from trimodal.vision.artefact import read_classifier
@@ -65,28 +64,39 @@ def test_what_is_built_for_the_repositorys_config_passes_the_launchers_check(trt
         check_artefact(served, [H200])
 
 
-def test_several_profiles_are_built_and_each_is_checked(trt, artefact):
-    plan = build(artefact, "--profile", "1:1:16", "--profile", "1:16:32")
+@pytest.mark.parametrize(
+    ("arguments", "batches"),
+    [
+        (["--max-batch", 1], (1, 1, 1)),
+        (["--max-batch", 32], (1, 16, 32)),
+        (["--max-batch", 32, "--opt-batch", 4], (1, 4, 32)),
+    ],
+)
+def test_the_batches_are_those_that_were_asked_for(trt, artefact, arguments, batches):
+    plan = build(artefact, *arguments)
     manifest = read_manifest(plan, task="vision", runtime="tensorrt")
-    assert manifest.profiles == [{"pixels": shapes(1, 1, 16)}, {"pixels": shapes(1, 16, 32)}]
-    assert manifest.shapes["max_batch_size"] == 32
-    chosen = [
-        call.arguments["profile_index"] for call in trt.recorder.named("set_optimization_profile_async")
-    ]
-    assert chosen == [0, 1]
+    assert manifest.profiles == [{"pixels": shapes(*batches)}]
+    most = batches[2]
+    assert manifest.shapes["max_batch_size"] == most
     # What the serving side asks of the same manifest.
-    check_shapes(plan, manifest, {"pixels": (32, 3, SIDE, SIDE)}, "max_batch_size 32")
-    with pytest.raises(ArtefactError, match="max_batch_size 33"):
-        check_shapes(plan, manifest, {"pixels": (33, 3, SIDE, SIDE)}, "max_batch_size 33")
+    check_shapes(plan, manifest, {"pixels": (most, 3, SIDE, SIDE)}, f"max_batch_size {most}")
+    with pytest.raises(ArtefactError, match=f"max_batch_size {most + 1}"):
+        check_shapes(plan, manifest, {"pixels": (most + 1, 3, SIDE, SIDE)}, f"max_batch_size {most + 1}")
+
+
+@pytest.mark.parametrize("arguments", [["--max-batch", 0], ["--opt-batch", 17], ["--opt-batch", 0]])
+def test_batches_are_in_order(trt, artefact, capsys, arguments):
+    told = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent, *arguments)
+    assert "is not within 1 to --max-batch" in told
 
 
 @pytest.mark.parametrize(
     ("precision", "arguments", "told"),
     [
-        ("int8", [], "is int8, quantised for CPUs: TensorRT wants build/vision_onnx.py --precision int8-gpu"),
+        ("int8", [], "is int8, which is for CPUs: TensorRT wants build/vision_onnx.py --precision fp16"),
         (
             "fp16",
-            ["--precision", "int8"],
+            ["--precision", "fp32"],
             "--precision fp16, or the graph of build/vision_onnx.py --precision",
         ),
     ],
@@ -96,21 +106,9 @@ def test_a_graph_of_another_precision_is_refused(trt, tmp_path, capsys, precisio
     assert told in refusal(capsys, SCRIPT, artefact, "--out-dir", tmp_path, *arguments)
 
 
-@pytest.mark.parametrize(
-    ("graph", "plan"), [("fp32", "fp32"), ("fp16", "fp16"), ("int8-gpu", "int8"), ("fp8", "fp8")]
-)
-def test_the_plan_is_named_after_the_graphs_precision(trt, tmp_path, graph, plan):
-    run(SCRIPT, write_artefact(tmp_path / "graph", graph), "--out-dir", tmp_path)
-    assert read_manifest(tmp_path / f"tensorrt-{plan}", task="vision", runtime="tensorrt").precision == plan
-
-
-def test_fp8_is_refused_on_a_gpu_without_it(trt, tmp_path, capsys, monkeypatch):
-    a100 = Gpu(0, "NVIDIA A100-SXM4-80GB", "8.0", 80 << 30, 79 << 30, "580.1")
-    monkeypatch.setattr(importlib.import_module("steps.tensorrt.plan"), "visible_gpus", lambda: [a100])
-    artefact = write_artefact(tmp_path / "graph", "fp8")
-    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", tmp_path)
-    assert "FP8 needs SM 8.9 (Ada) or later, NVIDIA A100-SXM4-80GB has 8.0" in sentence
-    assert trt.recorder.named("build_serialized_network") == []
+def test_the_plan_is_named_after_the_graphs_precision(trt, tmp_path):
+    run(SCRIPT, write_artefact(tmp_path / "graph", "fp32"), "--out-dir", tmp_path)
+    assert read_manifest(tmp_path / "tensorrt-fp32", task="vision", runtime="tensorrt").precision == "fp32"
 
 
 @pytest.mark.slow
