@@ -1,7 +1,7 @@
 """Builds a TensorRT plan from an ONNX graph: strongly typed, with profiles.
 
-One way for TensorRT 10 and 11: the network is strongly typed, so precision is what the graph says, and none of
-the builder flags and calibrators that 11 dropped are used. build/vision_tensorrt.py and
+One way for TensorRT 10 and 11: the network is strongly typed, so precision is what the graph says, and none
+of the builder flags and calibrators that 11 dropped are used. build/vision_tensorrt.py and
 build/speech_tensorrt.py say which graphs and shapes.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from steps.tensorrt.messages import Messages, make_logger, run_cancellable
-from steps.tensorrt.network import Profile, add_profile, check_profiles, made, parse
+from steps.tensorrt.network import Profile, add_profile, made, parse
 
 from trimodal.build_support import console, progress
 from trimodal.errors import ArtefactError, ServerError
@@ -50,7 +50,7 @@ def build_plan(graph: Path, plan: Path, profiles: Sequence[Profile]) -> PlanFigu
 
     Raises:
         ArtefactError: no library or GPU, a graph that TensorRT cannot read (its errors are printed whole),
-            profiles that do not fit the graph, too little memory, Ctrl-C. `plan` is then as it was.
+            profiles that it does not take, too little memory, Ctrl-C. `plan` is then as it was.
     """
     version, target = tensorrt_version(), gpu_target()
     if int(version.partition(".")[0]) < OLDEST:
@@ -66,7 +66,6 @@ def build_plan(graph: Path, plan: Path, profiles: Sequence[Profile]) -> PlanFigu
     # The network's weights are the parser's memory: it has to live until the build has ended.
     parser = made("an ONNX parser", lambda: trt.OnnxParser(network, logger), messages)
     parse(parser, graph)
-    check_profiles(network, graph, profiles)
     config = builder.create_builder_config()
     for number, profile in enumerate(profiles):
         add_profile(builder, config, profile, f"profile {number} of {graph.name}", messages)

@@ -29,7 +29,6 @@ def test_the_library_is_asked_in_this_order(plans, trt, graph):
         "Builder.create_network",
         "OnnxParser",
         "OnnxParser.parse_from_file",
-        "INetworkDefinition.get_input",
         "Builder.create_builder_config",
         "Builder.create_optimization_profile",
         "IOptimizationProfile.set_shape",
