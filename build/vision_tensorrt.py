@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steps.tensorrt import plan as tensorrt_plan
-from steps.tensorrt import run
 from steps.tensorrt.plan import PlanFigures
 
 from trimodal.build_support import build_command, operator_errors, report
@@ -38,7 +37,7 @@ def main() -> None:
     # What costs least is asked first: library, GPU, torch, then the graph and the config, then the build.
     version, gpu = tensorrt_plan.tensorrt_version(), tensorrt_plan.gpu_target()
     if options.check:
-        run.require_cuda()
+        tensorrt_plan.require_cuda()
     artefact = find_graph(options)
     precision = precision_of(artefact, options.precision)
     batches = read_batches(options, artefact.input)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 OLDEST = 10  # major version
 WARNINGS = 5  # shown of a build
+DEVICE = "cuda"  # that plans are checked on; tests, whose TensorRT computes on the CPU, name another
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,16 @@ def tensorrt_version() -> str:
             "or install the tensorrt wheel of the version that will serve"
         ) from None
     return str(vars(tensorrt)["__version__"])  # The bindings' published signatures lack the name.
+
+
+def require_cuda() -> None:
+    """Raises: ArtefactError when torch, whose memory a plan is checked in, has no CUDA here."""
+    import torch
+
+    if DEVICE == "cuda" and not torch.cuda.is_available():
+        raise ArtefactError(
+            "torch has no CUDA here, so the plan cannot be checked: --no-check builds it anyway"
+        )
 
 
 def gpu_target() -> GpuTarget:

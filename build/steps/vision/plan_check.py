@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from steps.limits import hold_agreement, hold_error
-from steps.tensorrt.run import PlanRunner
-from steps.vision.check import batched, runner
+from steps.tensorrt import plan as tensorrt_plan
+from steps.vision.check import Run, batched, runner
 from steps.vision.export import INPUT, OUTPUT
 from steps.vision.images import load_images, random_images
 
 from trimodal.build_support import progress
 from trimodal.errors import ArtefactError
 from trimodal.manifest import InputRange
+from trimodal.runtimes.tensorrt_session import Runtime, TensorRTSession, stream
 from trimodal.vision.artefact import InputSpec
+from trimodal.vision.engines.protocol import Logits, Pixels
 
 IMAGES = 64
 BATCHES = 8  # of each size
@@ -54,8 +56,8 @@ def compare_plan(
     pixels = images.pixels[:IMAGES]
     reference = batched(runner(graph.read_bytes(), as_written=True), pixels, "the graph's own logits")
     try:
-        compared = _compared(PlanRunner(plan), batches, pixels, reference)
-    except RuntimeError as error:  # torch's out of memory, CUDA's own
+        compared = _compared(plan_runner(plan, reference.shape[1]), batches, pixels, reference)
+    except RuntimeError as error:  # TensorRT's refusals, torch's out of memory, CUDA's own
         reason = str(error).strip().split("\n")[0][:200]
         raise ArtefactError(f"the plan was built and does not run ({reason}): it is not written") from None
     figures: dict[str, Any] = {
@@ -75,8 +77,23 @@ def compare_plan(
     return figures
 
 
+def plan_runner(plan: Path, classes: int) -> Run:
+    """Runs a plan on this machine's GPU. Raises: TensorRTError, as a run of it does: it is refused."""
+    import torch
+
+    session = TensorRTSession(plan, Runtime())
+
+    def run(pixels: Pixels) -> Logits:
+        given = torch.from_numpy(np.ascontiguousarray(pixels)).to(tensorrt_plan.DEVICE)
+        logits = torch.empty((len(pixels), classes), device=given.device)
+        session.run(len(pixels), {INPUT: given, OUTPUT: logits}, stream(given))
+        return np.asarray(logits.cpu().numpy(), np.float32)
+
+    return run
+
+
 def _compared(
-    compiled: PlanRunner, batches: InputRange, pixels: NDArray[np.uint8], reference: Floats
+    compiled: Run, batches: InputRange, pixels: Pixels, reference: Floats
 ) -> dict[int, tuple[float, float]]:
     """Size of the batch → relative error, and share of equal best classes."""
     found = {}
@@ -87,7 +104,7 @@ def _compared(
             count = max(1, min(BATCHES, len(pixels) // size)) * size
             rows = np.arange(count) % len(pixels)
             starts = range(0, count, size)
-            parts = [compiled.run({INPUT: pixels[rows[at : at + size]]})[OUTPUT] for at in starts]
+            parts = [compiled(pixels[rows[at : at + size]]) for at in starts]
             logits = np.concatenate(parts)
             expected = reference[rows]
             error = float(np.linalg.norm(logits - expected) / np.linalg.norm(expected))
