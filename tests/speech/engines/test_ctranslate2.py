@@ -124,14 +124,6 @@ def test_the_bound_on_tokens_is_the_languages(multilingual, monkeypatch):
     assert all(text.startswith(head) for text, head in cut)
 
 
-def test_windows_of_one_length_with_texts_of_other_lengths(engine):
-    windows = [Window(sound(2, seed)) for seed in range(8)]
-    batch = engine.recognise(windows)
-    assert len({len(heard.words) for heard in batch}) > 2, "or nothing is shown"
-    for window, heard in zip(windows, batch, strict=True):
-        same(engine.recognise([window])[0], heard)
-
-
 def test_the_words_are_those_of_torch(checkpoint, artefact, tmp_path):
     """On 30 s, which is all that transformers encodes."""
     import torch
