@@ -1,4 +1,4 @@
-"""Builds ONNX graphs of a vision checkpoint: FP32, FP16 or INT8, compared with torch.
+"""Builds ONNX graphs of a vision checkpoint: FP32, FP16, INT8 or FP8, compared with torch.
 
     python build/vision_onnx.py starter:efficientnet-lite0 --precision fp32 --precision int8
     python build/vision_onnx.py microsoft/resnet-50 --precision int8 --images photos/
@@ -6,9 +6,9 @@
 
 SOURCE is a directory or a hub id: whatever transformers' AutoModelForImageClassification opens, a ResNet's
 state dict of torchvision or timm, EfficientNet-Lite's, or an ONNX graph (`steps/vision/classifier.py`).
-fp32 and int8 are for CPUs. fp16 is for GPUs (ONNX Runtime on CUDA, TensorRT): bytes in, FP32 logits out, an
-exact normalisation, FP16 inside. Checked, and INT8 calibrated, on --images, or else on the project's photos.
-An artefact replaces the old one only when its check has passed.
+fp32 and int8 are for CPUs. fp16, int8-gpu and fp8 are for GPUs (ONNX Runtime on CUDA, TensorRT): bytes in,
+FP32 logits out, an exact normalisation, FP16 inside, with Q/DQ as TensorRT wants it. Checked, and calibrated,
+on --images, or else on the project's photos. An artefact replaces the old one only when its check has passed.
 """
 
 from __future__ import annotations
@@ -21,16 +21,21 @@ from typing import TYPE_CHECKING, Any
 from steps.random.classifier import CLASSIFIER_SHAPES
 
 from trimodal.build_support import build_command, operator_errors, progress, report
+from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
 from trimodal.paths import artefact_root
 from trimodal.vision.artefact import LABELS, PIXELS
 
 if TYPE_CHECKING:
+    import onnx
+    from steps.onnx.qdq import Kind
+    from steps.vision.images import ImageSet
     from steps.vision.source import Source
 
 DEFAULT_OUT = artefact_root("vision_classify")
-PRECISIONS = ["fp32", "fp16", "int8"]
+PRECISIONS = ["fp32", "fp16", "int8", "int8-gpu", "fp8"]
 MIN_AGREEMENT = 0.95
+CALIBRATED = ("int8", "int8-gpu", "fp8")
 RANDOM = [name for name, shape in CLASSIFIER_SHAPES.items() if shape.classes == 1000]
 
 
@@ -54,7 +59,7 @@ def main() -> None:
             report(f"{target.name}: {source.name} against {source.against}", check)
             least = options.min_agreement
             if least is None:
-                least = 0.0 if options.random and precision == "int8" else MIN_AGREEMENT
+                least = 0.0 if options.random and precision in CALIBRATED else MIN_AGREEMENT
             judge(target.name, precision, check, least)
             labels = json.dumps(source.labels, ensure_ascii=False, indent=0)
             (work / LABELS).write_text(labels + "\n")
@@ -83,7 +88,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--min-agreement",
         type=float,
-        help="share of equal labels where torch is sure (0.95; INT8 of --random: 0)",
+        help="share of equal labels where torch is sure (0.95; INT8 and FP8 of --random: 0)",
     )
     parser.add_argument("--max-batch", type=int, default=64, help="largest batch of the check (64)")
     parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where onnx-<precision> is put")
@@ -97,18 +102,39 @@ def arguments() -> argparse.Namespace:
 def write_graph(source: Source, precision: str, path: Path, options: argparse.Namespace) -> None:
     """The graph of that precision in `path`."""
     import onnx
+    from steps.onnx import qdq
     from steps.onnx.fp16 import to_fp16
-    from steps.vision.export import OUTPUT, normalisation_nodes, quantise
+    from steps.vision.export import OPSET, OUTPUT, normalisation_nodes, quantise
 
+    with progress(f"{precision}: export"):
+        model = source.graph(qdq.OPSET if precision in ("int8-gpu", "fp8") else OPSET)
     if precision == "int8":
-        onnx.save(source.graph, path)
+        onnx.save(model, path)
         quantise(path, source.calibration.pixels, options.keep_float)
         return
-    model = source.graph
-    if precision == "fp16":
-        with progress("fp16: convert"):
-            model = to_fp16(model, keep=[OUTPUT], keep_nodes=normalisation_nodes(model))
+    kept = normalisation_nodes(model)
+    if precision in ("int8-gpu", "fp8"):
+        model = calibrated(model, "int8" if precision == "int8-gpu" else "fp8", source.calibration)
+    if precision != "fp32":
+        with progress(f"{precision}: FP16"):
+            model = to_fp16(model, keep=[OUTPUT], keep_nodes=kept)
     onnx.save(model, path)
+
+
+def calibrated(model: onnx.ModelProto, kind: Kind, images: ImageSet) -> onnx.ModelProto:
+    """Q/DQ in `model`, by the largest magnitudes that the images reach."""
+    from steps.onnx import qdq
+    from steps.vision.check import BATCH
+    from steps.vision.export import INPUT
+
+    plan = qdq.choose(model, kind)
+    if not plan.weighted:
+        raise ArtefactError(f"no layer of this network is large enough for {kind}: --precision fp16")
+    starts = range(0, len(images.pixels), BATCH)
+    with progress(f"{kind}: calibrate on {len(images.pixels)} images", len(starts)) as advance:
+        batches = ({INPUT: images.pixels[start : start + BATCH]} for start in starts)
+        largest = qdq.ranges(model, plan.activations, batches, advance)
+    return qdq.quantise(model, plan, largest, kind)
 
 
 def manifest(source: Source, precision: str, check: dict[str, Any], options: argparse.Namespace) -> Manifest:
@@ -116,13 +142,11 @@ def manifest(source: Source, precision: str, check: dict[str, Any], options: arg
 
     spec = source.input
     used: dict[str, Any] = {}
+    if precision in CALIBRATED:
+        used = {"images": len(source.calibration.pixels), "from": source.calibration.origin}
+        used["method"] = "minmax" if precision == "int8" else "largest magnitude"
     if precision == "int8":
-        used = {
-            "images": len(source.calibration.pixels),
-            "from": source.calibration.origin,
-            "method": "minmax",
-            "keep_float": options.keep_float,
-        }
+        used["keep_float"] = options.keep_float
     return Manifest(
         task="vision",
         runtime="onnxruntime",

@@ -1,7 +1,8 @@
-"""Builds a TensorRT plan of a classifier for Triton's own backend: FP16 or FP32.
+"""Builds a TensorRT plan of a classifier for Triton's own backend: FP16, INT8, FP8 or FP32.
 
     python build/vision_tensorrt.py CHECKPOINT --precision fp16
     python build/vision_tensorrt.py model_repository/vision_classify/1/onnx-fp16 --max-batch 32 --opt-batch 16
+    python build/vision_tensorrt.py CHECKPOINT --precision int8 --images photos/
 
 SOURCE is an artefact of build/vision_onnx.py or a checkpoint, whose graph that script makes first and which
 stays beside the plan. Labels and the input's form come from the graph's manifest, so that vision_preprocess
@@ -28,7 +29,9 @@ from trimodal.paths import artefact_root
 from trimodal.vision.artefact import LABELS, ClassifierArtefact, InputSpec, read_classifier
 
 DEFAULT_OUT = artefact_root("vision_classify")
-PRECISIONS = ["fp32", "fp16"]
+# Precision of the plan → precision of the graph, as build/vision_onnx.py names it.
+GRAPHS = {"fp32": "fp32", "fp16": "fp16", "int8": "int8-gpu", "fp8": "fp8"}
+FP8_SM = [8, 9]
 PLAN, GRAPH = "model.plan", "model.onnx"
 
 
@@ -40,6 +43,10 @@ def main() -> None:
         tensorrt_plan.require_cuda()
     artefact = find_graph(options)
     precision = precision_of(artefact, options.precision)
+    if precision == "fp8" and [int(part) for part in gpu.sm.split(".")] < FP8_SM:
+        raise ArtefactError(
+            f"FP8 needs SM 8.9 (Ada) or later, {gpu.name} has {gpu.sm}: --precision int8 or fp16"
+        )
     batches = read_batches(options, artefact.input)
     graph = artefact.directory / GRAPH
     target = options.out_dir / f"tensorrt-{precision}"
@@ -72,8 +79,12 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     what.add_argument(
         "--random", metavar="NAME", help="a real shape with random weights: resnet50, vit_b_16, …"
     )
-    parser.add_argument("--precision", choices=PRECISIONS, help="of a checkpoint: fp16; an artefact has one")
-    parser.add_argument("--images", type=Path, help="folder of pictures for the checks")
+    parser.add_argument(
+        "--precision", choices=list(GRAPHS), help="of a checkpoint: fp16; an artefact has one"
+    )
+    parser.add_argument(
+        "--images", type=Path, help="folder of pictures for the graph's INT8 or FP8, and for the check"
+    )
     parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where tensorrt-<precision> is put")
     parser.add_argument("--max-batch", type=int, default=16, help="largest batch of the plan (16)")
     parser.add_argument(
@@ -102,7 +113,7 @@ def find_graph(options: argparse.Namespace) -> ClassifierArtefact:
     """The artefact that `source` is, or the one that build/vision_onnx.py makes of a checkpoint."""
     if options.source and (Path(options.source) / MANIFEST).is_file():
         return read_classifier(Path(options.source).resolve(), runtime="onnxruntime")
-    name = options.precision or "fp16"
+    name = GRAPHS[options.precision or "fp16"]
     command = [sys.executable, str(Path(__file__).with_name("vision_onnx.py"))]
     command += ["--random", options.random] if options.random else [options.source]
     command += ["--precision", name, "--out-dir", str(options.out_dir), "--max-batch", str(options.max_batch)]
@@ -117,17 +128,18 @@ def find_graph(options: argparse.Namespace) -> ClassifierArtefact:
 def precision_of(artefact: ClassifierArtefact, wanted: str | None) -> str:
     """The plan's precision: the graph's. Raises: ArtefactError where `wanted` or TensorRT differ."""
     has = artefact.manifest.precision
-    if has not in PRECISIONS:
+    found = next((plan for plan, graph in GRAPHS.items() if graph == has), None)
+    if found is None:
         raise ArtefactError(
-            f"{artefact.directory} is {has}, which is for CPUs: TensorRT wants build/vision_onnx.py "
-            "--precision fp16"
+            f"{artefact.directory} is {has}, quantised for CPUs: TensorRT wants build/vision_onnx.py "
+            "--precision int8-gpu"
         )
-    if wanted and wanted != has:
+    if wanted and wanted != found:
         raise ArtefactError(
-            f"{artefact.directory} is {has}, and a plan has its graph's precision: --precision {has}, "
-            f"or the graph of build/vision_onnx.py --precision {wanted}"
+            f"{artefact.directory} is {has}, and a plan has its graph's precision: --precision {found}, "
+            f"or the graph of build/vision_onnx.py --precision {GRAPHS[wanted]}"
         )
-    return has
+    return found
 
 
 def manifest(

@@ -13,7 +13,7 @@ from trimodal.manifest import Manifest, checkpoint_sha256
 from trimodal.paths import artefact_root
 
 Item = TypeVar("Item")
-# Relative error of all outputs, √Σ(a − b)² / √Σb². INT8 is judged by the answers it gives.
+# Relative error of all outputs, √Σ(a − b)² / √Σb². INT8 and FP8 are judged by the answers they give.
 MAX_ERROR = {"fp32": 1e-3, "fp16": 1e-2}
 
 

@@ -1,8 +1,8 @@
 """Builds a TensorRT plan from an ONNX graph: strongly typed, with profiles.
 
-One way for TensorRT 10 and 11: the network is strongly typed, so precision is what the graph says, and none
-of the builder flags and calibrators that 11 dropped are used. build/vision_tensorrt.py and
-build/speech_tensorrt.py say which graphs and shapes.
+One way for TensorRT 10 and 11: the network is strongly typed, so precision is what the graph says (FP16
+tensors; Q/DQ nodes for INT8 and FP8) and none of the builder flags and calibrators that 11 dropped are
+used. build/vision_tensorrt.py and build/speech_tensorrt.py say which graphs and shapes.
 """
 
 from __future__ import annotations

@@ -57,18 +57,18 @@ def normalisation(spec: InputSpec) -> tuple[NDArray[np.float32], NDArray[np.floa
     return (1 / (255 * std)).astype(np.float32), (-mean / std).astype(np.float32)
 
 
-def from_torch(network: nn.Module, spec: InputSpec) -> onnx.ModelProto:
+def from_torch(network: nn.Module, spec: InputSpec, opset: int = OPSET) -> onnx.ModelProto:
     """The graph of a network of normalised pixels, behind the normalisation."""
     pixels = torch.zeros(1, 3, spec.height, spec.width, dtype=torch.uint8)
     axes = {INPUT: {0: "batch"}, OUTPUT: {0: "batch"}}
-    return trace(FromBytes(network, spec).eval(), (pixels,), ([INPUT], [OUTPUT]), axes, OPSET)
+    return trace(FromBytes(network, spec).eval(), (pixels,), ([INPUT], [OUTPUT]), axes, opset)
 
 
-def from_onnx(model: onnx.ModelProto, spec: InputSpec) -> onnx.ModelProto:
-    """A graph of normalised pixels behind the same normalisation, of opset 17, or its own if later."""
+def from_onnx(model: onnx.ModelProto, spec: InputSpec, opset: int = OPSET) -> onnx.ModelProto:
+    """A graph of normalised pixels behind the same normalisation; of opset `opset`, or its own if later."""
     (own,) = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
-    if own < OPSET:
-        model = onnx.version_converter.convert_version(model, OPSET)
+    if own < opset:
+        model = onnx.version_converter.convert_version(model, opset)
     copy = compose.add_prefix(model, "model/")  # so that no name of it meets one of ours
     graph = copy.graph
     for index, node in enumerate(graph.node):
@@ -106,7 +106,8 @@ def normalisation_nodes(model: onnx.ModelProto) -> list[str]:
 def quantise(path: Path, pixels: Pixels, keep_float: int) -> None:
     """INT8 for CPUs in place of the FP32 graph in `path`: Q/DQ with zero points and quantised biases.
 
-    Weights are quantised per channel, activations by the range that they reach on `pixels`.
+    Weights are quantised per channel, activations by the range that they reach on `pixels`. TensorRT wants
+    another form; see `steps/onnx/qdq.py`.
 
     Args:
         keep_float: so many of the first layers with weights stay in floats, and the last one with them.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +27,7 @@ from trimodal.vision.engines.protocol import Logits, Pixels
 
 @dataclass(frozen=True)
 class Source:
-    """`graph` is the FP32 graph of bytes. `reference` are the logits of
+    """`graph` makes the FP32 graph of bytes, of at least the opset it is given. `reference` are the logits of
     the images in `evaluation`, of `against` (torch, or ONNX Runtime on the graph as it was given)."""
 
     architecture: str
@@ -33,7 +35,7 @@ class Source:
     labels: list[str]
     name: str
     digest: str
-    graph: onnx.ModelProto
+    graph: Callable[[int], onnx.ModelProto]
     calibration: ImageSet
     evaluation: ImageSet
     reference: Logits
@@ -66,7 +68,7 @@ def from_checkpoint(source: str, images_from: Path | None) -> Source:
     else:
         logits, against = _of_graph(given, evaluation.pixels, spec), "ONNX Runtime"
     refuse_probabilities(directory / GRAPH, logits)
-    graph = from_onnx(given, spec)
+    graph = partial(from_onnx, given, spec)
     return Source("onnx", spec, labels, name, digest, graph, calibration, evaluation, logits, against)
 
 
@@ -80,15 +82,13 @@ def _of_network(classifier: Classifier, name: str, digest: str, images: tuple[Im
         return np.asarray(logits.numpy(), np.float32)
 
     reference = batched(run, evaluation.pixels, "torch reference")
-    with progress("export"):
-        graph = from_torch(classifier.network, classifier.input)
     return Source(
         classifier.architecture,
         classifier.input,
         classifier.labels,
         name,
         digest,
-        graph,
+        partial(from_torch, classifier.network, classifier.input),
         calibration,
         evaluation,
         reference,

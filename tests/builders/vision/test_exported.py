@@ -67,9 +67,9 @@ def exported(tmp_path: Path) -> tuple[Path, Any]:
 def test_torchs_own_answers_judge_the_graph(exported, tmp_path):
     directory, model = exported
     np.savez(directory / "reference.npz", pixels=PIXELS, logits=logits_of(model))
-    run(SCRIPT, directory, "--precision", "fp32", "--precision", "fp16",
+    run(SCRIPT, directory, "--precision", "fp32", "--precision", "fp16", "--precision", "int8-gpu",
         "--max-batch", 4, "--min-agreement", 0.5, "--out-dir", tmp_path)  # fmt: skip
-    for precision, limit in (("fp32", 1e-4), ("fp16", 1e-2)):
+    for precision, limit in (("fp32", 1e-4), ("fp16", 1e-2), ("int8-gpu", 0.1)):
         manifest = built(tmp_path, precision)
         assert manifest.check["against"] == "torch"
         assert manifest.check["images_from"] == "reference.npz"
@@ -84,9 +84,9 @@ def test_without_them_the_graph_as_given_does(exported, tmp_path):
     for node in unnamed.graph.node:
         node.name = ""
     onnx.save(unnamed, directory / "model.onnx")
-    run(SCRIPT, directory, "--precision", "fp32", "--precision", "fp16", "--max-batch", 4,
+    run(SCRIPT, directory, "--precision", "fp32", "--precision", "int8-gpu", "--max-batch", 4,
         "--min-agreement", 0.5, "--out-dir", tmp_path)  # fmt: skip
-    assert built(tmp_path, "fp16").check["relative_error_rounded"] < 1e-2
+    assert built(tmp_path, "int8-gpu").check["relative_error_rounded"] < 0.1
     assert built(tmp_path, "fp32").check["against"] == "ONNX Runtime"
     before = built(tmp_path, "fp32").source_sha256
     export(network().append(torch.nn.Identity()), directory / "model.onnx", opset=15)

@@ -16,6 +16,7 @@ from trimodal.errors import ArtefactError
 from trimodal.manifest import InputRange, read_manifest
 from trimodal.repository import read_model
 from trimodal.runtimes import gpu_libraries
+from trimodal.runtimes.gpu_device import Gpu
 from trimodal.runtimes.gpu_fit import check_shapes
 from trimodal.server.artefacts import Artefact, check_artefact
 from trimodal.vision.artefact import read_classifier
@@ -93,10 +94,10 @@ def test_batches_are_in_order(trt, artefact, capsys, arguments):
 @pytest.mark.parametrize(
     ("precision", "arguments", "told"),
     [
-        ("int8", [], "is int8, which is for CPUs: TensorRT wants build/vision_onnx.py --precision fp16"),
+        ("int8", [], "is int8, quantised for CPUs: TensorRT wants build/vision_onnx.py --precision int8-gpu"),
         (
             "fp16",
-            ["--precision", "fp32"],
+            ["--precision", "int8"],
             "--precision fp16, or the graph of build/vision_onnx.py --precision",
         ),
     ],
@@ -106,9 +107,21 @@ def test_a_graph_of_another_precision_is_refused(trt, tmp_path, capsys, precisio
     assert told in refusal(capsys, SCRIPT, artefact, "--out-dir", tmp_path, *arguments)
 
 
-def test_the_plan_is_named_after_the_graphs_precision(trt, tmp_path):
-    run(SCRIPT, write_artefact(tmp_path / "graph", "fp32"), "--out-dir", tmp_path)
-    assert read_manifest(tmp_path / "tensorrt-fp32", task="vision", runtime="tensorrt").precision == "fp32"
+@pytest.mark.parametrize(
+    ("graph", "plan"), [("fp32", "fp32"), ("fp16", "fp16"), ("int8-gpu", "int8"), ("fp8", "fp8")]
+)
+def test_the_plan_is_named_after_the_graphs_precision(trt, tmp_path, graph, plan):
+    run(SCRIPT, write_artefact(tmp_path / "graph", graph), "--out-dir", tmp_path)
+    assert read_manifest(tmp_path / f"tensorrt-{plan}", task="vision", runtime="tensorrt").precision == plan
+
+
+def test_fp8_is_refused_on_a_gpu_without_it(trt, tmp_path, capsys, monkeypatch):
+    a100 = Gpu(0, "NVIDIA A100-SXM4-80GB", "8.0", 80 << 30, 79 << 30, "580.1")
+    monkeypatch.setattr(importlib.import_module("steps.tensorrt.plan"), "visible_gpus", lambda: [a100])
+    artefact = write_artefact(tmp_path / "graph", "fp8")
+    sentence = refusal(capsys, SCRIPT, artefact, "--out-dir", tmp_path)
+    assert "FP8 needs SM 8.9 (Ada) or later, NVIDIA A100-SXM4-80GB has 8.0" in sentence
+    assert trt.recorder.named("build_serialized_network") == []
 
 
 @pytest.mark.slow

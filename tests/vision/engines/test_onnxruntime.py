@@ -45,3 +45,10 @@ def test_a_checkpoint_that_is_pinned_is_compared(directory):
     assert opened(directory, checkpoint_sha256=read_classifier(directory).manifest.source_sha256)
     with pytest.raises(ArtefactError, match="not ffff: build again with: "):
         opened(directory, checkpoint_sha256="ffff")
+
+
+def test_an_fp8_graph_is_for_tensorrt(directory):
+    manifest = directory / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"fp32"', '"fp8"'))
+    with pytest.raises(ArtefactError, match=r"FP8 graph, .*python build/vision_onnx\.py "):
+        opened(directory)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from trimodal.errors import ArtefactError
 from trimodal.runtimes.gpu_fit import check_checkpoint
 from trimodal.runtimes.onnx_runner import Runner, make_runner
 from trimodal.runtimes.onnx_session import open_session
@@ -30,10 +31,16 @@ class OnnxRuntimeClassifier:
 def open_engine(artefact: ClassifierArtefact, settings: VisionSettings) -> OnnxRuntimeClassifier:
     """Runs `model.onnx` of the artefact's directory; on CUDA each warm-up size gets a session of its own.
 
-    Raises ArtefactError: of another checkpoint, or refused by ONNX Runtime; ServerError: no CUDA.
+    Raises ArtefactError: FP8, of another checkpoint, or refused by ONNX Runtime; ServerError: no CUDA.
     """
     options = {"prefer_nhwc": settings.prefer_nhwc, "fuse_conv_bias": settings.fuse_conv_bias}
     check_checkpoint(artefact.directory, artefact.manifest, settings.checkpoint_sha256)
+    if artefact.manifest.precision == "fp8":
+        # Its optimiser gets FP8 between casts wrong on a processor, without an error (1.31).
+        raise ArtefactError(
+            f"{artefact.directory} is an FP8 graph, which only TensorRT runs: build one for this engine with "
+            f"python build/vision_onnx.py {artefact.manifest.source} --precision fp16"
+        )
 
     def open_one() -> Any:
         return open_session(
