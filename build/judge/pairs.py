@@ -48,7 +48,6 @@ class Example(NamedTuple):
 
     Attributes:
         kind: of difference or sameness.
-        wordings: kinds of sameness by which its sides were reworded, where that is known.
     """
 
     a: str
@@ -56,7 +55,6 @@ class Example(NamedTuple):
     same: bool
     kind: str
     domain: str
-    wordings: tuple[str, ...] = ()
 
 
 class _Line(BaseModel):

@@ -15,7 +15,7 @@ from judge.lines import own_lines
 from judge.mix import Mixture, Parts, mix, without_copies
 from judge.pairs import DATA, TABLE, Example, read_files
 
-from trimodal.build_support import report, resolve_checkpoint
+from trimodal.build_support import resolve_checkpoint
 from trimodal.errors import ArtefactError
 
 SEALED = "sealed"  # begins the name of files that are measured on, once
@@ -65,14 +65,3 @@ def embed(texts: Sequence[str]) -> npt.NDArray[np.float32]:
         rows = order[start : start + 64]
         vectors[rows] = run_torch(model, encode(tokenizer, [texts[at] for at in rows]))
     return vectors
-
-
-def tell_sample(number: int, seed: int) -> None:
-    """Prints `number` written pairs of each kind."""
-    kinds: dict[tuple[bool, str], list[Example]] = {}
-    for pair in written_pairs(seed):
-        kinds.setdefault((pair.same, pair.kind), []).append(pair)
-    for (same, kind), pairs in sorted(kinds.items()):
-        drawn = random.Random(f"{seed} {kind}").sample(pairs, min(number, len(pairs)))
-        rows = [[pair.domain, pair.a, pair.b] for pair in drawn]
-        report(f"{kind}: {'same' if same else 'different'}", rows, header=("domain", "a", "b"))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.builders.graphs import write_artefact, write_classifier
-from tests.builders.onnx.doubles import executes, parses
 from tests.builders.scripts import importable
+from tests.speech.engines.tensorrt.on_onnx import TensorRTOnOnnx, builds
 from trimodal.errors import ArtefactError
 from trimodal.manifest import InputRange
 from trimodal.runtimes.gpu_device import Gpu
@@ -53,10 +53,10 @@ def trt(
     plans: ModuleType, tensorrt_double: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> SimpleNamespace:
     """TensorRT there whose plans are ONNX graphs and run on the CPU, in its memory."""
-    monkeypatch.setattr(importlib.import_module("steps.tensorrt.run"), "DEVICE", "cpu")
+    monkeypatch.setattr(importlib.import_module("steps.tensorrt.plan"), "DEVICE", "cpu")
     tensorrt_double.module.__version__ = f"{tensorrt_double.version}.1.48"
-    parses(tensorrt_double)
-    executes(tensorrt_double)
+    builds(tensorrt_double)
+    tensorrt_double.runs = TensorRTOnOnnx(tensorrt_double)
     return tensorrt_double
 
 

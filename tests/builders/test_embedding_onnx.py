@@ -138,21 +138,3 @@ def test_fp16_that_a_gpu_would_get_wrong_is_refused(checkpoint, tmp_path, capsys
     save_file(weights, tmp_path / "model.safetensors")
     sentence = refusal(capsys, SCRIPT, tmp_path, "--precision", "fp16", "--out-dir", tmp_path / "out")
     assert re.search("onnx-fp16 not written: relative_error(_rounded)? nan is above 0.01", sentence)
-
-
-def test_a_random_checkpoint_of_minilm_s_kind_is_one(tmp_path):
-    """What gpu_check builds where no MiniLM is installed."""
-    import tokenizers
-    from steps.embedding.check import run_torch
-    from steps.embedding.checkpoint import encode, load, read_contract
-    from steps.random.embedder import EMBEDDER_SHAPES, write_embedder
-
-    assert write_embedder(EMBEDDER_SHAPES["minilm-nano"], tmp_path, seed=0) > 50_000
-    assert read_contract(tmp_path) == (512, 32)
-    tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    tokenizer.enable_padding()
-    inputs = encode(tokenizer, ["the cat reads", "an old house"])
-    first, second = run_torch(load(tmp_path), inputs)
-    assert np.linalg.norm(first) == pytest.approx(1, abs=1e-5)
-    assert first @ second < 0.999
-    assert tokenizer.num_special_tokens_to_add(False) == 2

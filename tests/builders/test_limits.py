@@ -64,10 +64,3 @@ def test_agreements(limits: Any, share: float, asked: float | None, end: str) ->
     else:
         limits.hold_agreement(figures, "words", 0.95, asked, who="they agree")
         assert ("warning" in figures) == (end == "warned")
-
-
-def test_both_warnings_are_told(limits: Any) -> None:
-    figures = {"logits": 0.02, "words": 0.9}
-    limits.hold_error(figures, "logits", 0.01, None, who="its logits")
-    limits.hold_agreement(figures, "words", 0.95, None, who="they agree")
-    assert str(figures["warning"]).count("a limit that no GPU has confirmed") == 2

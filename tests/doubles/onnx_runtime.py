@@ -15,8 +15,6 @@ from typing import Any
 
 import onnxruntime
 
-from trimodal.runtimes import onnx_runner
-
 CUDA = "CUDAExecutionProvider"
 # As libonnxruntime_providers_cuda.so of onnxruntime-gpu 1.31.1 holds them.
 OPTIONS = {
@@ -44,7 +42,6 @@ class Machine:
         refuses: what opening a session on CUDA raises.
         fails: what running one raises.
         calls: name and arguments by name, in order.
-        errors: what each `cudaHostRegister` gives, in turn; 0 when used up.
     """
 
     available: tuple[str, ...] = ("TensorrtExecutionProvider", CUDA, "CPUExecutionProvider")
@@ -54,9 +51,6 @@ class Machine:
     refuses: Exception | None = None
     fails: Exception | None = None
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    errors: list[int] = field(default_factory=list)
-    locked: dict[int, int] = field(default_factory=dict)
-    last_error: int = 0
 
     def named(self, name: str) -> list[dict[str, Any]]:
         return [arguments for called, arguments in self.calls if called == name]
@@ -66,21 +60,6 @@ class Machine:
         arguments = dict(inspect.signature(real).bind(*args, **kwargs).arguments)
         self.calls.append((real.__qualname__, arguments))
         return arguments
-
-    def cudaHostRegister(self, address: Any, size: Any, flags: Any) -> int:  # noqa: N802
-        code = self.errors.pop(0) if self.errors else 0
-        if not code:
-            self.locked[address.value] = size.value
-        self.last_error = code
-        return code
-
-    def cudaHostUnregister(self, address: Any) -> int:  # noqa: N802
-        del self.locked[address.value]
-        return 0
-
-    def cudaGetLastError(self) -> int:  # noqa: N802
-        code, self.last_error = self.last_error, 0
-        return code
 
 
 class Session:
@@ -107,39 +86,9 @@ class Session:
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         self._machine.note(onnxruntime.InferenceSession.run, self, *args, **kwargs)
-        return self._real.run(*args, **kwargs)
-
-    def io_binding(self) -> Binding:
-        self._machine.note(onnxruntime.InferenceSession.io_binding, self)
-        return Binding(self._machine, self._real)
-
-    def run_with_iobinding(self, *args: Any, **kwargs: Any) -> None:
-        asked = self._machine.note(onnxruntime.InferenceSession.run_with_iobinding, self, *args, **kwargs)
-        if self._machine.fails:
+        if CUDA in self._providers and self._machine.fails:
             raise self._machine.fails
-        self._real.run_with_iobinding(asked["iobinding"].real)
-
-
-class Binding:
-    """A real binding; CUDA's tensors are the processor's."""
-
-    def __init__(self, machine: Machine, session: Any) -> None:
-        self._machine = machine
-        self.real = onnxruntime.IOBinding(session)
-        self.rows = 0  # of the last input
-
-    def bind_cpu_input(self, *args: Any, **kwargs: Any) -> None:
-        asked = self._machine.note(onnxruntime.IOBinding.bind_cpu_input, self, *args, **kwargs)
-        self.rows = len(asked["arr_on_cpu"])
-        self.real.bind_cpu_input(asked["name"], asked["arr_on_cpu"])
-
-    def bind_output(self, *args: Any, **kwargs: Any) -> None:
-        asked = self._machine.note(onnxruntime.IOBinding.bind_output, self, *args, **kwargs)
-        self.real.bind_output(asked["name"], "cpu")
-
-    def copy_outputs_to_cpu(self) -> Any:
-        self._machine.note(onnxruntime.IOBinding.copy_outputs_to_cpu, self)
-        return self.real.copy_outputs_to_cpu()
+        return self._real.run(*args, **kwargs)
 
 
 class OnnxRuntime:
@@ -167,10 +116,9 @@ class OnnxRuntime:
 
 
 def install(monkeypatch: Any) -> Machine:
-    """Puts the double in the place of `onnxruntime`, and its page locking in that of CUDA's runtime."""
+    """Puts the double in the place of `onnxruntime`."""
     machine = Machine()
     monkeypatch.setitem(sys.modules, "onnxruntime", OnnxRuntime(machine))
-    monkeypatch.setattr(onnx_runner.ctypes, "CDLL", lambda name: machine)
     return machine
 
 

@@ -1,6 +1,5 @@
 """Runs on CUDA through a double of the real signatures: it computes, so the figures must be right."""
 
-import ctypes
 import threading
 from functools import partial
 
@@ -9,7 +8,7 @@ import pytest
 
 from tests.doubles import onnx_runtime
 from trimodal.errors import ServerError
-from trimodal.runtimes.onnx_runner import PageLocked, cuda_runtime, make_runner
+from trimodal.runtimes.onnx_runner import make_runner
 from trimodal.runtimes.onnx_session import open_session
 
 pytest.importorskip("onnx")
@@ -38,8 +37,12 @@ def run(tmp_path):
     return make
 
 
-def bound(machine):
-    return [asked["arr_on_cpu"].shape[0] for asked in machine.named("IOBinding.bind_cpu_input")]
+def sent(machine):
+    return [asked["input_feed"]["pixels"] for asked in machine.named("Session.run")]
+
+
+def rows(machine):
+    return [len(batch) for batch in sent(machine)]
 
 
 def check(run, batch):
@@ -55,26 +58,24 @@ def test_any_batch_contiguous_or_not(run, machine, device):
     batch = pixels(5)
     for some in (batch, batch[:1], batch[1::2], batch[:, ::-1], pixels(2, 16)):
         check(logits, some)
-    assert bool(machine.named("IOBinding.bind_cpu_input")) == (device == "cuda")
-    assert bool(machine.named("Session.run")) == (device == "cpu")
 
 
 def test_each_size_has_its_own_session_which_never_sees_another(run, machine):
     logits = run("cuda", (8, 1, 4))
     assert len(machine.named("InferenceSession.__init__")) == 3
-    for rows in (1, 2, 4, 3, 7, 8, 1):
-        check(logits, pixels(rows))
-    assert bound(machine) == [1, 4, 4, 4, 8, 8, 1]
+    for count in (1, 2, 4, 3, 7, 8, 1):
+        check(logits, pixels(count))
+    assert rows(machine) == [1, 4, 4, 4, 8, 8, 1]
     seen = {}
-    for asked in machine.named("Session.run_with_iobinding"):
-        seen.setdefault(asked["self"], set()).add(asked["iobinding"].rows)
+    for asked in machine.named("Session.run"):
+        seen.setdefault(asked["self"], set()).add(len(asked["input_feed"]["pixels"]))
     assert sorted(map(tuple, seen.values())) == [(1,), (4,), (8,)]
 
 
 def test_a_batch_above_the_largest_size_is_parted(run, machine):
     logits = run("cuda", (1, 4))
     check(logits, pixels(9))
-    assert bound(machine) == [4, 4, 1]
+    assert rows(machine) == [4, 4, 1]
 
 
 def test_rows_that_fill_up_a_batch_are_zero(run, machine):
@@ -83,32 +84,9 @@ def test_rows_that_fill_up_a_batch_are_zero(run, machine):
     answer = check(logits, first)
     check(logits, pixels(3))
     np.testing.assert_allclose(answer, first.mean(axis=(2, 3)), rtol=1e-6)  # it stays as it was
-    last = machine.named("IOBinding.bind_cpu_input")[-1]["arr_on_cpu"]
+    last = sent(machine)[-1]
     assert not last[3:].any()
     assert last[:3].any()
-
-
-def test_inputs_lie_in_page_locked_memory_that_is_reused_and_grows(run, machine):
-    logits = run("cuda")
-    for rows in (2, 1, 6, 3):
-        check(logits, pixels(rows))
-    addresses = [asked["arr_on_cpu"].ctypes.data for asked in machine.named("IOBinding.bind_cpu_input")]
-    assert addresses[0] == addresses[1]
-    assert addresses[2] == addresses[3]
-    assert machine.locked == {addresses[2]: 6 * 3 * 64}  # the smaller one was given back
-    del logits
-    assert not machine.locked
-
-
-def test_memory_that_cannot_be_locked_is_used_as_it_is_and_told_once(run, machine, caplog):
-    machine.errors = [1, 1]
-    logits = run("cuda")
-    for rows in (1, 2):
-        check(logits, pixels(rows))
-    (record,) = caplog.records
-    assert "cudaHostRegister gives CUDA error 1" in record.getMessage()
-    assert not machine.locked
-    assert machine.last_error == 0  # taken back: CUDA reports it to whoever asks next
 
 
 def test_a_gpu_that_fails_is_one_sentence_and_may_recover(run, machine):
@@ -122,17 +100,6 @@ def test_a_gpu_that_fails_is_one_sentence_and_may_recover(run, machine):
     )
     machine.fails = None
     check(logits, pixels(3))
-
-
-def test_without_the_library_nothing_is_locked(machine, monkeypatch, caplog):
-    def missing(name):
-        raise OSError("libcudart.so.13: not found")
-
-    monkeypatch.setattr(ctypes, "CDLL", missing)
-    memory = PageLocked(10, cuda_runtime())
-    memory.array((2, 5), np.dtype(np.uint8))[:] = 1
-    del memory
-    assert "libcudart.so.13: not found" in caplog.text
 
 
 def test_threads_take_turns(run, machine):

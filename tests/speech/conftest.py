@@ -49,8 +49,8 @@ def runs(tensorrt_double: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> A
     """TensorRT's double that computes, one GPU, memory on the processor: of each run, its tensors' alone."""
     from tests.speech.engines.tensorrt.on_onnx import TensorRTOnOnnx
     from tests.speech.engines.tensorrt.plans import H200
+    from trimodal.runtimes.tensorrt_session import TensorRTSession
     from trimodal.speech.engines.tensorrt import engine as engine_tensorrt
-    from trimodal.speech.engines.tensorrt.session import TensorRTSession
 
     runs = TensorRTOnOnnx(tensorrt_double)
     run, open_plans = TensorRTSession.run, engine_tensorrt.open_plans

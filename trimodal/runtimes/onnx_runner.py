@@ -1,7 +1,4 @@
-"""Runs an ONNX graph on arrays of the host; with CUDA through page-locked memory, one session a batch size.
-
-The GPU reads page-locked memory by itself; of other memory the driver makes a copy first.
-ONNX Runtime's Python API gives none for CUDA (1.31), so buffers are locked by CUDA's own call.
+"""Runs an ONNX graph on arrays of the host; with CUDA one session a batch size.
 
 A session of its own for each batch size, because ONNX Runtime's convolution on CUDA keeps cuDNN's
 plan for the last shape alone since 1.20 (its issue 23006): batches of changing sizes in one
@@ -10,9 +7,6 @@ session would be planned anew each time, which costs more than running them.
 
 from __future__ import annotations
 
-import ctypes
-import logging
-import mmap
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -23,11 +17,7 @@ from numpy.typing import NDArray
 from trimodal.errors import ServerError
 from trimodal.runtimes.onnx_session import Device, first_line
 
-logger = logging.getLogger(__name__)
-
 Array = NDArray[Any]
-_NOT_LOCKED = "memory is not page-locked, copies are slower: %s"
-PORTABLE = 1  # cudaHostRegisterPortable: locked for every context of the process
 
 
 class Runner(Protocol):
@@ -46,7 +36,7 @@ def make_runner(open_one: Callable[[], Any], device: Device, sizes: Sequence[int
     if device == "cpu":
         return HostRunner(open_one())
     sessions = {size: open_one() for size in sorted(set(sizes))} or {0: open_one()}
-    return CudaRunner(sessions, cuda_runtime())
+    return CudaRunner(sessions)
 
 
 class HostRunner:
@@ -68,11 +58,8 @@ class CudaRunner:
     `sessions` is batch size → session, in order of size; 0: every size.
     """
 
-    def __init__(self, sessions: Mapping[int, Any], library: Any) -> None:
+    def __init__(self, sessions: Mapping[int, Any]) -> None:
         self._sessions = sessions
-        self._library = library
-        self._warned = False
-        self._buffers: dict[str, PageLocked] = {}
         self._busy = threading.Lock()
 
     def run(self, inputs: Mapping[str, Array], output: str) -> Array:
@@ -88,15 +75,9 @@ class CudaRunner:
     def _run(self, inputs: Mapping[str, Array], output: str) -> Array:
         rows = len(next(iter(inputs.values())))
         size = 0 if 0 in self._sessions else min(size for size in self._sessions if size >= rows)
-        session = self._sessions[size]
-        staged = {name: self._staged(name, array, size or rows) for name, array in inputs.items()}
+        filled = {name: _filled(array, size or rows) for name, array in inputs.items()}
         try:
-            binding = session.io_binding()
-            for name, array in staged.items():
-                binding.bind_cpu_input(name, array)  # copies to the GPU now
-            binding.bind_output(output, "cpu")
-            session.run_with_iobinding(binding)
-            (result,) = binding.copy_outputs_to_cpu()
+            (result,) = self._sessions[size].run([output], filled)
         except Exception as error:  # ONNX Runtime has no common base for its errors.
             # cuDNN is looked for at the first convolution, memory at the first batch of a size: in a warm-up.
             raise ServerError(
@@ -105,58 +86,11 @@ class CudaRunner:
             ) from error
         return np.asarray(result)[:rows]
 
-    def _staged(self, name: str, array: Array, size: int) -> Array:
-        """`array` with zeros up to `size` rows, in this input's page-locked buffer, which grows as needed."""
-        shape = (size, *array.shape[1:])
-        wanted = int(np.prod(shape)) * array.itemsize
-        buffer = self._buffers.get(name)
-        if buffer is None or buffer.size < wanted:
-            buffer = self._buffers[name] = PageLocked(wanted, self._library)
-            if buffer.error and not self._warned:
-                self._warned = True
-                logger.warning(_NOT_LOCKED, f"cudaHostRegister gives CUDA error {buffer.error}")
-        staged = buffer.array(shape, array.dtype)
-        staged[: len(array)] = array
-        staged[len(array) :] = 0
-        return staged
 
-
-def cuda_runtime() -> Any:
-    """The CUDA runtime library that ONNX Runtime has loaded; None, and a warning, where there is none."""
-    import onnxruntime
-
-    try:
-        return ctypes.CDLL(f"libcudart.so.{str(onnxruntime.cuda_version).partition('.')[0]}")
-    except OSError as error:
-        logger.warning(_NOT_LOCKED, error)
-        return None
-
-
-class PageLocked:
-    """Host memory of whole pages, locked by `cudaHostRegister` as long as the object lives.
-
-    `error` is CUDA's code where it could not be locked: copies are only slower then.
-    """
-
-    def __init__(self, size: int, library: Any) -> None:
-        self.size = max(size, 1)
-        self.error = 0
-        self._library = library
-        self._locked = False
-        # Anonymous memory of its own: a page that is shared with other objects would be locked under them.
-        self._bytes: NDArray[np.uint8] = np.frombuffer(mmap.mmap(-1, self.size), np.uint8)
-        if library:
-            address, flags = ctypes.c_void_p(self._bytes.ctypes.data), ctypes.c_uint(PORTABLE)
-            self.error = library.cudaHostRegister(address, ctypes.c_size_t(self.size), flags)
-            self._locked = not self.error
-        if self.error:
-            library.cudaGetLastError()  # else the next kernel would report it as its own
-
-    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """The first bytes as an array; valid until the next `array`."""
-        used = int(np.prod(shape)) * dtype.itemsize
-        return self._bytes[:used].view(dtype).reshape(shape)
-
-    def __del__(self) -> None:
-        if self._locked:
-            self._library.cudaHostUnregister(ctypes.c_void_p(self._bytes.ctypes.data))
+def _filled(array: Array, size: int) -> Array:
+    """The array, with zeros up to `size` rows."""
+    if len(array) == size:
+        return np.ascontiguousarray(array)
+    filled = np.zeros((size, *array.shape[1:]), array.dtype)
+    filled[: len(array)] = array
+    return filled

@@ -62,17 +62,17 @@ def tensorrt_steps(options: Options) -> Mapping[str, Any]:
 
     directory = provide(options, "vision-plan")
     sys.path.insert(0, str(BUILD))
-    from steps.tensorrt.run import PlanRunner
+    from steps.vision.plan_check import plan_runner
 
     from trimodal.manifest import read_manifest
 
     manifest = read_manifest(directory, task="vision", runtime="tensorrt")
-    runner = PlanRunner(directory / "model.plan")
-    name, shapes = next(iter(manifest.profiles[0].items()))
+    run = plan_runner(directory / "model.plan", manifest.shapes["classes"])
+    (shapes,) = manifest.profiles[0].values()
     pixels = np.random.default_rng(0).integers(0, 256, (64, *shapes.opt[1:]), dtype=np.uint8)
     most = min(64, shapes.max[0])
     fitting = [size for size in sizes(options) if size <= most]
-    return options.sweep("plan", fitting, lambda batch: partial(runner.run, {name: pixels[:batch]}))
+    return options.sweep("plan", fitting, lambda batch: partial(run, pixels[:batch]))
 
 
 BUILT = ("torch", "onnxruntime", "onnx", "onnxscript", "safetensors", "pydantic")

@@ -1,6 +1,6 @@
 """Compares a built language model with the torch checkpoint that it came from.
 
-Teacher forcing on one text for both gives logit errors and perplexity of the graph; the
+Teacher forcing on torch's answers gives logit errors and perplexity of the graph; the
 greedy answers of the pipeline as it will be served are read along by torch. The caller sets
 the thresholds.
 """
@@ -26,9 +26,7 @@ from trimodal.llm.settings import LlmSettings
 
 Logits = npt.NDArray[np.float32]
 GREEDY_TOKENS = 32
-MOST_TEXTS = 64
 KV_BLOCK = 32  # tokens
-TEXT_TOKENS = 256  # A check text is cut here: logits of a large vocabulary take 0.6 MB a token.
 PROMPTS = (
     "What is a list?", "How do I open a file?", "Name three colours.", "Why is the sky blue?",
     "What is the capital of France?", "Count from one to ten.", "Translate good morning into Spanish.",
@@ -46,20 +44,10 @@ class Sample:
     start: int
 
 
-def reference_samples(checkpoint: Checkpoint, texts: list[str]) -> tuple[list[Sample], list[Sample]]:
-    """The built-in prompts with torch's greedy answers, and what is compared by teacher forcing: the check
-    texts if given, else those answers.
-
-    Raises:
-        ArtefactError: no check text has two tokens.
-    """
+def reference_samples(checkpoint: Checkpoint) -> list[Sample]:
+    """The built-in prompts with torch's greedy answers."""
     with progress("Answering the check prompts with torch"):
-        answers = greedy_samples(checkpoint, [checkpoint.encode_prompt(each) for each in PROMPTS])
-    encoded = [checkpoint.encode(text)[:TEXT_TOKENS] for text in texts[:MOST_TEXTS]]
-    compared = [Sample(ids, 1) for ids in encoded if len(ids) > 1]
-    if texts and not compared:
-        raise ArtefactError("the check texts are too short: two tokens are the least")
-    return answers, compared or answers
+        return greedy_samples(checkpoint, [checkpoint.encode_prompt(each) for each in PROMPTS])
 
 
 def greedy_samples(
@@ -72,13 +60,12 @@ def greedy_samples(
     ends = set(special["eos_token_ids"])
     padding = next((one for one in (special["pad_token_id"], *sorted(ends)) if one is not None), 0)
     width = max(len(prompt) for prompt in prompts)
-    device = checkpoint.model.device
-    ids = torch.tensor([[padding] * (width - len(prompt)) + prompt for prompt in prompts], device=device)
+    ids = torch.tensor([[padding] * (width - len(prompt)) + prompt for prompt in prompts])
     mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
     with torch.inference_mode():
         rows = checkpoint.model.generate(
             ids,
-            attention_mask=torch.tensor(mask, device=device),
+            attention_mask=torch.tensor(mask),
             max_new_tokens=tokens,
             do_sample=False,
             repetition_penalty=1.0,
@@ -92,9 +79,7 @@ def greedy_samples(
     return samples
 
 
-def check(
-    checkpoint: Checkpoint, directory: Path, answers: list[Sample], compared: list[Sample]
-) -> dict[str, Any]:
+def check(checkpoint: Checkpoint, directory: Path, answers: list[Sample]) -> dict[str, Any]:
     """All figures of the artefact in `directory`, for its manifest.
 
     Logit errors and perplexities are of the graph alone, in FP32; `token_agreement` and the identical answers
@@ -103,9 +88,9 @@ def check(
     import torch
 
     threads = torch.get_num_threads()
-    with progress("Comparing with torch", total=len(compared)) as advance:
+    with progress("Comparing with torch", total=len(answers)) as advance:
         built = open_ir(directory / MODEL, threads)
-        figures = compare(checkpoint.model, built, compared, advance)
+        figures = compare(checkpoint.model, built, answers, advance)
         del built  # Its weights need not be in memory twice.
     prompts = [sample.ids[: sample.start] for sample in answers]
     with progress("Answering as it will be served"):
@@ -222,10 +207,10 @@ def compare_answers(
     with progress("Reading the engine's answers with torch", total=len(prompts)) as advance:
         for prompt, answer in zip(prompts, answers, strict=True):
             if answer:
-                ids = torch.tensor([prompt + answer], device=checkpoint.model.device)
+                ids = torch.tensor([prompt + answer])
                 with torch.inference_mode():
                     logits = checkpoint.model(ids, logits_to_keep=len(answer) + 1).logits[0, :-1]
-                agreed += int((logits.argmax(-1).cpu().numpy() == answer).sum())
+                agreed += int((logits.argmax(-1).numpy() == answer).sum())
                 positions += len(answer)
             advance()
     if not positions:

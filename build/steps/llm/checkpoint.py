@@ -130,40 +130,25 @@ class Checkpoint:
     """The torch model and tokenizer of one directory.
 
     Attributes:
-        model: transformers' model in evaluation mode: in FP32 on the CPU, or as `load` was asked.
+        model: transformers' model in FP32, in evaluation mode.
         config: its text configuration.
     """
 
-    def __init__(self, directory: Path, *, load: bool = True) -> None:
-        """Without `load`, the weights wait until `load` is called: a builder may need the memory first."""
-        from transformers import AutoConfig, AutoTokenizer
+    def __init__(self, directory: Path) -> None:
+        """Raises: ArtefactError: a missing tokenizer, an unknown architecture, damaged weights, no memory."""
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
         self.directory = directory
-        self.model: Any = None
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
             self.config = AutoConfig.from_pretrained(directory, local_files_only=True).get_text_config()
-        except Exception as error:  # A missing tokenizer, an unknown architecture, …
+            self.model: Any = AutoModelForCausalLM.from_pretrained(
+                directory, dtype="float32", local_files_only=True
+            ).eval()
+        except Exception as error:  # Of many kinds.
             raise unreadable(self.directory, error) from None
         if not self.tokenizer.is_fast:
             raise ArtefactError(f"{directory.name} has no fast tokenizer, and serving reads tokenizer.json")
-        if load:
-            self.load()
-
-    def load(self, dtype: str = "float32", device_map: str | None = None) -> None:
-        """Loads the weights; `dtype` "auto" is the checkpoint's own, `device_map` as transformers has it.
-
-        Raises:
-            ArtefactError: damaged weights, or no memory for them.
-        """
-        from transformers import AutoModelForCausalLM
-
-        try:
-            self.model = AutoModelForCausalLM.from_pretrained(
-                self.directory, dtype=dtype, device_map=device_map, local_files_only=True
-            ).eval()
-        except Exception as error:
-            raise unreadable(self.directory, error) from None
 
     @property
     def template(self) -> str:

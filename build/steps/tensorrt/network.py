@@ -5,7 +5,7 @@ Every complaint of the parser is printed whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,7 +13,7 @@ from rich.console import Console
 from steps.tensorrt.messages import Messages
 
 from trimodal.errors import ArtefactError
-from trimodal.manifest import InputRange, Shape
+from trimodal.manifest import InputRange
 
 if TYPE_CHECKING:
     import tensorrt
@@ -60,29 +60,6 @@ def describe(error: tensorrt.ParserError) -> str:
     return f"{error.code()} at {where}{inside}: {error.desc()} [{source}]"
 
 
-def check_profiles(network: tensorrt.INetworkDefinition, graph: Path, profiles: Sequence[Profile]) -> None:
-    """Raises: ArtefactError when a profile names other inputs than the network has, or shapes it cannot take.
-
-    The builder itself tells of these by returning nothing, minutes later or in the middle of its log.
-    """
-    inputs = [network.get_input(index) for index in range(network.num_inputs)]
-    shapes: dict[str, Shape] = {
-        one.name: tuple(int(one.shape[axis]) for axis in range(len(one.shape))) for one in inputs
-    }
-    if not profiles and any(-1 in shape for shape in shapes.values()):
-        raise ArtefactError(f"{graph.name} has inputs with free dimensions and no profile was given")
-    for number, profile in enumerate(profiles):
-        where = f"profile {number} of {graph.name}"
-        for name in profile:
-            if name not in shapes:
-                raise ArtefactError(f"{where}: no input '{name}'; the graph has {', '.join(shapes)}")
-        for name, shape in shapes.items():
-            if name in profile:
-                _check_range(profile[name], shape, f"{where}: {name}")
-            elif -1 in shape:
-                raise ArtefactError(f"{where} does not name {name} {_text(shape)}")
-
-
 def add_profile(
     builder: tensorrt.Builder,
     config: tensorrt.IBuilderConfig,
@@ -103,21 +80,3 @@ def add_profile(
         raise ArtefactError(f"{where}: TensorRT refuses {name} {profile[name]}: {error}") from None
     if not made or config.add_optimization_profile(made) < 0:
         raise ArtefactError(f"{where}: TensorRT refuses it: {messages.last_errors()}")
-
-
-def _check_range(shapes: InputRange, shape: Shape, where: str) -> None:
-    if not len(shapes.min) == len(shapes.opt) == len(shapes.max) == len(shape):
-        raise ArtefactError(
-            f"{where}: {_text(shapes.opt)} has other dimensions than the graph's {_text(shape)}"
-        )
-    for low, best, high, fixed in zip(shapes.min, shapes.opt, shapes.max, shape, strict=True):
-        if not 0 <= low <= best <= high:
-            raise ArtefactError(f"{where}: min {low}, opt {best}, max {high} are not in order")
-        if fixed >= 0 and not low == high == fixed:
-            raise ArtefactError(
-                f"{where}: {_text(shapes.min)} to {_text(shapes.max)}, the graph has {_text(shape)}"
-            )
-
-
-def _text(shape: Shape) -> str:
-    return "×".join("?" if size < 0 else str(size) for size in shape)

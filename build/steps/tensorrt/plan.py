@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from steps.tensorrt.messages import Messages, make_logger, run_cancellable
-from steps.tensorrt.network import Profile, add_profile, check_profiles, made, parse
+from steps.tensorrt.network import Profile, add_profile, made, parse
 
 from trimodal.build_support import console, progress
 from trimodal.errors import ArtefactError, ServerError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 OLDEST = 10  # major version
 WARNINGS = 5  # shown of a build
+DEVICE = "cuda"  # that plans are checked on; tests, whose TensorRT computes on the CPU, name another
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def build_plan(graph: Path, plan: Path, profiles: Sequence[Profile]) -> PlanFigu
 
     Raises:
         ArtefactError: no library or GPU, a graph that TensorRT cannot read (its errors are printed whole),
-            profiles that do not fit the graph, too little memory, Ctrl-C. `plan` is then as it was.
+            profiles that it does not take, too little memory, Ctrl-C. `plan` is then as it was.
     """
     version, target = tensorrt_version(), gpu_target()
     if int(version.partition(".")[0]) < OLDEST:
@@ -66,7 +67,6 @@ def build_plan(graph: Path, plan: Path, profiles: Sequence[Profile]) -> PlanFigu
     # The network's weights are the parser's memory: it has to live until the build has ended.
     parser = made("an ONNX parser", lambda: trt.OnnxParser(network, logger), messages)
     parse(parser, graph)
-    check_profiles(network, graph, profiles)
     config = builder.create_builder_config()
     for number, profile in enumerate(profiles):
         add_profile(builder, config, profile, f"profile {number} of {graph.name}", messages)
@@ -95,6 +95,16 @@ def tensorrt_version() -> str:
             "or install the tensorrt wheel of the version that will serve"
         ) from None
     return str(vars(tensorrt)["__version__"])  # The bindings' published signatures lack the name.
+
+
+def require_cuda() -> None:
+    """Raises: ArtefactError when torch, whose memory a plan is checked in, has no CUDA here."""
+    import torch
+
+    if DEVICE == "cuda" and not torch.cuda.is_available():
+        raise ArtefactError(
+            "torch has no CUDA here, so the plan cannot be checked: --no-check builds it anyway"
+        )
 
 
 def gpu_target() -> GpuTarget:

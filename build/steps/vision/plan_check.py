@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from steps.limits import hold_agreement, hold_error
-from steps.tensorrt.run import PlanRunner
-from steps.vision.check import batched, runner
-from steps.vision.export import OUTPUT
+from steps.tensorrt import plan as tensorrt_plan
+from steps.vision.check import Run, batched, runner
+from steps.vision.export import INPUT, OUTPUT
 from steps.vision.images import load_images, random_images
-from steps.vision.profiles import INPUT, Profiles
 
 from trimodal.build_support import progress
 from trimodal.errors import ArtefactError
+from trimodal.manifest import InputRange
+from trimodal.runtimes.tensorrt_session import Runtime, TensorRTSession, stream
 from trimodal.vision.artefact import InputSpec
+from trimodal.vision.engines.protocol import Logits, Pixels
 
 IMAGES = 64
 BATCHES = 8  # of each size
@@ -35,13 +37,13 @@ def compare_plan(
     plan: Path,
     graph: Path,
     spec: InputSpec,
-    profiles: Profiles,
+    batches: InputRange,
     precision: str,
     options: argparse.Namespace,
     *,
     random_weights: bool,
 ) -> dict[str, Any]:
-    """Figures of the plan's logits against the graph's, the worst of all profiles and batch sizes.
+    """Figures of the plan's logits against the graph's, the worst of all batch sizes.
 
     Raises:
         ArtefactError: they differ by more than --max-error, or agree on fewer images than --min-agreement;
@@ -54,16 +56,16 @@ def compare_plan(
     pixels = images.pixels[:IMAGES]
     reference = batched(runner(graph.read_bytes(), as_written=True), pixels, "the graph's own logits")
     try:
-        errors, agreements, batches = _compared(plan, profiles, pixels, reference)
-    except RuntimeError as error:  # torch's out of memory, CUDA's own
+        compared = _compared(plan_runner(plan, reference.shape[1]), batches, pixels, reference)
+    except RuntimeError as error:  # TensorRT's refusals, torch's out of memory, CUDA's own
         reason = str(error).strip().split("\n")[0][:200]
         raise ArtefactError(f"the plan was built and does not run ({reason}): it is not written") from None
     figures: dict[str, Any] = {
         "images": len(pixels),
         "images_from": images.origin,
-        "batches": sorted(batches),
-        "relative_error": float(np.max(errors)),
-        "top1_agreement": min(agreements),
+        "batches": sorted(compared),
+        "relative_error": float(np.max([error for error, _ in compared.values()])),
+        "top1_agreement": min(agreement for _, agreement in compared.values()),
     }
     who = "the plan is not written: its logits"
     usual = MAX_ERROR[precision]
@@ -75,25 +77,37 @@ def compare_plan(
     return figures
 
 
+def plan_runner(plan: Path, classes: int) -> Run:
+    """Runs a plan on this machine's GPU. Raises: TensorRTError, as a run of it does: it is refused."""
+    import torch
+
+    session = TensorRTSession(plan, Runtime())
+
+    def run(pixels: Pixels) -> Logits:
+        given = torch.from_numpy(np.ascontiguousarray(pixels)).to(tensorrt_plan.DEVICE)
+        logits = torch.empty((len(pixels), classes), device=given.device)
+        session.run(len(pixels), {INPUT: given, OUTPUT: logits}, stream(given))
+        return np.asarray(logits.cpu().numpy(), np.float32)
+
+    return run
+
+
 def _compared(
-    plan: Path, profiles: Profiles, pixels: NDArray[np.uint8], reference: Floats
-) -> tuple[list[float], list[float], set[int]]:
-    """Relative errors, shares of equal best classes, and the sizes of batches, of all profiles."""
-    errors, agreements, batches = [], [], set()
-    for number, profile in enumerate(profiles):
-        compiled = PlanRunner(plan, number)
-        sizes = sorted({shape[0] for shape in (profile[INPUT].min, profile[INPUT].opt, profile[INPUT].max)})
-        with progress(f"profile {number}: check against the graph", len(sizes)) as advance:
-            for size in sizes:
-                # A batch that is larger than the set takes images twice.
-                count = max(1, min(BATCHES, len(pixels) // size)) * size
-                rows = np.arange(count) % len(pixels)
-                starts = range(0, count, size)
-                parts = [compiled.run({INPUT: pixels[rows[at : at + size]]})[OUTPUT] for at in starts]
-                logits = np.concatenate(parts)
-                expected = reference[rows]
-                errors.append(float(np.linalg.norm(logits - expected) / np.linalg.norm(expected)))
-                agreements.append(float((logits.argmax(1) == expected.argmax(1)).mean()))
-                batches.add(size)
-                advance()
-    return errors, agreements, batches
+    compiled: Run, batches: InputRange, pixels: Pixels, reference: Floats
+) -> dict[int, tuple[float, float]]:
+    """Size of the batch → relative error, and share of equal best classes."""
+    found = {}
+    sizes = sorted({shape[0] for shape in (batches.min, batches.opt, batches.max)})
+    with progress("check against the graph", len(sizes)) as advance:
+        for size in sizes:
+            # A batch that is larger than the set takes images twice.
+            count = max(1, min(BATCHES, len(pixels) // size)) * size
+            rows = np.arange(count) % len(pixels)
+            starts = range(0, count, size)
+            parts = [compiled(pixels[rows[at : at + size]]) for at in starts]
+            logits = np.concatenate(parts)
+            expected = reference[rows]
+            error = float(np.linalg.norm(logits - expected) / np.linalg.norm(expected))
+            found[size] = error, float((logits.argmax(1) == expected.argmax(1)).mean())
+            advance()
+    return found

@@ -119,21 +119,6 @@ def test_training_learns_and_leaves_the_embeddings(checkpoint):
             assert (weight == judge.state_dict()[name]).all()
 
 
-def test_batches_hold_every_pair_before_one_comes_again(checkpoint):
-    tokenizer = model.open_tokenizer(checkpoint, 96)
-    examples = [made_up.pairs.Example(f"q{at}", f"r{at}", at < 20, "x", "x") for at in range(40)]
-    found = list(training.batches(tokenizer, examples, training.Schedule(steps=5, batch=8)))
-    assert [len(labels) for _, labels in found] == [8] * 5
-    assert sum(labels.sum().item() for _, labels in found) == 20
-
-
-def test_a_sample_has_every_kind(capsys):
-    run(SCRIPT, "--sample", 2)
-    told = capsys.readouterr().out
-    for title in ("number: different", "tense: different", "light: same", "case: same"):
-        assert title in told
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -145,20 +130,6 @@ def test_a_sample_has_every_kind(capsys):
 )
 def test_a_bad_argument_is_one_sentence(capsys, arguments, told):
     assert told in refusal(capsys, SCRIPT, *arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--steps", "0"), "argument --steps: '0' is not a whole number from 1 to 1000000"),
-        (("--rate", "nan"), "argument --rate: 'nan' is not a number from 1e-07 to 0.01"),
-    ],
-)
-def test_an_option_out_of_its_limits_is_named(capsys, arguments, told):
-    with pytest.raises(SystemExit) as ended:
-        run(SCRIPT, *arguments)
-    assert ended.value.code == 2
-    assert told in capsys.readouterr().err
 
 
 def test_too_little_agreement_leaves_the_old_artefact(checkpoint, tmp_path, capsys, monkeypatch):

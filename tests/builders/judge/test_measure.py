@@ -105,17 +105,3 @@ def test_it_calibrates_and_measures_on_an_operators_pairs(artefact, tmp_path, ca
 )
 def test_what_is_missing_is_one_sentence(artefact, capsys, arguments, told):
     assert told in refusal(capsys, SCRIPT, *arguments, "--artefact", artefact)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--calibrate", "x.json"), "--calibrate needs pairs"),
-        (("own.jsonl", "--calibrate", "x.json", "--calibration", "y.json"), "one of them"),
-    ],
-)
-def test_options_that_exclude_each_other_are_named(capsys, arguments, told):
-    with pytest.raises(SystemExit) as ended:
-        run(SCRIPT, *arguments)
-    assert ended.value.code == 2
-    assert told in capsys.readouterr().err

@@ -45,13 +45,6 @@ class TestBlocks:
         }  # fmt: skip
         assert {each.domain for each in pairs} == {"medicine"}
 
-    def test_a_pair_knows_how_its_sides_are_reworded(self, tmp_path):
-        (block,) = read(blocks, BLOCK, tmp_path)
-        pairs = list(block.pairs(random.Random(1)))
-        assert {each.wordings for each in pairs if each.kind == "paraphrase"} == {("light", "fronting")}
-        assert {each.wordings for each in pairs if each.kind == "light"} == {("light",)}
-        assert {each.wordings for each in pairs if each.kind == "name"} == {(), ("light",), ("fronting",)}
-
     def test_a_slot_has_one_value_in_a_pair_but_where_another_is_asked_for(self, tmp_path):
         (block,) = read(blocks, BLOCK, tmp_path)
         for seed in range(20):

@@ -37,7 +37,7 @@ def machine(tensorrt_double, monkeypatch):
     runs = TensorRTOnOnnx(tensorrt_double)
     builds(tensorrt_double)
     monkeypatch.setattr(importlib.import_module("steps.tensorrt.plan"), "visible_gpus", lambda: [H200])
-    monkeypatch.setattr(importlib.import_module("steps.tensorrt.run"), "DEVICE", "cpu")
+    monkeypatch.setattr(importlib.import_module("steps.tensorrt.plan"), "DEVICE", "cpu")
     return SimpleNamespace(runs=runs, recorder=tensorrt_double.recorder, module=tensorrt_double.module)
 
 
@@ -173,12 +173,12 @@ def test_what_tensorrt_refuses_replaces_nothing(refused, checkpoint, machine, ca
 
 @pytest.mark.parametrize("scale", [1.2, float("nan")])
 def test_plans_that_compute_something_else_replace_nothing(refused, checkpoint, machine, scale):
-    machine.runs.scale = scale
+    machine.runs.change = lambda logits: logits * scale
     assert "the plans' logits differ from torch's by " in refused(checkpoint)
 
 
 def test_plans_above_our_own_limit_are_kept_with_a_warning(build, checkpoint, machine, tmp_path):
-    machine.runs.scale = 1.05
+    machine.runs.change = lambda logits: logits * 1.05
     result = build(checkpoint, "--out", tmp_path / "made", "--min-agreement", 0.1)
     assert result.exit_code == 0, result.output
     check = read_manifest(tmp_path / "made", task="speech", runtime="tensorrt").check
@@ -211,7 +211,7 @@ def test_a_machine_without_tensorrt_is_told_so(refused, checkpoint, monkeypatch)
 
 
 def test_a_machine_whose_torch_has_no_cuda_is_told_of_no_check(refused, build, checkpoint, machine, tmp_path):
-    with mock.patch("steps.tensorrt.run.DEVICE", "cuda"):
+    with mock.patch("steps.tensorrt.plan.DEVICE", "cuda"):
         assert "torch has no CUDA here" in refused(checkpoint)
         assert build(checkpoint, "--out", tmp_path / "unchecked", "--no-check").exit_code == 0
     manifest = read_manifest(tmp_path / "unchecked", task="speech", runtime="tensorrt")

@@ -8,7 +8,6 @@ import pytest
 
 from tests.builders.gpu_machine import RANGE, build, refused
 from tests.doubles.gpu_libraries import make
-from trimodal.errors import ArtefactError
 from trimodal.manifest import InputRange
 
 
@@ -23,38 +22,6 @@ def test_every_profile_has_its_own_shapes(plans, trt, graph):
     added = [call.arguments["profile"] for call in trt.recorder.named("add_optimization_profile")]
     assert made[0] is added[0]
     assert made[1] is added[1]
-
-
-@pytest.mark.parametrize(
-    ("profiles", "told"),
-    [
-        ([{}], "profile 0 of model.onnx does not name pixels ?×3×8×8"),
-        (
-            [{"pixels": RANGE}, {"pixels": RANGE, "mask": RANGE}],
-            "profile 1 of model.onnx: no input 'mask'; the graph has pixels",
-        ),
-        (
-            [{"pixels": InputRange(min=(1,), opt=(1,), max=(2,))}],
-            "pixels: 1 has other dimensions than the graph's ?×3×8×8",
-        ),
-        (
-            [{"pixels": RANGE.model_copy(update={"opt": (17, 3, 8, 8)})}],
-            "pixels: min 1, opt 17, max 16 are not in order",
-        ),
-        (
-            [{"pixels": RANGE.model_copy(update={"max": (16, 3, 9, 8)})}],
-            "1×3×8×8 to 16×3×9×8, the graph has ?×3×8×8",
-        ),
-    ],
-)
-def test_profiles_that_do_not_fit_the_graph_are_refused_before_the_build(plans, trt, graph, profiles, told):
-    assert told in refused(plans, graph, *profiles)
-    assert trt.recorder.named("build_serialized_network") == []
-
-
-def test_no_profile_for_a_free_dimension_is_refused(plans, trt, graph):
-    with pytest.raises(ArtefactError, match="free dimensions and no profile"):
-        plans.build_plan(graph, graph.with_name("model.plan"), [])
 
 
 def test_a_profile_that_tensorrt_refuses(plans, trt, graph):

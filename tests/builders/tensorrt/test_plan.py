@@ -29,7 +29,6 @@ def test_the_library_is_asked_in_this_order(plans, trt, graph):
         "Builder.create_network",
         "OnnxParser",
         "OnnxParser.parse_from_file",
-        "INetworkDefinition.get_input",
         "Builder.create_builder_config",
         "Builder.create_optimization_profile",
         "IOptimizationProfile.set_shape",
@@ -37,11 +36,12 @@ def test_the_library_is_asked_in_this_order(plans, trt, graph):
         "IBuilderConfig.clear_flag",
         "Builder.build_serialized_network",
     ]
-    assert graph.with_name("model.plan").read_bytes() == graph.read_bytes()
+    plan = graph.with_name("model.plan").read_bytes()
+    assert plan.endswith(graph.read_bytes())
     assert (figures.tensorrt_version, figures.gpu.sm) == (f"{trt.version}.1.48", "9.0")
     assert figures.gpu.name == "NVIDIA H200"
     assert figures.profiles == [{"pixels": RANGE}]
-    assert figures.bytes == graph.stat().st_size
+    assert figures.bytes == len(plan)
 
 
 def test_the_network_is_strongly_typed_and_precision_is_never_a_flag(plans, trt, graph):

@@ -65,19 +65,30 @@ def test_what_is_built_for_the_repositorys_config_passes_the_launchers_check(trt
         check_artefact(served, [H200])
 
 
-def test_several_profiles_are_built_and_each_is_checked(trt, artefact):
-    plan = build(artefact, "--profile", "1:1:16", "--profile", "1:16:32")
+@pytest.mark.parametrize(
+    ("arguments", "batches"),
+    [
+        (["--max-batch", 1], (1, 1, 1)),
+        (["--max-batch", 32], (1, 16, 32)),
+        (["--max-batch", 32, "--opt-batch", 4], (1, 4, 32)),
+    ],
+)
+def test_the_batches_are_those_that_were_asked_for(trt, artefact, arguments, batches):
+    plan = build(artefact, *arguments)
     manifest = read_manifest(plan, task="vision", runtime="tensorrt")
-    assert manifest.profiles == [{"pixels": shapes(1, 1, 16)}, {"pixels": shapes(1, 16, 32)}]
-    assert manifest.shapes["max_batch_size"] == 32
-    chosen = [
-        call.arguments["profile_index"] for call in trt.recorder.named("set_optimization_profile_async")
-    ]
-    assert chosen == [0, 1]
+    assert manifest.profiles == [{"pixels": shapes(*batches)}]
+    most = batches[2]
+    assert manifest.shapes["max_batch_size"] == most
     # What the serving side asks of the same manifest.
-    check_shapes(plan, manifest, {"pixels": (32, 3, SIDE, SIDE)}, "max_batch_size 32")
-    with pytest.raises(ArtefactError, match="max_batch_size 33"):
-        check_shapes(plan, manifest, {"pixels": (33, 3, SIDE, SIDE)}, "max_batch_size 33")
+    check_shapes(plan, manifest, {"pixels": (most, 3, SIDE, SIDE)}, f"max_batch_size {most}")
+    with pytest.raises(ArtefactError, match=f"max_batch_size {most + 1}"):
+        check_shapes(plan, manifest, {"pixels": (most + 1, 3, SIDE, SIDE)}, f"max_batch_size {most + 1}")
+
+
+@pytest.mark.parametrize("arguments", [["--max-batch", 0], ["--opt-batch", 17], ["--opt-batch", 0]])
+def test_batches_are_in_order(trt, artefact, capsys, arguments):
+    told = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent, *arguments)
+    assert "is not within 1 to --max-batch" in told
 
 
 @pytest.mark.parametrize(

@@ -16,27 +16,6 @@ def read(*, start: bool = True, end: bool = False, parameters: dict | None = Non
     return read_chunk(7, start, end, inputs, parameters or {})
 
 
-def test_floats_are_taken_as_they_are():
-    chunk = read(audio=GOOD, audio_int16=None)
-    assert (chunk.stream, chunk.start, chunk.end) == (7, True, False)
-    assert chunk.samples.dtype == np.float32
-    np.testing.assert_array_equal(chunk.samples, GOOD[0])
-
-
-def test_the_samples_do_not_share_the_servers_memory():
-    audio = GOOD.copy()
-    chunk = read(audio=audio)
-    audio[:] = 9.0
-    np.testing.assert_array_equal(chunk.samples, GOOD[0])
-
-
-def test_integers_become_fractions_of_full_scale():
-    audio = np.array([[-32768, 0, 16384, 32767] * 80], np.int16)
-    chunk = read(audio_int16=audio)
-    assert chunk.samples.dtype == np.float32
-    np.testing.assert_allclose(chunk.samples[:4], [-1.0, 0.0, 0.5, 32767 / 32768])
-
-
 @pytest.mark.parametrize("samples", [320, 480_000])
 def test_chunks_of_20_ms_and_30_s_are_taken(samples):
     assert len(read(audio=np.zeros((1, samples), np.float32)).samples) == samples
@@ -51,8 +30,8 @@ def test_the_end_may_be_short_or_come_without_audio(inputs):
     assert len(read(start=False, end=True, **inputs).samples) < 320
 
 
-WITH_NAN, WITH_INF, AS_INTEGERS = GOOD.copy(), GOOD.copy(), GOOD * 32768
-WITH_NAN[0, 700], WITH_INF[0, 3] = np.nan, -np.inf
+WITH_NAN, AS_INTEGERS = GOOD.copy(), GOOD * 32768
+WITH_NAN[0, 700] = np.nan
 
 
 @pytest.mark.parametrize(
@@ -63,11 +42,8 @@ WITH_NAN[0, 700], WITH_INF[0, 3] = np.nan, -np.inf
         ({"audio": GOOD[:, :319]}, "audio: 319 samples"),
         ({"audio": np.zeros((1, 480_001), np.float32)}, "audio: 480001 samples"),
         ({"audio_int16": np.zeros((1, 9_600_000), np.int16)}, "audio_int16: 9600000 samples"),
-        ({"audio": GOOD, "audio_int16": np.zeros((1, 1600), np.int16)}, "give one of them, not both"),
         ({"audio": np.zeros((2, 1600), np.float32)}, r"audio: shape \[2, 1600\]; one channel"),
-        ({"audio": np.zeros((1, 2, 1600), np.float32)}, "one channel"),
         ({"audio": WITH_NAN}, "audio: sample 700 is nan; FP32 samples are finite"),
-        ({"audio": WITH_INF}, "audio: sample 3 is -inf"),
         ({"audio": AS_INTEGERS}, r"audio: a sample of 16384; .* integers go into audio_int16"),
     ],
 )

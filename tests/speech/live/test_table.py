@@ -44,16 +44,6 @@ def test_start_again_while_the_end_is_heard_leaves_the_ended_one_its_words(bench
     assert one.send(end=True, seconds=0.5).wait().words() == " 0"
 
 
-def test_an_answer_held_back_is_given_when_its_stream_is_started_anew(bench):
-    one = bench(max_pending_s=5)
-    one.recogniser.go.clear()
-    held = one.send(start=True, seconds=8)
-    eventually(lambda: one.recogniser.inside == 1)
-    one.send(start=True, seconds=0.5).wait()
-    assert isinstance(held.wait().error, Cancelled)
-    assert held.times == 1
-
-
 def test_a_refused_end_ends_the_stream(bench):
     one = bench()
     one.send(start=True).wait()
@@ -180,17 +170,6 @@ def test_who_sends_too_far_ahead_is_refused_and_the_stream_goes_on(bench):
     one.recogniser.go.set()
     assert [answer.wait().error for answer in (first, *ahead, last)] == [None] * 4
     assert last.update.received_s == 15
-
-
-def test_a_number_is_free_as_soon_as_its_end_came(bench):
-    one = bench()
-    one.recogniser.go.clear()
-    one.send(start=True).wait()
-    last, again = one.send(end=True), one.send(start=True, seconds=3)
-    one.recogniser.go.set()
-    assert last.wait().final
-    assert again.wait().update.received_s == 3
-    assert one.outcome("restarted") == 0
 
 
 def test_all_that_a_dropped_stream_owes_is_answered(bench):

@@ -125,13 +125,6 @@ def test_needed_keeps_an_onset_that_is_not_known_yet() -> None:
     assert it.needed(Timeline(10 * S, False, [span(4 * S)]), S // 2) == 5 * S
 
 
-def test_a_window_begins_so_much_before_the_onset_as_is_set() -> None:
-    wide = SegmentPolicy(SpeechSettings(speech_pad_ms=400), Transcript())
-    segment = wide.segment(Timeline(5 * S, False, [span(2 * S, None)]))
-    assert segment is not None
-    assert wide.begin(segment) == round(1.6 * S)
-
-
 # Policy vad: a segment at once, when its speaker pauses
 
 

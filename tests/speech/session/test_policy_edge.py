@@ -218,16 +218,6 @@ def test_a_segment_that_needs_no_window_does_not_hide_the_next() -> None:
     assert (len(it.transcript.recent), following.start) == (1, round(1.8 * S))
 
 
-def test_a_window_that_was_not_believed_is_heard_again_at_the_pause() -> None:
-    it, spans = live(), [closed(0.3, 0.75)]
-    step = it.plan(Timeline(S, False, spans))
-    assert step is not None
-    it.accept(step, None)
-    final = it.plan(Timeline(2 * S, False, spans))
-    assert final is not None
-    assert final.kind is Kind.FINAL
-
-
 def test_far_behind_a_segment_that_is_here_is_heard_once() -> None:
     planned = live().plan(Timeline(60 * S, False, [closed(0.3, 4.8)]))
     assert planned == Stretch(round(0.1 * S), 5 * S, round(5.3 * S), Kind.FINAL)
@@ -257,18 +247,6 @@ def test_a_step_is_left_out_that_would_hear_the_last_words_once_more() -> None:
     stretch = it.plan(paused(0.9, 1.4))
     assert stretch is not None
     assert (stretch.kind, stretch.end) == (Kind.FINAL, round(1.1 * S))
-
-
-def test_no_last_window_is_needed_where_a_step_has_heard_the_end() -> None:
-    it = live(step_s=0.5)
-    hear(it, 1.0, words("what"))
-    stretch = it.plan(paused(1.2, 1.5))
-    assert stretch is not None
-    assert (stretch.kind, stretch.end) == (Kind.STEP, round(1.5 * S))
-    it.accept(stretch, words("what is it"))
-    assert committed(it) == []
-    assert it.plan(paused(1.2, 1.7)) is None
-    assert committed(it) == ["what", "is", "it"]
 
 
 def test_the_window_of_a_pause_hears_all_anew() -> None:

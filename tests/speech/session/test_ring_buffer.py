@@ -65,13 +65,3 @@ def test_what_is_not_held_is_refused(start: int, end: int) -> None:
     ring.drop(5)
     with pytest.raises(IndexError, match="not within 5 to 10"):
         ring.view(start, end)
-
-
-def test_drop_never_goes_back_and_never_beyond_the_end() -> None:
-    ring = Ring()
-    ring.append(counting(0, 10))
-    ring.drop(6)
-    ring.drop(3)
-    assert ring.start == 6
-    ring.drop(99)
-    assert (ring.start, ring.end) == (10, 10)

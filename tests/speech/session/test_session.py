@@ -291,21 +291,3 @@ def test_behind_is_the_audio_that_came_since_the_window_could_have_been_heard() 
     it.accept(planned, heard())
     assert it.behind_s == 0
     assert it.speech_s == pytest.approx(1.8, abs=0.04)
-
-
-def test_a_detected_language_is_kept() -> None:
-    it = session(step_s=2, max_step_s=2)
-    asked = []
-    for words, language in (
-        ((" ja", 0.2, 0.6), "de"),  # after 2 s: too short to be sure
-        (None, "cy"),  # after 4 s: not believed
-        ((" ja", 0.2, 0.6), "nl"),
-        ((" ja", 0.2, 0.6), "de"),
-    ):
-        it.feed(noise(2))
-        planned = due(it)
-        asked.append(planned.window.language)
-        one = heard(words) if words else heard(rejected="probability")
-        it.accept(planned, replace(one, language=language))
-    it.feed(noise(2))
-    assert [*asked, due(it).window.language] == ["", "", "", "nl", "nl"]

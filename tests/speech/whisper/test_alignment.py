@@ -21,27 +21,11 @@ def test_three_steps_are_too_few_for_a_median():
     np.testing.assert_array_equal(median_of_7(values), values)
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (1, 9), (9, 1), (5, 40), (40, 5), (17, 250)])
-def test_the_path_is_the_cheapest_of_all(rows, columns):
-    """Against the recurrence written out cell by cell."""
-    costs = np.random.default_rng(rows).normal(size=(rows, columns)).astype(np.float32)
-    total = np.full((rows + 1, columns + 1), np.inf)
-    total[0, 0] = 0
-    for row in range(1, rows + 1):
-        for column in range(1, columns + 1):
-            before = total[row - 1, column - 1], total[row - 1, column], total[row, column - 1]
-            total[row, column] = costs[row - 1, column - 1] + min(before)
-    texts, times = warp(costs)
-    assert (texts[0], times[0], texts[-1], times[-1]) == (0, 0, rows - 1, columns - 1)
-    moves = set(zip(np.diff(texts).tolist(), np.diff(times).tolist(), strict=True))
-    assert moves <= {(0, 1), (1, 0), (1, 1)}
-    assert costs[texts, times].sum(dtype=np.float64) == pytest.approx(total[-1, -1], abs=1e-9)
-
-
 @pytest.mark.build
-def test_the_path_is_that_of_transformers():
+@pytest.mark.parametrize(("rows", "columns"), [(1, 9), (9, 1), (12, 90), (40, 5)])
+def test_the_path_is_that_of_transformers(rows, columns):
     generation = pytest.importorskip("transformers.models.whisper.generation_whisper")
-    costs = np.random.default_rng(3).normal(size=(12, 90)).astype(np.float32)
+    costs = np.random.default_rng(3).normal(size=(rows, columns)).astype(np.float32)
     texts, times = generation._dynamic_time_warping(costs.astype(np.float64))
     ours = warp(costs)
     np.testing.assert_array_equal(ours[0], texts)

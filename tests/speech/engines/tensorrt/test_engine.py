@@ -15,7 +15,7 @@ from tests.speech.engines.tensorrt.plans import BUCKETS, FRAMES, MAX_BATCH, MEL,
 from tests.speech.engines.tensorrt.test_model import MIXED, WINDOWS, opened, same
 from tests.speech.whisper.checkpoints import CONTEXTS_S, LANGUAGES, edit_manifest
 from trimodal.errors import ArtefactError, ServerError, SettingsError
-from trimodal.speech.engines.tensorrt.session import TensorRTError
+from trimodal.runtimes.tensorrt_session import TensorRTError
 from trimodal.speech.values import Window
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
@@ -169,15 +169,6 @@ def test_a_damaged_plan_is_named(artefact, runs, tensorrt_double):
 
 
 @NEWEST
-def test_fewer_windows_than_it_was_built_for_take_its_own_buckets(artefact, runs, reference):
-    engine = tensorrt(artefact, max_batch_windows=3)
-    for found, one in zip(engine.recognise(MIXED), reference.recognise(MIXED), strict=True):
-        same(found, one)
-    assert {shapes["tokens"][0] for name, _, shapes in runs.runs if name == "decoder.onnx"} <= set(BUCKETS)
-    engine.close()
-
-
-@NEWEST
 @pytest.mark.parametrize(
     ("plan", "output", "sentence"),
     [
@@ -192,18 +183,6 @@ def test_a_plan_with_other_tensors_is_refused_in_one_sentence(artefact, runs, pl
     onnx.save(model, artefact / f"{plan}.onnx")
     write_plan(artefact / f"{plan}.plan", artefact / f"{plan}.onnx", [])
     with pytest.raises(ArtefactError, match=rf"\({plan}\.plan {sentence}, .*make it again"):
-        tensorrt(artefact)
-
-
-@NEWEST
-def test_a_cache_without_a_fixed_capacity_is_refused(artefact, runs):
-    model = onnx.load_from_string((artefact / "decoder.plan").read_bytes().partition(b"\n")[2])
-    for value in model.graph.input:
-        if value.name.startswith("past_"):
-            value.type.tensor_type.shape.dim[2].dim_param = "past"
-    onnx.save(model, artefact / "decoder.onnx")
-    write_plan(artefact / "decoder.plan", artefact / "decoder.onnx", [])
-    with pytest.raises(ArtefactError, match=r"\(the plans leave free what is fixed: places\).*make it again"):
         tensorrt(artefact)
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trimodal.speech.engines.tensorrt.session import Runtime, TensorRTError, TensorRTSession
+from trimodal.runtimes.tensorrt_session import Runtime, TensorRTError, TensorRTSession, stream
 
 ENCODER, DECODER = "encoder.plan", "decoder.plan"
 CROSS = ("cross_key_{}", "cross_value_{}")
@@ -116,8 +116,3 @@ def expect(plan: str, found: Mapping[str, object], names: set[str]) -> None:
     if wrong := sorted(names.symmetric_difference(found)):
         has = "has a" if wrong[0] in found else "lacks the"
         raise TensorRTError(f"{plan} {has} tensor {wrong[0]}, so it is no plan of this version")
-
-
-def stream(tensor: Tensor) -> int:
-    """The handle of the stream that torch uses now; 0 on the CPU, where a test stands in for TensorRT."""
-    return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else 0

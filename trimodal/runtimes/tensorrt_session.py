@@ -54,7 +54,7 @@ class TensorRTSession:
 
     Attributes:
         shapes: tensor → shape, -1 where it is free.
-        halves: tensors of type FP16; all others are FP32 or, tokens, INT64.
+        halves: tensors of type FP16; the others are of their graph's types.
     """
 
     def __init__(self, path: Path, runtime: Runtime) -> None:
@@ -142,3 +142,10 @@ class TensorRTSession:
 
 def _shape(dims: tensorrt.Dims) -> Shape:
     return tuple(int(dims[axis]) for axis in range(len(dims)))
+
+
+def stream(tensor: Tensor) -> int:
+    """The handle of the stream that torch uses now; 0 on the CPU, where a test stands in for TensorRT."""
+    import torch
+
+    return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else 0
