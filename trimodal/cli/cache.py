@@ -15,20 +15,13 @@ if TYPE_CHECKING:
 
 cache = typer.Typer(help="Stored answers: what there is, and clear it.", no_args_is_help=True)
 _TIMEOUT_S = 30.0
-_METRICS_TIMEOUT_S = 2.0
 STORE = typer.Option("", "--store", help="File or URL, as the parameter cache_store; empty: the model's own.")
 MODEL = typer.Option("llm", help="Whose store it is when none is named.")
 
 
 @cache.command()
-def stats(
-    store: str = STORE,
-    model: str = MODEL,
-    metrics: str = typer.Option(
-        "localhost:8002", envvar="TRIMODAL_METRICS_URL", help="Metrics of the server, for its audit."
-    ),
-) -> None:
-    """How many answers are stored, and how often the semantic layer is wrong as the server's audit has it."""
+def stats(store: str = STORE, model: str = MODEL) -> None:
+    """How many answers are stored."""
     from trimodal.cache.stores.base import default_store
 
     path = default_store(model)
@@ -38,8 +31,6 @@ def stats(
         with _opened(store or str(path)) as (name, opened):
             held = opened.stats()
         typer.echo(f"{name}: {held.entries} answers of {held.tenants} tenants")
-    for line in _audited(metrics, model):
-        typer.echo(line)
 
 
 @cache.command()
@@ -58,30 +49,6 @@ def clear(
     with _opened(store or str(default_store(model))) as (name, opened):
         count = opened.clear(Owner(tenant=tenant, namespace=namespace))
     typer.echo(f"{name}: {count} answers cleared")
-
-
-def _audited(metrics: str, model: str) -> list[str]:
-    """What a running server's audit has found; nothing where no server runs: its estimates go with it."""
-    from trimodal.errors import ServerError
-    from trimodal.top.page import fetch
-    from trimodal.top.watch import metrics_url
-
-    with one_sentence():
-        url = metrics_url(metrics)
-    try:
-        page = fetch(url, timeout=_METRICS_TIMEOUT_S)
-    except ServerError:
-        return []
-    found = []
-    for what, decision, ratio in (("hits", "hit", "false_hit"), ("near misses", "miss", "missed_hit")):
-        audited = page.total("trimodal_cache_audit_answers_total", model=model, decision=decision) or 0
-        shown = page.series(f"trimodal_cache_audit_{ratio}_ratio", {"model": model})
-        bounds = {labels["bound"]: value for labels, value in shown}
-        if bounds:
-            wrong = "false" if decision == "hit" else "missed"
-            estimate, lower, upper = (bounds[name] for name in ("estimate", "lower", "upper"))
-            found.append(f"{audited:.0f} {what} audited: {estimate:.1%} {wrong} ({lower:.1%} to {upper:.1%})")
-    return found
 
 
 @contextmanager
