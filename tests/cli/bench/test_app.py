@@ -159,16 +159,6 @@ def test_images_beside_the_bare_engine(report: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.e2e
-def test_texts_beside_the_bare_engine(report: Any) -> None:
-    load = ("--concurrency", "4", "--seconds", "0.3", "--rounds", "1", "--words", "uniform:4-8")
-    served, bare = report("embedding", "--set", "engine=fake", *load, "--bare")["cases"]
-    assert (served["side"], bare["side"]) == ("served", "bare")
-    # A fake embeds in no time: what is left is the way.
-    assert served["items_per_s"] < bare["items_per_s"]
-
-
-@pytest.mark.slow
-@pytest.mark.e2e
 def test_live_streams_on_the_fake_recogniser(report: Any, tmp_path: Path) -> None:
     """The fake hears what was said without an error: any that is counted is the bench's or the sessions'."""
     sentences = ["what is a list", "explain the while statement", "one two three four"]
