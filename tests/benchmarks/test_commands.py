@@ -37,9 +37,9 @@ SLOW = {
         ["2: sentences", "faster-whisper", "batched"],
     ),
     "variants": (
-        f"variants shipped xattention --artefact {LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"
+        f"variants shipped groups-32 --artefact {LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"
         " --rounds 1",
-        ["shipped", "xattention"],
+        ["shipped", "groups-32"],
     ),
 }  # fmt: skip
 
