@@ -1,4 +1,4 @@
-"""What several experiments share: a gateway of its own, processor time, long streams of speech."""
+"""What experiments share: a gateway of its own, its socket, processor time, long streams of speech."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
+from websockets.asyncio.client import ClientConnection
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import ServerError
@@ -49,6 +51,11 @@ async def listening(port: int, process: subprocess.Popen[bytes]) -> None:
             writer.close()
             return
     raise ServerError(f"{process.args!r:.80} ended with {process.returncode}: see above")
+
+
+async def put(socket: ClientConnection, kind: str, **fields: Any) -> None:
+    """Sends an event of the realtime API."""
+    await socket.send(json.dumps({"type": kind, **fields}))
 
 
 def cpu_s(pid: int) -> float:

@@ -26,9 +26,8 @@ import typer
 from rich.console import Console
 from websockets.asyncio.client import connect
 
-from benchmarks.common import running_gateway
+from benchmarks.common import put, running_gateway
 from benchmarks.parity.contexts import SAMPLES, Recording, read
-from benchmarks.realtime import CHUNK_S, OPENAI_RATE, OPENAI_SESSION, put
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.bench.common.serving import serving
 from trimodal.client import Client
@@ -36,7 +35,10 @@ from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 
 RUNS = "trimodal_speech_recognize_seconds_count"
-LIMIT_S, NEAR_S, TAIL_S = 30.0, 0.6, 0.1
+LIMIT_S, NEAR_S, TAIL_S, CHUNK_S = 30.0, 0.6, 0.1, 0.1
+OPENAI_RATE = 24_000
+OPENAI_INPUT = {"format": {"type": "audio/pcm", "rate": OPENAI_RATE}, "turn_detection": None}
+OPENAI_SESSION = {"type": "transcription", "audio": {"input": OPENAI_INPUT}}
 QUIET_S = 1.0  # twice min_silence_duration_ms: a chunk that is so late is silence
 
 Send = Callable[[Samples], Awaitable[None]]

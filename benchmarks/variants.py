@@ -31,41 +31,29 @@ from trimodal.report.console import NARROW, make_table
 
 @dataclass(frozen=True)
 class Variant:
-    """What differs from the shipped settings: settings, the plugin's properties, the scheduler's fields."""
+    """What differs from the shipped settings: settings, and the plugin's properties."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     properties: dict[str, Any] = field(default_factory=dict)
-    sparse: str = ""  # mode of the sparse attention in prefill, which needs the prefix cache off
 
 
 VARIANTS = {
     "shipped": Variant(),
     "groups-32": Variant(properties={"DYNAMIC_QUANTIZATION_GROUP_SIZE": 32}),  # OpenVINO's own
-    "groups-64": Variant(properties={"DYNAMIC_QUANTIZATION_GROUP_SIZE": 64}),
     "step-64": Variant({"max_num_batched_tokens": 64}),
     "step-256": Variant({"max_num_batched_tokens": 256}),
-    "step-2048": Variant({"max_num_batched_tokens": 2048}),
     "kv-f16": Variant({"kv_cache_precision": "f16"}),
     "reproducible": Variant({"numerics": "reproducible"}),
-    "xattention": Variant({"enable_prefix_caching": False}, sparse="XATTENTION"),
-    "trishape": Variant({"enable_prefix_caching": False}, sparse="TRISHAPE"),
 }
 Name = Enum("Name", {name: name for name in VARIANTS}, type=str)  # type: ignore[misc]
 
 
 def opened(variant: Variant, artefact: Path) -> Any:
     """A pipeline of the artefact in this way; 128 tokens a step where the variant names none."""
-    import openvino_genai as genai
-
     settings = LlmSettings.model_validate(
         {"artefact": str(artefact), "max_num_batched_tokens": 128, "num_kv_blocks": 1024, **variant.settings}
     )
-    scheduling: dict[str, Any] = {}
-    if variant.sparse:
-        sparse = genai.SparseAttentionConfig()
-        sparse.mode = getattr(genai.SparseAttentionMode, variant.sparse)
-        scheduling = {"use_sparse_attention": True, "sparse_attention_config": sparse}
-    pipeline = open_pipeline(settings, speculate=False, changed=variant.properties, scheduling=scheduling)
+    pipeline = open_pipeline(settings, speculate=False, changed=variant.properties)
     warm_up(pipeline)
     return pipeline
 

@@ -9,7 +9,7 @@
 Each part runs in a process of its own and is ended at its time limit; what it had measured stays. A step
 whose library or file is missing is skipped, with the reason; weights are random where no checkpoint is
 given. JSON and text are written after each part. Engines' answers are
-compared with the processor's first. What serving adds: `trimodal bench KIND --bare --profile cuda`.
+compared with the processor's first. What serving adds: `trimodal bench llm --bare --profile cuda`, or vision.
 """
 
 from __future__ import annotations

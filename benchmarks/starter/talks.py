@@ -23,8 +23,7 @@ import typer
 from rich.console import Console
 from websockets.asyncio.client import connect
 
-from benchmarks.common import SAMPLES, running_gateway
-from benchmarks.realtime import put
+from benchmarks.common import SAMPLES, put, running_gateway
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.bench.common.serving import serving
 from trimodal.errors import ServerError

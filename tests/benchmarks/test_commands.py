@@ -22,7 +22,6 @@ SLOW = {
     "gateway": ("gateway --streams 2 --turns 1 --seconds 2", ["gRPC", "gateway"]),
     "burst": ("gateway --burst --streams 4 --turns 1", ["gRPC", "gateway"]),
     "overhead": ("overhead --streams 2 --seconds 1", ["ms above the known delay"]),
-    "realtime": ("realtime --streams 1 --seconds 4 --turns 1", ["gRPC", "OpenAI's", "vLLM's"]),
     "muted": ("muted --ends 1", ["heard", "Triton's stream", "OpenAI's", "vLLM's"]),
     "recogniser": (
         f"recogniser --artefact {SPEECH} --batch 2 --rounds 1 --seconds 0.5",
@@ -38,9 +37,9 @@ SLOW = {
         ["2: sentences", "faster-whisper", "batched"],
     ),
     "variants": (
-        f"variants shipped xattention --artefact {LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"
+        f"variants shipped groups-32 --artefact {LLM} --prompt-tokens 40 --streams 2 --max-tokens 3"
         " --rounds 1",
-        ["shipped", "xattention"],
+        ["shipped", "groups-32"],
     ),
 }  # fmt: skip
 

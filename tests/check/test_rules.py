@@ -22,11 +22,3 @@ def test_the_page_shows_every_rule() -> None:
 
 def test_the_page_says_how_many() -> None:
     assert f"{len(RULES)} rules" in PAGE.read_text()
-
-
-def test_there_are_enough() -> None:
-    assert len(RULES) >= 35
-
-
-def test_what_is_refused_is_an_error() -> None:
-    assert {rule.severity for rule in RULES.values() if rule.refused} == {"error"}

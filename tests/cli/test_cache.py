@@ -6,26 +6,16 @@ import time
 
 import numpy as np
 import pytest
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from typer.testing import CliRunner, Result
 
 from tests.cache.doubles import ask
-from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.stores.base import Limits, default_store, open_store
 from trimodal.cache.values import Entry
 from trimodal.cli.app import app
-from trimodal.metrics import MemoryMetrics
-from trimodal.top.page import read_page
 
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["cache", *arguments])
-
-
-@pytest.fixture(autouse=True)
-def _no_server(monkeypatch):
-    """One that runs on this machine is none of these tests' business."""
-    monkeypatch.setenv("TRIMODAL_METRICS_URL", "127.0.0.1:9")
 
 
 @pytest.fixture
@@ -109,7 +99,7 @@ def test_what_is_not_there_and_a_directory_are_no_store(tmp_path, name):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_fresh_store_that_is_open_is_found(tmp_path):
+def test_a_store_whose_header_is_still_in_its_log_is_found(tmp_path):
     path = tmp_path / "fresh.sqlite"
     store = open_store(str(path), Limits())
     try:
@@ -125,41 +115,3 @@ def test_a_shared_store_that_is_down_is_one_sentence_without_its_password(user):
     assert result.exit_code == 1
     assert result.output.startswith("trimodal: redis://…@127.0.0.1:1/0: ")
     assert "hunter2" not in result.output
-
-
-def text_of(metrics: MemoryMetrics) -> str:
-    """The page that a server shows."""
-    registry, families = CollectorRegistry(), {}
-    for (name, labels), metric in metrics.series.items():
-        kind = Counter if name.endswith("_total") else Gauge
-        if name not in families:
-            families[name] = kind(name, name, [label for label, _ in labels], registry=registry)
-        families[name].labels(*(value for _, value in labels)).inc(metric.value)
-    return generate_latest(registry).decode()
-
-
-class TestAudit:
-    @pytest.fixture(autouse=True)
-    def _served(self, monkeypatch):
-        metrics = MemoryMetrics()
-        audits = Auditor(1.0, metrics, "llm")
-        for number in range(10):
-            audits.finish(
-                Entry("stored", "Yes.", "stop", 1, 64, 0.0, 1e12), "Yes" if number else "No", "stop"
-            )
-        audits.close(60.0)
-        found = read_page(text_of(metrics), 0.0)
-        monkeypatch.setattr("trimodal.top.page.fetch", lambda url, timeout: found)
-
-    def test_stats_show_what_it_counted_and_estimates(self, store):
-        _, hits = run("stats").stdout.splitlines()
-        assert hits == "10 hits audited: 0.0% false (0.0% to 40.4%)"
-
-    def test_another_models_audit_is_not_its(self, store):
-        assert len(run("stats", "--model", "llm").stdout.splitlines()) == 2
-        assert len(run("stats", "--model", "other").stdout.splitlines()) == 1
-
-    def test_an_address_that_is_none_is_said(self, store):
-        result = run("stats", "--metrics", "http://:0")
-        assert result.exit_code == 1
-        assert "no address" in result.output

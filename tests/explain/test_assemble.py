@@ -281,10 +281,3 @@ def test_the_assistant_hears_and_sees_at_once_and_each_model_tells_its_part() ->
     names = [one.name for one in assemble("assistant", asked("assistant"), exchange, fewer).spans]
     assert names.count("queue") == len([one for one in waterfall.spans if one.name == "queue"]) - 1
     assert "prompt, call of llm" in names
-
-
-def test_times_that_cannot_be_are_cut_and_the_cut_is_told() -> None:
-    late = {name: at + (5 * MS if name == "GRPC_SEND_START" else 0) for name, at in LLM_TIMES.items()}
-    sources = Sources(parse(written(entry(1, "llm", late, request_id=ID))))
-    waterfall = built("llm", answered(), sources)
-    assert waterfall.clock is not None or waterfall.moved > 0

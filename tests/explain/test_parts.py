@@ -22,11 +22,6 @@ def test_of_branches_side_by_side_the_one_that_ends_last_counts() -> None:
     assert overlapping(spans) == [False, True, False, True, False]
 
 
-def test_the_order_of_branches_does_not_matter() -> None:
-    spans = [span("server", 0, 7), span("see", 1, 4, 1), span("hear", 0, 6, 1)]
-    assert owners(spans, 7) == [1, 0, 6]
-
-
 def test_a_step_that_begins_a_moment_early_does_not_overlap() -> None:
     assert overlapping([span("a", 0, 1.0001), span("b", 1, 2)]) == [False, False]
     assert overlapping([span("a", 0, 1.001), span("b", 1, 2)]) == [True, True]

@@ -92,16 +92,6 @@ def test_the_parts_add_up_in_words_too(screen: str) -> None:
         assert told in " ".join(screen.split("\n")), told
 
 
-def test_an_answer_without_pieces_or_time_draws_as_well() -> None:
-    file = io.StringIO()
-    one = Waterfall(
-        "vision", "a", "b", 0.001, [span("server", 0, 1, 0, "processing", "Triton")], sources=["x"]
-    )
-    show(one, Console(file=file, width=80, color_system=None))
-    assert "pieces" not in file.getvalue()
-    assert as_json(one)["first_text_ms"] is None
-
-
 def test_json_holds_all_of_it() -> None:
     told = json.loads(json.dumps(as_json(WATERFALL)))
     assert told["total_ms"] == 100

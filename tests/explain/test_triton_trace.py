@@ -26,11 +26,6 @@ def test_what_happened_several_times_has_a_first_and_a_last() -> None:
     assert (record.first("GRPC_SEND_START"), record.last("GRPC_SEND_START")) == (3, 9)
 
 
-def test_a_file_that_is_being_written_is_read_again_later() -> None:
-    assert parse(VISION[: len(VISION) // 2]) == []
-    assert parse("") == []
-
-
 class Api:
     """Triton's trace API: settings of the server and of models."""
 

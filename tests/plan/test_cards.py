@@ -33,11 +33,6 @@ def test_an_unclear_name_is_refused() -> None:
         find_card("")
 
 
-def test_fp8_begins_with_ada() -> None:
-    older = {"T4", "A10", "A10G", "A100 40GB", "A100 80GB"}
-    assert {card.name for card in CARDS if not card.has_fp8} == older
-
-
 def test_cuda_sees_some_of_a_card_s_memory_less() -> None:
     for card in CARDS:
         assert 0.2 < (card.memory - card.cuda) / 2**30 < 0.9, card.name

@@ -46,13 +46,6 @@ def test_kv_bytes_a_token_of_llama_70b(tmp_path: Path) -> None:
     assert kv_bytes_per_token(model, KvPrecision.fp8) == 163_840
 
 
-def test_kv_bytes_a_token_of_llama_2_7b_as_tensorrt_llm_allocates_them(tmp_path: Path) -> None:
-    # https://github.com/NVIDIA/TensorRT-LLM/issues/1400: "Allocate 69524783104 bytes for k/v cache.
-    # Using 132608 tokens in paged KV cache."
-    model = architecture(tmp_path, LLAMA_2_7B)
-    assert kv_bytes_per_token(model, KvPrecision.auto) * 132608 == 69524783104
-
-
 def test_kv_shard_of_qwen_235b_with_as_many_gpus_as_heads(tmp_path: Path) -> None:
     # https://github.com/vllm-project/vllm/issues/21348: SGLang on 4 GPUs, "#tokens: 367404,
     # K size: 8.23 GB, V size: 8.23 GB" (GiB, on each GPU)
@@ -72,16 +65,6 @@ def test_llama_8b_in_vllm_blocks_and_concurrency(tmp_path: Path) -> None:
     assert pool_blocks(plan, 2.888 * GIB, token) * 16 == 23648
     assert pytest.approx(1.56, abs=0.005) == 1952 * 16 / 20000
     assert weight_bytes(model, Precision.bf16) / GIB == pytest.approx(14.9888, rel=0.003)
-
-
-def test_activations_of_vllm_grow_with_the_tokens_of_a_step(tmp_path: Path) -> None:
-    # The same issue: peak_torch_memory 17.06 GiB at 20000 tokens a step, 17.98 at 29000.
-    model = architecture(tmp_path, LLAMA_8B)
-    few, many = (
-        reserve_bytes(model, Deployment(card=H100, runtime=Runtime.vllm, max_num_tokens=tokens))
-        for tokens in (20000, 29000)
-    )
-    assert (many - few) / GIB == pytest.approx(17.98 - 17.06, abs=0.02)
 
 
 @pytest.mark.parametrize(("tp", "weights", "pool"), [(1, 14.96, 53.29), (2, 7.48, None)])
@@ -116,12 +99,6 @@ def test_cuda_graphs_take_memory_for_each_layer_and_batch_size(tmp_path: Path) -
     assert reserve_bytes(model, both[0]) == reserve_bytes(model, both[1]), "TensorRT-LLM's pool leaves room"
 
 
-def test_weights_of_llama_70b_in_int8(tmp_path: Path) -> None:
-    # https://github.com/vllm-project/vllm/pull/12569: w8a8, "Loading model weights took 67.7229 GB" (GiB)
-    model = architecture(tmp_path, LLAMA_70B)
-    assert weight_bytes(model, Precision.int8) / GIB == pytest.approx(67.7229, rel=0.002)
-
-
 @pytest.mark.usefixtures("blocks_of_64")
 def test_llama_2_7b_in_fp8_in_tensorrt_llm(tmp_path: Path) -> None:
     # https://nvidia.github.io/TensorRT-LLM/reference/memory.html: engine 6695 MiB, context memory 1134.01
@@ -138,15 +115,6 @@ def test_llama_2_7b_in_fp8_in_tensorrt_llm(tmp_path: Path) -> None:
     assert pool_blocks(plan, 0.9 * 70.48 * GIB, sizing.kv_token) == 4060
     assert sizing.blocks == pytest.approx(4060, rel=0.01)
     assert sizing.tokens == pytest.approx(259840, rel=0.01)
-
-
-@pytest.mark.usefixtures("blocks_of_64")
-def test_qwen_7b_in_tensorrt_llm_on_40_gb(tmp_path: Path) -> None:
-    # https://github.com/NVIDIA/TensorRT-LLM/issues/2268: "total: 39.39 GiB, available: 21.89 GiB",
-    # "Number of blocks in KV cache primary pool: 631"; blocks of 64 tokens were that version's default
-    model = architecture(tmp_path, LLAMA_2_7B)  # Qwen1.5 7B has the same layers and heads.
-    plan = Deployment(card=H100)
-    assert pool_blocks(plan, 0.9 * 21.89 * GIB, kv_bytes_per_token(model, KvPrecision.auto)) == 631
 
 
 def test_bits_and_stages_and_copies_of_heads(tmp_path: Path) -> None:

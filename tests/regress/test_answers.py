@@ -32,11 +32,6 @@ def test_another_answer_is_worse_unless_it_is_alike_enough():
     assert compared(before, after, expected=True)[0].verdict == "changed"
 
 
-def test_an_answer_that_only_sometimes_differs():
-    (found,) = compared(record("one two", "one two"), record("one two", "one two", "other"))
-    assert (found.verdict, found.detail) == ("worse", "overlap 0.00; 1 of 3 requests")
-
-
 def test_the_finish_reason_is_part_of_the_answer():
     (found,) = compared(record("one two"), record(RecordedAnswer(text="one two", finish_reason="length")))
     assert found.verdict == "worse"
@@ -81,22 +76,9 @@ def test_vectors():
     assert compared(before, made(0.0, 0.0))[0].verdict == "worse"
 
 
-def test_long_answers_are_shown_short():
-    (found,) = compared(record("a " * 500), record("b\n" * 500))
-    assert found.after == "b " * 29 + "b…"
-
-
 def test_control_characters_are_not_shown():
     (found,) = compared(record("\x1b[31mred\n"), record("\x07 \u202egreen"))
     assert (found.before, found.after) == ("�[31mred", "� �green")
-
-
-def test_many_sampled_answers_are_compared_in_bounded_time():
-    before = record(*(f"{number} and a word" for number in range(300)))
-    after = record(*(f"{number} and a word" for number in range(1000, 1300)))
-    (found,) = compared(before, after, overlap=0.5)
-    assert found.verdict == "changed"
-    assert found.detail.endswith("; 300 of 300 requests")
 
 
 def test_expectations():
@@ -134,11 +116,6 @@ def test_expectations_that_are_kept_less_often():
 def test_the_last_request_says_whether_the_cache_answers(before, after, verdicts):
     found = compare_cache("c", record(cache=before), record(cache=after))
     assert [(one.verdict, one.detail) for one in found] == verdicts
-
-
-def test_cache_outcomes_are_counted():
-    (found,) = compare_cache("c", record(cache=("exact", "coalesced")), record(cache=("", "")))
-    assert (found.before, found.after) == ("1 coalesced, 1 exact, 1 generated", "3 generated")
 
 
 @pytest.mark.parametrize(

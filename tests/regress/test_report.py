@@ -4,7 +4,7 @@ from rich.console import Console
 
 from tests.regress.runs import case, record, run
 from trimodal.regress.compare import compare
-from trimodal.regress.report import print_comparison, print_findings, summary
+from trimodal.regress.report import print_comparison, summary
 from trimodal.regress.values import Finding
 
 SLOW = [20.0 + place / 10 for place in range(10)]
@@ -35,15 +35,6 @@ def test_what_changed_and_the_times_by_task():
     assert group.split()[:7] == ["llm", "ttft", "20.45", "ms", "40.90", "ms", "2.00"]
     assert group.split()[-1] == "<0.001"
     assert text.endswith("2 cases compared: 4 worse\n")
-
-
-def test_a_narrow_terminal_loses_no_text():
-    finding = Finding("case-1", "answer", "worse", "before " * 9, "after " * 9, "overlap 0.50", 0.012)
-    text = printed(lambda console: print_findings([finding], console), 80)
-    assert text.count("before") == 1 + 9
-    assert text.count("after") == 9
-    assert "0.012" in text
-    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_the_last_line():

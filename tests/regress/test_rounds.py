@@ -101,17 +101,6 @@ async def test_the_assistant_is_asked_with_all_that_it_has():
     assert set(transport.requests[0].inputs) == {"image", "audio", "max_tokens"}
 
 
-async def test_answers_that_differ_are_kept_once_each():
-    answers = iter(["one", "two", "one", "one"])
-
-    async def model(request):
-        yield llm_outputs(next(answers), "stop")
-
-    found = (await run(FakeTransport(llm=model), case(), repeat=3)).cases["case-1"]
-    assert [one.answer.text for one in found.observations] == ["one", "two", "one", "one"]
-    assert len(found.answers) == 2
-
-
 async def test_a_refusal_and_a_silent_server_are_answers():
     states = iter([Unavailable("the queue is full", 0.5), InvalidArgument("max_tokens is 0"), None])
 
@@ -140,13 +129,6 @@ async def test_a_server_that_goes_away_ends_it():
     with pytest.raises(ConnectionLost):
         await run(FakeTransport(llm=model), *cases)
     assert len(calls) == 4
-
-
-async def test_a_prompt_that_is_no_unicode_is_its_own_cases_refusal():
-    line = case().line.model_copy(update={"input": case().line.input.model_copy(update={"prompt": "\ud800"})})
-    found = await run(FakeTransport(llm=scripted("x")), Case(1, line, None, None, "d"), case(2))
-    assert found.cases["case-1"].answers[0].error == "INVALID_ARG"
-    assert found.cases["case-2"].answers[0].text == "x"
 
 
 async def test_a_model_that_is_missing():

@@ -3,7 +3,6 @@
 import math
 import sys
 
-import numpy as np
 import pytest
 
 from trimodal.errors import OperatorError
@@ -24,11 +23,6 @@ from trimodal.regress.significance import fewer_successes, holm, mann_whitney
 def test_mann_whitney(first, second, p):
     assert mann_whitney(first, second) == pytest.approx(p)
     assert mann_whitney(second, first) == pytest.approx(p)
-
-
-def test_false_alarms_are_at_most_as_many_as_promised():
-    samples = np.random.default_rng(5).lognormal(size=(300, 2, 8)).tolist()
-    assert 0.02 < np.mean([mann_whitney(*pair) < 0.05 for pair in samples]) < 0.07
 
 
 @pytest.mark.parametrize(

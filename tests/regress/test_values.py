@@ -38,13 +38,6 @@ def test_what_is_written_is_read(path):
 REFUSED = RecordedAnswer(text="full", error="UNAVAILABLE")
 
 
-def test_it_is_replaced_in_one_move(path, tmp_path):
-    write_baseline(path, run(one=record("x")))
-    write_baseline(path, run(two=record("y")))
-    assert list(read_baseline(path).cases) == ["two"]
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
-
-
 def test_a_place_that_cannot_be_written(tmp_path):
     with pytest.raises(OperatorError, match="cannot be written: no such file or directory"):
         write_baseline(tmp_path / "none" / "b.json", run())

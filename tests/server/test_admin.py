@@ -13,7 +13,6 @@ import pytest
 from trimodal.server import admin
 from trimodal.server.admin import Api, LoadsInTurn, await_unloaded, drain
 from trimodal.server.launch import OPERATOR_HEADER
-from trimodal.server.ports import choose
 
 METRICS = """
 # HELP trimodal_llm_active_requests Requests in the engine
@@ -35,13 +34,6 @@ def test_gauges_of_the_metrics_page(monkeypatch):
     assert api.engines() == {("llm", "1"): 1.0, ("llm", "2"): 0.0}
     monkeypatch.setattr(Api, "_metrics", lambda self: "")
     assert api.in_flight() == api.engines() == {}
-
-
-def test_nobody_answers():
-    ports = choose("127.0.0.1", {"http": 0, "metrics": 0})
-    api = Api("127.0.0.1", ports["http"], ports["metrics"], "key")
-    assert not api.ready()
-    assert not api.ready("llm")
 
 
 @pytest.fixture

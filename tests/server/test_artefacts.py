@@ -234,18 +234,6 @@ def test_an_artefact_that_was_built_later_is_named_with_what_to_type(tmp_path):
     assert newer_beside(model(tmp_path, "llm")) == ""
 
 
-def test_it_is_found_where_the_artefact_lies_and_named_as_the_config_would(tmp_path):
-    version = add_model(tmp_path, python_model("vision_classify", engine="fake"))
-    names = ("vision", "onnxruntime", "model.onnx")
-    build(version / "onnx-int8", *names, built_at="2026-11-26T10:00:00+00:00")
-    build(version / "onnx-fp32", *names, built_at="2026-11-26T10:00:01+00:00")
-    add_model(
-        tmp_path, python_model("vision", engine="onnxruntime", artefact="../../vision_classify/1/onnx-int8")
-    )
-    sentence = newer_beside(model(tmp_path, "vision"))
-    assert sentence.endswith("trimodal serve --set vision.artefact=../../vision_classify/1/onnx-fp32")
-
-
 def test_for_a_plan_of_triton_s_own_backend_the_file_to_edit_is_named(tmp_path):
     directory = plan(tmp_path, built_at="2026-11-26T10:00:00+00:00")
     fields = plan_fields() | {"built_at": "2026-11-26T10:00:01+00:00"}

@@ -85,14 +85,6 @@ def test_a_sign_of_life_comes_twice_as_often_as_asked_for(
         assert told == [(second, b"WATCHDOG=1") for second in (0, 31, 61, 91)]
 
 
-def test_one_that_reads_nothing_holds_nothing_up(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
-        end.bind(str(tmp_path / "notify"))
-        manager = ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "notify")})
-        for _ in range(5000):  # far more than a socket holds
-            manager.tell(WATCHDOG="1")
-
-
 @pytest.mark.parametrize(
     "environment",
     [{}, {"NOTIFY_SOCKET": "/nowhere/notify"}, {"NOTIFY_SOCKET": "", "WATCHDOG_USEC": "soon"}],

@@ -47,10 +47,6 @@ def test_cpu_profile():
     assert "--exit-timeout-secs=2" in command(drain_timeout=1.5)
 
 
-def test_gpu_profile_reads_config_pbtxt():
-    assert not [flag for flag in command(profile="tensorrt") if "model-config-name" in flag]
-
-
 def test_cuda_profile_reads_its_own_files_and_leaves_the_gpu_to_the_engines():
     flags = command(profile="cuda")
     assert "--model-config-name=cuda" in flags

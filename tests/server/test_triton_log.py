@@ -1,3 +1,5 @@
+import pytest
+
 from tests.server.supervision.descriptors import no_descriptors
 from trimodal.server.triton_log import LoadLog, LogReader, sentence
 
@@ -37,26 +39,26 @@ def test_a_start_over_midnight():
     assert log.seconds["m"] == 1.25
 
 
-def test_last_words_without_a_failed_model():
-    log = fed("error: creating server: Internal - failed to load all models")
-    assert log.why() == "creating server: Internal - failed to load all models"
+REFUSED = "E1121 03:31:22.905420 6285 x.cc:1] "
+DEPENDS = (
+    "\"Invalid argument: ensemble 'vision' depends on 'vision_rank' which has no loaded version. Model\""
+)
 
 
-def test_ensemble_names_the_step_that_failed():
-    log = fed(
-        'E1121 03:31:22.905420 6285 model_repository_manager.cc:1] "Invalid argument: '
-        "ensemble 'vision' depends on 'vision_rank' which has no loaded version. Model\""
-    )
-    assert log.failures == {"vision": "its step vision_rank did not load"}
-
-
-def test_unreadable_config():
-    log = fed("E1121 03:31:22.9 6285 x.cc:1] \"Poll failed for model directory 'm': bad\"")
-    assert log.failures == {}
-    log.feed(
-        "E1121 03:31:22.905420 6285 x.cc:1] \"Poll failed for model directory 'm': failed to read text\""
-    )
-    assert log.failures == {"m": "failed to read text"}
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (
+            "error: creating server: Internal - failed to load all",
+            "creating server: Internal - failed to load all",
+        ),
+        (REFUSED + DEPENDS, "model vision: its step vision_rank did not load"),
+        (REFUSED + "\"Poll failed for model directory 'm': bad text\"", "model m: bad text"),
+        ("E1121 03:31:22.9 6285 x.cc:1] \"Poll failed for model directory 'm': bad\"", ""),
+    ],
+)
+def test_last_words(line, why):
+    assert fed(line).why() == why
 
 
 def test_given_up_only_after_a_failure():
@@ -133,11 +135,12 @@ def test_a_process_without_descriptors_reads_later(tmp_path):
     assert reader.read() == ["one"]
 
 
-def test_a_port_lost_to_another_process():
-    log = fed("error: failed to start HTTP service: Unavailable - Socket '127.0.0.1:18000' already in use ")
-    assert log.port_in_use
-
-
-def test_a_model_that_speaks_of_a_port_is_no_lost_port():
-    log = fed('I1121 03:31:22.905420 6285 pb_stub.cc:1] "port 8000 already in use"')
-    assert not log.port_in_use
+@pytest.mark.parametrize(
+    ("line", "lost"),
+    [
+        ("error: failed to start HTTP service: Unavailable - Socket '127.0.0.1:18000' already in use ", True),
+        ('I1121 03:31:22.905420 6285 pb_stub.cc:1] "port 8000 already in use"', False),  # a model's own words
+    ],
+)
+def test_a_port_lost_to_another_process(line, lost):
+    assert fed(line).port_in_use == lost

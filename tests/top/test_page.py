@@ -54,14 +54,6 @@ def test_a_series_that_appears_counts_whole() -> None:
     assert Change(before, after).rate("x_total") == 1
 
 
-def test_one_look_tells_gauges_but_no_rates() -> None:
-    page = llm(0.0, 1000)
-    assert Change(page, page).rate("trimodal_llm_requests_total") is None
-    assert Change(page, page).quantile(0.5, "trimodal_llm_ttft_seconds") is None
-    assert page.total("trimodal_llm_kv_usage_ratio") == 0.95
-    assert page.total("nothing") is None
-
-
 def test_counters_of_triton_keep_their_names() -> None:
     assert served().rate("nv_inference_request_success", model="llm") == 10
     assert served().after.values("nv_inference_request_success", "model") == ["llm"]

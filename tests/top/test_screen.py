@@ -40,12 +40,6 @@ def test_every_part_is_shown_and_no_line_is_too_long(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_parts_that_a_server_lacks_are_not_shown() -> None:
-    text = drawn(figures(served(), None, {}), 80)
-    assert "speech" not in text
-    assert "vision" not in text
-
-
 def test_a_server_that_is_away_is_told_with_the_reason() -> None:
     away = replace(HERE, away="connection refused", since=0.0)
     text = drawn(figures(None, None, {}), 120, away)

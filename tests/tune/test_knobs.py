@@ -48,12 +48,6 @@ def test_defaults_come_from_the_configuration() -> None:
     assert "llm.threads" not in gpu  # vLLM does not read it
 
 
-def test_batch_limits_only_grow() -> None:
-    for knob in pipeline("embedding").defaults(2):
-        if knob.name == "max_batch_size":
-            assert min(map(int, knob.choices)) == 32
-
-
 def test_a_step_never_takes_less_than_its_ensemble_gives() -> None:
     one = pipeline("vision", "tensorrt")
     step = one.models["vision"].steps[0]

@@ -61,17 +61,3 @@ def test_a_line_of_progress() -> None:
     assert "refused  threads=2: does <not> fit" in report.progress(
         BROKEN, BEST, START.setting, SETTINGS.objective, 9
     )
-
-
-def test_the_data_are_plain() -> None:
-    found = report.data(SETTINGS, TUNED, "the diff")
-    assert (found["chosen"], found["start"]) == (BEST.setting, START.setting)
-    assert [one["meets_slo"] for one in found["trials"]] == [True, True, False, False]
-    assert found["diff"] == "the diff"
-
-
-def test_the_diff_names_files_below_the_repository() -> None:
-    shown = report.diff({Path("/models/m/config.pbtxt"): ("a: 1\nb: 2\n", "a: 1\nb: 3\n")}, Path("/models"))
-    assert shown.splitlines()[:2] == ["--- a/m/config.pbtxt", "+++ b/m/config.pbtxt"]
-    assert "-b: 2" in shown
-    assert "+b: 3" in shown

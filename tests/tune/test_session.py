@@ -95,16 +95,6 @@ def test_ctrl_c_keeps_the_trials(repository: Path, monkeypatch: pytest.MonkeyPat
     assert len(tuned.trials) == 1
 
 
-@pytest.mark.usefixtures("triton")
-@pytest.mark.parametrize("error", [RuntimeError("a bug"), MemoryError(), SettingsError("no such figure")])
-def test_a_failure_ends_the_server(
-    repository: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    measuring(lambda delay: error if delay else 1.0, monkeypatch)
-    with pytest.raises(type(error)):
-        tune(settings(repository))
-
-
 def test_trials_that_are_refused_or_die_are_told(
     triton: type[FakeTriton], repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,10 +204,6 @@ def test_writes_what_changed_and_keeps_the_rest(tmp_path: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["config.pbtxt"]
 
 
-def test_nothing_changed_nothing_is_written(tmp_path: Path) -> None:
-    assert written(tmp_path, "0") == {}
-
-
 def test_a_file_that_was_edited_meanwhile_is_left_alone(tmp_path: Path) -> None:
     texts = written(tmp_path, "100")
     file = tmp_path / "m" / "config.pbtxt"
@@ -225,21 +211,3 @@ def test_a_file_that_was_edited_meanwhile_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="was changed while the search ran"):
         write_texts(texts)
     assert file.read_text() == TEXT + "# mine\n"
-
-
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
-    texts = written(tmp_path, "100")
-    file = tmp_path / "m" / "config.pbtxt"
-    other = tmp_path / "elsewhere.pbtxt"
-    file.rename(other)
-    file.symlink_to(other)
-    write_texts(texts)
-    assert file.is_symlink()
-    assert "100" in other.read_text()
-
-
-def test_a_file_that_is_gone_is_named(repository: Path) -> None:
-    pipeline = read_pipeline(["m"], options(repository), repository)
-    (repository / "m" / "config.pbtxt").unlink()
-    with pytest.raises(SettingsError, match=r"config.pbtxt cannot be read, so m.max_batch_size=16"):
-        new_texts(pipeline, {"m.max_batch_size": "8"}, {"m.max_batch_size": "16"})

@@ -15,20 +15,13 @@ if TYPE_CHECKING:
 
 cache = typer.Typer(help="Stored answers: what there is, and clear it.", no_args_is_help=True)
 _TIMEOUT_S = 30.0
-_METRICS_TIMEOUT_S = 2.0
 STORE = typer.Option("", "--store", help="File or URL, as the parameter cache_store; empty: the model's own.")
 MODEL = typer.Option("llm", help="Whose store it is when none is named.")
 
 
 @cache.command()
-def stats(
-    store: str = STORE,
-    model: str = MODEL,
-    metrics: str = typer.Option(
-        "localhost:8002", envvar="TRIMODAL_METRICS_URL", help="Metrics of the server, for its audit."
-    ),
-) -> None:
-    """How many answers are stored, and how often the semantic layer is wrong as the server's audit has it."""
+def stats(store: str = STORE, model: str = MODEL) -> None:
+    """How many answers are stored."""
     from trimodal.cache.stores.base import default_store
 
     path = default_store(model)
@@ -38,8 +31,6 @@ def stats(
         with _opened(store or str(path)) as (name, opened):
             held = opened.stats()
         typer.echo(f"{name}: {held.entries} answers of {held.tenants} tenants")
-    for line in _audited(metrics, model):
-        typer.echo(line)
 
 
 @cache.command()
@@ -60,27 +51,6 @@ def clear(
     typer.echo(f"{name}: {count} answers cleared")
 
 
-def _audited(metrics: str, model: str) -> list[str]:
-    """What a running server's audit has found; nothing where no server runs: its estimates go with it."""
-    from trimodal.errors import ServerError
-    from trimodal.top.page import fetch
-    from trimodal.top.watch import metrics_url
-
-    with one_sentence():
-        url = metrics_url(metrics)
-    try:
-        page = fetch(url, timeout=_METRICS_TIMEOUT_S)
-    except ServerError:
-        return []
-    shown = page.series("trimodal_cache_audit_false_hit_ratio", {"model": model})
-    bounds = {labels["bound"]: value for labels, value in shown}
-    if not bounds:
-        return []
-    audited = page.total("trimodal_cache_audit_answers_total", model=model) or 0
-    estimate, lower, upper = (bounds[name] for name in ("estimate", "lower", "upper"))
-    return [f"{audited:.0f} hits audited: {estimate:.1%} false ({lower:.1%} to {upper:.1%})"]
-
-
 @contextmanager
 def _opened(url: str) -> Iterator[tuple[str, Store]]:
     """The store and how to name it; a failure is one sentence and exit code 1."""
@@ -88,13 +58,13 @@ def _opened(url: str) -> Iterator[tuple[str, Store]]:
     from pathlib import Path
 
     from trimodal.cache.stores.base import Limits, StoreError, is_file, open_store
-    from trimodal.cache.stores.sqlite_file import is_store
+    from trimodal.cache.stores.sqlite_file import may_be_ours
     from trimodal.errors import OperatorError
 
     name = url if is_file(url) else re.sub("//.*@", "//…@", url)  # without its password
     with one_sentence():
         # Opening would make a missing file, and set one aside that cannot be read.
-        if is_file(url) and not is_store(Path(url).expanduser()):
+        if is_file(url) and not may_be_ours(Path(url).expanduser()):
             raise OperatorError(f"{url} is no store of answers: name the server's cache_store with --store")
         try:
             with closing(open_store(url, Limits(timeout_s=_TIMEOUT_S))) as opened:

@@ -1,4 +1,4 @@
-"""Says what fits on which GPU, how many are needed, and how much a machine holds: `trimodal plan …`."""
+"""Says what fits on which GPU, and how many are needed: `trimodal plan …`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import typer
 
 from trimodal.cli.common import with_settings
 from trimodal.cli.operate.fleet import fleet, replica
-from trimodal.cli.operate.streams import speech
 from trimodal.plan.memory import KvPrecision, Precision, Runtime
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ _engine = partial(typer.Option, rich_help_panel="Engine")
 plan = typer.Typer(help="Say what fits on a GPU, and how many replicas a load needs.", no_args_is_help=True)
 plan.command()(fleet)
 plan.command()(replica)
-plan.command()(speech)
 
 
 @plan.callback()

@@ -1,8 +1,7 @@
 import pytest
 
 from trimodal.bench.bare import batches
-from trimodal.bench.bare.batches import BareBatches, open_embedding, run_alone
-from trimodal.embedding.settings import EmbeddingSettings
+from trimodal.bench.bare.batches import BareBatches, run_alone
 from trimodal.errors import OperatorError
 
 
@@ -44,20 +43,3 @@ def test_batches_follow_each_other_after_one_that_warms_up(monkeypatch):
     assert numbers == [(8, number) for number in range(5)]
     assert [record.number for record in done.records] == [0, 1, 2, 3]
     assert done.records[1].sent == done.records[0].ended
-
-
-def test_texts_go_round(tmp_path):
-    seen = []
-
-    class Engine:
-        def embed(self, texts):
-            seen.append(texts)
-
-    from trimodal.embedding.engines import protocol
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(protocol, "open_engine", lambda directory, settings: Engine())
-        run = open_embedding(tmp_path, EmbeddingSettings(engine="fake", artefact="none"), ["a", "b", "c"])
-    run(2, 0)
-    run(2, 1)
-    assert seen == [["a", "b"], ["c", "a"]]

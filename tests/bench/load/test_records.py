@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.load.records import answer, record
-from trimodal.bench.load.records import METRICS
+from tests.bench.load.records import record
 
 
 def test_times_count_from_when_a_request_was_due() -> None:
@@ -12,11 +11,6 @@ def test_times_count_from_when_a_request_was_due() -> None:
     assert one.ttft == 1.0
     assert one.itl == (0.25, 0.75)
     assert one.tpot == pytest.approx(1.5 / 3)
-
-
-def test_a_request_without_pieces_or_with_one_token_has_no_such_times() -> None:
-    assert [METRICS[name](record()) for name in ("ttft", "itl", "tpot", "lag")] == [()] * 4
-    assert answer(0.0, 1.0).tpot is None
 
 
 def test_the_clocks_times_become_times_of_the_run() -> None:

@@ -73,10 +73,6 @@ def test_goodput_counts_the_part_of_a_request_that_is_inside_the_window() -> Non
     assert summary.good_share == pytest.approx(2 / 3)
 
 
-def test_without_objectives_there_is_no_goodput() -> None:
-    assert summarise(run_of([record()], 1.0)).goodput is None
-
-
 def test_a_percentile_that_no_default_has_can_be_bound() -> None:
     records = [record(n, 0.0, n / 1000) for n in range(1, 1001)]
     (verdict,) = summarise(run_of(records, 1.0), parse_slo("p99.9_ms<=999")).verdicts
@@ -88,9 +84,3 @@ def test_a_run_without_any_answer_has_no_figures_and_does_not_fail() -> None:
     assert nothing.metrics == {}
     assert not any(verdict.met for verdict in nothing.verdicts)
     assert summarise(run_of([record(outcome="internal", error="x")], 1.0)).error_rate == 1.0
-
-
-def test_the_wait_for_this_client_is_told() -> None:
-    summary = summarise(run_of([record(0, 0.0, 2.0, sent=0.5)], 2.0, loop_lag=0.01, cpu_share=0.5))
-    assert summary.send_lag_ms == pytest.approx(500.0)
-    assert (summary.loop_lag_ms, summary.cpu_share) == (10.0, 0.5)

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from tests.bench.load.records import record, run_of
 from tests.bench.report.runs import answering, results_of
@@ -20,7 +18,6 @@ from trimodal.bench.report.tables import (
     ratio_table,
     slo_table,
 )
-from trimodal.report.console import print_table
 
 SLO = parse_slo("ttft_ms<=500,itl_ms<=60,p99_ms<=4000")
 
@@ -84,10 +81,3 @@ def test_doubts_name_a_late_client() -> None:
     assert "ended early (interrupted)" in told
     fine = replace(late, records=(record(),), cpu_share=0.1, stopped="")
     assert doubts([Result(case, "served", [fine], summarise(fine))]) == []
-
-
-def test_tables_fit_a_terminal(results: list[Result]) -> None:
-    out = io.StringIO()
-    print_table(main_table("By case", TOKENS, results, SLO), Console(file=out, width=100))
-    assert max(map(len, out.getvalue().splitlines())) <= 100
-    assert "…" not in out.getvalue()

@@ -135,18 +135,6 @@ async def test_a_server_that_hangs_up_or_is_silent_is_told_apart() -> None:
     assert (record.outcome, record.pieces) == ("timeout", ())
 
 
-async def test_nobody_at_the_address_is_unreachable() -> None:
-    async with listening(web.Application()) as url:
-        pass
-    target = HttpLlm(url, Listed([Question("why?", 3)]))
-    try:
-        record = await target.send(0)
-    finally:
-        await target.aclose()
-    assert record.outcome == "unreachable"
-    assert record.error.startswith("no server at http://127.0.0.1")
-
-
 @pytest.mark.parametrize(
     ("given", "url", "openai"),
     [

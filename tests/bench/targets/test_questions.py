@@ -28,15 +28,6 @@ async def test_prompts_are_as_long_as_the_model_counts() -> None:
     assert await count(questions.at(0).text) == pytest.approx(200, abs=3)
 
 
-async def test_a_server_that_tells_no_count_changes_nothing() -> None:
-    async def count(text: str) -> int:
-        return 0
-
-    questions = Questions(mix("64"))
-    await questions.calibrate(count)
-    assert len(questions.at(0).text.split()) == 32
-
-
 def test_shares_are_kept() -> None:
     asked = Questions(mix("80", shared_share=0.25, shared_tokens=40))
     found = [asked.at(number) for number in range(400)]

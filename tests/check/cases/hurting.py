@@ -197,9 +197,6 @@ HURTING = (
         line=1,
     ),
     Case(
-        "TRI113", python(DECOUPLED, SENDS.replace("sender.send(flags=FINAL)", "")), python(DECOUPLED, SENDS)
-    ),
-    Case(
         "TRI114",
         python(BATCHES, ASYNC.replace(RETURNS, "        time.sleep(1)\n" + RETURNS)),
         python(BATCHES, ASYNC.replace(RETURNS, "        await asyncio.sleep(1)\n" + RETURNS)),

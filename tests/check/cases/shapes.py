@@ -191,37 +191,6 @@ class TritonPythonModel:
             sender.send(pb_utils.InferenceResponse([]))
         sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """,
-    "last/config.pbtxt": _REPEAT + _IO,
-    "last/1/model.py": """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    async def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            count = 4
-            for index in range(count):
-                response = pb_utils.InferenceResponse([])
-                if index == count - 1:
-                    sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-                else:
-                    sender.send(response)
-        return None
-""",
-    "handed_on/config.pbtxt": _REPEAT + _IO,
-    "handed_on/1/model.py": """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            self.waiting = getattr(self, "waiting", [])
-            sender = request.get_response_sender()
-            self.waiting.append((request, sender))
-        return None
-""",
 }
 PYTHON = {
     "asynchronous/config.pbtxt": 'backend: "python"\nmax_batch_size: 4\n' + _IO,

@@ -50,11 +50,6 @@ def test_json_lines(fake):
     assert (summary["text"], summary["stages_ms"]) == ("An answer", TIMING)
 
 
-def test_the_question_comes_from_a_pipe(fake):
-    assert run("-", stdin="two\nlines é\n").exit_code == 0
-    assert fake.requests[0].inputs["text_input"].tolist() == ["two\nlines é".encode()]
-
-
 def test_without_a_question(fake):
     result = run("--image", "a.png")
     assert result.exit_code == 2

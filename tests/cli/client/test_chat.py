@@ -109,18 +109,6 @@ class TestConversation:
         assert result.stderr.count("/reset") == 2
         assert fake.closed
 
-    def test_a_line_that_is_not_text_is_refused_and_forgotten(self, fake, monkeypatch):
-        lines = iter(["bad \udcff", "good"])
-        monkeypatch.setattr("builtins.input", lambda prompt: next(lines, None) or leave())
-        result = run()
-        assert result.exit_code == 0
-        assert "lone surrogate" in result.stderr
-        assert [message["content"] for message in messages_of(fake.requests[0])] == ["good"]
-
-    def test_the_end_of_input_leaves(self, fake):
-        assert run(stdin="one\n").exit_code == 0
-        assert len(fake.requests) == 1
-
     def test_a_talk_that_is_too_long_says_what_was_left_out(self, fake, monkeypatch):
         async def trims(request):
             assert request.inputs["truncation"].tolist() == [b"auto"]
@@ -142,10 +130,6 @@ class TestConversation:
         assert "trimodal: the engine stopped" in result.stderr
         assert "fine" in result.stdout
         assert [message["content"] for message in messages_of(fake.requests[1])] == ["two"]
-
-
-def leave():
-    raise EOFError
 
 
 async def fail(request):

@@ -53,12 +53,6 @@ def test_a_folder(fake, folder):
     assert sorted(len(request.inputs["image"]) for request in fake.requests) == [1, 4]
 
 
-def test_more_labels_of_a_file_stand_below_its_first(fake, folder):
-    lines = run(folder / "b.png", "--top-k", "2").stdout.splitlines()
-    assert lines[1].split()[:3] == [str(folder / "b.png"), "cat", "0.7500"]
-    assert lines[2].split() == ["dög", "0.2500"]
-
-
 def test_json_lines(fake, folder):
     result = run(folder, "--top-k", "1", "--json")
     rows = [json.loads(line) for line in result.stdout.splitlines()]

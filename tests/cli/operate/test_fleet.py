@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
-from statistics import fmean, median
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.plan.fleet.test_from_bench import case, written
-from trimodal.bench.load.lengths import parse_lengths
 from trimodal.cli.app import app
-from trimodal.cli.operate.fleet import OUTPUT_TOKENS, PROMPT_TOKENS
 from trimodal.gateway.tables import read_tables
 from trimodal.plan.fleet.spec import ReplicaFigures
 
@@ -93,14 +89,6 @@ def test_what_is_wrong_is_one_sentence(plans: Path, arguments: tuple[str, ...], 
     assert code == 1
     assert sentence in err
     assert "Traceback" not in err
-
-
-def test_default_lengths_are_as_published() -> None:
-    rng = random.Random(1)
-    for text, middle, mean in ((PROMPT_TOKENS, 1020, 1155), (OUTPUT_TOKENS, 129, 211)):
-        drawn = [parse_lengths(text, "it").draw(rng) for _ in range(60_000)]
-        assert fmean(drawn) == pytest.approx(mean, rel=0.05)
-        assert median(drawn) == pytest.approx(middle, rel=0.03)
 
 
 def test_a_measured_replica_is_printed_as_a_file_that_can_be_simulated(tmp_path: Path) -> None:

@@ -59,15 +59,6 @@ def test_lists_the_knobs() -> None:
     assert "llm.threads=" in output
 
 
-@pytest.mark.usefixtures("no_server")
-def test_lists_the_knobs_of_a_mix() -> None:
-    code, output = invoke("--list-knobs", "--mix", "llm@2:p95_ttft_ms<=500", "--mix", "vision@9:p99_ms<=50")
-    assert code == 0
-    assert {"llm.threads", "vision.instance_count"} <= {
-        line.partition("=")[0] for line in output.splitlines()
-    }
-
-
 @pytest.mark.parametrize("write", [False, True])
 def test_shows_the_diff_and_writes_only_when_told(
     write: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.plan.fleet.given import replica
-from trimodal.plan.fleet.engine import Engine, PrefixCache, Sequence
+from trimodal.plan.fleet.engine import Engine, Sequence
 from trimodal.plan.fleet.spec import ReplicaFigures
 
 
@@ -48,16 +48,6 @@ def test_a_long_prompt_is_computed_in_chunks() -> None:
     assert driven.ended[one] == pytest.approx(3 * 0.010 + 600e-4)
 
 
-def test_chunks_leave_room_for_those_that_decode() -> None:
-    """While another decodes, a step has 255 tokens for the prompt."""
-    driven = Driven(replica())
-    one, other = Sequence(0.0, 100, 100), Sequence(0.1, 511, 1)
-    driven.run(one, other)
-    # Steps of `one` end at 20, 30, … 100 ms: the prompt is in the three from 100 ms on (255, 255, 1).
-    assert other.first == pytest.approx(0.1 + 0.010 + 3 * 0.010 + 511e-4, abs=0.011)
-    assert driven.ended[one] == pytest.approx(0.020 + 99 * 0.010 + 511e-4)
-
-
 def test_an_arrival_joins_after_the_step_that_is_made() -> None:
     driven = Driven(replica(prefill_us=0.0))
     one, other = Sequence(0.0, 32, 100), Sequence(0.0333, 32, 1)
@@ -73,13 +63,6 @@ def test_room_that_a_step_frees_is_filled_in_the_step_after_the_next() -> None:
     driven.run(long, short, queued)
     assert driven.ended[short] == pytest.approx(0.110)  # its prompt came a step after that of `long`
     assert queued.first == pytest.approx(0.130)
-
-
-def test_an_idle_engine_takes_the_next_at_once() -> None:
-    driven = Driven(replica(prefill_us=0.0, max_num_seqs=1))
-    one, other = Sequence(0.0, 32, 10), Sequence(0.0, 32, 1)
-    driven.run(one, other)
-    assert other.first == pytest.approx(0.110)
 
 
 def test_the_first_in_line_waits_for_its_blocks_and_none_overtakes_it() -> None:
@@ -136,15 +119,3 @@ def test_cached_beginnings_are_not_computed_again() -> None:
     driven.run(first, again, whole, other)
     assert [one.cached for one in (first, again, whole, other)] == [0, 128, 127, 0]
     assert again.first - again.at == pytest.approx(0.010 + 0.172)
-
-
-def test_what_was_used_longest_ago_leaves_the_cache() -> None:
-    cache = PrefixCache(10)
-    cache.keep("a", 4)
-    cache.keep("b", 4)
-    assert cache.find("a", 9) == 4
-    cache.keep_alone(4)
-    assert (cache.find("a", 4), cache.find("b", 4)) == (4, 0)
-    assert cache.blocks == 8
-    cache.keep("large", 40)
-    assert cache.blocks == 0

@@ -67,19 +67,6 @@ def test_step_times_prefill_and_overhead_are_found_again(tmp_path: Path) -> None
     assert dict(found.step_ms) == pytest.approx({1: 11.0, 4: 14.0, 8: 18.0}, rel=0.02)
 
 
-def test_of_one_length_the_overhead_is_in_the_prompt(tmp_path: Path) -> None:
-    file = written(tmp_path, case(1, 1000), case(4, 1000))
-    found = describe_replica(read_points(file), GIVEN, file)
-    assert found.overhead_ms == 0
-    assert found.prefill_us == pytest.approx(54, rel=0.02)  # and 4 ms of a thousand tokens
-
-
-def test_cached_tokens_are_not_computed(tmp_path: Path) -> None:
-    plain = read_points(written(tmp_path, case(4, 100)))[0]
-    cached = read_points(written(tmp_path, case(4, 200, cached_share=0.5)))[0]
-    assert cached.prompt == pytest.approx(plain.prompt)
-
-
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     file = written(tmp_path, case(1, 200), case(4, 200), {"side": "bare"})
     found = describe_replica(read_points(file), {**GIVEN, "price_per_hour": "2.5"}, file)
@@ -117,13 +104,3 @@ def test_what_is_wrong_is_named(
     file = written(tmp_path, *cases)
     with pytest.raises(SettingsError, match=sentence):
         describe_replica(read_points(file), given, file)
-
-
-def test_a_file_of_something_else(tmp_path: Path) -> None:
-    file = tmp_path / "other.json"
-    file.write_text("{}")
-    with pytest.raises(SettingsError, match="cases: is missing"):
-        read_points(file)
-    file.write_text('{"cases": [\n oops')
-    with pytest.raises(SettingsError, match="line 2"):
-        read_points(file)

@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
-from statistics import fmean, pvariance
 
 import pytest
 
 from tests.plan.fleet.given import Exactly
 from trimodal.errors import SettingsError
 from trimodal.plan.fleet.workload import Prefixes, generate, read_trace
-
-
-def times(**fields: object) -> list[float]:
-    values = {"rate": 50, "seconds": 400, "prompt": Exactly(1), "output": Exactly(1)}
-    return [one.at for one in generate(**{**values, **fields})]  # type: ignore[arg-type]
-
-
-def spread(arrivals: list[float]) -> float:
-    """Variance of the gaps over their squared mean: 1 for a Poisson process."""
-    gaps = [later - at for at, later in pairwise(arrivals)]
-    return pvariance(gaps) / fmean(gaps) ** 2
-
-
-def test_arrivals_are_a_poisson_process() -> None:
-    assert len(times()) == pytest.approx(20_000, rel=0.03)
-    assert spread(times()) == pytest.approx(1.0, rel=0.06)
 
 
 def test_shared_beginnings_follow_zipf() -> None:
@@ -50,7 +32,7 @@ def test_shared_beginnings_follow_zipf() -> None:
 )
 def test_what_is_wrong_is_named(fields: dict[str, float], sentence: str) -> None:
     with pytest.raises(SettingsError, match=sentence):
-        times(**fields)
+        generate(**{"rate": 50, "seconds": 400, "prompt": Exactly(1), "output": Exactly(1), **fields})  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="SHARE 0 to 1"):
         Prefixes(5, 10, 2.0)
 

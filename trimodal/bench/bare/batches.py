@@ -12,7 +12,6 @@ from pathlib import Path
 from trimodal.bench.common.samples import batch_of
 from trimodal.bench.load.generator import LoadRun
 from trimodal.bench.load.records import Record
-from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import OperatorError, RequestError
 from trimodal.metrics import MemoryMetrics
 from trimodal.vision.artefact import read_classifier
@@ -82,11 +81,3 @@ def open_vision(version: Path, settings: VisionSettings, files: Sequence[bytes])
             raise answer
 
     return run
-
-
-def open_embedding(directory: Path, settings: EmbeddingSettings, texts: Sequence[str]) -> Work:
-    """The embedder on a batch of texts."""
-    from trimodal.embedding.engines.protocol import open_engine
-
-    engine = open_engine(directory, settings)
-    return lambda batch, number: engine.embed(batch_of(texts, number, batch))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trimodal.audio.values import SAMPLE_RATE, PolicyName
 from trimodal.audio.word_errors import word_error_rate
-from trimodal.bench.bare.batches import BareBatches, Work, open_embedding, open_vision
+from trimodal.bench.bare.batches import BareBatches, Work, open_vision
 from trimodal.bench.common.samples import Recording, jpegs, spoken_streams
 from trimodal.bench.common.serving import settings_of
 from trimodal.bench.load.generator import LoadRun, Send
@@ -33,13 +33,11 @@ from trimodal.bench.targets.questions import Mix, Questions
 from trimodal.bench.targets.speech import Speech
 from trimodal.bench.targets.taking import Target, check
 from trimodal.client import Client
-from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import OperatorError, SettingsError
 from trimodal.vision.settings import VisionSettings
 
 SPEECH = ("speech", "speech_recognize")
 ASSISTANT = ("assistant", "llm", "vision", *SPEECH)
-BARE_TEXTS = 256
 
 CHECK = "check"  # seed of the one request before the load
 
@@ -105,28 +103,16 @@ async def run_vision(test: LoadTest, width: int, height: int, batch: int, *, bar
     return await _run(test, ("vision",), "Images", IMAGES, workload, make, engine if bare else None)
 
 
-async def run_embedding(test: LoadTest, words: Lengths, *, bare: bool) -> Measurement:
+async def run_embedding(test: LoadTest, words: Lengths) -> Measurement:
     """A text in each request, of so many words. Raises: OperatorError."""
 
-    def texts(seed: str, count: int) -> Questions:
-        questions = Questions(Mix(words, words), seed, tokens_per_word=1.0)
-        questions.prepare(count)
-        return questions
-
-    def engine(server: ServerUnderTest) -> Callable[[], Work]:
-        model = server.models["embedding"]
-        settings = settings_of(EmbeddingSettings, model)
-        questions = texts("bare", BARE_TEXTS)
-        directory = (model.version_directory / settings.artefact).resolve()
-        given = [questions.at(number).text for number in range(BARE_TEXTS)]
-        return partial(open_embedding, directory, settings, given)
-
     def make(client: Client, seed: str) -> Target:
-        questions = texts(seed, test.plan.expected)
+        questions = Questions(Mix(words, words), seed, tokens_per_word=1.0)
+        questions.prepare(test.plan.expected)
         return Embedding(client, questions, timeout=test.plan.timeout, model=test.model or "embedding")
 
     workload = f"texts of {words.text} words, one in a request"
-    return await _run(test, ("embedding",), "Embeddings", TEXTS, workload, make, engine if bare else None)
+    return await _run(test, ("embedding",), "Embeddings", TEXTS, workload, make)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from trimodal.check.checks.final_flag import find_open_requests
 from trimodal.check.findings import Finding, Target
 from trimodal.check.repository import Config
 from trimodal.check.rules import RULES
@@ -179,8 +178,6 @@ class _Module:
                         or (isinstance(node.value, ast.Name) and node.value.id in lists)
                     ):
                         yield self.finding("TRI115", "execute returns a list, the model is decoupled", node)
-        for node, sentence in find_open_requests(model):
-            yield self.finding("TRI113", sentence, node)
 
 
 _REQUESTS = tuple(f"{module}.InferenceRequest" for module in (*_GIVEN, "pb_utils"))

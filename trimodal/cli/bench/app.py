@@ -93,20 +93,19 @@ def vision(
 def embedding(
     concurrency: list[int] = typer.Option([1, 8, 16], min=1, help="Clients of a closed loop; repeatable."),
     words: str = typer.Option("16", help=f"Of a text: {DISTRIBUTION}"),
-    bare: bool = typer.Option(False, help=BARE, rich_help_panel=SIDES),
     *,
     settings: LoadOptions,
 ) -> None:
     """Texts a second and latency of the embedding model.
 
-    Typical: trimodal bench embedding --bare --concurrency 8
+    Typical: trimodal bench embedding --concurrency 8
     """
     from trimodal.bench.load.lengths import parse_lengths
     from trimodal.bench.scenarios.media import run_embedding
 
     with one_sentence("bench"):
         drawn = parse_lengths(words, "--words")
-    settings.run(concurrency, partial(run_embedding, words=drawn, bare=bare), "embedding", sides=bare)
+    settings.run(concurrency, partial(run_embedding, words=drawn), "embedding")
 
 
 @bench.command()

@@ -18,7 +18,7 @@ def check(
         [],
         help="Read configs/NAME.pbtxt where there is one. Repeatable; all profiles if left out.",
     ),
-    format_: Literal["text", "json", "sarif"] = typer.Option("text", "--format", help="Of the findings."),
+    format_: Literal["text", "json"] = typer.Option("text", "--format", help="Of the findings."),
     select: list[str] = typer.Option([], help="Only rules that begin so, as TRI05. Repeatable."),
     ignore: list[str] = typer.Option([], help="Not the rules that begin so. Repeatable."),
     strict: bool = typer.Option(False, "--strict", help="Warnings count as errors for the exit code."),
@@ -44,7 +44,7 @@ def check(
 
     from trimodal.check.examine import examine
     from trimodal.check.findings import Target
-    from trimodal.check.printing import as_json, as_sarif, print_findings
+    from trimodal.check.printing import as_json, print_findings
     from trimodal.check.repository import read_repository
     from trimodal.check.rules import select_rules
     from trimodal.paths import default_repository
@@ -61,8 +61,6 @@ def check(
     findings = examine(read, profiles, target, rules)
     if format_ == "json":
         typer.echo(as_json(findings, profiles))
-    elif format_ == "sarif":
-        typer.echo(as_sarif(findings))
     else:
         print_findings(findings, len(read.configs), profiles, console)
     worst = ("error", "warning") if strict else ("error",)

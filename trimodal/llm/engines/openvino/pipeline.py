@@ -37,18 +37,11 @@ _STEP_SAFETY = 0.9  # of the bound: steps of one size differ
 _ITL_BOUND_MS = 200.0  # where no tier has one
 
 
-def open_pipeline(
-    settings: LlmSettings,
-    *,
-    speculate: bool,
-    changed: Mapping[str, Any] | None = None,
-    scheduling: Mapping[str, Any] | None = None,
-) -> Any:
+def open_pipeline(settings: LlmSettings, *, speculate: bool, changed: Mapping[str, Any] | None = None) -> Any:
     """A ContinuousBatchingPipeline with the settings' KV pool, precision and speculation.
 
     Args:
-        changed, scheduling: for benches: properties of the CPU plugin and fields of SchedulerConfig that are
-            to be other than these.
+        changed: for benches: properties of the CPU plugin that are to be other than these.
     """
     import openvino_genai as genai
 
@@ -65,8 +58,6 @@ def open_pipeline(
     if speculate:
         properties["prompt_lookup"] = True
     properties |= changed or {}
-    for name, value in (scheduling or {}).items():
-        setattr(scheduler, name, value)
     return genai.ContinuousBatchingPipeline(str(settings.artefact_directory), scheduler, "CPU", properties)
 
 
