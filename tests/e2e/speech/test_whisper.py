@@ -54,6 +54,7 @@ SOUNDS = {
     "a square wave": np.sign(np.sin(2 * np.pi * 220 * TIME)).astype(np.float32),
     "clicks": (np.arange(len(TIME)) % 8000 == 0).astype(np.float32),
 }
+QUICK = ("silence", "white noise", "plucked chords")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,10 @@ def server(serve: Callable[..., TritonServer]) -> TritonServer:
     return serve(MODELS, TINY_EN)
 
 
-@pytest.mark.parametrize("name", SOUNDS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SOUNDS],
+)
 def test_where_nobody_speaks_no_words_are_made_up(server: TritonServer, name: str) -> None:
     with over_grpc(server) as line:
         updates = Stream(line).say(list(cut(SOUNDS[name], 1, 0.3, 0.7)))
@@ -87,6 +91,7 @@ async def test_recordings_of_people_are_heard_whole_and_live(server: TritonServe
     assert word_error_rate(said, live) < MOST_ERRORS
 
 
+@pytest.mark.slow
 async def test_a_person_who_mutes_the_microphone_gets_the_last_words(server: TritonServer) -> None:
     one = json.loads((SAMPLES / "samples.json").read_text())[0]
     samples = next(read_blocks(SAMPLES / one["file"], 30.0))
