@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,16 @@ from tests.doubles.gpu_libraries import Recorder, install
 # A busy machine takes longer than the 200 ms that hypothesis allows an example.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# Collecting keeps all that it makes: looking for garbage in it takes a third of the time.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Lets the garbage collector work again, but never look at modules and tests."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -32,6 +43,8 @@ TORCH = (
     "tests/speech/whisper/",
     "tests/plan/test_architecture",
 )
+# And one for what needs the language model that the first of these builds: others would wait for it.
+SHARED = ("tests/e2e/", "tests/gateway/page/", "tests/llm/engines/openvino/")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -44,7 +57,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = str(super()._split_scope(nodeid))
             if file.startswith(TORCH):
                 return "torch"
-            return file.rpartition("/")[0] if file.startswith(("tests/e2e/", "tests/gateway/page/")) else file
+            return file.rpartition("/")[0] if file.startswith(SHARED) else file
 
     return Scheduling(config, log)
 

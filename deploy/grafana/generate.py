@@ -86,10 +86,7 @@ SLO = (
     Panel(
         "Requests by version, as routes share them out",
         "reqps",
-        {
-            "{{model}} {{version}}": "sum by (model, version) "
-            f"(rate(trimodal_gateway_routed_total{RATE}))"
-        },
+        {"{{model}} {{version}}": f"sum by (model, version) (rate(trimodal_gateway_routed_total{RATE}))"},
     ),
     Panel(
         "Requests at the gateway",

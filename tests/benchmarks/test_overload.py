@@ -17,7 +17,7 @@ from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.report.tables import error_table
+from trimodal.bench.report.tables import TOKENS, error_table, ratio_table
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineRequest, Sampling
 from trimodal.llm.settings import LlmSettings
@@ -52,6 +52,14 @@ def test_each_tier_is_judged_by_its_own_bounds_and_the_level_by_the_sum() -> Non
     assert [row[3:] for row in refused.rows] == [["256 requests wait already", "1"]]
 
 
+def test_both_sides_are_of_the_same_case_and_tiers_are_not_held_against_each_other() -> None:
+    results = judged([MET] * 8, "deadline", "fifo")
+    assert {one.case.name for one in results} == {"1×"}
+    ratios = ratio_table(TOKENS, results)
+    assert ratios
+    assert [row[:2] for row in ratios.rows] == [["1×", "deadline / fifo"]]
+
+
 def test_answers_of_the_fake_engine_end_at_random_with_their_mean() -> None:
     """The lengths of answers are the engine's secret: neither scheduler may be told by the requests."""
     tokenizer = ByteTokenizer()
@@ -76,6 +84,25 @@ def test_answers_of_the_fake_engine_end_at_random_with_their_mean() -> None:
     assert statistics.stdev(lengths) == pytest.approx(24, rel=0.25)  # an exponential's, but for the cut
     assert 1 <= min(lengths) <= 2
     assert max(lengths) > 72
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--load nan", "load"),
+        ("--mix premium", "--mix premium: tier=weight is needed"),
+        ("--mix premium=-1", "with a weight above 0"),
+        ("--mix premium=nan", "with a weight above 0"),
+        ("--mix gold=1", "'gold' is none of the tiers in tiers.toml: premium, standard, batch"),
+        ("--tiers /nowhere.toml", "nowhere.toml cannot be read"),
+        ("--json /nowhere/r.json", "--json /nowhere/r.json: no file can be written there"),
+        ("--set colour=red", "unknown parameter 'colour'"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_starts(options: str, sentence: str) -> None:
+    result = CliRunner().invoke(app, options.split(), env={"COLUMNS": "300"})
+    assert result.exit_code in (1, 2), result.output
+    assert sentence in " ".join(result.output.split())
 
 
 FILE = """

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.objects import DEPLOY, PROFILES, files, pods, problems, queries, rendered
+from tests.deploy.objects import PROFILES, files, pods, problems, queries, rendered
 from tests.deploy.test_programs import promtool
 
 OURS = ("v1", "apps/v1", "networking.k8s.io/v1", "policy/v1", "batch/v1")  # Kubernetes' own
@@ -41,11 +41,6 @@ def test_pods_keep_the_restricted_standard(where: str) -> None:
             assert security["readOnlyRootFilesystem"] is True
             assert security["allowPrivilegeEscalation"] is False
             assert security["capabilities"] == {"drop": ["ALL"]}
-
-
-@pytest.mark.parametrize("file", [file for file in files() if file.startswith("multi-gpu/")])
-def test_what_was_not_run_says_so(file: str) -> None:
-    assert (DEPLOY / file).read_text().startswith("# Not run. ")
 
 
 SERVERS = 2

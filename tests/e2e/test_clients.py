@@ -66,16 +66,6 @@ async def test_vectors(client):
     assert len(np.unique(vectors[:35], axis=0)) == 35
 
 
-async def test_models_without_the_operators_key(client):
-    assert [model.name for model in await client.models()] == [
-        "embedding",
-        "llm",
-        "speech",
-        "speech_recognize",
-        "vision",
-    ]
-
-
 def test_the_command(server, folder):
     done = run_python(
         "-m", "trimodal.cli.app", "classify", folder, "--url", server.grpc_url, "--json", "--top-k", 1

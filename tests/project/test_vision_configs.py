@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from trimodal.repository import read_model, select_models
-from trimodal.server.artefacts import artefacts_of
+from trimodal.repository import read_model
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 STEPS = ("vision_preprocess", "vision_classify", "vision_rank")
@@ -40,16 +37,6 @@ def test_all_steps_read_the_artefact_that_classifies():
     for name in ("vision_preprocess", "vision_rank"):
         read = read_model(REPOSITORY, name, "tensorrt").parameters["classifier"]
         assert read == f"../../vision_classify/1/{artefact}", name
-
-
-@pytest.mark.parametrize("profile", ["cpu", "cuda"])
-def test_where_onnx_runtime_classifies_vision_is_one_model(profile):
-    models = select_models(REPOSITORY, ["vision"], profile)
-    assert list(models) == ["vision"]
-    assert (models["vision"].backend, models["vision"].engine) == ("python", "onnxruntime")
-    # The artefacts of all profiles lie side by side.
-    (artefact,) = artefacts_of(models["vision"])
-    assert artefact.directory.parent == REPOSITORY / "vision_classify" / "1"
 
 
 def test_what_one_model_and_the_steps_share_is_set_to_the_same():

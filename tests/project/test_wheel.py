@@ -19,7 +19,7 @@ import pytest
 from trimodal.paths import INSTALL_JUDGE
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.build, pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.build, pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 DATA = "trimodal/_data"
 MOST_BYTES = 5_000_000
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import threading
-
 import pytest
 
-from tests.soak import run
 from tests.soak.load import REFUSED, Kind
-from tests.soak.run import WINDOWS, Reload, Server, Soak, soak
-from tests.soak.show import Findings
+from tests.soak.run import WINDOWS, Reload, Soak
 from tests.soak.slopes import judge
 from trimodal.bench.load.records import OK, TIMEOUT, Record
 
@@ -39,24 +33,6 @@ def test_a_reload_excuses_unavailable_and_nothing_else() -> None:
     assert wrong == {"text: timeout: ": 1, "text: unavailable: ": 1, "bad input: ok: ": 1}
 
 
-async def test_a_reload_in_which_the_run_ends_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, go = threading.Event(), threading.Event()
-
-    def slow(server: Server, model: str) -> None:
-        begun.set()
-        go.wait(20)
-
-    monkeypatch.setattr(run, "_load_again", slow)
-    soaked = Soak(0.01)
-    reloading = asyncio.create_task(run._reload(soaked, Server(0, "", "", "")))
-    assert await asyncio.to_thread(begun.wait, 20)
-    reloading.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await reloading
-    go.set()
-    assert [(one.model, one.error) for one in soaked.reloads] == [("llm", "")]
-
-
 def test_percentiles_are_of_each_window() -> None:
     soaked = Soak(TOTAL)
     # Every hundredth request takes a second; the others take 50 ms longer after an hour.
@@ -70,25 +46,6 @@ def test_percentiles_are_of_each_window() -> None:
     assert verdict.word == "grows"
     assert verdict.slope == pytest.approx(50, rel=0.05)
     assert found["p50"].times[0] == TOTAL / WINDOWS / 2
-
-
-async def test_a_server_that_is_gone_loses_no_figures() -> None:
-    clock = asyncio.get_running_loop().time
-
-    async def unreachable(number: int) -> Record:
-        now = clock()
-        await asyncio.sleep(0.1)
-        return Record(number, now, now, (), clock(), "unreachable", "no server")
-
-    text, live = Kind("text", 20.0, unreachable), Kind("live speech", 0.0, unreachable)
-    nowhere = Server(os.getpid(), "127.0.0.1:1", "127.0.0.1:1", "")
-    soaked = await soak(nowhere, [text], live, minutes=0.02, rate=1.0)
-    findings = Findings(soaked, [text, live])
-    assert findings.plain()["requests"]["text"] == {"unreachable": len(soaked.records["text"])}
-    assert len(soaked.reloads) > 10
-    told = "\n".join(findings.faults)
-    for fault in ("text: unreachable: no server", "reload of llm: [StatusCode.UNAVAILABLE]", "metrics page"):
-        assert fault in told
 
 
 def test_a_process_that_outlives_its_reload_is_told() -> None:

@@ -3,41 +3,14 @@
 import numpy as np
 import pytest
 
-from benchmarks.gpu_check.parts import llm, vision
+from benchmarks.gpu_check.parts import vision
 from benchmarks.gpu_check.steps import Options
 from tests.doubles import onnx_runtime
 from tests.vision.pictures import artefact
-from trimodal.errors import ArtefactError, ServerError
-from trimodal.llm.engines.fake import FakeEngine
-from trimodal.llm.engines.protocol import Output
-from trimodal.llm.settings import LlmSettings
+from trimodal.errors import ArtefactError
 from trimodal.vision.engines.onnxruntime import OnnxRuntimeClassifier
 
 GPU = Options("cuda", 0.001, 1, "nowhere")
-
-
-@pytest.fixture
-def engine():
-    return FakeEngine(LlmSettings(engine="fake", fake_step_ms=0.2, num_kv_blocks=512, max_num_seqs=8))
-
-
-def test_streams_that_run_together_give_a_rate_and_times(engine):
-    found = llm.through_ours(engine, llm.begin(3, 1, vocabulary=256), 5)
-    assert found["tokens_s"] > 0
-    assert 0 < found["itl_p50"] <= found["itl_p99"]
-    assert 0 < found["ttft_p50"] <= found["ttft_p99"]
-    assert not engine.has_work()
-
-
-def test_a_sequence_that_fails_ends_the_measurement_with_its_reason(engine, monkeypatch):
-    streams = llm.begin(1, 1, vocabulary=256)
-    monkeypatch.setattr(engine, "step", lambda: [Output(streams[0].id, [], "error", error="no memory")])
-    with pytest.raises(ServerError, match="no memory"):
-        llm.through_ours(engine, streams, 4)
-    monkeypatch.setattr(llm, "LIMIT_S", -1.0)
-    monkeypatch.setattr(engine, "step", list)
-    with pytest.raises(ServerError, match="not done after"):
-        llm.through_ours(engine, streams, 4)
 
 
 @pytest.fixture

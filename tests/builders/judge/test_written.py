@@ -101,6 +101,7 @@ class TestLines:
             read(lines, text, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_projects_own_have_every_kind_and_many_domains():
     rng = random.Random(1)
     written = (*blocks.own_blocks(), *lines.own_lines())

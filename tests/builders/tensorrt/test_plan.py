@@ -86,6 +86,9 @@ def test_out_of_memory_says_what_to_do(plans, trt, graph):
     assert refused(plans, graph).endswith("built no plan from model.onnx: RuntimeError: driver gone")
 
 
+@pytest.mark.parametrize(
+    "tensorrt_double", [pytest.param("10.14", marks=pytest.mark.slow), "11.4"], indirect=True
+)
 def test_ctrl_c_ends_the_build_at_its_next_step(trt):
     """In a process of its own: the signal of a real Ctrl-C kills one that has run OpenVINO before."""
     file = Path(__file__).parents[1] / "ctrl_c_in_a_build.py"

@@ -34,12 +34,12 @@ FAMILIES = {
     "deit-nano": "DeiTImageProcessor",
 }
 
-LIKE_VIT = ("dinov2-nano", "deit-nano")
+QUICK = ("resnet-nano", "vit-nano", "convnext-nano", "swin-nano")
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.slow if name in LIKE_VIT else ()) for name in FAMILIES],
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FAMILIES],
 )
 def test_what_is_served_is_what_transformers_answers(random_checkpoint, tmp_path, name):
     checkpoint = random_checkpoint(name)

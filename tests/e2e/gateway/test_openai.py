@@ -91,13 +91,6 @@ def test_an_engine_that_cannot_hold_answers_to_a_form_says_so(client: openai.Ope
     assert free.usage.completion_tokens == 9
 
 
-def test_a_field_beyond_the_models_limit_is_named(client: openai.OpenAI) -> None:
-    for stream in (False, True):
-        with pytest.raises(openai.BadRequestError, match="max_tokens is 1000000") as caught:
-            client.chat.completions.create(model="llm", messages=CHAT, max_tokens=1_000_000, stream=stream)
-        assert caught.value.param == "max_tokens"
-
-
 def test_a_talk_longer_than_the_models_room(client: openai.OpenAI) -> None:
     """It has 2,048 tokens, bytes. A chat is refused unless it may be trimmed; what is kept here may."""
     turns = [pair for n in range(6) for pair in (("user", f"{n}" * 300), ("assistant", "a" * 300))]
@@ -122,17 +115,6 @@ def test_a_talk_longer_than_the_models_room(client: openai.OpenAI) -> None:
     steps = sum(one != other for one, other in zip(trimmed, trimmed[1:], strict=False))
     assert steps <= 4, "in steps: between them the prompt begins as it did"
     assert sum(tokens > 1_000 for tokens in found) >= 12 - 5 - steps, "and is found in the prefix cache"
-
-
-def test_log_probabilities_of_tokens_that_are_bytes(client: openai.OpenAI) -> None:
-    asked = {"model": "llm", "messages": CHAT, "max_tokens": 40, "logprobs": True, "top_logprobs": 3}
-    (choice,) = client.chat.completions.create(**asked).choices
-    content = choice.logprobs.content
-    assert streamed_logprobs(client, **asked) == content
-    assert len(content) == 40
-    assert bytes(one.bytes[0] for one in content).decode(errors="replace") == choice.message.content
-    assert all(one.top_logprobs[0].bytes == one.bytes for one in content)
-    assert {len(one.top_logprobs) for one in content} == {3}
 
 
 def test_vectors_labels_and_words(client: openai.OpenAI, url: str) -> None:

@@ -67,21 +67,6 @@ def idle(server: TritonServer) -> None:
     wait_until(lambda: open_streams(server) == 0, "no open stream")
 
 
-def test_vllms_dialect(url: str, fakes: TritonServer) -> None:
-    with connect(url) as connection:
-        for event in (
-            {"type": "session.update", "model": "speech"},
-            {"type": "input_audio_buffer.commit"},
-            *chunks(),
-            {"type": "input_audio_buffer.commit", "final": True},
-        ):
-            connection.send(json.dumps(event))
-        while (event := receive(connection))["type"] != "transcription.done":
-            pass
-    assert event["text"] == SAID
-    idle(fakes)
-
-
 def test_words_that_may_still_change(url: str, fakes: TritonServer) -> None:
     events: list[dict[str, Any]] = []
     with connect(url) as connection:

@@ -136,7 +136,7 @@ def test_a_second_signal_stops_at_once(no_leftovers, command, ticks):
     assert run.finish() == 0
 
 
-@pytest.mark.parametrize("loading", [False, True])
+@pytest.mark.parametrize("loading", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("victim", ["launcher", "guard", "tritonserver"])
 def test_kill_leaves_nothing(no_leftovers, command, victim, loading):
     models = ["--model", "echo"]

@@ -148,9 +148,7 @@ def test_port_in_use(no_leftovers, command):
             ["--model", "echo", "--set", "echo.loud=1"],
             "model echo: echo/config.pbtxt: unknown parameter 'loud'",
         ),
-        (["--model", "echo", "--set", "ticker2.x=1"], "cannot set a parameter of 'ticker2': the models are"),
         (["--model", "nothing"], "no model 'nothing' in"),
-        (["--model-repository", "/nonexistent"], "model repository /nonexistent does not exist"),
     ],
 )
 def test_one_sentence_for_what_cannot_start(no_leftovers, command, arguments, sentence):

@@ -47,11 +47,18 @@ def lost(server: TritonServer, model: str) -> bool:
     return bool(page(server)["models"][model]["lost"])
 
 
+@pytest.fixture(scope="module")
+def changes(tmp_path_factory: pytest.TempPathFactory) -> fakes.Changes:
+    made = {**fakes.changes(tmp_path_factory.mktemp("artefacts")), "llm": LONG}
+    return made | {"vision": {**made["vision"], "fake_delay_ms": "100"}}
+
+
 @pytest.fixture
-def served(own_server: Callable[..., TritonServer], tmp_path: Path) -> TritonServer:
-    changes = {**fakes.changes(tmp_path), "llm": LONG}
-    changes["vision"] = {**changes["vision"], "fake_delay_ms": "100"}
-    return own_server(("llm", "vision", "speech"), changes)
+def served(serve: Callable[..., TritonServer], changes: fakes.Changes) -> TritonServer:
+    """One for all tests, which has loaded again what the one before has killed."""
+    server = serve(("llm", "vision", "speech"), changes)
+    wait_until(lambda: page(server)["ready"], "all models")
+    return server
 
 
 async def test_streams_of_a_process_that_dies_are_told(served: TritonServer) -> None:

@@ -54,6 +54,7 @@ SOUNDS = {
     "a square wave": np.sign(np.sin(2 * np.pi * 220 * TIME)).astype(np.float32),
     "clicks": (np.arange(len(TIME)) % 8000 == 0).astype(np.float32),
 }
+QUICK = ("silence", "white noise", "plucked chords")
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +62,20 @@ def server(serve: Callable[..., TritonServer]) -> TritonServer:
     return serve(MODELS, TINY_EN)
 
 
-@pytest.mark.parametrize("name", SOUNDS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SOUNDS],
+)
 def test_where_nobody_speaks_no_words_are_made_up(server: TritonServer, name: str) -> None:
     with over_grpc(server) as line:
         updates = Stream(line).say(list(cut(SOUNDS[name], 1, 0.3, 0.7)))
         assert "".join(update.text for update in updates) == ""
 
 
-async def test_recordings_of_people_are_heard_whole_and_live(server: TritonServer) -> None:
+@pytest.mark.parametrize("part", [slice(0, None, 4), pytest.param(slice(None), marks=pytest.mark.slow)])
+async def test_recordings_of_people_are_heard_whole_and_live(server: TritonServer, part: slice) -> None:
     """Files as `trimodal transcribe` sends them; streams whose words have their times, too."""
-    listed = json.loads((SAMPLES / "samples.json").read_text())
+    listed = json.loads((SAMPLES / "samples.json").read_text())[part]
     said, whole, live = [one["text"] for one in listed], [], []
     async with Client(server.grpc_url, timeouts=Timeouts(total=BOUND)) as client:
         for one in listed:
@@ -87,6 +92,7 @@ async def test_recordings_of_people_are_heard_whole_and_live(server: TritonServe
     assert word_error_rate(said, live) < MOST_ERRORS
 
 
+@pytest.mark.slow
 async def test_a_person_who_mutes_the_microphone_gets_the_last_words(server: TritonServer) -> None:
     one = json.loads((SAMPLES / "samples.json").read_text())[0]
     samples = next(read_blocks(SAMPLES / one["file"], 30.0))

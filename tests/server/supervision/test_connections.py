@@ -101,6 +101,23 @@ def test_connections_of_this_process_are_left_alone(start):
         own.send(b"x")
 
 
+def test_what_closes_meanwhile_hides_no_other(pair, monkeypatch):
+    """Between the looks at its descriptor a client, or the server, may close a connection."""
+    copied, calls = connections._copied, []
+
+    def closed_at_first(process: int, descriptor: int) -> socket.socket:
+        calls.append(descriptor)
+        copy = copied(process, 1 << 20 if len(calls) == 1 else descriptor)
+        if len(calls) == 2:
+            copy.shutdown(socket.SHUT_RDWR)
+        return copy
+
+    port = int(pair.ports[0])
+    monkeypatch.setattr(connections, "_copied", closed_at_first)
+    assert end_silent(pair.pid, port, 0.0) in (0, 1)
+    assert len(calls) == 2
+
+
 def test_a_number_that_stands_for_another_by_now_is_left_alone(pair, monkeypatch):
     """As for the launcher's own call to the same port."""
     copied, port = connections._copied, int(pair.ports[0])

@@ -230,6 +230,12 @@ def test_what_an_operator_does_is_no_loss(triton: Triton, watched: Any) -> None:
     assert supervisor.health().models["speech"].reason == "the model is unavailable"
 
 
+def test_one_of_two_processes_is_a_loss(triton: Triton, watched: Any) -> None:
+    supervisor = watched(a_model("vision", count=2))
+    triton.kill("vision")
+    until(lambda: supervisor.health().models["vision"].lost == 1, "the loss")
+
+
 def test_a_pipeline_is_loaded_after_its_step(triton: Triton, watched: Any) -> None:
     watched(a_model("rank"), a_model("vision", steps=("rank",)))
     triton.kill("rank")
@@ -262,6 +268,39 @@ def test_calls_that_fail_on_their_way_are_made_again(
     until(lambda: triton.calls == [("unload", "llm"), *[("load", "llm")] * 3], "the loads")
     until(lambda: supervisor.health().ready, "the model")
     assert "model llm cannot be loaded: TimeoutError" in caplog.text
+
+
+def test_a_drain_ends_the_tries_to_load(
+    triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LONGEST_WAIT_S", 0.2)
+    supervisor = watched(a_model("llm"))
+    triton.reasons = ["no memory"] * 100
+    triton.kill("llm")
+    until(lambda: triton.calls.count(("load", "llm")) == 2, "two tries")
+    supervisor.drain()
+    until(lambda: not any(t.name.startswith("load ") for t in threading.enumerate()), "the end of the tries")
+    assert triton.calls.count(("load", "llm")) == 2
+
+
+def test_where_no_thread_can_be_started_the_next_look_tries_again(
+    triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Thread(threading.Thread):
+        refused = 2
+
+        def start(self) -> None:
+            if self.name.startswith("load ") and Thread.refused:
+                Thread.refused -= 1
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr(module.threading, "Thread", Thread)
+    supervisor = watched(a_model("llm"))
+    triton.kill("llm")
+    until(lambda: supervisor.health().models["llm"].lost == 1, "the loss")
+    until(lambda: supervisor.health().ready, "the model")
+    assert not Thread.refused
 
 
 def test_a_drain_is_never_ready_and_loads_nothing(triton: Triton, watched: Any) -> None:
@@ -316,6 +355,14 @@ def test_the_highest_version_that_is_ready_decides_and_others_are_named(triton: 
         triton.engine, triton.canaries = {}, {"llm": state}
         assert supervisor.health().ready
         assert supervisor.health().models["llm"].versions == {"1": "", "2": f"the model is {state.lower()}"}
+
+
+def test_many_who_ask_are_one_question(triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor = watched(a_model("llm"))
+    monkeypatch.setattr(module, "KEPT_S", LIMIT_S)
+    first = supervisor.health()
+    triton.answers = False
+    assert supervisor.health() is first
 
 
 def test_the_wait_grows_until_a_calm_minute(monkeypatch: pytest.MonkeyPatch) -> None:

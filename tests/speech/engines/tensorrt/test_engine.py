@@ -21,6 +21,9 @@ from trimodal.speech.values import Window
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 # What does not depend on the library's names is tested with one version of them.
 NEWEST = pytest.mark.parametrize("tensorrt_double", ["11.4"], indirect=True)
+QUICK_NEWEST = pytest.mark.parametrize(
+    "tensorrt_double", [pytest.param("10.14", marks=pytest.mark.slow), "11.4"], indirect=True
+)
 OPENINGS = len(BUCKETS)  # a profile of the decoder; those before are of single tokens
 
 
@@ -34,6 +37,7 @@ def tensorrt(directory, **settings):
     return opened(directory, "tensorrt", **({"device": "cuda", "max_batch_windows": MAX_BATCH} | settings))
 
 
+@QUICK_NEWEST
 @pytest.mark.parametrize("temperature", [0.0, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_words_times_and_figures_are_those_of_the_network(artefact, runs, reference, temperature):
     engine = tensorrt(artefact)
@@ -89,6 +93,7 @@ def test_a_step_is_told_nothing_again_but_to_run(artefact, runs, tensorrt_double
 
 
 @NEWEST
+@pytest.mark.slow
 def test_threads_take_turns(artefact, runs, reference):
     engine = tensorrt(artefact)
     with ThreadPoolExecutor(3) as pool:

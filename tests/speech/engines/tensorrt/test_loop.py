@@ -131,8 +131,11 @@ def test_a_step_that_is_recorded_once_decodes_every_batch(model, monkeypatch):
 
 @pytest.mark.parametrize(
     ("refused", "replayed"),
-    [(range(0), (True, True)), (range(1, 9), (True, False)), (range(9), (False, False))],
-    ids=["none", "second", "all"],
+    [
+        pytest.param(range(0), (True, True), id="none", marks=pytest.mark.slow),
+        pytest.param(range(1, 9), (True, False), id="second"),
+        pytest.param(range(9), (False, False), id="all", marks=pytest.mark.slow),
+    ],
 )
 def test_what_cannot_be_captured_is_run_as_it_is_with_one_warning(
     model, monkeypatch, caplog, refused, replayed

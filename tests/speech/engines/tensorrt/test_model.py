@@ -54,7 +54,14 @@ def same(one, other):
     assert one.average_log_probability == pytest.approx(other.average_log_probability, abs=1e-3)
 
 
-@pytest.mark.parametrize("windows", [MIXED, NAMED, PREFIXED], ids=["mixed", "named", "prefixed"])
+@pytest.mark.parametrize(
+    "windows",
+    [
+        pytest.param(MIXED, id="mixed"),
+        pytest.param(NAMED, id="named", marks=pytest.mark.slow),
+        pytest.param(PREFIXED, id="prefixed", marks=pytest.mark.slow),
+    ],
+)
 def test_tokens_language_and_figures_are_those_of_ctranslate2(both, windows):
     heard = list(zip(*(engine.recognise(windows) for engine in both), strict=True))
     assert len({our.text for our, _ in heard}) > 5, "or nothing is shown"
@@ -80,7 +87,7 @@ def test_word_times_are_near_those_of_ctranslate2(both):
     assert np.median(gaps) <= 0.02
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("temperature", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_a_window_does_not_depend_on_its_neighbours(reference, temperature):
     for window, heard in zip(PREFIXED, reference.recognise(PREFIXED, temperature), strict=True):
         same(reference.recognise([window], temperature)[0], heard)
