@@ -22,7 +22,7 @@ _POINTS = 60  # at most, of a calibration's curve
 
 @dataclass(frozen=True)
 class Scored:
-    """Pairs with the probability of `same`, the lower one of both directions, as the cache sees it."""
+    """Pairs with the probability of `same`, as the cache sees it."""
 
     examples: Sequence[Example]
     scores: Floats

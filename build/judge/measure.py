@@ -74,7 +74,7 @@ def cosines_of(pairs: Sequence[Example], directory: Path) -> Floats:
 def scores_of(
     pairs: Sequence[Example], directory: Path, cosines: Floats, known: Calibration | None
 ) -> Floats:
-    """What the cache compares with its threshold [N]: P(same) in the less likely direction.
+    """What the cache compares with its threshold [N]: P(same).
 
     1 or 0 where the words tell without the judge; 0 for what is too far away to be asked about, and for
     questions in another language unless the judge is as sure as these need it.
@@ -82,6 +82,7 @@ def scores_of(
     import numpy as np
 
     from trimodal.cache.decision import LEAST_SIMILARITY, known_score
+    from trimodal.cache.judge import in_order
     from trimodal.judge.engines.onnxruntime import open_engine
     from trimodal.judge.language import is_foreign
     from trimodal.judge.settings import JudgeSettings
@@ -91,8 +92,8 @@ def scores_of(
     found: list[float] = []
     for start in range(0, len(pairs), BATCH):
         batch = pairs[start : start + BATCH]
-        ways = [way for pair in batch for way in ((pair.a, pair.b), (pair.b, pair.a))]
-        for pair, score in zip(batch, judge.judge(ways).reshape(-1, 2).min(1).tolist(), strict=True):
+        scores = judge.judge([in_order(pair.a, pair.b) for pair in batch]).tolist()
+        for pair, score in zip(batch, scores, strict=True):
             told = known_score(pair.a, pair.b)
             foreign = is_foreign(pair.a, languages) or is_foreign(pair.b, languages)
             found.append(told if told is not None else 0.0 if foreign and score < sure else score)

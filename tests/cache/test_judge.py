@@ -22,19 +22,19 @@ def column(same):
     return np.array(same, np.float32).reshape(-1, 1)
 
 
-def test_both_directions_go_out_in_one_batch_and_the_lower_one_counts():
-    stub = TritonStub(column([0.9, 0.7, 0.1, 1.0]))
+def test_pairs_go_out_in_one_batch_the_shorter_question_first():
+    stub = TritonStub(column([0.7, 0.1, 0.4]))
     judge = TritonJudge(stub, "other", "abc")
-    assert judge.same([("naïve", "b"), ("naïve", "c")]) == pytest.approx([0.7, 0.1])
+    assert judge.same([("naïve", "b"), ("c", "naïve"), ("de", "ab")]) == pytest.approx([0.7, 0.1, 0.4])
     (asked,) = stub.asked
     assert (asked["model_name"], asked["requested_output_names"]) == ("other", ["same"])
     sent = {
         tensor.name(): [row[0].decode() for row in tensor.as_numpy().tolist()] for tensor in asked["inputs"]
     }
-    assert sent == {"question": ["naïve", "b", "naïve", "c"], "other": ["b", "naïve", "c", "naïve"]}
+    assert sent == {"question": ["b", "c", "ab"], "other": ["naïve", "naïve", "de"]}
 
 
-@pytest.mark.parametrize("same", [[0.5], [0.5, np.nan], [0.5, 1.1], [-0.1, 0.5], [0.5, 0.5, 0.5]])
+@pytest.mark.parametrize("same", [[], [np.nan], [1.1], [-0.1], [0.5, 0.5]])
 def test_what_are_no_probabilities_is_an_error(same):
     with pytest.raises(InternalError, match="other: "):
         TritonJudge(TritonStub(column(same)), "other", "abc").same([("a", "b")])

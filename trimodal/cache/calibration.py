@@ -23,7 +23,7 @@ class Point(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    threshold: float = Field(ge=0, le=1, description="P(same) that a pair must reach, in both directions")
+    threshold: float = Field(ge=0, le=1, description="P(same) that a pair must reach")
     hit_rate: float = Field(ge=0, le=1, description="of rewordings")
     false_hits: int = Field(ge=0, description="of near-identical questions with another answer")
     false_hit_upper: float = Field(ge=0, le=1, description="upper bound of their share")

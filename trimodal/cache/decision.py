@@ -24,7 +24,7 @@ LEAST_SIMILARITY = 0.6
 """Cosine below which the judge is not asked. With MiniLM 2 of 100 rewordings are farther, and less than 1 of
 100 unrelated questions is nearer (tune_b)."""
 JUDGED = 2
-"""At most so many of the nearest are judged, one after the other, each in both directions."""
+"""At most so many of the nearest are judged, one after the other."""
 
 LEAST_BUDGET_S = 0.005
 """With less time left the next one is not judged: a call that is given up counts against the judge."""

@@ -65,16 +65,16 @@ def write_pairs(path: Path) -> Path:
     return path
 
 
-def test_the_less_likely_direction_counts_and_the_words_decide_first(monkeypatch, tmp_path):
+def test_the_shorter_question_is_read_first_and_the_words_decide_before(monkeypatch, tmp_path):
     class OneWay(FakeJudge):
         def judge(self, ways):
-            same = [0.9 if one < other else 0.3 for one, other in ways]
+            same = [0.9 if len(one) < len(other) else 0.3 for one, other in ways]
             return np.array(same, np.float32)
 
     monkeypatch.setattr(judges, "open_engine", lambda directory, settings: OneWay())
-    asked = [example("a", "b"), example("COLOUR", "color"), example("grep -v", "grep -V")]
+    asked = [example("aa", "b"), example("COLOUR", "color"), example("grep -v", "grep -V")]
     found = measure.scores_of(asked * 20, tmp_path, np.ones(60), None)
-    assert found == pytest.approx([0.3, 1, 0] * 20)
+    assert found == pytest.approx([0.9, 1, 0] * 20)
 
 
 def test_what_is_far_and_what_is_foreign_is_no_hit(tmp_path):

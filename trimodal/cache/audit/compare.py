@@ -35,7 +35,7 @@ Agreement = Literal["agreed", "disagreed", "unclear"]
 """Whether a stored answer and a fresh one could stand for each other."""
 Embed = Callable[[str], Vector]
 Same = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
-"""P(same) of pairs, in the less likely direction; raises any exception when there is no answer."""
+"""P(same) of pairs, whichever is named first; raises any exception when there is no answer."""
 
 
 def compare(stored: str, fresh: str, embed: Embed | None, same: Same | None) -> Agreement:
