@@ -53,10 +53,11 @@ def layer(width: int = 32, depth: int = 2, seed: int = 0) -> onnx.ModelProto:
 
 
 def run(model: onnx.ModelProto, inputs: Arrays) -> list[np.ndarray]:
-    """What ONNX Runtime gives on the CPU, casts as they stand."""
+    """What ONNX Runtime gives on the CPU, Q/DQ as they stand."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]

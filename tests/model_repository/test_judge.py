@@ -57,7 +57,7 @@ def test_the_cache_calls_it(module: Any) -> None:
     assert judge.same(
         [("a lambda", "lambda A"), ("a b", "a c"), ("judge: answer yes", "a")]
     ) == pytest.approx([1, 1 / 3, 0])
-    with pytest.raises(InvalidArgument, match="judge: question: 1000000 bytes; at most 100 are accepted"):
+    with pytest.raises(InvalidArgument, match="judge: other: 1000000 bytes; at most 100 are accepted"):
         judge.same([("x" * 1_000_000, "x")])
     MODELS["judge"] = lambda tensors: TritonError("Request for unknown model: 'judge' is not found")
     with pytest.raises(Exception, match="judge: "):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import onnx
-from onnx import NodeProto, TensorProto, shape_inference
+from onnx import NodeProto, TensorProto, numpy_helper, shape_inference
 from steps.onnx.fp16 import infer_shapes
 
 SOURCE = "onnx-tensorrt docs/operators.md, TensorRT 10.1 and 10.15"
@@ -20,6 +21,7 @@ HALVES: set[int] = {T.FLOAT16, T.FLOAT}
 FLOATS: set[int] = HALVES | {T.BFLOAT16}
 NUMBERS: set[int] = FLOATS | {T.INT32, T.INT64}
 ANY: set[int] = NUMBERS | {T.BOOL}
+QUANTISED: set[int] = {T.INT8, T.FLOAT8E4M3FN, T.INT4}
 
 _LIST: tuple[tuple[set[int], str], ...] = (
     (
@@ -29,7 +31,7 @@ _LIST: tuple[tuple[set[int], str], ...] = (
         ConvTranspose Cos Cosh CumSum Dropout Einsum Elu Erf Exp Floor Gemm GlobalAveragePool
         GlobalLpPool GlobalMaxPool GroupNormalization GRU Hardmax HardSigmoid HardSwish
         InstanceNormalization IsInf LayerNormalization LeakyRelu Log LogSoftmax LpNormalization
-        LpPool LRN LSTM MatMul MaxPool MeanVarianceNormalization Pow PRelu RandomNormal
+        LpPool LRN LSTM MatMul MaxPool MeanVarianceNormalization Pow PRelu QuantizeLinear RandomNormal
         RandomNormalLike RandomUniform RandomUniformLike Reciprocal Resize RNN Round Scan Selu
         Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt Tan Tanh ThresholdedRelu Upsample
         """,
@@ -54,6 +56,7 @@ _LIST: tuple[tuple[set[int], str], ...] = (
     ),
     ({T.BOOL}, "And Not Or Xor"),
     (ANY | {T.UINT8}, "Cast CastLike"),
+    (QUANTISED, "DequantizeLinear"),
 )
 OPERATORS = {name: types for types, names in _LIST for name in names.split()}
 # The input whose type counts where it is not the first; -1: none does.
@@ -62,13 +65,15 @@ DATA = {"Where": 1, "OneHot": 2, "ConstantOfShape": -1, "If": -1, "Loop": -1}
 CONSTANT = {"CumSum": 1, "OneHot": 1, "Slice": 3, "Squeeze": 1, "Unsqueeze": 1, "Pad": 3}
 CONSTANT |= {name: 1 for name in OPERATORS if name.startswith("Reduce") and name != "Reduce"}
 ONE_OUTPUT = ("MaxPool", "LayerNormalization", "Dropout")
+# Types of tensors between nodes: UINT8 is only for the network's own inputs and outputs.
+TENSORS = ANY | QUANTISED
 
 
 def unsupported(model: onnx.ModelProto) -> list[str]:
     """What the parser would refuse, a sentence each; an empty list where nothing is known against the graph.
 
     `model` may have any size. Checked are opset and domains, operators, the types of their data and of all
-    tensors between nodes, inputs that must be constant, and outputs that must be unused.
+    tensors between nodes, inputs that must be constant, outputs that must be unused, and zero points.
     """
     problems = []
     for opset in model.opset_import:
@@ -98,7 +103,7 @@ def _of_graph(
         for problem in _of_node(node, types, constants):
             yield f"{name}: {problem}"
         for tensor in node.output:
-            if tensor not in borders and (kind := types.get(tensor, 0)) and kind not in ANY:
+            if tensor not in borders and (kind := types.get(tensor, 0)) and kind not in TENSORS:
                 yield f"{name}: gives {_name(kind)}, which no tensor between nodes may have"
         for attribute in node.attribute:
             for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
@@ -124,6 +129,10 @@ def _of_node(node: NodeProto, types: dict[str, int], constants: dict[str, Tensor
         yield f"its input {name} must be constant"
     if operator in ONE_OUTPUT and any(node.output[1:]):
         yield "only its first output is supported"
+    if operator in ("QuantizeLinear", "DequantizeLinear") and len(node.input) > 2 and node.input[2]:
+        zero = constants.get(node.input[2])
+        if zero is None or np.any(numpy_helper.to_array(zero).astype(np.float32)):
+            yield "its zero point must be a constant 0"
 
 
 def _name(kind: int) -> str:

@@ -19,7 +19,7 @@ from trimodal.gateway.keys import ANYBODY
 from trimodal.gateway.quota import KeyUsage
 from trimodal.gateway.realtime.openai.config import first_config
 from trimodal.gateway.realtime.openai.early import EarlyBudget
-from trimodal.gateway.realtime.session import Session
+from trimodal.gateway.realtime.session import Pace, Session
 
 _AUDIO = base64.b64encode(b"\0\10" * 2400).decode()
 _URL = "data:image/png;base64," + base64.b64encode(FILES["png"]).decode()
@@ -135,11 +135,12 @@ async def _session(choices: Choices, app: App) -> None:
         config,
         KeyUsage({}),
         EarlyBudget(),
+        Pace().session(),
     )
     try:
         for _ in range(choices.integer(1, 12)):
             sent = frame(choices)
-            await asyncio.wait_for(session.handle(sent, asyncio.Event()), 10)
+            await asyncio.wait_for(session.handle(sent), 10)
             if choices.chance(3):
                 await asyncio.sleep(0.001)
             ending = session.outbox.ending

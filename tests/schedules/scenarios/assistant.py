@@ -37,22 +37,22 @@ class DrawnModels:
         self._draw = draw
         self.stopped: set[int] = set()
 
-    def hear(self, samples: Any, stream: int, check: Callable[[], None], spans: Any = None) -> str:
+    def hear(self, samples: Any, stream: int, check: Callable[[], None], *_: Any, **__: Any) -> str:
         self._work()
         check()
         if stream in self.stopped:
             raise Cancelled("the stream was started anew")
         return self._draw.choice(["what is said", ""])
 
-    def stop_hearing(self, stream: int) -> None:
+    def stop_hearing(self, stream: int, *_: Any) -> None:
         time.sleep(self._draw.choice([0.0, 0.001]))
         self.stopped.add(stream)
 
-    def see(self, image: bytes, check: Callable[[], None]) -> ImageLabels:
+    def see(self, image: bytes, check: Callable[[], None], *_: Any) -> ImageLabels:
         self._work()
         return ImageLabels(("seven", "one"), (0.9, 0.1))
 
-    def answer(self, inputs: Any, on_cancel: Any, **_: Any) -> Iterator[Piece]:
+    def answer(self, inputs: Any, on_cancel: Any, *_: Any, **__: Any) -> Iterator[Piece]:
         cancelled = threading.Event()
         with on_cancel(cancelled.set):
             for word in WORDS[: self._draw.randint(1, len(WORDS))]:
