@@ -64,21 +64,13 @@ class DaemonThreads:
             self._queue.put(partial(job, *args))
             return True
 
-    def close(self, timeout: float, last: Callable[[], None] | None = None) -> None:
-        """Ends the threads after the jobs that wait, and `last` after them.
-
-        Threads that hang for `timeout` seconds are left behind.
-        """
+    def close(self, timeout: float) -> None:
+        """Ends the threads after the jobs that wait; leaves those behind that hang for `timeout` seconds."""
         until = time.monotonic() + timeout
         with self._lock:
             self._closed = True
-            if last and self._threads:
-                self._unfinished += 1
-                self._queue.put(last)
             for _ in self._threads:
                 self._queue.put(None)
-        if last and not self._threads:
-            last()
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
+import queue
 import threading
 import time
 
-from trimodal.cache.bounded_calls import CircuitBreaker, DaemonThreads
+from trimodal.cache.bounded_calls import CircuitBreaker
 from trimodal.cache.embedder import QuestionVectors
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.stores.base import Store
@@ -32,44 +33,72 @@ class WriteBehind:
         self, store: Store, vectors: QuestionVectors | None, metrics: CacheMetrics, breaker: CircuitBreaker
     ) -> None:
         self._store, self._vectors, self._metrics, self._breaker = store, vectors, metrics, breaker
-        self._threads = DaemonThreads(1, "cache-writer", 1 + _WAITING)
-        self._closing = threading.Event()
+        self._waiting: queue.Queue[tuple[CacheScope, str, Entry] | None] = queue.Queue(_WAITING)
         self._until = math.inf
-        self._counted = 0.0
+        self._lock = threading.Lock()  # nothing is queued after the end that `close` queues
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cache-writer", daemon=True)
+        self._thread.start()
 
     def put(self, scope: CacheScope, key: str, entry: Entry) -> None:
         """Queues an answer; never waits."""
-        if not self._threads.submit(self._write, scope, key, entry):
+        try:
+            with self._lock:
+                if self._closing.is_set():
+                    raise queue.Full
+                self._waiting.put_nowait((scope, key, entry))
+        except queue.Full:
             self._metrics.stored("dropped")
 
     def close(self, timeout: float) -> None:
         """Writes what waits, for at most `timeout` seconds, and closes the store."""
         self._until = time.monotonic() + timeout
-        self._closing.set()
-        self._threads.close(timeout, last=self._close_store)
+        with self._lock:
+            self._closing.set()
+        try:
+            self._waiting.put(None, timeout=timeout)
+        except queue.Full:
+            return  # The store hangs: its thread is a daemon.
+        self._thread.join(max(0.0, self._until - time.monotonic()))
 
-    def _write(self, scope: CacheScope, key: str, entry: Entry) -> None:
-        while not self._breaker.closed and not self._closing.wait(_LOOK_EVERY_S):
-            pass
-        if time.monotonic() > self._until or entry.expires_at <= time.time():
-            self._metrics.stored("dropped")
-            return
+    def _run(self) -> None:
+        counted = 0.0
+        while True:
+            try:
+                item = self._waiting.get(timeout=_COUNT_EVERY_S)
+            except queue.Empty:
+                self._count()
+                continue
+            if item is None:
+                break
+            while not self._breaker.closed and not self._closing.wait(_LOOK_EVERY_S):
+                pass
+            if time.monotonic() > self._until or item[2].expires_at <= time.time():
+                self._metrics.stored("dropped")
+                continue
+            self._metrics.stored(self._write(*item))
+            if time.monotonic() - counted > _COUNT_EVERY_S:
+                self._count()
+                counted = time.monotonic()
+        with contextlib.suppress(Exception):  # What it could not write is lost: no request waits for it.
+            self._store.close()
+
+    def _write(self, scope: CacheScope, key: str, entry: Entry) -> str:
         try:
             self._store.put(scope, key, entry, self._vector(key, entry))
         except Exception:
-            self._metrics.stored("failed")
-        else:
-            self._metrics.stored("kept")
-        if self._breaker.closed and time.monotonic() - self._counted > _COUNT_EVERY_S:
-            self._counted = time.monotonic()
-            with contextlib.suppress(Exception):  # The next time will do.
-                self._metrics.entries.set(self._store.count())
+            return "failed"
+        return "kept"
 
     def _vector(self, key: str, entry: Entry) -> Vector | None:
         if self._vectors is None or entry.finish_reason != "stop" or entry.text.startswith(DIGEST):
             return None
         return self._vectors.take(key, entry.text)
 
-    def _close_store(self) -> None:
-        with contextlib.suppress(Exception):  # What it could not write is lost: no request waits for it.
-            self._store.close()
+    def _count(self) -> None:
+        if not self._breaker.closed:
+            return
+        try:
+            self._metrics.entries.set(self._store.count())
+        except Exception:
+            return  # The next time will do.
