@@ -1,4 +1,4 @@
-"""The file under the embedded store: damage, other programs' files, who opens it."""
+"""The file under the embedded store: damage, other programs' files, files that come and go."""
 
 import os
 import sqlite3
@@ -19,6 +19,13 @@ LIMITS = Limits(1_000, timeout_s=2.0)
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "llm.sqlite"
+
+
+def spoil(path: Path) -> None:
+    """No store is open: closing the file ends no lock."""
+    with path.open("r+b") as file:
+        file.seek(4096 * 8)
+        file.write(b"\xff" * (path.stat().st_size - 4096 * 8))
 
 
 def open_at(path: Path) -> SqliteStore:
@@ -60,17 +67,58 @@ def test_a_damaged_file_is_set_aside(path: Path, damage: str, caplog: pytest.Log
     assert f"kept as {set_aside(path).name}" in told
 
 
-def test_damage_that_is_met_while_it_runs_is_an_error_of_the_call(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+def test_damage_while_it_runs_is_set_aside(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sqlite_file, "CHECKED_BYTES", 0)
     filled(path, 2_000)
-    with path.open("r+b") as file:  # no store is open: closing the file ends no lock
-        file.seek(4096 * 8)
-        file.write(b"\xff" * (path.stat().st_size - 4096 * 8))
+    spoil(path)
     store = open_at(path)
-    with pytest.raises(StoreError, match=r"llm\.sqlite: .*malformed"):
-        store.get(scope(), "k0")
+    failures = 0
+    for number in range(200):
+        try:
+            store.get(scope(), f"k{number}")
+            store.nearest(scope(), axis(0), 4)
+        except StoreError:
+            failures += 1
+    assert failures == 1  # then it is a fresh file
+    store.put(scope(), "k", entry(), axis(0))
+    assert store.nearest(scope(), axis(0), 4) == [(1.0, entry())]
+    store.close()
+    assert len(caplog.messages) == 1
+    assert set_aside(path).exists()
+
+
+def test_two_stores_on_a_damaged_file_set_it_aside_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sqlite_file, "CHECKED_BYTES", 0)
+    filled(path, 1_000)
+    spoil(path)
+    stores = [open_at(path), open_at(path)]
+    for store in stores * 2:
+        for number in range(50):
+            try:
+                store.get(scope(), f"k{number}")
+            except StoreError:
+                continue
+    stores[0].put(scope(), "k", entry("shared"), axis(0))
+    assert stores[1].get(scope(), "k") == entry("shared")
+    for store in stores:
+        store.close()
+    assert len(caplog.messages) == 1
+
+
+def test_a_file_that_was_removed_is_made_again(path: Path) -> None:
+    store = open_at(path)
+    store.put(scope(), "k", entry(), axis(0))
+    store.nearest(scope(), axis(0), 1)
+    for file in path.parent.iterdir():
+        file.unlink()
+    assert store.get(scope(), "k") is None
+    assert store.nearest(scope(), axis(0), 1) == []
+    store.put(scope(), "k", entry("new"), axis(0))
+    assert store.nearest(scope(), axis(0), 1) == [(1.0, entry("new"))]
     store.close()
 
 
@@ -94,6 +142,25 @@ def test_another_version_is_left_alone(path: Path) -> None:
     assert not set_aside(path).exists()
 
 
+def test_the_version_before_is_brought_up(path: Path) -> None:
+    filled(path, 3)
+    with sqlite3.connect(path) as other:
+        begin = "CREATE TRIGGER {} ON answers BEGIN UPDATE tally SET entries = entries {} 1; END;"
+        other.executescript(
+            "DROP INDEX by_age; DROP TABLE tenants; DROP TRIGGER counted; DROP TRIGGER uncounted;"
+            + begin.format("counted AFTER INSERT", "+")
+            + begin.format("uncounted AFTER DELETE", "-")
+            + "PRAGMA user_version = 2"
+        )
+    other.close()
+    store = open_at(path)
+    assert store.count() == 3
+    store.close()
+    with sqlite3.connect(path) as other:
+        assert other.execute("SELECT sum(entries) FROM tenants").fetchone() == (3,)
+    other.close()
+
+
 def test_a_path_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for url, words in (
@@ -106,6 +173,15 @@ def test_a_path_that_cannot_be_used(tmp_path: Path) -> None:
     ):
         with pytest.raises(OperatorError, match=words):
             open_store(url, Limits())
+
+
+def test_a_locked_folder_is_not_waited_for_without_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_file, "ALONE_S", 0.05)
+    with (
+        sqlite_file.alone(path.parent),
+        pytest.raises(OperatorError, match="locked by another process"),
+    ):
+        open_at(path)
 
 
 def test_stores_opened_at_once_share_one_file(path: Path) -> None:

@@ -121,9 +121,9 @@ class SqliteStore:
     ) -> None:
         """Reads the rows that are new to the index, for half of the limit; the next call reads on."""
         cleared = connection.execute("SELECT cleared FROM tally").fetchone()[0]
-        if index.era != cleared:
+        if index.era != (self._database.era, cleared):
             index.reset()
-            index.era = cleared
+            index.era = (self._database.era, cleared)
             index.seen = self._first(connection, name)
         until = time.monotonic() + self._limits.timeout_s / 2
         while True:

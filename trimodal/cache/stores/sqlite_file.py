@@ -1,4 +1,4 @@
-"""Connects to the SQLite file of answers, which several processes share.
+"""Connects to the SQLite file of answers, which several processes share, and sets a damaged one aside.
 
 Write-ahead logging: readers never wait for a writer, and a killed process leaves a whole file. Not for
 network file systems: SQLite's shared memory needs one machine.
@@ -11,6 +11,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,16 +27,17 @@ VERSION = 3
 _MAGIC, _HEADER = b"SQLite format 3\0", 100  # https://www.sqlite.org/fileformat.html, 1.3
 # Checked in full when opened (about 0.1 s); damage in a larger one is noticed where it is read.
 CHECKED_BYTES = 64 << 20
+ALONE_S = 5.0
 # Writes run in the background; another process may be clearing a piece meanwhile.
 WRITE_WAIT_S = 2.0
 LOG_BYTES = 16 << 20  # a longer log is cut when it has been copied
 # Deleted securely: a dropped answer does not stay in a free page.
 SETTINGS = ("synchronous=NORMAL", "cell_size_check=1", "secure_delete=1", f"journal_size_limit={LOG_BYTES}")
 POOL = 8
+_DAMAGE = ("malformed", "not a database", "disk image", "corrupt")
 
 # `place` is a scope's name: see `codec.scope_name`.
-SCHEMA = f"""
-BEGIN IMMEDIATE;
+SCHEMA = """
 CREATE TABLE answers (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     place TEXT NOT NULL, key TEXT NOT NULL,
@@ -47,10 +49,16 @@ CREATE UNIQUE INDEX by_key ON answers(place, key);
 CREATE INDEX by_number ON answers(place, number) WHERE vector IS NOT NULL;
 CREATE INDEX by_expiry ON answers(expires_at);
 CREATE INDEX by_tenant ON answers(tenant, namespace, fingerprint);
-CREATE INDEX by_age ON answers(tenant, number);
 CREATE TABLE tally (entries INTEGER NOT NULL, cleared INTEGER NOT NULL);
 INSERT INTO tally VALUES (0, 0);
+"""
+# New in version 3: how many entries each tenant has. The triggers count from here on.
+TENANTS = """
+CREATE INDEX by_age ON answers(tenant, number);
 CREATE TABLE tenants (tenant BLOB PRIMARY KEY, entries INTEGER NOT NULL);
+INSERT INTO tenants SELECT tenant, count(*) FROM answers GROUP BY tenant;
+DROP TRIGGER IF EXISTS counted;
+DROP TRIGGER IF EXISTS uncounted;
 CREATE TRIGGER counted AFTER INSERT ON answers BEGIN
     UPDATE tally SET entries = entries + 1;
     INSERT INTO tenants VALUES (new.tenant, 1) ON CONFLICT (tenant) DO UPDATE SET entries = entries + 1;
@@ -60,14 +68,11 @@ CREATE TRIGGER uncounted AFTER DELETE ON answers BEGIN
     UPDATE tenants SET entries = entries - 1 WHERE tenant = old.tenant;
     DELETE FROM tenants WHERE tenant = old.tenant AND entries = 0;
 END;
-PRAGMA application_id={APPLICATION};
-PRAGMA user_version={VERSION};
-COMMIT;
 """
 
 
 class Database:
-    """Connections to one file. One that is damaged when it is opened is set aside, and a fresh one begun.
+    """Connections to one file. `era` counts the files that have been at its path: what was read is void.
 
     Raises:
         OperatorError: the path cannot be used, or holds another program's or another version's database.
@@ -75,32 +80,25 @@ class Database:
 
     def __init__(self, path: Path, wait_s: float) -> None:
         self.path = path
+        self.era = 0
         self._wait_s = wait_s
-        self._lock = threading.Lock()  # of the pool
+        self._lock = threading.Lock()  # of the pool and the file's identity
         self._writing = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
+        self._writer: sqlite3.Connection | None = None
+        self._inode = -1
         self._closed = False
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _alone(path.parent):
-                try:
-                    self._writer = self._open_writer()
-                except sqlite3.OperationalError:
-                    raise
-                except sqlite3.DatabaseError as damage:
-                    _set_aside(path, str(damage))
-                    self._writer = self._open_writer()
-        except (sqlite3.Error, OSError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise OperatorError(f"cache_store '{path}': {reason}") from None
+        with self._lock:
+            self._open()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection that cannot write, for this thread alone. Raises StoreError for what SQLite raises."""
         with self._lock:
-            self._check_open()
+            self._follow()
+            era = self.era
             connection = self._idle.pop() if self._idle else None
-        with self._store_errors():
+        with self._store_errors(era):
             if connection is None:
                 connection = self._connect(self._wait_s)
                 connection.execute("PRAGMA query_only=1")
@@ -110,7 +108,7 @@ class Database:
                 connection.close()
                 raise
             with self._lock:
-                keep = not self._closed and len(self._idle) < POOL
+                keep = era == self.era and not self._closed and len(self._idle) < POOL
                 if keep:
                     self._idle.append(connection)
             if not keep:
@@ -122,42 +120,87 @@ class Database:
         if not self._writing.acquire(timeout=WRITE_WAIT_S):
             raise StoreError(f"{self.path} is busy")
         try:
-            self._check_open()
-            with self._store_errors():
-                self._writer.execute("BEGIN IMMEDIATE")
+            with self._lock:
+                self._follow()
+                era, writer = self.era, self._writer
+            assert writer is not None  # _follow raises otherwise
+            with self._store_errors(era):
+                writer.execute("BEGIN IMMEDIATE")
                 try:
-                    yield self._writer
-                    self._writer.execute("COMMIT")
+                    yield writer
+                    writer.execute("COMMIT")
                 except BaseException:
                     with suppress(sqlite3.Error):
-                        self._writer.execute("ROLLBACK")
+                        writer.execute("ROLLBACK")
                     raise
         finally:
             self._writing.release()
 
     def checkpoint(self) -> None:
         """Moves the log into the file and cuts it, so that nothing deleted stays there; not under readers."""
-        with self._writing, suppress(sqlite3.Error):
-            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        with self._writing:
+            if self._writer is not None:
+                with suppress(sqlite3.Error):
+                    self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Waits for a write that is under way; calls after it raise StoreError."""
         with self._writing, self._lock:
             self._closed = True
-            self._writer.close()
-            while self._idle:
-                self._idle.pop().close()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreError(f"{self.path.name} is closed")
+            if self._writer is not None:
+                self._writer.close()
+            self._drop_connections()
 
     @contextmanager
-    def _store_errors(self) -> Iterator[None]:
+    def _store_errors(self, era: int) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
+            if _is_damage(error):
+                self._replace(era, str(error))
             raise StoreError(f"{self.path.name}: {error}") from None
+
+    def _follow(self) -> None:
+        """Opens what is at the path now: another process may have set a damaged file aside, or removed it."""
+        if self._closed:
+            raise StoreError(f"{self.path.name} is closed")
+        try:
+            if self._writer is None or not self._is_at_path():
+                self._open()
+        except OSError as error:
+            raise StoreError(f"{self.path.name}: {error.strerror}") from None
+        except OperatorError as error:
+            raise StoreError(str(error)) from None
+
+    def _is_at_path(self) -> bool:
+        return self.path.exists() and self.path.stat().st_ino == self._inode
+
+    def _replace(self, era: int, why: str) -> None:
+        with self._lock:
+            if era != self.era or self._closed:
+                return  # another thread did it
+            self._drop_connections()
+            with suppress(OperatorError), alone(self.path.parent):
+                if self._is_at_path():
+                    _set_aside(self.path, why)
+
+    def _open(self) -> None:
+        self._drop_connections()
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with alone(self.path.parent):
+                try:
+                    self._writer = self._open_writer()
+                except sqlite3.Error as error:
+                    if not _is_damage(error):
+                        raise
+                    _set_aside(self.path, str(error))
+                    self._writer = self._open_writer()
+                self._inode = self.path.stat().st_ino
+        except (sqlite3.Error, OSError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise OperatorError(f"cache_store '{self.path}': {reason}") from None
+        self.era += 1
 
     def _open_writer(self) -> sqlite3.Connection:
         """Connects to the file, checked, or made with its tables where there is none."""
@@ -186,28 +229,44 @@ class Database:
             raise
         return connection
 
+    def _drop_connections(self) -> None:
+        for connection in self._idle:
+            connection.close()
+        # Another thread may be in the middle of a write: the last reference closes it.
+        self._idle, self._writer = [], None
 
-def is_store(path: Path) -> bool:
-    """Whether the file's header says that it is a store of answers."""
+
+def may_be_ours(path: Path) -> bool:
+    """Whether the file's header says that it is a store, or its log may still say so."""
     header = b""
     with suppress(OSError), path.open("rb") as file:
         header = file.read(_HEADER)
-    return header.startswith(_MAGIC) and header[68:72] == APPLICATION.to_bytes(4, "big")
+    if not header.startswith(_MAGIC):
+        return False
+    return header[68:72] == APPLICATION.to_bytes(4, "big") or Path(f"{path}-wal").exists()
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Only one process at a time makes or sets aside files here."""
+def alone(directory: Path) -> Iterator[None]:
+    """Only one process at a time makes or sets aside files here. Raises OperatorError after ALONE_S."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        deadline = time.monotonic() + ALONE_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise OperatorError(f"{directory} is locked by another process") from None
+                time.sleep(0.01)
         yield
     finally:
         os.close(descriptor)
 
 
 def _make_ready(writer: sqlite3.Connection, path: Path) -> None:
-    """Checks the file, or makes its tables. Raises sqlite3.DatabaseError itself where it is damaged."""
+    """Checks the file, or makes its tables. Raises sqlite3.DatabaseError where it is damaged."""
 
     def answer(query: str) -> Any:
         return writer.execute(query).fetchone()[0]
@@ -215,20 +274,26 @@ def _make_ready(writer: sqlite3.Connection, path: Path) -> None:
     tables, version = answer("SELECT count(*) FROM sqlite_master"), answer("PRAGMA user_version")
     if tables and answer("PRAGMA application_id") != APPLICATION:
         raise OperatorError(f"cache_store '{path}' is another program's database: name another file")
-    if tables and version != VERSION:
+    if tables and version not in (2, VERSION):
         raise OperatorError(
             f"cache_store '{path}' has schema {version}, {VERSION} is needed: remove it, or name another file"
         )
-    if not tables:
-        writer.executescript(SCHEMA)  # before there is a log, so that the file's own header says what it is
-    elif path.stat().st_size <= CHECKED_BYTES and (found := answer("PRAGMA quick_check(1)")) != "ok":
-        raise sqlite3.DatabaseError(f"malformed: {found}")
     if answer("PRAGMA journal_mode=WAL") != "wal":
         raise OperatorError(f"cache_store '{path}': its file system cannot share memory: name a local file")
+    if not tables or version == 2:
+        header = f"PRAGMA application_id={APPLICATION}; PRAGMA user_version={VERSION};"
+        writer.executescript(f"BEGIN IMMEDIATE; {'' if tables else SCHEMA} {TENANTS} {header} COMMIT;")
+    elif path.stat().st_size <= CHECKED_BYTES and (found := answer("PRAGMA quick_check(1)")) != "ok":
+        raise sqlite3.DatabaseError(f"malformed: {found}")
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    # Python 3.10 has no error codes here.
+    return isinstance(error, sqlite3.DatabaseError) and any(word in str(error) for word in _DAMAGE)
 
 
 def _set_aside(path: Path, why: str) -> None:
-    """Renames the file, in place of one set aside before, and logs a warning."""
+    """Renames the file, in place of one set aside before, and logs a warning. Call it `alone`."""
     aside = f"{path}.damaged"
     # The log first: a fresh file beside an old log would get the log's pages.
     for end in ("-wal", "-shm", ""):
