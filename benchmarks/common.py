@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +69,11 @@ def cpu_s(pid: int) -> float:
 
 def tree_cpu_s(pid: int) -> float:
     """Processor seconds that a process and those below it have used. Raises: ServerError where it is gone."""
-    children = (file.read_text().split() for file in Path(f"/proc/{pid}/task").glob("*/children"))
-    return cpu_s(pid) + sum(tree_cpu_s(int(child)) for each in children for child in each)
+    total = cpu_s(pid)
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError, ServerError):  # the thread or the child may end meanwhile
+            total += sum(tree_cpu_s(int(child)) for child in file.read_text().split())
+    return total
 
 
 def speech(seconds: float, seed: int) -> Samples:

@@ -112,8 +112,12 @@ async def _running(client: Client, count: int) -> AsyncIterator[list[list[float]
     try:
         await _until(lambda: all(len(one) > 5 for one in times))
         yield times
-        if any(task.done() for task in tasks):
-            raise ServerError("a stream ended before its time: the machine is too fast for this many tokens")
+        for task in tasks:
+            if task.done():
+                task.result()  # raises what ended it
+                raise ServerError(
+                    "a stream ended before its time: the machine is too fast for this many tokens"
+                )
     finally:
         for task in tasks:
             task.cancel()
@@ -195,7 +199,10 @@ async def _death(http: httpx.AsyncClient, url: str, pages: Sequence[str], stream
         await _until(partial(tells, page, True))
     begun = [asyncio.Event() for _ in range(streams)]
     told = [asyncio.create_task(_told(http, url, one)) for one in begun]
-    await asyncio.gather(*(one.wait() for one in begun))
+    await _until(lambda: all(one.is_set() for one in begun) or any(task.done() for task in told))
+    if refused := [task for task in told if task.done()]:
+        refused[0].result()
+        raise ServerError("a stream was refused before the engine core was killed")
     killed = time.monotonic()
     os.kill(_core(), signal.SIGKILL)
     *at, first, second = await asyncio.gather(*told, *(_until(partial(tells, page, False)) for page in pages))

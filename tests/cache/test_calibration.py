@@ -23,6 +23,7 @@ def write(path, **changes):
     ]
     values = {
         "checkpoint_sha256": "c0ffee",
+        "reading": "shorter_first",
         "pairs": "p",
         "paraphrases": 9,
         "hard_negatives": 9,
@@ -44,6 +45,13 @@ def test_a_bound_that_cannot_be_kept_is_told_with_the_least_one(tmp_path):
     found = Calibration.read(write(tmp_path / "c.json"), "c0ffee")
     with pytest.raises(SettingsError, match=r"cache_max_false_hit 0.001: .* is 0\.0070"):
         found.threshold(0.001)
+
+
+def test_one_of_a_judge_that_read_both_ways_is_refused_with_the_command(tmp_path):
+    path = write(tmp_path / "c.json")
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "reading"}))
+    with pytest.raises(SettingsError, match=r"reads each pair both ways.*--calibrate"):
+        Calibration.read(path, "c0ffee")
 
 
 def test_another_checkpoint_is_refused_with_the_command(tmp_path):

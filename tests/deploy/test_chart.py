@@ -17,6 +17,7 @@ from tests.deploy.objects import (
     DEPLOY,
     PROFILES,
     RELEASES,
+    Object,
     Refused,
     containers,
     needs_helm,
@@ -204,6 +205,24 @@ def test_servers_wait_for_the_job_that_builds_for_all(tmp_path: Path) -> None:
         waiting.wait(0.3)
     Path(here[-2]).write_text(here[-1])
     assert waiting.wait(10) == 0
+
+
+def test_a_job_of_other_builds_has_another_name() -> None:
+    """A Job that is there cannot be changed."""
+    jobs = [
+        of_kind("Job", rendered(profile=profile, engines=CLAIM, image={"tagSuffix": suffix}))
+        for profile in PROFILES
+        for suffix in ("", "-2")
+    ]
+    assert len({job["metadata"]["name"] for (job,) in jobs}) == 6
+
+
+def test_edited_files_start_servers_again() -> None:
+    def template(text: str) -> Object:
+        (one,) = of_kind("StatefulSet", rendered(server={"files": {"llm/tiers.toml": text}}))
+        return dict(one["spec"]["template"]["metadata"])
+
+    assert template("a") != template("b")
 
 
 @pytest.mark.parametrize("values", [{"profile": "cpu"}, VARIANTS["scaled"]])

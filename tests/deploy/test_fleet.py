@@ -167,11 +167,61 @@ def test_what_is_let_through_is_what_one_server_s_proxy_lets_through(
         assert int(connection.recv(4096).split()[1]) == status
 
 
+def test_without_a_header_all_servers_get_requests(fleet: Proxy, servers: dict[str, Server]) -> None:
+    found = Counter(ask(fleet) for _ in range(30))
+    assert set(found) == {(200, "serve-1"), (200, "serve-2"), (200, "serve-3")}
+    assert min(found.values()) > 5
+    assert ask(fleet, authorization="Bearer guessed")[0] == 401
+
+
 def test_who_has_least_gets_the_next_one(fleet: Proxy, servers: dict[str, Server]) -> None:
     servers["serve-2"].hold.clear()
     with asking(fleet, 6, 0.05):
         assert Counter(ask(fleet)[1] for _ in range(10)).keys() == {"serve-1", "serve-3"}
         servers["serve-2"].hold.set()
+
+
+def test_one_prefix_goes_to_one_server_until_that_has_too_much(
+    fleet: Proxy, servers: dict[str, Server]
+) -> None:
+    homes = {f"talk-{n}": ask(fleet, x_trimodal_prefix=f"talk-{n}")[1] for n in range(30)}
+    assert set(homes.values()) == {"serve-1", "serve-2", "serve-3"}
+    for talk, home in homes.items():
+        assert ask(fleet, x_trimodal_prefix=talk) == (200, home)
+    home = homes["talk-0"]
+    servers[home].hold.clear()
+    before = sum(server.answered for server in servers.values())
+    with asking(fleet, 4, x_trimodal_prefix="talk-0"):
+        wait_until(lambda: sum(server.answered for server in servers.values()) > before, "another one")
+        servers[home].hold.set()
+
+
+def test_a_live_stream_keeps_its_server_also_in_its_drain(fleet: Proxy, servers: dict[str, Server]) -> None:
+    homes = {f"stream-{n}": ask(fleet, SPEECH, x_trimodal_session=f"stream-{n}")[1] for n in range(9)}
+    assert Counter(homes.values()) == {"serve-1": 3, "serve-2": 3, "serve-3": 3}
+    assert fleet.drain("serve-1") == (0, "")
+    wait_until(lambda: status(fleet, "serve-1") == "DRAIN", "the drain in all backends")
+    for stream, home in homes.items():
+        assert ask(fleet, SPEECH, x_trimodal_session=stream) == (200, home)
+    assert {ask(fleet, SPEECH, x_trimodal_session=f"new-{n}")[1] for n in range(9)} == {"serve-2", "serve-3"}
+    assert {ask(fleet)[1] for _ in range(9)} == {"serve-2", "serve-3"}
+    assert fleet.drain("serve-1", "--resume") == (0, "")
+    assert "serve-1" in {ask(fleet)[1] for _ in range(40)}
+
+
+def test_a_stream_whose_server_is_gone_gets_503_and_no_other_server(
+    fleet: Proxy, servers: dict[str, Server]
+) -> None:
+    home = ask(fleet, SPEECH, x_trimodal_session="a")[1]
+    servers[home].close()
+    assert ask(fleet, SPEECH, x_trimodal_session="a")[0] == 503
+    wait_until(lambda: status(fleet, home) == "DOWN", "the probe")
+    assert ask(fleet, SPEECH, x_trimodal_session="a")[0] == 503
+    assert ask(fleet, SPEECH, x_trimodal_session="b")[0] == 200
+
+
+def test_chunks_without_a_session_go_to_one_server(fleet: Proxy) -> None:
+    assert len({ask(fleet, SPEECH) for _ in range(12)}) == 1
 
 
 def test_what_had_no_answer_is_asked_again_elsewhere(fleet: Proxy, servers: dict[str, Server]) -> None:
@@ -198,6 +248,12 @@ def test_a_server_that_is_not_ready_gets_nothing(fleet: Proxy, servers: dict[str
     assert {ask(fleet)[1] for _ in range(12)} == {"serve-1", "serve-2"}
     servers["serve-3"].ready = 200
     wait_until(lambda: status(fleet, "serve-3") == "UP", "the probe")
+
+
+def test_a_dead_server_costs_no_request(fleet: Proxy, servers: dict[str, Server]) -> None:
+    """Also before the probe has seen it."""
+    servers["serve-2"].close()
+    assert {ask(fleet)[0] for _ in range(12)} == {200}
 
 
 def test_the_drain_waits_for_what_runs_and_says_what_is_left(

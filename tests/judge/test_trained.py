@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from trimodal.cache.calibration import FILE, Calibration
+from trimodal.cache.judge import in_order
 from trimodal.judge.engines.onnxruntime import OnnxRuntimeJudge, open_engine
 from trimodal.judge.settings import JudgeSettings
 from trimodal.manifest import read_manifest
@@ -38,8 +39,8 @@ def threshold() -> float:
 
 
 def likely(judge: OnnxRuntimeJudge, one: str, other: str) -> float:
-    """P(same) in the less likely direction, as the cache has it."""
-    return min(judge.judge([pair])[0] for pair in ((one, other), (other, one)))
+    """P(same), as the cache asks for it."""
+    return float(judge.judge([in_order(one, other)])[0])
 
 
 def test_other_pairs_of_a_run_move_no_score(judge: OnnxRuntimeJudge) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from itertools import takewhile
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -35,6 +36,7 @@ class Calibration(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     checkpoint_sha256: str = Field(min_length=1, description="of the judge: `source_sha256` of its manifest")
+    reading: Literal["shorter_first"] = Field("shorter_first", description="order of a pair; see `in_order`")
     languages: tuple[str, ...] = Field(("en",), min_length=1, description="that it was trained for")
     foreign_threshold: float = Field(0.999, ge=0, le=1, description="for questions in other languages")
     pairs: str = Field(description="file that the curve was measured on")
@@ -50,10 +52,16 @@ class Calibration(BaseModel):
             checkpoint: SHA-256 of the judge's checkpoint; see `Judge.checkpoint`.
 
         Raises:
-            SettingsError: there is none, it is damaged, or it is for another checkpoint.
+            SettingsError: there is none, it is damaged, or it is for another checkpoint or way to read pairs.
         """
         try:
-            found = cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
+            given = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(given, dict) and "curve" in given and "reading" not in given:
+                raise SettingsError(
+                    f"{path} is of a judge that reads each pair both ways, as up to November 2026: calibrate "
+                    f"with: {COMMAND}"
+                )
+            found = cls.model_validate(given)
         except (OSError, ValueError) as error:
             why = "damaged" if isinstance(error, ValueError) else error.strerror
             raise SettingsError(

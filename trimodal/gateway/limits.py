@@ -156,15 +156,16 @@ class BodyLimits:
                 await refuse(send, error, request_id(connection), close=not whole)
                 return
             if body is not None:  # the client did not leave
-                await self._app(scope, _again(body, receive), self._holding(caller.key, send))
+                await self._app(scope, _again(body, receive), self._holding(caller.key, reading, send))
         finally:
             if reading is not None:
                 reading.cancel()
                 self._held.remove(reading)
 
-    def _holding(self, key: Key, send: Send) -> Send:
+    def _holding(self, key: Key, reading: asyncio.Future[bytes | None], send: Send) -> Send:
         async def held(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] == 429:
+                self._held.remove(reading)  # its body's room is for others meanwhile
                 await asyncio.sleep(self._hold_s(key))
             await send(message)
 

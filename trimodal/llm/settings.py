@@ -162,7 +162,7 @@ class LlmSettings(Settings):
     cache_judge_budget_ms: float = Field(50, gt=0, le=10_000)  # and past the judge
     # semantic: upper bound of wrong answers among near-identical questions
     cache_max_false_hit: float = Field(0.01, gt=0, lt=1)
-    # file of `bench cache --calibrate`, beside the config's; empty: the one beside the judge's model
+    # of `build/judge/measure.py --calibrate`, beside the config's; empty: the one beside the judge's model
     cache_calibration: str = ""
     # semantic: share of hits whose answers are compared with fresh ones while the server is idle; 0: none
     cache_audit: float = Field(0.02, ge=0, le=0.5)

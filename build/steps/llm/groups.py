@@ -14,6 +14,8 @@ GROUP = 32
 """As many weights as a group of a GGUF file's formats has."""
 _STEPS = 15  # between the least and the largest weight of a group of 4 bits, at most
 _NEAR = 0.02  # of a step: what is on a grid is as near to it, as FP16 rounds
+_FEWEST = 16  # weights of a group that tell: any two lie on a grid
+_FARTHEST = 256  # steps from the least weight to zero, as FP16 still holds a hundredth of a step well
 _LEAST = 1 << 14  # weights of a matrix that is worth compressing
 
 
@@ -52,6 +54,8 @@ def _readers(node: Any) -> list[Any]:
 
 def _grid(groups: Any) -> tuple[Any, Any, Any] | None:
     """Levels from 0 to 15, steps, and the level of zero, of groups that 4 bits made; None: others did."""
+    if groups.shape[2] < _FEWEST:
+        return None
     low, high = groups.min(2, keepdims=True), groups.max(2, keepdims=True)
     steps = np.zeros_like(low)
     for count in range(1, _STEPS + 1):
@@ -59,7 +63,7 @@ def _grid(groups: Any) -> tuple[Any, Any, Any] | None:
         levels = (groups - low) / step
         on_grid = np.abs(levels - np.round(levels)).max(2, keepdims=True) < _NEAR
         steps = np.where((steps == 0) & on_grid, step, steps)
-    if (steps == 0).any():
+    if (steps < np.finfo(np.float16).tiny).any() or (np.abs(low) > _FARTHEST * steps).any():
         return None
     return np.round((groups - low) / steps).astype(np.uint8), steps, -low / steps
 

@@ -1,4 +1,4 @@
-"""build/steps/vision/plan_check.py: the plan runs (tensorrt/run.py), and computes what its graph does."""
+"""build/steps/vision/plan_check.py: the plan runs, and computes what its graph does."""
 
 from __future__ import annotations
 

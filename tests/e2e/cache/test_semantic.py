@@ -172,7 +172,7 @@ def test_hits_are_audited_when_the_server_is_idle(
     changes = changes_of(str(tmp_path / "answers.sqlite"), minilm, {"engine": "fake"}, cache_audit="0.5")
     server = own_server(MODELS, changes)
     wait_until(lambda: ask(server, STORED).note.cache == "exact", "the first answer")
-    for _ in range(12):
+    for _ in range(24):
         assert ask(server, "How do I reset my own password?").note.cache == "semantic"
     wait_until(lambda: total(server, "trimodal_cache_audit_answers_total") > 1, "audited hits", 30)
     for bound in ("lower", "upper"):

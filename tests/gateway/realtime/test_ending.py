@@ -206,6 +206,9 @@ def test_the_pace_lets_a_burst_through_and_then_its_rate() -> None:
     for second in range(3601, 3700):
         now = second
         assert other(live) == 0.0
+    for _ in range(6_000):  # a minute in chunks of 10 ms, which count as the least size
+        now += 0.01
+        assert other(855) == 0.0
 
 
 def test_a_server_that_is_behind_holds_the_client_up(serve: Serve, dial: Dial) -> None:

@@ -42,9 +42,13 @@ async def test_nothing_follows_the_end_and_the_first_reason_counts() -> None:
     assert (await read(box), box.ending) == ([1], Close(1011, "first"))
 
 
-def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_does_not_read_is_left_and_nothing_before_that_gets_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(outbox, "MOST_UNREAD_BYTES", 1_000)
-    assert not filled(5).overrun
+    assert not filled(5).ending
     box = filled(100)
-    assert box.overrun
+    assert box.ending == Close(1008, "the client does not read")
     assert box._bytes < 1_100, "what came later is not held"
+    seen = await read(box)
+    assert seen == list(range(1, len(seen) + 1))

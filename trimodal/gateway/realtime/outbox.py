@@ -31,14 +31,11 @@ class Outbox:
         self._news = asyncio.Event()
         self.ending: Close | None = None
 
-    @property
-    def overrun(self) -> bool:
-        """Whether more waits than is held: what comes now is lost."""
-        return self._bytes > MOST_UNREAD_BYTES
-
     def put(self, kind: str, **fields: object) -> None:
-        """Adds an event; nothing after `end`."""
-        if self.ending or self.overrun:
+        """Adds an event; nothing after `end`. Who has too much unread is left, so that no event gets lost."""
+        if self._bytes > MOST_UNREAD_BYTES:
+            self.end(1008, "the client does not read")
+        if self.ending:
             return
         self._count += 1
         line = encoded({"type": kind, "event_id": f"event_{self._count}", **fields}).decode()

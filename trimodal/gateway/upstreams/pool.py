@@ -230,11 +230,12 @@ class Upstreams:
         able = self._able()
         if len(able) < 2:
             return able
-        # A look may be a second old: where no server is known to answer, all are tried.
+        # A look may be old: where no server is known to answer, all are tried.
         wanted = asked or {}
 
         def answers(server: Upstream) -> bool:
-            return server.answers(*named(model), lambda need: server.answers(need, wanted.get(need, "")))
+            whole = server.answers(*named(model), lambda need: server.answers(need, wanted.get(need, "")))
+            return whole and all(server.answers(need, version) for need, version in wanted.items())
 
         able = list(filter(answers, able)) or able
         if key:

@@ -55,7 +55,7 @@ def call_item(identity: str, kind: str, status: str = "completed", **fields: str
 def read_item(given: object) -> tuple[Item, Picture | None]:
     """Checks an item that a client adds. Raises: ApiError naming the part.
 
-    Events have a picture without its file: they would hold it twice, and be kept for who comes back.
+    Events have a picture without its file: they would hold it twice.
     """
     if not isinstance(given, dict):
         raise invalid("item: an object is needed")
