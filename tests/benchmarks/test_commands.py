@@ -13,7 +13,7 @@ LLM = "model_repository/llm/1/openvino-int8"
 SPEECH = "model_repository/speech_recognize/1/ctranslate2-tiny.en"
 QUICK = {
     "stores": (
-        "stores --size 30 --size 10 --calls 5 --store lost=redis://127.0.0.1:1/0",
+        "cache.stores --size 30 --size 10 --calls 5 --store lost=redis://127.0.0.1:1/0",
         ["embedded", "lost: Redis"],
     ),
 }
@@ -68,7 +68,7 @@ def test_it_shows_its_table(arguments: str, shown: list[str]) -> None:
 
 
 def test_a_password_in_a_wrong_option_is_not_repeated() -> None:
-    done = run("stores --store redis://:secret@host")
+    done = run("cache.stores --store redis://:secret@host")
     assert done.returncode == 2
     assert "NAME=URL is needed" in done.stderr
     assert "secret" not in done.stderr

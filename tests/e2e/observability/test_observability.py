@@ -64,15 +64,19 @@ STILL = {
 AUDITED = {"trimodal_cache_audit_false_hit_ratio"}
 # It comes with a route: tests/e2e/server/test_versions.py.
 ROUTED = {"trimodal_gateway_routed_total"}
-STILL |= AUDITED | ROUTED | {
-    "trimodal_cache_audit_answers_total",
-    "trimodal_cache_audit_dropped_total",
-    "trimodal_cache_audit_tokens_total",
-    "trimodal_judge_batch_size_sum",
-    "trimodal_judge_batch_size_count",
-    "trimodal_judge_pairs_total",
-    "trimodal_judge_seconds_bucket",
-}
+STILL |= (
+    AUDITED
+    | ROUTED
+    | {
+        "trimodal_cache_audit_answers_total",
+        "trimodal_cache_audit_dropped_total",
+        "trimodal_cache_audit_tokens_total",
+        "trimodal_judge_batch_size_sum",
+        "trimodal_judge_batch_size_count",
+        "trimodal_judge_pairs_total",
+        "trimodal_judge_seconds_bucket",
+    }
+)
 
 
 class Bench(NamedTuple):

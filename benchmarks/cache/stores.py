@@ -1,6 +1,6 @@
 """Makes the table "Cache stores": times get, put and nearest in each store, by its size.
 
-    python -m benchmarks.stores --store redis=redis://127.0.0.1:6379/0
+    python -m benchmarks.cache.stores --store redis=redis://127.0.0.1:6379/0
 
 One scope, one caller, vectors of MiniLM's dimension, a warm index, loopback only. A store that is not here,
 as Redis without a server, is left out and named.
