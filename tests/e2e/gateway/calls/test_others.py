@@ -1,20 +1,55 @@
-"""Packages beside OpenAI's, as their users call them, before the starter set."""
+"""Packages beside OpenAI's, as their users call them, and what Open WebUI and LibreChat send, as their
+sources form it: before the starter set.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
 import subprocess
 import venv
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
-from tests.e2e.gateway.calls.starter import Starter
+from tests.e2e.conftest import BOUND
+from tests.e2e.gateway.calls.starter import FRANCE, SAMPLES, Starter
 
 # Slow: the packages are fetched.
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
 HERE = Path(__file__).parent / "others"
+CAT = "data:image/jpeg;base64," + base64.b64encode((SAMPLES / "photos" / "cat.jpg").read_bytes()).decode()
+# Open WebUI: routers/openai.py, what a user sets under "Advanced Params", as utils/payload.py casts it.
+OPEN_WEBUI = {
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "temperature": 0.0,
+    "top_p": 1.0,
+    "max_tokens": 24,
+    "frequency_penalty": 0.0,
+    "presence_penalty": 0.0,
+    "reasoning_effort": "low",
+    "seed": 1,
+    "stop": ["\n\n"],
+}
+# LibreChat: endpoints/openai/llm.ts through LangChain's ChatOpenAI.
+LIBRECHAT = {
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "temperature": 0,
+    "top_p": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "max_tokens": 24,
+    "n": 1,
+    "user": "66f0c0ffee",
+    "parallel_tool_calls": False,
+}
 
 
 def run(*command: str | Path, cwd: Path, limit_s: float) -> str:
@@ -46,3 +81,85 @@ def test_vercels_ai_sdk(starter: Starter, tmp_path: Path) -> None:
     told = run("node", "calls.mjs", starter.url, cwd=tmp_path, limit_s=300)
     assert "FAILED" not in told, told
     assert told.count("ok ") == 11, told
+
+
+@pytest.fixture
+def http(starter: Starter) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"{starter.url}/v1", timeout=BOUND, trust_env=False) as client:
+        yield client
+
+
+def streamed(http: httpx.Client, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The text of a streamed chat, and its usage."""
+    text, usage = "", {}
+    with http.stream("POST", "/chat/completions", json=body) as answer:
+        assert answer.status_code == 200, answer.read()
+        for line in answer.iter_lines():
+            if line.startswith("data: {"):
+                chunk = json.loads(line[6:])
+                usage = chunk.get("usage") or usage
+                text += "".join(choice["delta"].get("content") or "" for choice in chunk["choices"])
+    return text, usage
+
+
+def test_both_list_the_models(http: httpx.Client) -> None:
+    listed = http.get("/models").json()["data"]
+    assert {"llm", "assistant"} <= {one["id"] for one in listed}
+    assert all(one["object"] == "model" and one["owned_by"] for one in listed)
+
+
+@pytest.mark.parametrize("sent", [OPEN_WEBUI, LIBRECHAT], ids=["Open WebUI", "LibreChat"])
+def test_a_chat_streams_with_its_usage(http: httpx.Client, sent: dict[str, Any]) -> None:
+    parts = [{"role": "user", "content": [{"type": "text", "text": FRANCE[0]["content"]}]}]
+    system = [{"role": "system", "content": "Answer in one short sentence."}]
+    text, usage = streamed(http, {"model": "llm", "messages": [*system, *parts], **sent})
+    assert "Paris" in text
+    assert usage["completion_tokens"] > 0
+
+
+@pytest.mark.parametrize("limit", ["max_completion_tokens", "max_tokens"])
+def test_a_title_comes_whole(http: httpx.Client, limit: str) -> None:
+    """Open WebUI's routers/tasks.py; its `metadata` stays at home. LibreChat's titles are such chats, too."""
+    content = f"### Task: Give a title of 3 to 5 words.\n<chat_history>{FRANCE[0]['content']}</chat_history>"
+    body = {"model": "llm", "messages": [{"role": "user", "content": content}], "stream": False, limit: 1000}
+    answer = http.post("/chat/completions", json=body).json()
+    assert answer["choices"][0]["message"]["content"].strip()
+    assert answer["choices"][0]["finish_reason"] in ("stop", "length")
+
+
+@pytest.mark.parametrize("detail", [{}, {"detail": "auto"}], ids=["Open WebUI", "LibreChat"])
+def test_a_picture_beside_the_text(http: httpx.Client, detail: dict[str, str]) -> None:
+    parts = [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": CAT, **detail}},
+    ]
+    body = {"model": "assistant", "messages": [{"role": "user", "content": parts}], "stream": True}
+    text, _ = streamed(http, body)
+    assert "cat" in text.lower()
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"model": "whisper-1"}, "6f2a.wav"),  # Open WebUI's routers/audio.py
+        ({"model": "whisper-1", "language": "en"}, "audio.wav"),  # LibreChat's STTService
+    ],
+)
+def test_a_recording_is_written_down(http: httpx.Client, fields: dict[str, str], name: str) -> None:
+    recording = (SAMPLES / "speech" / "austen-2-young-man.wav").read_bytes()
+    answer = http.post("/audio/transcriptions", data=fields, files={"file": (name, recording, "audio/wav")})
+    assert "young man" in answer.json()["text"]
+
+
+def test_documents_are_embedded(http: httpx.Client) -> None:
+    """Open WebUI's retrieval/utils.py; LibreChat's rag_api asks through OpenAI's package, with base64."""
+    texts = ["A river.", "A bridge."]
+    for more in ({}, {"encoding_format": "base64"}):
+        answer = http.post("/embeddings", json={"model": "embedding", "input": texts, **more}).json()
+        assert [one["index"] for one in answer["data"]] == [0, 1]
+
+
+def test_speech_out_loud_is_refused_in_a_sentence(http: httpx.Client) -> None:
+    answer = http.post("/audio/speech", json={"model": "tts-1", "input": "Hello", "voice": "alloy"})
+    assert answer.status_code == 404
+    assert answer.json()["error"]["message"]
