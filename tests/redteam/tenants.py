@@ -96,7 +96,7 @@ def judge(served: Stack, cell: Cell, tries: int, names: tuple[str, str] = TENANT
 def tried(
     served: Stack, cell: Cell, tries: int, names: tuple[str, str] = TENANTS, seed: int = 0
 ) -> list[Trial]:
-    """What the second of `names` sees when the first sends a secret or something else. 4 divides the trials."""
+    """What the second of `names` sees when the first sends a secret or something else. 4 divides them."""
     draw = random.Random(f"{cell.name} {seed}")
     half = [True, False] * (tries // 4)  # those that teach, and those that are guessed, have as many of both
     coins = [coin for _ in range(2) for coin in draw.sample(half, len(half))]
