@@ -23,13 +23,10 @@ def start(tmp_path):
     with contextlib.ExitStack() as stack:
 
         def make(command, key=""):
-            run = tmp_path / "run"
-            run.mkdir()
-            prefix = f"trimodal-test-{os.getpid()}-"
-            Path(f"/dev/shm/{prefix}region").touch()
-            places = {"shm_prefix": prefix, "run_directory": run}
-            child = launch.start(command, os.environ, tmp_path / "log", operator_key=key, **places)
+            child = launch.Child(tmp_path / "log")
             stack.callback(child.kill)
+            Path(f"/dev/shm/{child.shm_prefix}region").touch()
+            child.start(command, os.environ, operator_key=key)
             return child
 
         yield make
@@ -56,7 +53,7 @@ def grandchild(tmp_path):
 
 def assert_clean(child, tmp_path):
     until(lambda: gone(child.pid) and gone(grandchild(tmp_path)))
-    assert not (tmp_path / "run").exists()
+    assert not child.run_directory.exists()
     assert not list(Path("/dev/shm").glob(f"{child.shm_prefix}*"))
 
 
@@ -112,11 +109,40 @@ def test_exit_status_is_passed_on(start, command, status):
 
 def test_a_guard_that_cannot_start(tmp_path, monkeypatch):
     monkeypatch.setattr(launch.guard, "__file__", str(tmp_path / "none.py"))
-    (tmp_path / "run").mkdir()
-    places = {"shm_prefix": "trimodal-x-", "run_directory": tmp_path / "run"}
     with pytest.raises(ServerError, match="could not be started"):
-        launch.start(SHELL, os.environ, tmp_path / "log", operator_key="", **places)
-    assert not (tmp_path / "run").exists()
+        launch.Child(tmp_path / "log")
+
+
+def test_without_a_temporary_folder_the_log_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "PREFIX", "none/such-")
+    with pytest.raises(ServerError, match="could not be started"):
+        launch.Child(tmp_path / "log")
+    assert (tmp_path / "log").read_text().startswith("no temporary folder can be made: [Errno 2]")
+
+
+def test_a_launcher_killed_before_the_command_leaves_nothing(tmp_path):
+    """`tune`, killed while it prepared a server's files, left them for ever."""
+    code = f"""
+import os, signal
+from pathlib import Path
+from trimodal.server import launch
+child = launch.Child(Path({str(tmp_path / "log")!r}))
+print(child.run_directory, flush=True)
+assert child.run_directory.is_dir()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    until(lambda: not Path(done.stdout.strip()).exists())
+
+
+def test_a_guard_killed_before_the_command(tmp_path):
+    child = launch.Child(tmp_path / "log")
+    child.guard.kill()
+    with pytest.raises(ServerError, match="could not be started"):
+        child.start(SHELL, os.environ, operator_key="")
+    child.kill()
+    assert not child.run_directory.exists()
 
 
 # Tells its first argument, its whole command line as others see it, and what its own child inherits.
@@ -146,9 +172,7 @@ def test_the_secret_is_in_the_arguments_and_ps_shows_it_not(start, tmp_path):
 def test_the_guard_has_the_secret_on_no_command_line(start):
     child = start(["/bin/sh", "-c", "sleep 300", f"--a={HIDDEN}"], "the-key")
     for pid in (child.pid, child.guard.pid):
-        line = Path(f"/proc/{pid}/cmdline").read_bytes()
-        assert HIDDEN.encode() in line
-        assert b"the-key" not in line
+        assert b"the-key" not in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_where_ptrace_is_refused_it_serves_and_says_so(tmp_path):
@@ -164,9 +188,8 @@ filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for ea
 program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code), ctypes.addressof(filters)))
 assert libc.prctl(22, 2, program, 0, 0) == 0
 from trimodal.server import launch
-from trimodal.server.process_guard import HIDDEN
-places = dict(shm_prefix="trimodal-test-refused-", run_directory=Path({str(tmp_path / "run")!r}))
-child = launch.start({TELLS!r}, os.environ, Path({str(tmp_path / "log")!r}), operator_key="the-key", **places)
+child = launch.Child(Path({str(tmp_path / "log")!r}))
+child.start({TELLS!r}, os.environ, operator_key="the-key")
 sys.exit(child.wait(20))
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

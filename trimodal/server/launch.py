@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from trimodal.server.installation import Triton
 from trimodal.server.options import ServerOptions, parse_otlp
 from trimodal.server.ports import bracketed
 
+PREFIX = "trimodal-server-"  # of the name of a server's temporary directory
 OPERATOR_HEADER = "trimodal-operator-key"
 GRPC_OPERATOR_HEADER = f"triton-grpc-protocol-{OPERATOR_HEADER}"  # its name over gRPC
 # What only the operator may use. Statistics stay open: clients and benches read them.
@@ -95,14 +96,54 @@ def command_line(
     return command
 
 
-@dataclass
 class Child:
-    """A running tritonserver: `pid` is its own, and that of its process group; `guard` is its parent."""
+    """A tritonserver under its guard, which is its parent.
 
-    pid: int
-    guard: subprocess.Popen[bytes]
-    shm_prefix: str
-    run_directory: Path
+    The guard runs first: `run_directory` is the server's, for files that its command line names. Whatever
+    happens to this process from then on, nothing of the server is left.
+
+    Raises: ServerError: the guard cannot be started; `log`, which has all output, says why.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self.pid = 0  # of tritonserver, which is also its process group; 0 before `start`
+        read, write = os.pipe()
+        # For its user alone: it names clients' requests.
+        with open(log, "ab", opener=partial(os.open, mode=0o600)) as output:
+            self.guard = subprocess.Popen(
+                # Isolated and without site-packages: it starts in a few milliseconds.
+                [sys.executable, "-I", "-S", guard.__file__, str(write), PREFIX],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                pass_fds=[write],
+                start_new_session=True,
+            )
+        os.close(write)
+        self._report = os.fdopen(read, encoding="utf-8", errors="surrogateescape")
+        self.run_directory = Path(self._read_report())
+        self.shm_prefix = guard.shm_prefix(self.run_directory)
+
+    def start(self, command: list[str], environment: Mapping[str, str], *, operator_key: str) -> None:
+        """Executes `command`. Raises: ServerError when the guard ends before it has.
+
+        `operator_key` takes the place of guard.HIDDEN in the arguments, unseen by `ps`.
+        """
+        told = {"command": command, "environment": dict(environment), "secret": operator_key}
+        assert self.guard.stdin
+        with contextlib.suppress(BrokenPipeError):  # it has ended: its report is empty
+            self.guard.stdin.write(json.dumps(told).encode() + b"\n")
+            self.guard.stdin.flush()
+        self.pid = int(self._read_report())
+        self._report.close()
+
+    def _read_report(self) -> str:
+        if line := self._report.readline():
+            return line.rstrip("\n")
+        self._report.close()
+        self.guard.communicate()
+        raise ServerError(f"tritonserver could not be started: see {self._log}")
 
     def terminate(self) -> None:
         """Triton's own orderly end (SIGTERM)."""
@@ -116,59 +157,22 @@ class Child:
         except subprocess.TimeoutExpired:
             return None
         if status < 0:  # the guard itself was killed: do its work
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-            guard.clean(self.shm_prefix, str(self.run_directory))
+            self._kill_group()
+            guard.clean(self.run_directory)
         return status
 
     def kill(self) -> None:
         """Ends the group at once and cleans up after it."""
         if self.guard.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
+            self._kill_group()
         if self.guard.stdin:
             self.guard.stdin.close()  # the guard's sign that its owner is gone
+        self._report.close()
         if self.wait(10.0) is None:
             self.guard.kill()
             self.wait(10.0)
 
-
-def start(
-    command: list[str],
-    environment: Mapping[str, str],
-    log: Path,
-    *,
-    operator_key: str,
-    shm_prefix: str,
-    run_directory: Path,
-) -> Child:
-    """Starts `command`, its output appended to `log`. Raises: ServerError when it cannot be executed.
-
-    `operator_key` takes the place of guard.HIDDEN in the arguments, unseen by `ps`.
-    """
-    read, write = os.pipe()
-    arguments = [str(write), shm_prefix, str(run_directory), *command]
-    # For its user alone: it names clients' requests.
-    with open(log, "ab", opener=partial(os.open, mode=0o600)) as output:
-        process = subprocess.Popen(
-            # Isolated and without site-packages: it starts in a few milliseconds.
-            [sys.executable, "-I", "-S", guard.__file__, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            env=dict(environment),
-            pass_fds=[write],
-            start_new_session=True,
-        )
-    os.close(write)
-    assert process.stdin
-    with contextlib.suppress(BrokenPipeError):  # it has ended already: its report is empty
-        process.stdin.write(f"{operator_key}\n".encode())
-        process.stdin.flush()
-    with os.fdopen(read) as report:
-        line = report.readline()
-    if not line:
-        process.communicate()
-        guard.clean(shm_prefix, str(run_directory))
-        raise ServerError(f"tritonserver could not be started: see {log}")
-    return Child(int(line), process, shm_prefix, run_directory)
+    def _kill_group(self) -> None:
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)

@@ -26,7 +26,7 @@ from trimodal.paths import (
     cache_directory,
 )
 from trimodal.repository import Model, callers, loaded_last, select_models
-from trimodal.server import launch, ports, preflight, process_guard
+from trimodal.server import launch, ports, preflight
 from trimodal.server.admin import Api, LoadsInTurn, await_unloaded, drain
 from trimodal.server.installation import Triton, assemble, find_triton
 from trimodal.server.options import ServerOptions
@@ -133,8 +133,9 @@ class TritonServer:
     def _launch(self, triton: Triton) -> list[str]:
         """Starts tritonserver. Returns the models that are left to load, in order."""
         options = self.options
-        run_directory = Path(tempfile.mkdtemp(prefix="trimodal-server-"))
-        shm_prefix = f"{run_directory.name}-"
+        self._reader = LogReader(self.log_path)
+        child = launch.Child(self.log_path)
+        run_directory = child.run_directory
         try:
             preflight.check_temporary(run_directory)
             self.repository = served_repository(options, run_directory)
@@ -157,21 +158,14 @@ class TritonServer:
                 backends=backends,
                 models=[name for name in self.models if name not in last],
                 ports={flag: port for flag, port in self.ports.items() if flag != "--health-port"},
-                shm_prefix=shm_prefix,
+                shm_prefix=child.shm_prefix,
                 trace_file=run_directory / "trace",
             )
-            self._reader = LogReader(self.log_path)
-            self._child = launch.start(
-                command,
-                environment,
-                self.log_path,
-                operator_key=self.operator_key,
-                shm_prefix=shm_prefix,
-                run_directory=run_directory,
-            )
+            child.start(command, environment, operator_key=self.operator_key)
         except BaseException:
-            process_guard.clean(shm_prefix, str(run_directory))
+            child.kill()
             raise
+        self._child = child
         self.pid = self._child.pid
         return last
 

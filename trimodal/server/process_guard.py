@@ -6,22 +6,26 @@ either the launcher goes away (its end of the pipe on stdin closes, which kill -
 does too) or tritonserver does. Should the guard itself be killed, the kernel kills
 tritonserver. A stub that is busy loading would not notice its parent's death.
 
-    guard.py PID_FD SHM_PREFIX RUN_DIRECTORY COMMAND…
+    guard.py REPORT_FD PREFIX
 
-The first line on stdin is a secret. The command has it wherever its arguments have HIDDEN; who lists the
-machine's processes sees HIDDEN there.
+It makes the server's temporary directory first, PREFIX and a random end, so that there is no moment at which
+a launcher's death leaves one. REPORT_FD gets that directory in one line, and the command's pid in a second.
+In between comes the one line on stdin, JSON: `command`, `environment`, and `secret`, which the command has
+wherever its arguments have HIDDEN; who lists the machine's processes sees HIDDEN there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import resource
 import select
 import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 SHM = Path("/dev/shm")
@@ -33,9 +37,14 @@ FILES = 65_536
 HIDDEN = "********"
 
 
-def clean(shm_prefix: str, run_directory: str) -> None:
+def shm_prefix(run_directory: Path) -> str:
+    """How the names of the server's shared-memory regions begin."""
+    return f"{run_directory.name}-"
+
+
+def clean(run_directory: Path) -> None:
     """Removes what a killed server leaves: its shared-memory regions and its temporary directory."""
-    for region in SHM.glob(f"{shm_prefix}*"):
+    for region in SHM.glob(f"{shm_prefix(run_directory)}*"):
         region.unlink(missing_ok=True)
     shutil.rmtree(run_directory, ignore_errors=True)
 
@@ -79,12 +88,12 @@ def raise_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def read_line() -> str:
-    """The first line on stdin, and nothing after it: its end tells that the launcher is gone."""
+def read_line() -> bytes:
+    """The one line on stdin; what there is of it where the launcher is gone."""
     line = b""
-    while not line.endswith(b"\n") and (byte := os.read(sys.stdin.fileno(), 1)):
-        line += byte
-    return line.decode().rstrip("\n")
+    while not line.endswith(b"\n") and (part := os.read(sys.stdin.fileno(), 65_536)):
+        line += part
+    return line
 
 
 def load_libc() -> ctypes.CDLL:
@@ -94,7 +103,15 @@ def load_libc() -> ctypes.CDLL:
     return libc
 
 
-def start(libc: ctypes.CDLL, command: list[str], secret: str, *, hide: bool, keep_out: int) -> int:
+def start(
+    libc: ctypes.CDLL,
+    command: list[str],
+    environment: dict[str, str],
+    secret: str,
+    *,
+    hide: bool,
+    keep_out: int,
+) -> int:
     """Forks and executes `command`. Returns its pid, 0 where the secret cannot be hidden but is to be.
 
     tritonserver takes its keys on the command line alone, which every user may read in /proc/PID/cmdline.
@@ -118,11 +135,13 @@ def start(libc: ctypes.CDLL, command: list[str], secret: str, *, hide: bool, kee
         deepen_stack()
         raise_open_files()
         if not hide:
-            os.execv(command[0], plain)
+            os.execve(command[0], plain, environment)
         if libc.ptrace(PTRACE_TRACEME, 0, 0, 0) != 0:
             os._exit(1)
         # An argument `--name=text` has the form of a variable.
-        os.execve(command[0], command, {**os.environ, **dict(part.split("=", 1) for part in hidden.values())})
+        os.execve(
+            command[0], command, {**environment, **dict(part.split("=", 1) for part in hidden.values())}
+        )
     with contextlib.suppress(OSError):
         os.setpgid(child, child)  # whichever of the two comes first: the group exists from here on
     if not hide:
@@ -167,22 +186,38 @@ def turn_arguments(libc: ctypes.CDLL, pid: int, which: list[int]) -> None:
 
 
 def main() -> int:
-    pid_fd, shm_prefix, run_directory, *command = sys.argv[1:]
+    report, prefix = int(sys.argv[1]), sys.argv[2]
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # the launcher decides, not the terminal
+    try:
+        run_directory = Path(tempfile.mkdtemp(prefix=prefix))
+    except OSError as error:
+        print(f"no temporary folder can be made: {error}", flush=True)
+        return 1
+    try:
+        with contextlib.suppress(BrokenPipeError):  # the launcher is gone: there is no line to read either
+            os.write(report, os.fsencode(run_directory) + b"\n")
+        line = read_line()
+        return run(report, **json.loads(line)) if line.endswith(b"\n") else 1
+    finally:
+        clean(run_directory)
+
+
+def run(report: int, command: list[str], environment: dict[str, str], secret: str) -> int:
+    """Starts the command, reports its pid and waits for its end or the launcher's. Returns an exit status."""
     exited, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(wake)
     libc = load_libc()
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphaned stubs come here, not to a container's idle process 1
-    secret = read_line()
-    child = start(libc, command, secret, hide=True, keep_out=int(pid_fd))
+    child = start(libc, command, environment, secret, hide=True, keep_out=report)
     if not child:
         print("ptrace is not permitted here: `ps` shows the operator key to this machine's users", flush=True)
-        child = start(libc, command, secret, hide=False, keep_out=int(pid_fd))
-    os.write(int(pid_fd), f"{child}\n".encode())
-    os.close(int(pid_fd))
+        child = start(libc, command, environment, secret, hide=False, keep_out=report)
+    with contextlib.suppress(BrokenPipeError):
+        os.write(report, f"{child}\n".encode())
+    os.close(report)
     while not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
         ready, _, _ = select.select([sys.stdin.fileno(), exited], [], [])
         if sys.stdin.fileno() in ready:
@@ -193,7 +228,6 @@ def main() -> int:
     os.killpg(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     end_orphans()
-    clean(shm_prefix, run_directory)
     return status if status >= 0 else 128 - status
 
 

@@ -11,7 +11,6 @@ import json
 import signal
 import time
 import urllib.request
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,11 +64,10 @@ class Server:
 def serving(repository: Path, folder: Path) -> Iterator[Server]:
     """The server goes on after a model that it refuses, so that one start shows all of them."""
     triton = find_triton()
-    folder.mkdir()
-    backends, environment = assemble(triton, folder)
+    log = folder.with_suffix(".log")
+    child = launch.Child(log)
+    backends, environment = assemble(triton, child.run_directory)
     chosen = ports.choose("127.0.0.1", {"--http-port": 0, "--grpc-port": 0, "--metrics-port": 0})
-    # Removed with its regions, should one be left, by the guard: the name must be this server's alone.
-    shm_prefix = f"trimodal-server-{uuid.uuid4().hex[:8]}-"
     command = [
         str(triton.binary),
         f"--model-repository={repository}",
@@ -79,14 +77,11 @@ def serving(repository: Path, folder: Path) -> Iterator[Server]:
         "--strict-readiness=false",
         *(f"--{name}-address=127.0.0.1" for name in ("http", "grpc", "metrics")),
         *(f"{flag}={port}" for flag, port in chosen.items()),
-        f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
+        f"--backend-config=python,shm-region-prefix-name={child.shm_prefix}",
         "--pinned-memory-pool-byte-size=0",
     ]
-    log = folder.with_suffix(".log")
-    child = launch.start(
-        command, environment, log, operator_key="", shm_prefix=shm_prefix, run_directory=folder
-    )
     try:
+        child.start(command, environment, operator_key="")
         yield Server(f"http://127.0.0.1:{chosen['--http-port']}", log, child)
     finally:
         child.kill()
