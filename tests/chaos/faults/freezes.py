@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import signal
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -24,7 +25,7 @@ FROZEN = ("tritonserver", "engine", *PARTS)
 
 async def freeze(count: int, directory: Path) -> Row:
     """SIGSTOP `count` times in one server: every client ends within 15 s, all is answered again after 30."""
-    rng, row, frozen = random.Random(SEED), Row(f"freeze-{count}x"), Counter[str]()
+    rng, row, frozen = random.Random(SEED), Row(f"freeze-{count}x"), list[tuple[float, str]]()
     changes = {"llm": {"stall_timeout_s": "10"}}
     served = await asyncio.to_thread(lambda: Served(directory, changes=changes))
     try:
@@ -35,18 +36,24 @@ async def freeze(count: int, directory: Path) -> Row:
             for _ in range(count):
                 await asyncio.sleep(rng.uniform(*_PAUSE_S))
                 part = rng.choice(FROZEN)
-                frozen[part] += 1
+                frozen.append((time.monotonic(), part))
                 if problem := await _frozen(served, load, part):
                     row.missed.append(f"{part}: {problem}")
                     break
             await load.stop()
         told = [one for one in load.outcomes if one.what != "right"]
         row.saw, row.lost = judge.seen(told), judge.lost(load.outcomes)
-        row.saw += f"; stopped: {', '.join(f'{times} {part}' for part, times in sorted(frozen.items()))}"
+        times = sorted(Counter(part for _, part in frozen).items())
+        row.saw += f"; stopped: {', '.join(f'{count} {part}' for part, count in times)}"
         row.told_s = max((one.ended - one.began for one in told), default=None)
         if row.told_s and row.told_s > TOLD_S:
             row.missed.append(f"a client waited {row.told_s:.1f} s for its end")
-        row.missed += [f"{one.kind}: {one.what} {one.error}" for one in told if one.what in ("wrong", "hung")]
+        for one in told:
+            if one.what in ("wrong", "hung"):
+                stopped = [f"{part} {one.began - at:+.1f} s" for at, part in frozen if at < one.ended][-2:]
+                row.missed.append(f"{one.kind}: {one.what} {one.error}, begun after {' and '.join(stopped)}")
+        if row.missed:
+            print((served.disk / "log").read_text(errors="replace"), file=sys.stderr)
         row.stop_s = await asyncio.to_thread(served.stop)
     finally:
         await asyncio.to_thread(served.kill)

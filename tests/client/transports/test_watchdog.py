@@ -7,13 +7,16 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from trimodal.client.transports import watchdog as module
-from trimodal.client.transports.base import Timeouts
+from trimodal.client.transports.base import Request, Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
+from trimodal.client.transports.probes import stages
 from trimodal.client.transports.watchdog import HealthPage, Watchdog
 
 LIMIT_S = 10.0
@@ -27,14 +30,14 @@ class Call:
 
 
 class Page:
-    """Knows that the llm was lost a moment ago."""
+    """Knows that a model was lost a moment ago."""
 
-    asked = 0
+    asked, lost_model = 0, "llm"
 
     async def lost(self, models: Sequence[str], waited: float) -> str:
         self.asked += 1
         await asyncio.sleep(0)
-        return "llm" if "llm" in models and waited > 0 else ""
+        return self.lost_model if self.lost_model in models and waited > 0 else ""
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -71,6 +74,41 @@ async def test_other_models_go_on(page: Any, model: str) -> None:
     asked = page.asked
     await asyncio.sleep(0.05)
     assert page.asked <= asked + 1  # nothing asks on after the end
+
+
+IMAGE = Request("assistant@2", {"image": np.array([b""], dtype=object)})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "stage", "asked"),
+    [
+        ({"audio"}, "heard", "speech"),
+        ({"audio_int16", "image"}, "heard", "speech"),
+        ({"audio", "image"}, "saw", "vision_classify"),
+    ],
+)
+async def test_a_stage_whose_model_is_lost_ends_the_call(
+    page: Any, inputs: set[str], stage: str, asked: str
+) -> None:
+    """A call to a process that was stopped, then killed, may stay unanswered: it took the silence's 20 s."""
+    page.lost_model = asked
+    all_stages = stages(Request("assistant", dict.fromkeys(inputs, np.zeros(1))))
+    for passed in (False, True):
+        call = Call()
+        watchdog = Watchdog(call, "assistant", LIMIT_S, page, all_stages)
+        if passed:
+            watchdog.passed(stage)
+        watchdog.wait()
+        before = page.asked
+        await until(lambda: call.cancelled or page.asked > before + 2)  # noqa: B023
+        assert (call.cancelled, watchdog.lost) == (not passed, "" if passed else asked)
+        watchdog.end()
+
+
+@pytest.mark.parametrize("request_", [Request("assistant", {}), replace(IMAGE, model="vision")])
+def test_what_is_not_asked_is_no_stage(request_: Request) -> None:
+    assert stages(IMAGE).keys() == {"saw"}
+    assert stages(request_) == {}
 
 
 async def test_a_call_that_nobody_waits_for_goes_on(page: Any) -> None:

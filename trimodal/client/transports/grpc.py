@@ -27,7 +27,7 @@ from trimodal.client.errors import (
     from_status,
 )
 from trimodal.client.transports.base import Array, Request, Timeouts, named
-from trimodal.client.transports.probes import DECOUPLED, PIPELINES, PROBES, alive
+from trimodal.client.transports.probes import DECOUPLED, PIPELINES, PROBES, alive, stages
 from trimodal.client.transports.tensors import decode, encode
 from trimodal.client.transports.watchdog import HealthPage, Watchdog
 from trimodal.client.values import Model
@@ -119,7 +119,7 @@ class GrpcTransport:
         except BaseException:  # the channel was closed
             connection.requests -= 1
             raise
-        watchdog = Watchdog(call, request.name, timeouts.silence, self._health)
+        watchdog = Watchdog(call, request.name, timeouts.silence, self._health, stages(request))
         return GrpcResponses(call, self._url, timeouts.silence, connection, watchdog)
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
@@ -255,7 +255,10 @@ class GrpcResponses:
             problem = from_message(message.error_message, by_model=bool(inferred.model_name))
             self.finish()
             raise problem
-        return decode(inferred)
+        outputs = decode(inferred)
+        if "stage" in outputs:
+            watchdog.passed(bytes(outputs["stage"].flat[0]).decode())
+        return outputs
 
     def finish(self) -> None:
         """Lets the call end in order after its last message, in a task of its own.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from trimodal.client.transports.probes import NEEDS
@@ -66,14 +68,23 @@ class Watchdog:
         call: of gRPC; it is cancelled.
         silence: the longest, in seconds.
         page: the server's; None: only silence ends the call.
+        stages: of `probes.stages`: the loss of their models counts until they have passed.
 
     Attributes:
         silent: it was cancelled for silence.
         lost: the model for whose loss it was cancelled; empty: it was not.
     """
 
-    def __init__(self, call: Any, model: str, silence: float, page: HealthPage | None) -> None:
+    def __init__(
+        self,
+        call: Any,
+        model: str,
+        silence: float,
+        page: HealthPage | None,
+        stages: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
         self._call, self._silence, self._page = call, silence, page
+        self._stages = dict(stages)
         self._models = [model, *(() if model in _ASKS_AGAIN else NEEDS.get(model, ()))]
         self._sent = time.monotonic()
         self._since: float | None = None  # when the present wait began
@@ -89,6 +100,10 @@ class Watchdog:
     def came(self) -> None:
         """It came, or nobody waits any more."""
         self._since = None
+
+    def passed(self, stage: str) -> None:
+        """A stage has been told."""
+        self._stages.pop(stage, None)
 
     def end(self) -> None:
         """The call has ended."""
@@ -118,7 +133,8 @@ class Watchdog:
             self._timer = self._next()
 
     async def _ask(self, page: HealthPage) -> None:
-        lost = await page.lost(self._models, time.monotonic() - self._sent)
+        asked = [*self._models, *chain.from_iterable(self._stages.values())]
+        lost = await page.lost(asked, time.monotonic() - self._sent)
         if lost and self._since is not None:  # else an answer came meanwhile
             self.lost = lost
             self._call.cancel()
