@@ -51,7 +51,7 @@ def stages(request: Request) -> dict[str, tuple[str, ...]]:
     """Stage → the models that it asks, of the request's stages before its answer.
 
     A response names its stage in `stage`. Triton 2.51 leaves a call between models unanswered where a signal
-    stopped the called process just as the call came, and it was then killed (3 of 50 times).
+    stopped the called process just as the call came, and it was then killed (2 of 100 stops).
     """
     if named(request.model)[0] != "assistant":
         return {}
