@@ -238,11 +238,6 @@ class TestTimedCalls:
         begun.begin()
         assert not begun.give_up(1e9)
 
-    def test_when_all_slots_hang_the_next_call_is_told_so(self, hang):
-        for _ in range(2):
-            self.hanging(hang)
-        assert reason(lambda: self.calls().call(self.target, lambda: 1, 0.01)) == "busy"
-
     def test_timeouts_count_too_and_the_sentence_has_the_budget(self, hang, caplog):
         self.target = Guarded("the thing", callers=3)
         self.give_up(hang, times=3)
