@@ -8,7 +8,6 @@ import sys
 from types import SimpleNamespace
 from unittest import mock
 
-import onnx
 import pytest
 
 from tests.builders.engine_builds import command, sentence
@@ -102,26 +101,6 @@ def test_the_manifest_says_what_the_plans_were_built_with_and_from(artefact, che
     assert 0 < check["logits_relative_error"] < 1e-2
     assert 0 < check["alignment_relative_error"] < 1e-2
     assert check["windows"] == 5
-
-
-def test_the_plans_have_fp16_caches_of_a_fixed_capacity_and_give_the_new_tokens_alone(artefact):
-    _, _, model = (artefact / "decoder.plan").read_bytes().partition(b"\n")
-    graph = onnx.load_from_string(model).graph
-    kinds = {value.name: value.type.tensor_type for value in (*graph.input, *graph.output)}
-    sizes = {name: [dim.dim_value or dim.dim_param for dim in kind.shape.dim] for name, kind in kinds.items()}
-    assert sizes["past_key_0"] == ["batch", 2, 448, 16]
-    assert [size for size in sizes["key_0"] if isinstance(size, int)] == [2, 16]
-    assert sizes["index"] == [1]
-    types = {name: kind.elem_type for name, kind in kinds.items()}
-    half = {name for name in types if "key" in name or "value" in name}
-    assert len(half) == 12
-    assert {types[name] for name in half} == {onnx.TensorProto.FLOAT16}
-    assert types["logits"] == types["alignment"] == onnx.TensorProto.FLOAT
-    vocabulary = sizes["logits"][2]
-    large = [
-        weight.dims for weight in graph.initializer if vocabulary in weight.dims and len(weight.dims) == 2
-    ]
-    assert len(large) == 1, "embeddings and projection are one weight"
 
 
 def test_the_serving_engine_opens_it_and_hears_what_torch_hears(artefact, checkpoint, machine, monkeypatch):

@@ -21,29 +21,6 @@ def says(trt: SimpleNamespace, severity: str, text: str) -> None:
     logger.log(getattr(trt.module.ILogger.Severity, severity), text)
 
 
-def test_the_library_is_asked_in_this_order(plans, trt, graph):
-    figures = build(plans, graph)
-    calls = [call.name.removeprefix("tensorrt.") for call in trt.recorder.calls if "Dims" not in call.name]
-    assert [name for name in calls if name not in ("ILogger", "IProgressMonitor")] == [
-        "Builder",
-        "Builder.create_network",
-        "OnnxParser",
-        "OnnxParser.parse_from_file",
-        "Builder.create_builder_config",
-        "Builder.create_optimization_profile",
-        "IOptimizationProfile.set_shape",
-        "IBuilderConfig.add_optimization_profile",
-        "IBuilderConfig.clear_flag",
-        "Builder.build_serialized_network",
-    ]
-    plan = graph.with_name("model.plan").read_bytes()
-    assert plan.endswith(graph.read_bytes())
-    assert (figures.tensorrt_version, figures.gpu.sm) == (f"{trt.version}.1.48", "9.0")
-    assert figures.gpu.name == "NVIDIA H200"
-    assert figures.profiles == [{"pixels": RANGE}]
-    assert figures.bytes == len(plan)
-
-
 def test_the_network_is_strongly_typed_and_precision_is_never_a_flag(plans, trt, graph):
     build(plans, graph)
     (network,) = trt.recorder.named("create_network")
