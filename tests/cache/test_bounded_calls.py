@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import queue
 import threading
-import time
 
 import pytest
 
+from tests.doubles.waiting import wait_until
 from trimodal.cache.bounded_calls import Bypassed, CircuitBreaker, DaemonThreads, Guarded, TimedCalls
 
 LONG = 30.0  # seconds: a budget that nothing here uses up
@@ -27,13 +27,6 @@ def threads():
     threads = DaemonThreads(2, "test", jobs=4)
     yield threads
     threads.close(0)
-
-
-def wait_until(condition):
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.001)
 
 
 def reason(call) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
+from tests.doubles.waiting import until
 from trimodal.client.transports import watchdog as module
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
@@ -35,13 +35,6 @@ class Page:
         self.asked += 1
         await asyncio.sleep(0)
         return "llm" if "llm" in models and waited > 0 else ""
-
-
-async def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not true():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.002)
 
 
 @pytest.fixture
