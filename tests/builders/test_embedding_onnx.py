@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.builders.judge import made_up
 from tests.builders.scripts import refusal, run
 from trimodal.embedding.engines.onnxruntime import open_engine
 from trimodal.embedding.settings import EmbeddingSettings
@@ -20,21 +21,7 @@ SCRIPT = "embedding_onnx"
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel
-
-    directory = tmp_path_factory.mktemp("bert")
-    torch.manual_seed(0)
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *("##" + letter for letter in letters)]
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    config = BertConfig(vocab_size=len(words), max_position_embeddings=24, initializer_range=0.3, **sizes)
-    BertModel(config, add_pooling_layer=False).save_pretrained(directory)
-    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    tokenizer.save(str(directory / "tokenizer.json"))
+    directory = made_up.write_bert(tmp_path_factory.mktemp("bert"), positions=24, signs="")
     (directory / "sentence_bert_config.json").write_text('{"max_seq_length": 16}')
     return directory
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from tests.doubles.pb_utils import Tensor, TritonError
+from tests.doubles.waiting import wait_until
 from trimodal.cache.answers import AnswerCache, CacheOptions
 from trimodal.cache.calibration import Calibration
 from trimodal.cache.keys import question
@@ -200,10 +200,7 @@ class Rig:
     def keep(self, question, answer="An anonymous function.", finish_reason="stop", tokens=5):
         before = self.stored_in_all()
         self.cache.keep(question, answer, finish_reason, tokens)
-        deadline = time.monotonic() + 60
-        while self.stored_in_all() == before:
-            assert time.monotonic() < deadline, "the writer did nothing"
-            time.sleep(0.001)
+        wait_until(lambda: self.stored_in_all() != before, "the writer")
 
     def count(self, name, **labels):
         return self.metrics.get(f"trimodal_cache_{name}", {"model": "llm", **labels}).value

@@ -34,22 +34,6 @@ class TestExact:
             == 2
         )
 
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"tenant": "other"},
-            {"namespace": "live"},
-            {"temperature": 0.5},
-            {"stops": ("x",)},
-            {"prompt": None, "messages": [{"role": "user", "content": "what is a lambda"}]},
-        ],
-    )
-    def test_finds_nothing_in_another_place(self, rig, change):
-        one = rig()
-        one.keep(ask())
-        assert one.cache.lookup(ask(**change)).exact() is None
-        assert one.cache.lookup(ask(**change)).semantic() is None
-
     def test_cut_answers_of_several_lengths_and_a_whole_one_lie_side_by_side(self, rig):
         one = rig("exact")
         for length in (4, 8):

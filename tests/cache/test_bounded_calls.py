@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import queue
 import threading
-import time
 
 import pytest
 
+from tests.doubles.waiting import wait_until
 from trimodal.cache.bounded_calls import Bypassed, CircuitBreaker, DaemonThreads, Guarded, TimedCalls
 
 LONG = 30.0  # seconds: a budget that nothing here uses up
@@ -27,13 +27,6 @@ def threads():
     threads = DaemonThreads(2, "test", jobs=4)
     yield threads
     threads.close(0)
-
-
-def wait_until(condition):
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.001)
 
 
 def reason(call) -> str:
@@ -237,11 +230,6 @@ class TestTimedCalls:
         begun = self.calls(patience_s=3.0)
         begun.begin()
         assert not begun.give_up(1e9)
-
-    def test_when_all_slots_hang_the_next_call_is_told_so(self, hang):
-        for _ in range(2):
-            self.hanging(hang)
-        assert reason(lambda: self.calls().call(self.target, lambda: 1, 0.01)) == "busy"
 
     def test_timeouts_count_too_and_the_sentence_has_the_budget(self, hang, caplog):
         self.target = Guarded("the thing", callers=3)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cache.doubles import ScriptedStore, ask, fails
+from tests.doubles.waiting import wait_until
 from trimodal.cache import write_behind as module
 from trimodal.cache.bounded_calls import CircuitBreaker
 from trimodal.cache.metrics import STORED, CacheMetrics
@@ -37,10 +38,7 @@ class Bench:
         return self.metrics.get("trimodal_cache_stored_total", {"model": "llm", "outcome": outcome}).value
 
     def settle(self, answers: int) -> None:
-        deadline = time.monotonic() + 60
-        while sum(map(self.count, STORED)) < answers:
-            assert time.monotonic() < deadline, "the writer did nothing"
-            time.sleep(0.001)
+        wait_until(lambda: sum(map(self.count, STORED)) >= answers, "the writer")
 
 
 @pytest.fixture
@@ -148,8 +146,5 @@ def test_the_number_of_answers_is_shown(bench):
     bench.put(ask(), entry())
     bench.settle(1)
     gauge = bench.metrics.get("trimodal_cache_entries", {"model": "llm"})
-    deadline = time.monotonic() + 60
-    while gauge.value != 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    wait_until(lambda: gauge.value == 1, "the gauge")
     assert "stats" not in bench.store.calls  # they are counted one by one there: too much for a gauge

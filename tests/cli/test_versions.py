@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from tests.doubles.http_server import Asked, answering
 from tests.gateway.conftest import fake_triton
 from trimodal.cli.app import app
 from trimodal.cli.operate import versions as module
@@ -51,22 +50,12 @@ def triton() -> Iterator[tuple[int, list[tuple[str, str | None]]]]:
     """The port of a repository API that loads one model, and what it was asked: path and key."""
     asked: list[tuple[str, str | None]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked.append((self.path, self.headers["trimodal-operator-key"]))
-            body = b"" if "llm" in self.path else b'{"error": "no such model"}'
-            self.send_response(400 if body else 200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(request: Asked) -> tuple[int, bytes]:
+        asked.append((request.path, request.headers["trimodal-operator-key"]))
+        return (200, b"") if "llm" in request.path else (400, b'{"error": "no such model"}')
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_port, asked
-        server.shutdown()
+    with answering(answer) as port:
+        yield port, asked
 
 
 def test_a_model_is_loaded_again(triton: tuple[int, list[tuple[str, str | None]]]) -> None:

@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-import contextlib
-import http.server
 import platform
 import resource
 import shutil
 import socket
-import threading
 from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
+from tests.doubles.http_server import answering
 from trimodal import host
 from trimodal.doctor.machine import check_machine
 from trimodal.errors import ServerError
@@ -110,30 +108,10 @@ def test_a_port_in_use_is_a_failure_unless_a_triton_is_ready_there(look):
         check = look(grpc_port=port)["ports"]
     assert (check.severity, check.sentence) == ("error", f"port {port} on 127.0.0.1 is in use")
     assert check.remedy.startswith("choose another with --grpc-port")
-    with ready_server() as port:
+    with answering(lambda asked: (200 if asked.path == "/v2/health/ready" else 404, b"")) as port:
         check = look(http_port=port)["ports"]
     assert check.severity == "warning"
     assert "a Triton is ready there" in check.remedy
-
-
-@contextlib.contextmanager
-def ready_server():
-    """Answers 200 to /v2/health/ready, as Triton does; its port."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802
-            self.send_response(200 if self.path == "/v2/health/ready" else 404)
-            self.end_headers()
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join(10)
 
 
 def _refuse(sentence: str):

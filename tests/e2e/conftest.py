@@ -19,13 +19,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.doubles.waiting import wait_until as wait_until
 from tests.e2e import fakes as all_fakes
 from trimodal.server import ports
 from trimodal.server.options import ServerOptions
@@ -200,15 +200,6 @@ def run_python(*command: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *map(str, command)], capture_output=True, check=False, timeout=60, encoding="utf-8"
     )
-
-
-def wait_until(holds: Callable[[], object], what: str, bound: float = BOUND) -> None:
-    """Polls until `holds()`; fails the test after `bound` seconds."""
-    deadline = time.monotonic() + bound
-    while not holds():
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {bound:g} s for {what}")
-        time.sleep(0.02)
 
 
 def processes() -> Iterator[tuple[int, str, bool]]:

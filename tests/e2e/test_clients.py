@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from tests.e2e.conftest import run_python
 from tests.e2e.fakes import png
 from tests.e2e.metrics import total
 from trimodal.client import Client
-from trimodal.errors import InvalidArgument
 from trimodal.server.process import TritonServer
 
 pytestmark = pytest.mark.e2e
@@ -48,15 +46,6 @@ async def test_images_in_batches_of_the_model(client):
     assert all(row[0].score > 0.9 for row in rows)
 
 
-async def test_a_bad_image(client):
-    with pytest.raises(InvalidArgument, match=r"image\[1\]: not a JPEG, PNG, WebP"):
-        await client.classify([png(0), b"nothing", png(2)])
-    one, bad, two = await client.classify([png(0), b"nothing", png(2)], return_exceptions=True)
-    assert (one[0].label, two[0].label) == ("class 0", "class 2")
-    assert isinstance(bad, InvalidArgument)
-    assert str(bad) == "image: not a JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF or HEIC file"
-
-
 async def test_vectors(client):
     texts = [f"text é {number % 35}" for number in range(70)]
     vectors = await client.embed(texts)
@@ -64,18 +53,6 @@ async def test_vectors(client):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     np.testing.assert_array_equal(vectors[:35], vectors[35:])
     assert len(np.unique(vectors[:35], axis=0)) == 35
-
-
-def test_the_command(server, folder):
-    done = run_python(
-        "-m", "trimodal.cli.app", "classify", folder, "--url", server.grpc_url, "--json", "--top-k", 1
-    )
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 1
-    assert [row["predictions"][0]["label"] for row in rows[:20]] == [f"class {n % 3}" for n in range(20)]
-    assert rows[20]["code"] == "INVALID_ARG"
-    (folder / "20.jpg").unlink()
-    assert run_python("-m", "trimodal.cli.app", "classify", folder, "--url", server.grpc_url).returncode == 0
 
 
 def test_the_copyable_classifier(server, folder):

@@ -10,7 +10,6 @@ import pytest
 import tritonclient.grpc as grpcclient
 from PIL import Image
 
-from tests.e2e.conftest import MODEL_REPOSITORY
 from tests.server.artefacts import build
 
 pytestmark = pytest.mark.e2e
@@ -43,15 +42,3 @@ def test_profile_cuda_starts_where_no_engine_wants_a_gpu(no_leftovers, own_serve
     assert set(server.models) == {"embedding", "speech", "speech_recognize"}
     assert server.models["embedding"].config_file.parts[-2:] == ("configs", "cuda.pbtxt")
     server.stop(0)
-
-
-def test_a_missing_engine_is_said_before_anything_starts(no_leftovers, command, engines):
-    repository = ("--model-repository", str(MODEL_REPOSITORY), "--engines", str(engines))
-    run = command(
-        "--model", "vision", *repository, "--set", "vision.artefact=../../vision_classify/1/onnx-none"
-    )
-    assert run.finish() == 1
-    assert "trimodal serve: model vision:" in run.output
-    said = "there is no built engine vision_classify/1/onnx-none: build one with: trimodal build vision"
-    assert said in run.output
-    assert "log:" not in run.output

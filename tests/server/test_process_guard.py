@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.doubles.waiting import wait_until
 from trimodal.errors import ServerError
 from trimodal.server import launch
 from trimodal.server.process_guard import HIDDEN
@@ -32,13 +32,6 @@ def start(tmp_path):
         yield make
 
 
-def until(holds):
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def gone(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
@@ -47,12 +40,12 @@ def gone(pid):
 
 
 def grandchild(tmp_path):
-    until(lambda: (tmp_path / "log").read_text().endswith("\n"))
+    wait_until(lambda: (tmp_path / "log").read_text().endswith("\n"))
     return int((tmp_path / "log").read_text())
 
 
 def assert_clean(child, tmp_path):
-    until(lambda: gone(child.pid) and gone(grandchild(tmp_path)))
+    wait_until(lambda: gone(child.pid) and gone(grandchild(tmp_path)))
     assert not child.run_directory.exists()
     assert not list(Path("/dev/shm").glob(f"{child.shm_prefix}*"))
 
@@ -96,7 +89,7 @@ def test_an_orphan_that_ends_is_reaped_while_the_server_runs(start, tmp_path):
     """A worker of vLLM, whose parent was killed, stayed defunct until the server's end."""
     child = start(["/bin/sh", "-c", "(sleep 0.3 & echo $!); exec sleep 300"])
     orphan = grandchild(tmp_path)
-    until(lambda: not Path(f"/proc/{orphan}").exists())
+    wait_until(lambda: not Path(f"/proc/{orphan}").exists())
     assert child.wait(0) is None
     child.kill()
     assert child.wait(20) == 128 + signal.SIGKILL
@@ -133,7 +126,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == -signal.SIGKILL
-    until(lambda: not Path(done.stdout.strip()).exists())
+    wait_until(lambda: not Path(done.stdout.strip()).exists())
 
 
 def test_a_guard_killed_before_the_command(tmp_path):
@@ -156,7 +149,7 @@ TELLS = [
 
 
 def told(log: Path) -> list[str]:
-    until(lambda: "PATH=" in log.read_text())
+    wait_until(lambda: "PATH=" in log.read_text())
     return log.read_text().splitlines()
 
 

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import http.server
 import math
-import threading
 from collections.abc import Iterator
 
 import pytest
 
+from tests.doubles.http_server import Asked, answering
 from tests.top.pages import llm, llm_text, served
 from trimodal.errors import ServerError
 from trimodal.top.page import Change, fetch, histogram_quantile, read_page
@@ -59,31 +58,18 @@ def test_counters_of_triton_keep_their_names() -> None:
     assert served().after.values("nv_inference_request_success", "model") == ["llm"]
 
 
-class Answers(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        status, body = {
-            "/metrics": (200, llm_text(7)),
-            "/html": (200, "<html>{not metrics"),
-            "/keys": (200 if self.headers["authorization"] == "Bearer right" else 401, ""),
-        }.get(self.path, (404, ""))
-        self.send_response(status)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *arguments: object) -> None:
-        pass
+def answer(request: Asked) -> tuple[int, bytes]:
+    may = request.headers["authorization"] == "Bearer right"
+    pages = {"/metrics": llm_text(7), "/html": "<html>{not metrics", "/keys": ""}
+    if request.path == "/keys" and not may:
+        return 401, b""
+    return (200, pages[request.path].encode()) if request.path in pages else (404, b"")
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join(5)
+    with answering(answer) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def test_a_page_is_fetched(url: str) -> None:

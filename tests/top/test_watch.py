@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import io
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from rich.console import Console
 
+from tests.doubles.http_server import Asked, answering
 from tests.top.pages import gateway, llm
 from trimodal.errors import ServerError
 from trimodal.top.page import Page
@@ -70,21 +69,13 @@ def test_readiness_is_the_gateway_s_where_there_is_one() -> None:
     ],
 )
 def test_the_health_page_is_read(body: bytes, told: dict[str, bool]) -> None:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            assert self.path == "/health"
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(request: Asked) -> tuple[int, bytes]:
+        assert request.path == "/health"
+        return 200, body
 
-        def log_message(self, *_: object) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
-        assert health_page(f"127.0.0.1:{server.server_port}")() == told
-        thread.join(10)
-    assert health_page(f"127.0.0.1:{server.server_port}")() == {}  # nobody is there
+    with answering(answer) as port:
+        assert health_page(f"127.0.0.1:{port}")() == told
+    assert health_page(f"127.0.0.1:{port}")() == {}  # nobody is there
 
 
 def test_once_prints_one_picture_of_an_interval() -> None:

@@ -53,17 +53,18 @@ def embed(texts: Any) -> Any:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def write_bert(directory: Path) -> Path:
-    """A tiny BERT with random weights."""
+def write_bert(directory: Path, positions: int = 96, signs: str = "0123456789,?") -> Path:
+    """A tiny BERT with random weights that reads small letters and these signs."""
     import torch
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(0)
-    letters = "abcdefghijklmnopqrstuvwxyz0123456789,?"
+    letters = f"abcdefghijklmnopqrstuvwxyz{signs}"
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *("##" + letter for letter in letters)]
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    config = BertConfig(vocab_size=len(words), max_position_embeddings=96, initializer_range=0.3, **sizes)
+    sizes |= {"max_position_embeddings": positions}
+    config = BertConfig(vocab_size=len(words), initializer_range=0.3, **sizes)
     BertModel(config, add_pooling_layer=False).save_pretrained(directory)
     tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.builders.scripts import importable
 from trimodal.errors import ArtefactError
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
@@ -15,22 +14,11 @@ PROMPTS = [[5, 6, 7, 8], [300, 301], [40, 41, 42]]
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def checkpoint(llama: Path) -> Any:
     """A tiny model in FP32, where batching and padding change no token."""
-    torch = pytest.importorskip("torch")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # Its steps are too small to share.
-    directory = tmp_path_factory.mktemp("checkpoints") / "tiny"
-    directory.mkdir()
-    with importable():
-        import random_checkpoint
-        from steps.llm import checkpoint as llm_checkpoint
+    from steps.llm import checkpoint as llm_checkpoint
 
-        shape = random_checkpoint.SHAPES["llama-tiny"]
-        random_checkpoint.write_weights(shape, directory, 0)
-        random_checkpoint.write_tokenizer(shape.config["vocab_size"], directory)
-        yield llm_checkpoint.Checkpoint(directory)
-    torch.set_num_threads(threads)
+    return llm_checkpoint.Checkpoint(llama)
 
 
 @pytest.fixture(scope="module")

@@ -22,18 +22,9 @@ from trimodal.manifest import read_manifest, sha256
 from trimodal.runtimes import gpu_device
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of random weights, as Hugging Face keeps one."""
-    directory = tmp_path_factory.mktemp("checkpoints") / "tiny"
-    result = command("random_checkpoint")("llama-tiny", "--out", directory)
-    assert result.exit_code == 0, result.output
-    return directory
-
-
 @pytest.fixture
-def checkpoint(tiny: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(tiny, tmp_path / "tiny"))
+def checkpoint(llama: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(llama, tmp_path / "tiny"))
 
 
 def place(*arguments: object) -> Result:

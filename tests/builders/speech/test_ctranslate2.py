@@ -96,21 +96,6 @@ def test_refused_where_the_agreement_is_too_low_and_the_old_stays(checkpoint, au
 
 
 @pytest.mark.slow
-def test_refused_where_the_encoder_is_wrong_whatever_the_agreement(checkpoint, audio, build, tmp_path):
-    convert = importlib.import_module("speech_ctranslate2").convert
-
-    def other_encoder(checkpoint, directory, precision):
-        weight = checkpoint.model.model.encoder.conv1.weight
-        weight.data = -weight.data
-        convert(checkpoint, directory, precision)
-
-    with mock.patch("speech_ctranslate2.convert", other_encoder):
-        result = build(checkpoint, "--out", tmp_path / "x", "--audio", audio, "--min-agreement", 0)
-    assert "encodes audio with an error of" in sentence(result)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
 def test_a_multilingual_checkpoint_in_shards_without_alignment_heads(audio, build, tmp_path):
     from transformers import WhisperForConditionalGeneration
 

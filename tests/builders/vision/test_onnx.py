@@ -93,16 +93,6 @@ def test_bytes_are_normalised_in_floats_before_the_first_layer(built, precision)
     assert weights["pixel_scale"] == weights["pixel_offset"] == onnx.TensorProto.FLOAT
 
 
-def test_the_graph_normalises_as_the_input_says():
-    import torch
-
-    spec = InputSpec(height=2, width=128, mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
-    pixels = np.arange(256, dtype=np.uint8).reshape(1, 1, 2, 128).repeat(3, axis=1)
-    seen = export.FromBytes(torch.nn.Identity(), spec)(torch.from_numpy(pixels)).numpy()
-    np.testing.assert_allclose(seen, images.normalised(pixels, spec), atol=1e-6)
-    assert seen[0, 1, 1, 127] == pytest.approx((1 - 0.2) / 0.6)
-
-
 # ONNX Runtime's CPU kernels get FP8 wrong: those graphs are TensorRT's alone.
 @pytest.mark.parametrize("precision", [name for name in PRECISIONS if name != "fp8"])
 def test_every_precision_is_served(built, precision):

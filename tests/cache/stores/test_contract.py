@@ -238,14 +238,6 @@ def test_vectors_of_another_length_are_not_compared(store: Store) -> None:
     assert store.nearest(scope(), axis(0), 4) == [(1.0, entry("16"))]
 
 
-def test_stats_count_entries_and_tenants(store: Store) -> None:
-    for tenants in ("", "abc"):
-        for tenant, key in product(tenants, "xy"):
-            store.put(scope(tenant=tenant), key, entry(), axis(0))
-        assert store.stats() == StoreStats(2 * len(tenants), len(tenants))
-        assert store.count() == 2 * len(tenants)
-
-
 def test_many_threads(make: Make) -> None:
     store = make(200)
     failures: list[BaseException] = []

@@ -89,12 +89,23 @@ def test_profiles(repository: Path) -> None:
     assert run(repository, "--profile", "tensorrt").exit_code == 0  # config.pbtxt, as `trimodal serve` has it
 
 
-def test_json(repository: Path) -> None:
-    write(repository, BATCHES + "bogus: 1\n")
+def test_json_names_every_part(repository: Path) -> None:
+    write(repository, DYNAMIC % "preferred_batch_size: [ 16 ]")
     result = run(repository, "--format", "json")
-    (finding,) = json.loads(result.output)["findings"]
-    assert (finding["rule"], finding["file"], finding["line"]) == ("TRI002", "models/m/config.pbtxt", 6)
-    assert result.exit_code == 1
+    report = json.loads(result.output)
+    assert (result.exit_code, report["profiles"]) == (1, ["default"])
+    assert report["findings"] == [
+        {
+            "rule": "TRI030",
+            "severity": "error",
+            "model": "m",
+            "file": "models/m/config.pbtxt",
+            "line": 6,
+            "column": 44,
+            "sentence": "a preferred batch size is 16, max_batch_size is 8",
+            "fix": "lower it, or raise max_batch_size",
+        }
+    ]
 
 
 def test_our_own_repository_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -259,17 +259,6 @@ async def test_a_refused_chunk_adds_nothing_and_the_stream_goes_on(speech):
     assert [start for start, _ in controls(transport)] == [True, True, False, False, False, False]
 
 
-async def test_no_room_for_a_stream():
-    def full(request):
-        raise Unavailable("256 streams are open: no room for another one")
-
-    transport = FakeTransport(speech=full)
-    async with Client(transport=transport).listen() as stream:
-        with pytest.raises(Unavailable, match="256"):
-            await stream.send(seconds(1.0))
-    assert len(transport.requests) == 1
-
-
 @pytest.mark.parametrize("error", [Unavailable("speech_recognize: no room"), InternalError("it broke")])
 async def test_a_stream_that_fails_on_the_server_is_over(speech, error):
     def fails(request):

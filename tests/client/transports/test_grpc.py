@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from tests.doubles.waiting import until
 from trimodal.client import Client, ConnectError, ConnectionLost, ModelNotFound, Timeout, Timeouts
 from trimodal.client.transports.base import Request
 from trimodal.client.transports.fake import llm_outputs
@@ -111,14 +112,6 @@ async def serving(**timeouts):
             yield servicer, client, server
         finally:
             await server.stop(0)
-
-
-async def until(holds):
-    for _ in range(500):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail("waited 5 s in vain")
 
 
 async def test_a_stream():

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.doubles.waiting import until
 from trimodal.client.transports import watchdog as module
 from trimodal.client.transports.base import Request, Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
@@ -38,13 +38,6 @@ class Page:
         self.asked += 1
         await asyncio.sleep(0)
         return self.lost_model if self.lost_model in models and waited > 0 else ""
-
-
-async def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not true():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.002)
 
 
 @pytest.fixture

@@ -117,27 +117,6 @@ def test_a_near_question_with_another_answer_never_does(
     assert paraphrased(judged, stored.upper()).cache == "semantic"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"tenant": "another"}, {"cache_namespace": "faq"}, {"stop": "w"}],
-    ids=lambda one: next(iter(one)),
-)
-def test_a_paraphrase_from_elsewhere_does_not(server: TritonServer, change: dict[str, str]) -> None:
-    assert paraphrased(server, "HOW DO I RESET MY PASSWORD?", **change).cache == ""
-
-
-def test_lookups_and_refusals_are_on_the_metrics_page(server: TritonServer) -> None:
-    wait_until(lambda: ask(server, "How do I enable dark mode?").note.cache == "exact", "the stored answer")
-    before = total(server, "trimodal_cache_refused_total")
-    lookups, hit = "trimodal_cache_lookups_total", 'layer="semantic",model="llm",outcome="hit"'
-    hits = total(server, lookups, hit)
-    paraphrased(server, "How do I disable the dark mode?")
-    paraphrased(server, "HOW DO I ENABLE DARK MODE?")
-    wait_until(lambda: total(server, "trimodal_cache_refused_total") > before, "a refusal")
-    wait_until(lambda: total(server, lookups, hit) == hits + 1, "the hit")
-    assert total(server, "trimodal_cache_entries") >= 0
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["embedding", "judge"])
 def test_a_model_that_hangs_holds_nobody_up(

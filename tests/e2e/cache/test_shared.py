@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.doubles.waiting import until
 from tests.e2e.conftest import BOUND, wait_until
 from tests.e2e.metrics import listens, total
 from trimodal.client import AnswerStream, Client
@@ -69,14 +69,6 @@ async def listening(server: TritonServer, prompt: str) -> AsyncIterator[Listener
             yield listeners
         finally:
             await listeners.leave(listeners.tasks)
-
-
-async def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + BOUND
-    while not holds():
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {BOUND:g} s for {what}")
-        await asyncio.sleep(0.02)
 
 
 async def until_active(listeners: Listeners, count: float) -> None:

@@ -49,32 +49,6 @@ async def test_higher_tiers_are_served_first_whoever_came_first(server: TritonSe
     assert await queued(server, client, wanted) == ["premium", "standard", "lowered", "batch"]
 
 
-async def test_within_a_priority_the_earliest_deadline_goes_first(
-    server: TritonServer, client: Client
-) -> None:
-    wanted: Wanted = [
-        ("whenever", {}),
-        ("in an hour", {"ttft_deadline_ms": 3_600_000}),
-        ("in a while", {"ttft_deadline_ms": 600_000}),
-        ("whenever too", {}),
-    ]
-    expected = ["in a while", "in an hour", "whenever", "whenever too"]
-    assert await queued(server, client, wanted) == expected
-
-
-async def test_fifo_keeps_the_order_of_arrival(
-    serve: Callable[..., TritonServer], settings: dict[str, str]
-) -> None:
-    server = serve(("llm",), changes={"llm": settings | {"scheduler": "fifo"}})
-    wanted: Wanted = [
-        ("batch", {"tier": "batch"}),
-        ("premium", {"tier": "premium", "ttft_deadline_ms": 1}),
-        ("standard", {"tier": "standard"}),
-    ]
-    async with client_of(server) as client:
-        assert await queued(server, client, wanted) == ["batch", "premium", "standard"]
-
-
 async def test_what_cannot_make_it_is_refused_with_both_figures_and_when_to_come_back(
     server: TritonServer, client: Client
 ) -> None:
@@ -109,18 +83,6 @@ async def test_what_expires_in_the_queue_never_reaches_the_engine(
         await client.complete(reached, max_tokens=5)
         assert (await client.complete(reached, max_tokens=5)).usage.cached > 0
         assert (await client.complete(f"expires: {PROMPT}", max_tokens=5)).usage.cached == 0
-
-
-async def test_a_full_queue_is_told_and_empties_again(server: TritonServer, client: Client) -> None:
-    async with engine_held(client) as holder:
-        waiting = [asyncio.create_task(client.complete(f"waits {index}", max_tokens=3)) for index in range(4)]
-        await until(server, 1, 4)
-        with pytest.raises(Unavailable, match="4 requests wait already: max_queue is 4"):
-            await client.complete("one too many", max_tokens=3)
-        holder.cancel()
-        answers = await asyncio.gather(*waiting)
-    assert [answer.finish_reason for answer in answers] == ["length"] * 4
-    assert all(answer.note.queue_ms > 0 for answer in answers)
 
 
 async def test_the_deadline_of_a_whole_answer_keeps_what_came(client: Client) -> None:

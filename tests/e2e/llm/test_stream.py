@@ -226,17 +226,6 @@ def test_ctrl_c_ends_the_answer_on_the_server(server, program):
     wait_until(lambda: idle(server), "an idle server", 10)
 
 
-async def test_the_command(server, client):
-    wanted = await client.complete("hello", max_tokens=40)
-    done = run_python(
-        "-m", "trimodal.cli.app", "chat", "hello", "--max-tokens", 40, "--url", server.grpc_url, "--json"
-    )
-    *deltas, summary = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 0
-    assert summary["text"] == wanted.text == "".join(delta["delta"] for delta in deltas)
-    assert summary["usage"]["completion_tokens"] == 40
-
-
 async def test_ready_and_models(server, client):
     with pytest.raises(ModelNotFound, match="the server has no model 'nope'"):
         await client.complete("x", model="nope")

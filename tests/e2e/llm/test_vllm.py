@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import httpx
 import openai
 import pytest
 
+from tests.doubles.waiting import wait_until
 from tests.e2e.gateway.test_openai import gateway
 from trimodal.server.process import TritonServer
 
@@ -125,21 +125,14 @@ def test_a_killed_core_is_told_and_nothing_defunct_stays(
     os.kill(vllm_process("EngineCore"), signal.SIGKILL)
     with pytest.raises(openai.APIError, match="died"):
         list(chunks)
-    until(lambda: httpx.get(f"{url}/ready").status_code == 503)
-    until(lambda: httpx.get(f"{url}/ready").status_code == 200)
+    wait_until(lambda: httpx.get(f"{url}/ready").status_code == 503, bound=SECONDS)
+    wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200, bound=SECONDS)
     assert "Paris" in str(
         client.chat.completions.create(model="llm", messages=QUESTION, temperature=0)
         .choices[0]
         .message.content
     )
-    until(lambda: not defunct(server))
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    wait_until(lambda: not defunct(server), bound=SECONDS)
 
 
 def processes() -> Iterator[tuple[int, list[str]]]:

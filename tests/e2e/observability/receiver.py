@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import http.server
 import json
-import threading
 from typing import Any
+
+from tests.doubles.http_server import Asked, answering
 
 
 class Receiver:
@@ -14,23 +14,11 @@ class Receiver:
     def __init__(self) -> None:
         self.spans: list[dict[str, Any]] = []
         self.services: set[str] = set()
-        receiver = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                if self.path == "/v1/traces":
-                    receiver.take(body)
-                self.send_response(200)
-                self.send_header("content-length", "0")
-                self.end_headers()
-
-            def log_message(self, *arguments: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+    def _answer(self, request: Asked) -> tuple[int, bytes]:
+        if request.path == "/v1/traces":
+            self.take(json.loads(request.body))
+        return 200, b""
 
     def take(self, body: dict[str, Any]) -> None:
         for resource in body["resourceSpans"]:
@@ -47,10 +35,9 @@ class Receiver:
         return {span["name"] for span in self.of(trace)}
 
     def __enter__(self) -> Receiver:
-        self._thread.start()
+        self._server = answering(self._answer)
+        self.url = f"http://127.0.0.1:{self._server.__enter__()}"
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(5)
+        self._server.__exit__(None, None, None)

@@ -77,12 +77,6 @@ def test_a_client_that_pings_often_keeps_its_connection(serve):
     assert seen[-1] == grpc.ChannelConnectivity.READY
 
 
-def test_settings_of_an_overlay_reach_the_model(serve):
-    server = serve(("echo",), {"echo": {"greeting": "dear-"}})
-    with grpcclient.InferenceServerClient(server.grpc_url) as client:
-        assert echo(client, "world") == "dear-world"
-
-
 def test_operator_apis_need_the_key(serve):
     server = serve(("echo", "ticker"))
     index = f"http://{server.http_url}/v2/repository/index"
@@ -127,14 +121,6 @@ def test_command_shows_a_table_and_drains_on_sigterm(no_leftovers, command):
     assert run.finish() == 0, run.output
 
 
-def test_port_in_use(no_leftovers, command):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        run = command("--model", "echo", "--grpc-port", str(port))
-        assert run.finish() == 1
-    assert f"port {port} on 127.0.0.1 is in use: choose another with --grpc-port" in run.output
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -156,12 +142,6 @@ def test_one_sentence_for_what_cannot_start(no_leftovers, command, arguments, se
     assert run.finish() == 1
     assert f"trimodal serve: {sentence}" in run.output
     assert "Traceback" not in run.output
-
-
-def test_no_tritonserver(no_leftovers, command):
-    run = command("--model", "echo", environment={"TRIMODAL_TRITONSERVER": "/nonexistent/bin/tritonserver"})
-    assert run.finish() == 1
-    assert "trimodal serve: TRIMODAL_TRITONSERVER names /nonexistent" in run.output
 
 
 def test_ready_timeout_names_what_still_loads(no_leftovers, own_server):

@@ -165,17 +165,6 @@ async def test_live_speech_in_a_process_that_dies_is_told(served: TritonServer) 
 
 
 @pytest.mark.slow
-def test_the_pages_through_a_drain(own_server: Callable[..., TritonServer]) -> None:
-    server = own_server(("echo",))
-    assert page(server)["ready"]
-    assert server._supervisor
-    server._supervisor.drain()
-    told = page(server)
-    assert (told["ready"], told["draining"]) == (False, True)
-    server.stop()
-
-
-@pytest.mark.slow
 def test_an_answer_through_the_gateway_is_ended(no_leftovers: None, command: Callable[..., Any]) -> None:
     changes = [part for name, value in LONG.items() for part in ("--set", f"llm.{name}={value}")]
     run = command(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tritonclient.utils import InferenceServerException
 
 from tests.e2e.conftest import BOUND, wait_until
 from tests.e2e.metrics import total
@@ -16,14 +14,11 @@ from tests.e2e.speech.streams import (
     BUSY,
     MODELS,
     Stream,
-    cut,
     empty,
-    heard,
     over_grpc,
     refused,
     sentences,
     settled,
-    spelled,
 )
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.client import Client, Timeouts
@@ -37,19 +32,6 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def busy(serve: Callable[..., TritonServer]) -> TritonServer:
     return serve(MODELS, BUSY)
-
-
-@pytest.mark.slow
-def test_an_end_waits_for_a_slow_recogniser_and_has_every_word(busy: TritonServer) -> None:
-    samples, said = sentences(6, 10)
-    with over_grpc(busy) as line:
-        stream = Stream(line, policy="vad")
-        updates = [stream.send(chunk) for chunk in cut(samples, 6, 0.5, 0.5) if len(chunk) >= 320]
-        early = heard(updates)
-        updates.append(stream.send(None, end=True))
-    assert len(early) < len(said) == len(heard(updates))
-    assert spelled(heard(updates)) == spelled(said)
-    assert updates[-1].final
 
 
 def test_more_streams_than_max_streams_are_refused_until_one_ends(busy: TritonServer) -> None:
@@ -93,35 +75,6 @@ async def test_refused_streams_that_never_end_leave_room_for_others(busy: Triton
             await stream.end()
         async with client.listen() as another:
             assert (await another.send(quiet)).received_s == 0.02
-
-
-def test_while_the_recogniser_is_behind_new_streams_are_refused_and_old_ones_go_on(
-    busy: TritonServer,
-) -> None:
-    samples, said = sentences(7, 12)
-    with over_grpc(busy) as line:
-        inside = Stream(line, policy="edge")
-        updates = [inside.send(samples)]  # its first window takes 1.5 s
-
-        answers: list[InferenceServerException | None] = []
-
-        def is_refused() -> bool:
-            answers.append(None)
-            try:
-                Stream(line).send(np.zeros(320, np.float32), end=True)
-            except InferenceServerException as error:
-                answers[-1] = error
-            return answers[-1] is not None
-
-        wait_until(is_refused, "a refusal", 10)
-        refusal = answers[-1]
-        assert refusal
-        assert refusal.status() == "StatusCode.UNAVAILABLE"
-        assert re.search(r"heard \d\.\d s late.* refuse_lag_s \(1 s\)", refusal.message())
-        updates.append(inside.send(np.zeros(320, np.float32)))
-        updates.append(inside.send(None, end=True))
-        assert spelled(heard(updates)) == spelled(said)
-        assert not is_refused()
 
 
 @pytest.mark.slow

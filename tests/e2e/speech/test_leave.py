@@ -150,31 +150,3 @@ def test_an_idle_stream_is_gone_and_its_client_is_told(server: TritonServer) -> 
         assert "START" in told
         again = [stream.send(samples, start=True), stream.send(None, end=True)]
         assert spelled(heard(again)) == spelled(said)
-
-
-def test_started_anew_a_stream_has_nothing_of_the_old_one(server: TritonServer) -> None:
-    first, _ = sentences(3, 12)
-    second, said = sentences(4, 6)
-    with over_grpc(server) as line:
-        stream = Stream(line)
-        stream.send(first)
-        update = stream.send(second, start=True)
-        assert update.received_s == len(second) / SAMPLE_RATE
-        updates = [update, stream.send(None, end=True)]
-    assert spelled(heard(updates)) == spelled(said)
-    assert heard(updates)[0].start == pytest.approx(said[0].start, abs=0.02)
-
-
-@pytest.mark.parametrize("end", [False, True], ids=["a chunk", "an END"])
-@pytest.mark.parametrize("ended", [False, True], ids=["never started", "ended"])
-def test_what_belongs_to_no_stream_is_refused(server: TritonServer, ended: bool, end: bool) -> None:
-    samples, _ = sentences(5, 3)
-    with over_grpc(server) as line:
-        stream = Stream(line)
-        if ended:
-            assert stream.send(samples, end=True).final
-        status, told = refused(stream, samples, start=False, end=end)
-    assert status == "StatusCode.INVALID_ARGUMENT"
-    assert str(stream.id) in told
-    assert "START" in told
-    one_more(server)

@@ -5,7 +5,6 @@ The recogniser is the fake one, which hears exactly what was said: every word is
 
 from __future__ import annotations
 
-import asyncio
 import queue
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +33,6 @@ from tests.e2e.speech.streams import (
     spelled,
 )
 from trimodal.audio.values import SAMPLE_RATE, Word
-from trimodal.client import Client, Timeouts
 from trimodal.client.decoding import read
 from trimodal.client.transports.tensors import decode
 from trimodal.server.process import TritonServer
@@ -42,18 +40,11 @@ from trimodal.server.process import TritonServer
 pytestmark = pytest.mark.e2e
 
 FRAME_S = 0.02  # of Whisper: word times are no finer
-SLOW = changes(batch_ms=200, step_s=0.5, max_step_s=0.5)
 
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., TritonServer]) -> TritonServer:
     return serve(MODELS, changes())
-
-
-@pytest.fixture(scope="module")
-def slow(serve: Callable[..., TritonServer]) -> TritonServer:
-    """A recogniser that takes a fifth of a second for a batch, however many windows are in it."""
-    return serve(MODELS, SLOW)
 
 
 def check(words: list[Word], said: list[Word], name: str = "") -> None:
@@ -94,17 +85,6 @@ def test_every_transport_hears_every_word(server: TritonServer, transport: str, 
             assert updates[-1].tentative == ""
 
 
-@pytest.mark.parametrize("transport", LINES)
-def test_a_whole_clip_in_one_request(server: TritonServer, transport: str) -> None:
-    samples, said = sentences(2, 40)
-    assert len(samples) <= 30 * SAMPLE_RATE
-    with LINES[transport](server) as line:
-        for policy in POLICIES:
-            update = Stream(line, policy=policy).send(samples, end=True)
-            check(list(update.committed), said, policy)
-            assert update.final
-
-
 def test_an_end_may_be_without_audio_or_with_less_than_a_chunk(server: TritonServer) -> None:
     samples, said = sentences(3, 5)
     with over_http(server) as line:
@@ -143,34 +123,6 @@ def test_chunks_are_answered_while_the_recogniser_is_busy(serve: Callable[..., T
         assert not heard(updates)
         updates.append(stream.send(None, end=True))
     check(heard(updates), said)
-
-
-async def play(url: str, seed: int, policy: Any = None) -> tuple[list[Word], list[Word]]:
-    """One stream on a connection of its own; what was heard and what was said."""
-    samples, said = sentences(seed, 9)
-    async with Client(url, timeouts=Timeouts(total=BOUND)) as client, client.listen(policy=policy) as stream:
-        for chunk in cut(samples, seed, 0.1, 0.5):
-            await stream.send(chunk)
-        await stream.end()
-        return list(stream.words), said
-
-
-@pytest.mark.slow
-async def test_streams_share_batches_and_do_not_wait_for_each_other(slow: TritonServer) -> None:
-    """Eight streams need about as many runs of the engine as one of them needs, not eight times as many."""
-
-    async def cost(streams: int) -> tuple[float, float]:
-        before = batches(slow)
-        for words, said in await asyncio.gather(*(play(slow.grpc_url, 100 + n) for n in range(streams))):
-            check(words, said)
-        after = batches(slow)
-        return after[0] - before[0], after[1] - before[1]
-
-    runs_alone, windows_alone = await cost(1)
-    runs, windows = await cost(8)
-    print(f"\n1 stream: {windows_alone:.0f} windows in {runs_alone:.0f} runs; 8: {windows:.0f} in {runs:.0f}")
-    assert windows > 4 * windows_alone
-    assert runs <= windows / 2
 
 
 async def test_chunks_sent_without_waiting_are_taken_in_order(server: TritonServer) -> None:

@@ -5,7 +5,6 @@ The recogniser is the fake one, which reads words out of tones; everything else 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -16,9 +15,8 @@ import pytest
 import soundfile
 
 from trimodal.client import Client
-from trimodal.errors import InvalidArgument
 from trimodal.server.process import TritonServer
-from trimodal.speech.engines.fake import WORD_S, speak
+from trimodal.speech.engines.fake import speak
 
 pytestmark = pytest.mark.e2e
 
@@ -52,60 +50,12 @@ def run(*command, **more):
     return subprocess.run([sys.executable, *map(str, command)], capture_output=True, timeout=60, **more)
 
 
-@pytest.mark.parametrize("policy", ["edge", "vad"])
-@pytest.mark.parametrize("dtype", [np.float32, np.int16])
-async def test_a_stream_gives_the_words_with_their_times(client, policy, dtype):
-    samples = SAMPLES if dtype is np.float32 else (SAMPLES * 32767).astype(np.int16)
-    updates = []
-    async with client.listen(policy=policy) as stream:
-        for at in range(0, len(samples), 3_210):
-            updates.append(await stream.send(samples[at : at + 3_210]))
-        updates.append(await stream.end())
-    assert stream.text == TEXT
-    assert "".join(update.text for update in updates).strip() == TEXT
-    assert [update.final for update in updates] == [False] * (len(updates) - 1) + [True]
-    assert updates[-1].received_s == pytest.approx(len(samples) / RATE)
-    assert updates[-1].tentative == ""
-    for heard, said in zip(stream.words, WORDS, strict=True):
-        assert heard.text == said.text
-        assert heard.start == pytest.approx(said.start, abs=WORD_S / 2)
-        assert heard.end == pytest.approx(said.end, abs=WORD_S / 2)
-
-
 async def test_a_recording_as_samples_and_as_a_file(client, talk, tmp_path):
     soundfile.write(tmp_path / "talk.flac", np.repeat(SAMPLES, 2)[:, None].repeat(2, axis=1), 2 * RATE)
     for audio in (SAMPLES, talk, str(tmp_path / "talk.flac")):
         transcript = await client.transcribe(audio)
         assert transcript.text == TEXT
         assert transcript.seconds == pytest.approx(len(SAMPLES) / RATE)
-
-
-async def test_a_refused_start_and_a_refused_chunk(client):
-    async with client.listen(policy="never") as stream:
-        with pytest.raises(InvalidArgument, match="policy"):
-            await stream.send(SAMPLES[:RATE])
-    bad = SAMPLES[:RATE].copy()
-    bad[7] = np.nan
-    async with client.listen() as stream:
-        await stream.send(SAMPLES[: 2 * RATE])
-        with pytest.raises(InvalidArgument, match="audio"):
-            await stream.send(bad)
-        await stream.end(SAMPLES[2 * RATE :])
-    assert stream.text == TEXT
-
-
-async def test_streams_side_by_side_and_abandoned_ones(client):
-    async def talk(number):
-        async with client.listen() as stream:
-            for at in range(0, len(SAMPLES), RATE // 2):
-                await stream.send(SAMPLES[at : at + RATE // 2])
-                if number % 2 and at > 2 * RATE:
-                    return "left"
-            await stream.end()
-        return stream.text
-
-    texts = await asyncio.wait_for(asyncio.gather(*(talk(number) for number in range(8))), 60)
-    assert texts == [TEXT, "left"] * 4
 
 
 @pytest.mark.slow

@@ -90,20 +90,6 @@ def test_photos_get_their_labels_one_by_one_and_in_a_batch(ask):
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_image_gets_its_reason_and_the_next_is_served(ask, name):
-    data, told = BAD[name]
-    sentence = refused(ask, data)
-    assert told in sentence
-    assert "/" not in sentence.replace("image/", "")
-    assert is_right(ask(SAMPLES[3].read_bytes())[0][0], SAMPLES[3].name)
-
-
-def test_the_bad_image_of_a_batch_is_named(ask):
-    files = [file.read_bytes() for file in SAMPLES[:3]]
-    assert "image[2]: empty" in refused(ask, *files[:2], b"", files[2])
-
-
 def test_bad_images_do_not_harm_concurrent_requests(ask):
     bad = [data for data, _ in BAD.values()]
 

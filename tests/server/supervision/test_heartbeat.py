@@ -8,11 +8,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import grpc
 import pytest
 
+from tests.doubles.http_server import Asked, answering
 from trimodal.server.admin import Api
 from trimodal.server.supervision import heartbeat
 from trimodal.server.supervision.heartbeat import Heartbeat
@@ -65,27 +65,18 @@ def test_a_server_that_answers_lives_on_over_one_connection(process: subprocess.
     asked = threading.Semaphore(0)
     connections = []
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(request: Asked) -> tuple[int, bytes]:
+        if request.connection not in connections:
+            connections.append(request.connection)
+        asked.release()
+        return 200, b""
 
-        def do_GET(self) -> None:
-            if self.connection not in connections:
-                connections.append(self.connection)
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            asked.release()
-
-        def log_message(self, *_: object) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        thread, stopping = beat(server.server_port, process.pid, limit_s=LIMIT_S)
+    with answering(answer) as port:
+        thread, stopping = beat(port, process.pid, limit_s=LIMIT_S)
         for _ in range(20):
             assert asked.acquire(timeout=LIMIT_S)
         stopping.set()
         thread.join(LIMIT_S)
-        server.shutdown()
     assert process.poll() is None
     assert len(connections) == 1
 

@@ -16,19 +16,13 @@ from unittest.mock import Mock
 import pytest
 from tritonclient.grpc import model_config_pb2
 
+from tests.doubles.waiting import wait_until
 from trimodal.repository import Model
 from trimodal.server.supervision import supervisor as module
 from trimodal.server.supervision.stubs import STUB, StubWatch, model_of
 from trimodal.server.supervision.supervisor import Backoff, Health, Supervisor
 
 LIMIT_S = 10.0
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.005)
 
 
 class Triton:
@@ -57,7 +51,7 @@ class Triton:
         if not file.exists():  # one that was just started may be reading it
             file.write_text("import time; time.sleep(60)")
         started = subprocess.Popen([f"/backends/python/{STUB}", str(file)], executable=sys.executable)
-        until(lambda: model_of(started.pid), "the command line of the process")
+        wait_until(lambda: model_of(started.pid), "the command line of the process")
         self.stubs.setdefault(model, []).append(started)
         self.index[model] = "READY"
 
@@ -141,7 +135,7 @@ def watched(triton: Triton, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     triton.loading.set()
     for one in supervisors:
         one.close()
-    until(lambda: not any(t.name.startswith("load ") for t in threading.enumerate()), "loads")
+    wait_until(lambda: not any(t.name.startswith("load ") for t in threading.enumerate()), "loads")
 
 
 @pytest.mark.parametrize("refused", [False, True])
@@ -163,8 +157,8 @@ def test_http_connections_that_say_nothing_after_a_loss_are_ended(
     for losses in (1, 2):
         triton.kill("vision")
         triton.kill("llm")
-        until(lambda: len(ended) == losses, "the end of the connections")  # noqa: B023
-        until(lambda: supervisor.health().ready, "the models")
+        wait_until(lambda: len(ended) == losses, "the end of the connections")  # noqa: B023
+        wait_until(lambda: supervisor.health().ready, "the models")
     assert set(ended) == {(os.getpid(), triton.http_port)}
     told = "HTTP streams of llm wait for their own timeout (Operation not permitted)"
     assert (told if refused else "2 silent HTTP connections were ended, as model llm died") in caplog.text
@@ -177,7 +171,7 @@ def test_a_model_whose_process_died_is_loaded_again(triton: Triton, watched: Any
     assert health.models["llm"].lost_s_ago is None
     triton.loading.clear()
     triton.kill("llm")
-    until(lambda: triton.calls == [("unload", "llm"), ("load", "llm")], "its load")
+    wait_until(lambda: triton.calls == [("unload", "llm"), ("load", "llm")], "its load")
     health = supervisor.health()
     assert not health.ready
     assert health.models["vision"].ready
@@ -187,10 +181,10 @@ def test_a_model_whose_process_died_is_loaded_again(triton: Triton, watched: Any
     assert 0 <= supervisor.lost().pop("llm") < LIMIT_S
     assert supervisor.lost().keys() == {"llm"}
     triton.loading.set()
-    until(lambda: supervisor.health().ready, "the model")
+    wait_until(lambda: supervisor.health().ready, "the model")
     assert supervisor.health().models["llm"].lost == 1
     triton.kill("llm")  # the new process is watched like the first
-    until(lambda: supervisor.health().models["llm"].lost == 2, "the second loss")
+    wait_until(lambda: supervisor.health().models["llm"].lost == 2, "the second loss")
 
 
 @pytest.mark.parametrize("hang_timeout", [0.1, 0.0])
@@ -203,8 +197,8 @@ def test_a_process_that_stands_still_is_killed_and_loaded_again(
     os.kill(stub.pid, signal.SIGSTOP)
     if hang_timeout:
         assert stub.wait(LIMIT_S) == -signal.SIGKILL
-        until(lambda: ("load", "llm") in triton.calls, "the load")
-        until(lambda: supervisor.health().models["llm"].lost == 1, "the loss")
+        wait_until(lambda: ("load", "llm") in triton.calls, "the load")
+        wait_until(lambda: supervisor.health().models["llm"].lost == 1, "the loss")
     else:
         time.sleep(0.2)
         assert stub.poll() is None, "a debugger's"
@@ -213,18 +207,18 @@ def test_a_process_that_stands_still_is_killed_and_loaded_again(
 def test_what_an_operator_does_is_no_loss(triton: Triton, watched: Any) -> None:
     supervisor = watched(a_model("llm"), a_model("speech"))
     triton.start("llm")  # a load of a model that is loaded: the new process comes before the old one goes
-    until(lambda: supervisor._expected["llm"] == 2, "the new process")
+    wait_until(lambda: supervisor._expected["llm"] == 2, "the new process")
     triton.kill("llm")
     triton.index["speech"] = "UNAVAILABLE"
     triton.kill("speech")
-    until(lambda: supervisor._expected["llm"] == 1, "one of one again")
+    wait_until(lambda: supervisor._expected["llm"] == 1, "one of one again")
     triton.start("llm")
     triton.start("llm")
-    until(lambda: supervisor._expected["llm"] == 3, "an instance group of three")
+    wait_until(lambda: supervisor._expected["llm"] == 3, "an instance group of three")
     triton.count["llm"] = 1
     triton.kill("llm")
     triton.kill("llm")
-    until(lambda: supervisor._expected["llm"] == 1, "one of one")
+    wait_until(lambda: supervisor._expected["llm"] == 1, "one of one")
     assert triton.calls == []
     assert supervisor.health().models["llm"].ready
     assert supervisor.health().models["speech"].reason == "the model is unavailable"
@@ -233,14 +227,14 @@ def test_what_an_operator_does_is_no_loss(triton: Triton, watched: Any) -> None:
 def test_one_of_two_processes_is_a_loss(triton: Triton, watched: Any) -> None:
     supervisor = watched(a_model("vision", count=2))
     triton.kill("vision")
-    until(lambda: supervisor.health().models["vision"].lost == 1, "the loss")
+    wait_until(lambda: supervisor.health().models["vision"].lost == 1, "the loss")
 
 
 def test_a_pipeline_is_loaded_after_its_step(triton: Triton, watched: Any) -> None:
     watched(a_model("rank"), a_model("vision", steps=("rank",)))
     triton.kill("rank")
     wanted = [("unload", "rank"), ("load", "rank"), ("load", "vision")]
-    until(lambda: triton.calls == wanted, "the loads")
+    wait_until(lambda: triton.calls == wanted, "the loads")
 
 
 def test_a_load_that_fails_is_tried_again(
@@ -251,8 +245,8 @@ def test_a_load_that_fails_is_tried_again(
     triton.reasons = ["no memory", "no memory"]
     triton.kill("llm")
     reason = "its process died, and it cannot be loaded: the server's log says why"
-    until(lambda: supervisor.health().models["llm"].reason == reason, "the reason")
-    until(lambda: supervisor.health().ready, "the model")
+    wait_until(lambda: supervisor.health().models["llm"].reason == reason, "the reason")
+    wait_until(lambda: supervisor.health().ready, "the model")
     assert triton.calls.count(("load", "llm")) == 3
     assert "model llm cannot be loaded: no memory" in caplog.text
 
@@ -265,8 +259,8 @@ def test_calls_that_fail_on_their_way_are_made_again(
     supervisor = watched(a_model("llm"))
     triton.broken = ["unload", "load", "load"]
     triton.kill("llm")
-    until(lambda: triton.calls == [("unload", "llm"), *[("load", "llm")] * 3], "the loads")
-    until(lambda: supervisor.health().ready, "the model")
+    wait_until(lambda: triton.calls == [("unload", "llm"), *[("load", "llm")] * 3], "the loads")
+    wait_until(lambda: supervisor.health().ready, "the model")
     assert "model llm cannot be loaded: TimeoutError" in caplog.text
 
 
@@ -277,9 +271,11 @@ def test_a_drain_ends_the_tries_to_load(
     supervisor = watched(a_model("llm"))
     triton.reasons = ["no memory"] * 100
     triton.kill("llm")
-    until(lambda: triton.calls.count(("load", "llm")) == 2, "two tries")
+    wait_until(lambda: triton.calls.count(("load", "llm")) == 2, "two tries")
     supervisor.drain()
-    until(lambda: not any(t.name.startswith("load ") for t in threading.enumerate()), "the end of the tries")
+    wait_until(
+        lambda: not any(t.name.startswith("load ") for t in threading.enumerate()), "the end of the tries"
+    )
     assert triton.calls.count(("load", "llm")) == 2
 
 
@@ -298,8 +294,8 @@ def test_where_no_thread_can_be_started_the_next_look_tries_again(
     monkeypatch.setattr(module.threading, "Thread", Thread)
     supervisor = watched(a_model("llm"))
     triton.kill("llm")
-    until(lambda: supervisor.health().models["llm"].lost == 1, "the loss")
-    until(lambda: supervisor.health().ready, "the model")
+    wait_until(lambda: supervisor.health().models["llm"].lost == 1, "the loss")
+    wait_until(lambda: supervisor.health().ready, "the model")
     assert not Thread.refused
 
 
@@ -322,7 +318,7 @@ def test_a_server_that_is_loading_or_ended(triton: Triton) -> None:
     supervisor.watch(server.pid, {"llm": a_model("llm")})
     server.kill()
     server.wait()
-    until(lambda: not supervisor.alive, "its end")
+    wait_until(lambda: not supervisor.alive, "its end")
     supervisor.close()
     with pytest.raises(ProcessLookupError):
         Supervisor(triton).watch(server.pid, {})  # type: ignore[arg-type]
