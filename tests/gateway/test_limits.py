@@ -135,17 +135,17 @@ def test_bodies_of_running_requests_are_bounded(serve: Serve) -> None:
         assert sorted(threads.map(ask, range(HELD_BODIES + 1))) == [200] * HELD_BODIES + [503]
 
 
-def test_a_body_that_is_too_slow(serve: Serve) -> None:
-    served = serve(body_timeout_s=0.3)
-    status, error = talk(served.url, HEAD + b"Content-Length: 500\r\n\r\n{")
-    assert (status, error["type"]) == (408, "timeout_error")
-    assert "within 0.3 s" in str(error["message"])
-    assert good(served.url)
-
-
-def test_headers_that_are_too_slow(serve: Serve) -> None:
-    served = serve(header_timeout_s=0.3)
-    status, error = talk(served.url, *[b"G", b"E", b"T", b" /", b"health"] * 9, pause=0.1)
+@pytest.mark.parametrize(
+    ("limit", "parts"),
+    [
+        ("body_timeout_s", [HEAD + b"Content-Length: 500\r\n\r\n{"]),
+        ("header_timeout_s", [b"G", b"E", b"T", b" /", b"health"] * 9),
+    ],
+    ids=["body", "headers"],
+)
+def test_what_is_too_slow(serve: Serve, limit: str, parts: list[bytes]) -> None:
+    served = serve(**{limit: 0.3})
+    status, error = talk(served.url, *parts, pause=0.1)
     assert (status, error["type"]) == (408, "timeout_error")
     assert "within 0.3 s" in str(error["message"])
     assert good(served.url)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import time
 from pathlib import Path
 
 import httpx
@@ -37,11 +36,8 @@ def read(url: str, key: str = "none") -> dict[tuple[str, ...], float]:
 
 def until(served: Running, wanted: tuple[str, ...], value: float) -> dict[tuple[str, ...], float]:
     """What it tells once this value is there: an answer is counted when its last byte is sent."""
-    end = time.monotonic() + LIMIT_S
-    while (found := read(served.url)).get(wanted) != value:
-        assert time.monotonic() < end, f"{wanted} is {found.get(wanted)}"
-        time.sleep(0.01)
-    return found
+    wait_until(lambda: read(served.url).get(wanted) == value, f"{wanted} is {value}")
+    return read(served.url)
 
 
 def test_a_stream_and_a_whole_answer(serve: Serve) -> None:

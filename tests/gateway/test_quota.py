@@ -71,28 +71,17 @@ def test_what_is_reserved_does_not_come_back_while_it_is_used() -> None:
     assert ask(quota, who)["x-ratelimit-remaining-tokens"] == "5000"
 
 
-def test_as_many_at_once_as_the_budget_holds_of_what_they_use() -> None:
+@pytest.mark.parametrize("given_up", [0, 100])
+def test_as_many_at_once_as_the_budget_holds_of_what_they_use(given_up: int) -> None:
+    """What is given up makes no room for more."""
     clock = Clock()
     quota, who = Quota(clock), key(tokens_per_minute=1_000_000)
-    for _ in range(100):
-        ask(quota, who, tokens=20_000)
-        clock.now += 60
-    with ExitStack() as running:
-        for _ in range(51):
-            running.enter_context(quota.use(who)).tokens = 20_000
-        with pytest.raises(ApiError, match="1000000 tokens a minute"):
-            ask(quota, who)
-
-
-def test_what_is_given_up_makes_no_room_for_more_at_once() -> None:
-    clock = Clock()
-    quota, who = Quota(clock), key(tokens_per_minute=1_000_000)
-    for tokens in [20_000] * 100 + [0] * 100:
+    for tokens in [20_000] * 100 + [0] * given_up:
         ask(quota, who, tokens=tokens)
         clock.now += 60
     with ExitStack() as running:
         for _ in range(51):
-            running.enter_context(quota.use(who))
+            running.enter_context(quota.use(who)).tokens = 20_000
         with pytest.raises(ApiError, match="1000000 tokens a minute"):
             ask(quota, who)
 

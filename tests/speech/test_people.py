@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import soundfile
 
 from trimodal.audio.captions import cues, render
 from trimodal.audio.files import read_blocks
@@ -109,21 +107,3 @@ def test_captions_of_a_person_end_with_the_recording(service: RecogniseService, 
     assert wrong([Word(f" {line}", 0, 0, 1) for cue in made for line in cue.lines]) <= MOST_ERRORS
     assert render(words, "srt", seconds=seconds).startswith("1\n00:00:00,")
     assert render(words, "vtt", seconds=seconds).startswith("WEBVTT\n")
-
-
-def test_a_person_in_channels_of_opposite_phase_is_heard(service: RecogniseService, person: Samples) -> None:
-    file = io.BytesIO()
-    soundfile.write(file, np.stack((person, -person), 1), SAMPLE_RATE, format="WAV")
-    file.seek(0)
-    words, _ = heard(service, next(read_blocks(file, 30.0)))
-    assert wrong(words) <= MOST_ERRORS
-
-
-def test_a_person_in_a_wav_without_a_length_is_heard(service: RecogniseService, person: Samples) -> None:
-    file = io.BytesIO()
-    soundfile.write(file, person, SAMPLE_RATE, format="WAV", subtype="PCM_16")
-    written = bytearray(file.getvalue())
-    at = written.index(b"data") + 4
-    written[at : at + 4] = bytes(4)
-    words, _ = heard(service, next(read_blocks(io.BytesIO(bytes(written)), 30.0)))
-    assert wrong(words) <= MOST_ERRORS

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.vision.pictures import artefact, encode, noise, quarters
+from tests.vision.pictures import artefact, encode, quarters
 from trimodal.errors import InvalidArgument
 from trimodal.metrics import MemoryMetrics
 from trimodal.vision.artefact import InputSpec, read_classifier
@@ -32,20 +32,6 @@ def preprocess(metrics):
 
 def count(metrics, outcome):
     return metrics.get("trimodal_vision_images_total", {"outcome": outcome}).value
-
-
-def test_a_bad_image_harms_only_its_own_request(preprocess, metrics):
-    good = [encode(noise(8, 8, seed), "PNG") for seed in range(4)]
-    outcomes = preprocess.prepare([[good[0]], [b"junk"], [good[1], good[2]], [good[3], b""]])
-    assert np.array_equal(outcomes[0][0], np.asarray(noise(8, 8, 0)).transpose(2, 0, 1))
-    assert isinstance(outcomes[1], InvalidArgument)
-    assert str(outcomes[1]).startswith("image: ")
-    assert outcomes[2].shape == (2, 3, 8, 8)
-    assert np.array_equal(outcomes[2][1], np.asarray(noise(8, 8, 2)).transpose(2, 0, 1))
-    assert outcomes[2].dtype == np.uint8
-    assert str(outcomes[3]).startswith("image[1]: empty")
-    assert (count(metrics, "prepared"), count(metrics, "refused")) == (4, 2)
-    assert len(metrics.get("trimodal_vision_decode_seconds", {}).observations) == 4
 
 
 def test_the_images_of_a_batch_are_decoded_side_by_side(preprocess, monkeypatch):

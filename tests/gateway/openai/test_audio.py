@@ -171,9 +171,15 @@ def test_voice_activity_reaches_the_server_by_sileros_names(serve: Serve, option
         ({"vad_filter": "maybe"}, "vad_filter: true or false is needed"),
         ({"hallucination_silence_threshold": "-1"}, "hallucination_silence_threshold: Input"),
         ({"language_detection_segments": "101"}, "language_detection_segments: Input"),
+        *(
+            ({"temperature": value}, "temperature: a number from 0 to 1 is needed")
+            for value in ("1.5", "-1", "hot", "nan")
+        ),
     ],
 )  # fmt: skip
-def test_voice_activity_that_is_none_is_refused(serve: Serve, fields, sentence: str) -> None:
+def test_voice_activity_and_temperatures_that_are_none_are_refused(
+    serve: Serve, fields, sentence: str
+) -> None:
     answer = httpx.post(
         f"{serve().url}/v1/audio/transcriptions", files={"file": wav()}, data={"model": "speech", **fields}
     )
@@ -190,18 +196,6 @@ def test_names_that_would_not_all_be_seen_are_refused(serve: Serve, field: str) 
     assert answer.status_code == 400
     assert told.startswith(field)
     assert told.endswith("with the prompt 602 characters; at most 600 are taken")
-
-
-@pytest.mark.parametrize("temperature", ["1.5", "-1", "hot", "nan"])
-def test_a_temperature_that_is_none_is_refused(serve: Serve, temperature: str) -> None:
-    answer = httpx.post(
-        f"{serve().url}/v1/audio/transcriptions",
-        files={"file": wav()},
-        data={"model": "speech", "temperature": temperature},
-    )
-    assert (answer.status_code, answer.json()["error"]["message"]) == (
-        400, "temperature: a number from 0 to 1 is needed",
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

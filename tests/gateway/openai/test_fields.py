@@ -14,6 +14,7 @@ PATHS = {"messages": "/v1/chat/completions", "prompt": "/v1/completions", "input
 TEXT = {"model": "llm", "prompt": "hi"}
 VECTOR = {"model": "embedding", "input": "hi"}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+LOOK_AHEAD = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)"}}}
 TOOL_ANSWER = {"role": "tool", "tool_call_id": "call_1", "content": "7"}
 
 
@@ -30,6 +31,10 @@ def talk(*messages: object) -> dict[str, Any]:
 def said(**fields: object) -> dict[str, Any]:
     """A talk in which the assistant's message has these fields."""
     return talk({"role": "assistant", **fields})
+
+
+def form(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
 
 
 def part(**fields: object) -> dict[str, Any]:
@@ -82,6 +87,13 @@ def test_null_is_not_given(serve: Serve, base: dict[str, Any] | None) -> None:
             "messages[].tool_calls[].index",
         ),
         ({"stream_options": {"more": 1}, "stream": True}, "stream_options.more"),
+        # What no answer is held to.
+        (
+            {"tools": [{"type": "function", "function": {"name": "f", "parameters": LOOK_AHEAD}}]},
+            "tools[0].function.parameters.properties.a.pattern",
+        ),
+        (form(LOOK_AHEAD), "response_format.properties.a.pattern"),
+        ({**form({"not": {}}), "stream": True}, "response_format.not"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -12,10 +12,9 @@ import openai
 import pytest
 
 from tests.gateway.conftest import LIMIT_S, Serve, fake_triton, vectors, wait_until
+from tests.gateway.openai.test_conversation import PICTURE
 from trimodal.errors import InvalidArgument
 from trimodal.gateway.keys import Key, add_key
-
-URL = "data:image/png;base64," + base64.b64encode(b"a picture").decode()
 
 
 def test_vectors_of_texts(serve: Serve) -> None:
@@ -119,7 +118,7 @@ def classify(url: str, **body: object) -> httpx.Response:
 
 def test_labels(serve: Serve) -> None:
     served = serve()
-    answer = classify(served.url, input=[URL, URL], top_k=1).json()
+    answer = classify(served.url, input=[PICTURE, PICTURE], top_k=1).json()
     assert [one["labels"] for one in answer["data"]] == [[{"label": "seven", "score": 0.9}]] * 2
     assert served.triton.requests[0].inputs["image"].tolist() == [[b"a picture"], [b"a picture"]]
 
@@ -133,7 +132,7 @@ def test_a_refused_picture_harms_no_other(serve: Serve) -> None:
     good = fake_triton().functions["vision"]
     served = serve(fake_triton(vision=choosy))
     bad = "data:;base64," + base64.b64encode(b"bad").decode()
-    found = classify(served.url, input=[URL, bad]).json()["data"]
+    found = classify(served.url, input=[PICTURE, bad]).json()["data"]
     assert found[0]["labels"][0]["label"] == "seven"
     assert "not a JPEG" in found[1]["error"]["message"]
     alone = classify(served.url, input=bad)

@@ -107,29 +107,6 @@ def test_pictures_go_without_tools(serve: Serve) -> None:
         serve().openai().chat.completions.create(model="llm", messages=chat, tools=[TOOL])
 
 
-LOOK_AHEAD = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)"}}}
-
-
-@pytest.mark.parametrize(
-    ("asked", "named"),
-    [
-        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": LOOK_AHEAD}}]},
-         "tools[0].function.parameters.properties.a.pattern"),
-        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": LOOK_AHEAD}}},
-         "response_format.properties.a.pattern"),
-        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}},
-         "response_format.not"),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("stream", [False, True])
-def test_what_no_answer_is_held_to_is_named(
-    serve: Serve, asked: dict[str, object], named: str, stream: bool
-) -> None:
-    client = serve().openai().chat.completions.with_raw_response
-    answer = client.create(model="llm", messages=CHAT, stream=stream, **asked)  # type: ignore[call-overload]
-    assert answer.headers["x-ignored-fields"] == named
-
-
 @pytest.mark.parametrize("strict", [True, False])
 def test_whether_it_is_strict_is_told_to_the_model(serve: Serve, strict: bool) -> None:
     schema = {"type": "object", "properties": {}, "additionalProperties": False, "required": []}

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 
 import numpy as np
 from playwright.sync_api import Page, expect
 
-from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton
+from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton, wait_until
 from tests.gateway.page.conftest import Open, answers, ask
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
 from trimodal.client.transports.tensors import strings
-from trimodal.errors import InvalidArgument, Unavailable
+from trimodal.errors import InvalidArgument
 
 
 async def endless(request: Request) -> AsyncIterator[Tensors]:
@@ -33,13 +32,6 @@ def told_at_the_end(text: str, trimmed: bytes = b"", cache: bytes = b"") -> Tens
     figures = {"similarity": 0.97, "queue_ms": 0.0, "predicted_ttft_ms": float("nan")}
     note |= {name: np.array([value], np.float32) for name, value in figures.items()}
     return {**llm_outputs(text, "stop"), **note}
-
-
-def wait_for_cancelled(triton: FakeTransport) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not triton.cancelled:
-        assert time.monotonic() < deadline, "the generation was not cancelled"
-        time.sleep(0.01)
 
 
 def sent_messages(triton: FakeTransport) -> list[list[dict[str, str]]]:
@@ -143,7 +135,7 @@ def test_stop_cancels_the_generation(serve: Serve, open_page: Open) -> None:
     ask(page, "count")
     expect(page.locator(".answer .text")).to_contain_text("word3")
     page.get_by_role("button", name="Stop").click()
-    wait_for_cancelled(served.triton)
+    wait_until(lambda: served.triton.cancelled, "the generation is cancelled")
     expect(page.locator(".mark.stopped")).to_contain_text("Stopped.")
     text = answers(page)[0]
     expect(page.get_by_role("button", name="Send")).to_be_visible()
@@ -160,7 +152,7 @@ def test_stop_before_the_first_token(serve: Serve, open_page: Open) -> None:
     ask(page, "count")
     expect(page.locator(".answer .waiting")).to_be_visible()
     page.keyboard.press("Escape")
-    wait_for_cancelled(served.triton)
+    wait_until(lambda: served.triton.cancelled, "the generation is cancelled")
     expect(page.locator(".mark.stopped")).to_be_visible()
 
 
@@ -178,31 +170,6 @@ def test_the_talk_goes_on_and_a_new_one_begins_empty(serve: Serve, open_page: Op
     assert sent_messages(served.triton) == [
         [one], [one, {"role": "assistant", "content": ANSWER}, two], [three],
     ]  # fmt: skip
-
-
-def test_what_is_refused_is_said_and_can_be_tried_again(serve: Serve, open_page: Open) -> None:
-    async def full(request: Request) -> AsyncIterator[Tensors]:
-        raise Unavailable("the queue is full")
-        yield {}
-
-    triton = fake_triton(llm=full)
-    page = open_page(serve(triton).url)
-    ask(page, "one")
-    expect(page.locator(".mark.failed")).to_contain_text("the queue is full")
-    triton.functions["llm"] = scripted(ANSWER)
-    page.get_by_role("button", name="Try again").click()
-    finished(page)
-    assert answers(page) == [ANSWER]
-
-
-def test_code_and_paragraphs(serve: Serve, open_page: Open) -> None:
-    text = "Use `f(x)`.\n\n```python\ndef f(x):\n    return x\n```\n\nThat is all."
-    page = open_page(serve(fake_triton(llm=scripted(text))).url)
-    ask(page, "how?")
-    finished(page)
-    expect(page.locator(".answer .text p")).to_have_text(["Use f(x).", "That is all."])
-    expect(page.locator(".answer .text p code")).to_have_text("f(x)")
-    assert page.locator(".answer .text pre code").text_content() == "def f(x):\n    return x"
 
 
 def test_a_reader_hears_the_answer_once(serve: Serve, open_page: Open) -> None:

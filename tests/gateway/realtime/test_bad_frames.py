@@ -66,28 +66,26 @@ def test_the_cause_is_told_where_it_has_an_id(serve: Serve, dial: Dial) -> None:
         assert peer.receive()["error"]["event_id"] == told
 
 
-def test_a_frame_that_is_too_large_closes_the_socket(serve: Serve, dial: Dial) -> None:
+PART = "A" * (MAX_FRAME_BYTES // 4)
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (json.dumps({"type": APPEND, "audio": "A" * MAX_FRAME_BYTES}), 1009),
+        ([PART] * 5, 1009),
+        (b"\xff\xfe", 1007),
+    ],
+    ids=["too large", "grows by fragments", "no UTF-8"],
+)
+def test_a_message_that_closes_the_socket(
+    serve: Serve, dial: Dial, message: str | bytes | list[str], code: int
+) -> None:
     peer = dial(serve(), "intent=transcription")
     peer.receive()
     with suppress(ConnectionClosed):
-        peer.send(APPEND, audio="A" * MAX_FRAME_BYTES)
-    assert peer.closed()[0] == 1009
-
-
-def test_a_message_that_grows_by_fragments_is_bounded_too(serve: Serve, dial: Dial) -> None:
-    peer = dial(serve(), "intent=transcription")
-    peer.receive()
-    part = "A" * (MAX_FRAME_BYTES // 4)
-    with suppress(ConnectionClosed):
-        peer.socket.send(part for _ in range(5))
-    assert peer.closed()[0] == 1009
-
-
-def test_text_that_is_not_utf8_closes_the_socket(serve: Serve, dial: Dial) -> None:
-    peer = dial(serve(), "intent=transcription")
-    peer.receive()
-    peer.socket.send(b"\xff\xfe", text=True)
-    assert peer.closed()[0] == 1007
+        peer.socket.send(message, text=True)
+    assert peer.closed()[0] == code
 
 
 def test_compression_is_not_spoken(serve: Serve, dial: Dial) -> None:

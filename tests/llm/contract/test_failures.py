@@ -40,33 +40,32 @@ def test_bad_settings(engine: str) -> None:
         assert "Traceback" not in str(raised.value)
 
 
-def test_killed_core(served: Served) -> None:
-    clients, old = streaming(served), served.processes()
-    os.kill(served.core(), signal.SIGKILL)
+def replaced(served: Served, clients: list[Client], old: list[int]) -> None:
+    """All are told, the next engine answers, and nothing of the old one is left."""
     for client in clients:
         assert isinstance(client.refusal(), Unavailable)
     served.answers_again()
     assert not [pid for pid in old if runs(pid)]
+
+
+def test_killed_core(served: Served) -> None:
+    clients, old = streaming(served), served.processes()
+    os.kill(served.core(), signal.SIGKILL)
+    replaced(served, clients, old)
     served.nothing_left()
 
 
 def test_killed_worker(served: Served) -> None:
     clients, old = streaming(served), served.processes()
     os.kill(served.worker(), signal.SIGKILL)
-    for client in clients:
-        assert isinstance(client.refusal(), Unavailable)
-    served.answers_again()
-    assert not [pid for pid in old if runs(pid)]
+    replaced(served, clients, old)
 
 
 @pytest.mark.slow
 def test_stopped_core(served: Served) -> None:
     clients, old = streaming(served), served.processes()
     with stopped(served.core()):
-        for client in clients:
-            assert isinstance(client.refusal(), Unavailable)
-        served.answers_again()
-    assert not [pid for pid in old if runs(pid)]
+        replaced(served, clients, old)
 
 
 def test_drain(served: Served) -> None:

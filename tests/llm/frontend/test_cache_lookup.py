@@ -77,20 +77,39 @@ def test_a_stored_answer_without_an_end_is_none(
     assert sink.deltas[-1].finish_reason == "length"
 
 
-def test_a_message_that_is_continued_counts_to_its_last_blank() -> None:
-    cache = CacheLookup(LlmSettings(engine="fake"), NoAnswers(), "0123456789abcdef")
+def key(templated: bool | None = True, **request: Any) -> str:
+    """Of the question that such a request is."""
+    state = state_of()
+    state.request = replace(state.request, **request)
+    asked = CacheLookup(LlmSettings(engine="fake"), NoAnswers(), "f", templated=templated).question(state)
+    assert asked
+    return asked.key
 
-    def key(said: str, rendering: Rendering) -> str:
-        state = state_of()
-        chat = ({"role": "user", "content": said},)
-        state.request = replace(state.request, prompt=None, messages=chat, rendering=rendering)
-        asked = cache.question(state)
-        assert asked
-        return asked.key
+
+def test_a_message_that_is_continued_counts_to_its_last_blank() -> None:
+    def of_chat(said: str, rendering: Rendering) -> str:
+        return key(prompt=None, messages=({"role": "user", "content": said},), rendering=rendering)
 
     continued = Rendering(add_generation_prompt=False, continue_final_message=True)
-    assert key("Once upon ", Rendering()) == key("Once upon", Rendering())
-    assert key("Once upon ", continued) != key("Once upon", continued)
+    assert of_chat("Once upon ", Rendering()) == of_chat("Once upon", Rendering())
+    assert of_chat("Once upon ", continued) != of_chat("Once upon", continued)
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "verbatim"),
+    [(True, None, False), (True, False, True), (False, None, True), (False, True, False), (None, True, True)],
+)
+def test_a_prompt_that_is_continued_is_another_question_than_one_that_is_answered(
+    model: bool | None, asked: bool | None, verbatim: bool
+) -> None:
+    made, cleaned = (key(model, prompt=prompt, apply_chat_template=asked) for prompt in (" a", "a"))
+    assert (made != cleaned) is verbatim
+
+
+def test_how_a_chat_is_rendered_is_part_of_the_question() -> None:
+    thinking = [Rendering(kwargs={"enable_thinking": value}) for value in (True, False)]
+    renderings = (Rendering(), Rendering(add_generation_prompt=False), *thinking)
+    assert len({key(rendering=one) for one in renderings}) == len(renderings)
 
 
 def test_a_long_prompt_is_hashed_before_the_lock_is_taken() -> None:
@@ -171,38 +190,3 @@ def test_all_threads_of_a_model_with_a_semantic_cache() -> None:
             "cache-writer": 1,
         }
         hanging.over.set()
-
-
-@pytest.mark.parametrize(
-    ("model", "asked", "verbatim"),
-    [(True, None, False), (True, False, True), (False, None, True), (False, True, False), (None, True, True)],
-)
-def test_a_prompt_that_is_continued_is_another_question_than_one_that_is_answered(
-    model: bool | None, asked: bool | None, verbatim: bool
-) -> None:
-    lookup = CacheLookup(LlmSettings(), NoAnswers(), "f", templated=model)
-    states = [state_of(prompt=prompt) for prompt in (" a", "a")]
-    for state in states:
-        state.request = replace(state.request, apply_chat_template=asked)
-    made, cleaned = map(lookup.question, states)
-    assert made
-    assert cleaned
-    assert (made.key != cleaned.key) is verbatim
-
-
-def test_how_a_chat_is_rendered_is_part_of_the_question() -> None:
-    lookup = CacheLookup(LlmSettings(), NoAnswers(), "f")
-    renderings = (
-        Rendering(),
-        Rendering(add_generation_prompt=False),
-        Rendering(kwargs={"enable_thinking": True}),
-        Rendering(kwargs={"enable_thinking": False}),
-    )
-    keys = set()
-    for rendering in renderings:
-        state = state_of()
-        state.request = replace(state.request, rendering=rendering)
-        asked = lookup.question(state)
-        assert asked
-        keys.add(asked.key)
-    assert len(keys) == len(renderings)

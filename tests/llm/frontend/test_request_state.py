@@ -58,14 +58,6 @@ def cache_of(state: RequestState) -> str:
     return note.cache
 
 
-def test_who_joins_is_told_that_it_is_shared() -> None:
-    first, second = state_of(), state_of()
-    generation = generation_of(first)
-    generation.join(second)
-    say(generation, "abc", "length")
-    assert [cache_of(state) for state in (first, second)] == ["", "coalesced"]
-
-
 def test_a_stop_token_counts_and_its_text_is_no_more_said_than_a_stop_strings() -> None:
     state = state_of(stop_token_ids=(ord("x"),), logprobs=0)
     tokenizer = ByteTokenizer()
@@ -202,14 +194,6 @@ def make(trimmed: str = "") -> RequestState:
     return RequestState(
         GenerationRequest("hi", None, Sampling(10)), [1, 2, 3], Collector(), 10.0, trimmed=trimmed
     )
-
-
-def test_what_piles_up_is_one_delta() -> None:
-    state = make()
-    state.push("ab", 2, "")
-    state.push("c", 1, "")
-    assert state.take() == Delta("abc", "", 3, 0, 3)
-    assert state.take() is None
 
 
 def test_who_waits_long_hears_that_the_engine_goes_on() -> None:

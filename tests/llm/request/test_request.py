@@ -205,11 +205,6 @@ def test_log_probabilities_are_asked_for_by_a_number_also_by_none() -> None:
     assert read(text_input=text("a")).sampling.logprobs is None
 
 
-def test_a_prompt_of_token_ids() -> None:
-    request = read(prompt_token_ids=np.array([104, 105], np.int32))
-    assert request.token_ids(ByteTokenizer(), apply_chat_template=True) == [104, 105]
-
-
 def test_where_an_answer_ends_and_what_is_biased() -> None:
     request = read(
         messages=text(CHAT), min_tokens=np.array([2], np.int32), ignore_eos=np.array([True]),

@@ -37,18 +37,6 @@ def test_what_fits_is_taken_and_given_back() -> None:
     assert admission.reserve(third)
 
 
-def test_a_tier_holds_no_more_than_its_share() -> None:
-    admission = make()
-    first = ticket(admission, 1, 100, 28, share=0.5)  # 4 blocks of 5
-    second = ticket(admission, 2, 33, 1, share=0.5)  # 2 blocks
-    assert admission.reserve(first)
-    assert not admission.fits(second)
-    assert admission.reserve(ticket(admission, 3, 33, 1))  # another tier
-    admission.release(first)
-    assert admission.reserve(second)
-    assert dict(admission.reserved_by_tier) == {"share 0.5": 2, "share 1.0": 2}
-
-
 def test_what_is_bigger_than_its_tier_s_share_runs_as_the_only_one_of_it() -> None:
     admission = make()
     big, small = ticket(admission, 1, 200, 56, share=0.5), ticket(admission, 2, 1, 1, share=0.5)

@@ -11,13 +11,17 @@ BOUND = 0.050
 chat = ticket(500, tier=Tier(itl_bound_ms=BOUND * 1e3))
 
 
-def test_without_a_bound_anything_goes() -> None:
-    speed = practised()
-    pace = PrefillBudget(speed, 4096)
-    pace.began(ticket(1))
+@pytest.mark.parametrize(
+    ("speed", "step_tokens", "bounded"),
+    [(practised(), 4096, False), (practised(), 256, True), (LatencyModel(), 4096, True)],
+    ids=["without a bound", "where steps are small enough", "before the speed is known"],
+)
+def test_nothing_is_held_back(speed: LatencyModel, step_tokens: int, bounded: bool) -> None:
+    pace = PrefillBudget(speed, step_tokens)
+    pace.began(chat if bounded else ticket(1))
     speed.started(ticket(2, 100_000))
-    assert pace.limit() == math.inf
     assert pace.allows(100_000)
+    assert bounded or pace.limit() == math.inf
 
 
 def test_prompts_in_hand_fit_between_two_tokens_of_a_bounded_stream() -> None:
@@ -43,14 +47,6 @@ def test_a_prompt_that_is_too_long_goes_alone() -> None:
     assert not pace.allows(100_000)
 
 
-def test_small_enough_steps_need_no_pace() -> None:
-    speed = practised()
-    pace = PrefillBudget(speed, 256)
-    pace.began(chat)
-    speed.started(ticket(2, 100_000))
-    assert pace.allows(100_000)
-
-
 def test_the_tightest_bound_holds() -> None:
     pace = PrefillBudget(practised(), 100_000)
     loose = ticket(501, tier=Tier(itl_bound_ms=500))
@@ -63,11 +59,3 @@ def test_the_tightest_bound_holds() -> None:
     assert tight < pace.limit() < math.inf
     pace.emptied()
     assert pace.limit() == math.inf
-
-
-def test_nothing_is_held_back_before_the_speed_is_known() -> None:
-    speed = LatencyModel()
-    pace = PrefillBudget(speed, 4096)
-    pace.began(chat)
-    speed.started(ticket(2, 4000))
-    assert pace.allows(4000)

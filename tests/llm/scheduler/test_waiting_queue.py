@@ -36,14 +36,6 @@ def test_priority_then_deadline_then_arrival() -> None:
     assert last.id == 0
 
 
-def test_first_in_first_out_knows_neither_priority_nor_deadline_nor_age() -> None:
-    order = WaitingQueue(5.0, fifo=True)
-    for number in range(3):
-        order.add(ticket(number, priority=number, due=9.0 - number, tier=f"tier {number}"))
-    order.age(1000.0)
-    assert ids(order) == [0, 1, 2]
-
-
 def test_waiting_raises_the_priority() -> None:
     order = WaitingQueue(5.0)
     old, new = ticket(1, priority=-1), ticket(2, priority=1, arrived=9.0)

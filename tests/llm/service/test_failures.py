@@ -19,17 +19,12 @@ from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import Output, Sampling
 from trimodal.llm.frontend.dispatcher import Dispatcher
-from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import ProbeRequest
 from trimodal.llm.scheduler.scheduler import Scheduler
-from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
-from trimodal.metrics import MemoryMetrics
-
-SETTINGS = LlmSettings(engine="fake", fake_step_ms=2, max_num_seqs=2, cancel_poll_ms=2)
 
 
 class Starts:
@@ -52,16 +47,6 @@ class Starts:
         os.kill(pid, signal.SIGKILL)
 
 
-def serve(start: Any) -> LlmService:
-    return LlmService(SETTINGS, LlmMetrics(MemoryMetrics(), "llm"), start)
-
-
-def submit(service: LlmService, max_tokens: int = 20) -> Collector:
-    sink = Collector()
-    service.submit(GenerationRequest("hello", None, Sampling(max_tokens)), sink)
-    return sink
-
-
 @pytest.fixture
 def crash_window(monkeypatch: pytest.MonkeyPatch) -> None:
     """An ended thread's exception would be a warning of pytest; here it is what the test is about."""
@@ -74,14 +59,13 @@ def test_a_token_that_is_no_text_fails_its_request_alone(crash_window: None, cap
             outputs = super().step()
             return [Output(o.id, [-1] if o.id == 1 else o.token_ids, o.finish_reason) for o in outputs]
 
-    service = serve(lambda settings: start_thread(Odd(settings)))
-    odd, good = submit(service), submit(service)
-    assert isinstance(odd.wait().error, InternalError)
-    assert good.wait().deltas[-1].finish_reason == "length"
-    assert submit(service).wait().deltas[-1].finish_reason == "length"
-    assert counts(service) == (0, 0, 0)
+    with FakeServer(start=lambda settings: start_thread(Odd(settings)), max_num_seqs=2) as server:
+        odd, good = server.ask(), server.ask()
+        assert isinstance(odd.wait().error, InternalError)
+        assert good.wait().deltas[-1].finish_reason == "length"
+        assert server.ask().wait().deltas[-1].finish_reason == "length"
+        assert counts(server.service) == (0, 0, 0)
     assert "ValueError" in caplog.text
-    service.close()
 
 
 def test_a_client_that_cannot_be_asked_does_not_end_the_others_cancellation(
@@ -120,20 +104,19 @@ def test_a_delta_that_cannot_be_sent_ends_the_answer_with_an_error(refused: str,
 
 def test_an_engine_that_never_opens_again_is_given_up(crash_window: None, caplog: Any) -> None:
     starts = Starts(start_process, *[OSError("out of memory")] * 3)
-    service = serve(starts)
-    probe = Collector()
-    service.submit(ProbeRequest(), probe)
-    assert probe.wait().deltas[-1].finish_reason == "ready"
-    submit(service, 2000), submit(service, 2000)
-    waiting = submit(service)
-    starts.kill()
-    assert "keeps failing" in str(waiting.wait().error)
-    with pytest.raises(Unavailable, match="keeps failing"):
-        submit(service)
-    with pytest.raises(Unavailable, match="keeps failing"):
-        service.submit(ProbeRequest(), Collector())
+    with FakeServer(start=starts, max_num_seqs=2, fake_step_ms=2.0) as server:
+        probe = Collector()
+        server.service.submit(ProbeRequest(), probe)
+        assert probe.wait().deltas[-1].finish_reason == "ready"
+        server.ask(max_tokens=2000), server.ask(max_tokens=2000)
+        waiting = server.ask()
+        starts.kill()
+        assert "keeps failing" in str(waiting.wait().error)
+        with pytest.raises(Unavailable, match="keeps failing"):
+            server.ask()
+        with pytest.raises(Unavailable, match="keeps failing"):
+            server.service.submit(ProbeRequest(), Collector())
     assert "out of memory" in caplog.text
-    service.close()
 
 
 def test_an_engine_that_opens_after_close_is_ended() -> None:
@@ -145,10 +128,10 @@ def test_an_engine_that_opens_after_close_is_ended() -> None:
         return start_process(settings)
 
     starts = Starts(start_process, late)
-    service = serve(starts)
+    server = FakeServer(start=starts)
     starts.kill()
     assert opening.wait(10)
-    service.close()
+    server.service.close()
     closed.set()
     eventually(lambda: len(starts.links) == 2)
     eventually(lambda: not os.path.exists(f"/proc/{starts.links[-1].pid}"))

@@ -57,27 +57,6 @@ def known(server: FakeServer) -> list[str]:
         return []
 
 
-def test_adapters_are_loaded_used_and_unloaded_while_others_are_answered(adapters: dict[str, object]) -> None:
-    with FakeServer(**adapters) as server:
-        plain = ask(server).wait().text
-        running = ask(server, max_tokens=300)
-        for name in ("pirate", "poet"):
-            assert json.loads(operate(server, "load_lora_adapter", name).text)["lora_name"] == name
-        assert told(server) == ["pirate", "poet"]
-        answers = [ask(server, name) for name in ("pirate", "poet", "")]
-        assert len({answer.wait().text for answer in answers}) == 3
-        assert answers[2].text == plain
-        going = ask(server, "poet", max_tokens=300)
-        eventually(lambda: bool(going.deltas))
-        operate(server, "unload_lora_adapter", "poet")
-        assert told(server) == ["pirate"]
-        with pytest.raises(InvalidArgument, match="lora_name is 'poet', which is not loaded: pirate is"):
-            ask(server, "poet")
-        for answer in (running, going):
-            assert answer.wait().deltas[-1].completion_tokens == 300, "what runs goes on"
-        server.nothing_left()
-
-
 def test_an_answer_of_an_adapter_is_nobody_elses(adapters: dict[str, object]) -> None:
     """Loaded anew under its old name it is another one, for the engine's caches too."""
     seen: list[EngineCall] = []

@@ -15,14 +15,6 @@ def cached(server: FakeServer, **terms: str) -> int:
     return sink.wait().deltas[-1].cached_tokens
 
 
-def test_a_prompt_is_found_by_its_own_tenant_alone() -> None:
-    with FakeServer() as server:
-        assert cached(server, tenant="acme") == 0
-        assert cached(server, tenant="acme") == 192
-        assert cached(server, tenant="umbrella") == 0
-        assert cached(server) == 0
-
-
 def test_tenants_share_it_where_the_operator_says_so_but_for_salted_ones() -> None:
     with FakeServer(prefix_cache_scope="shared") as server:
         assert cached(server, tenant="acme") == 0

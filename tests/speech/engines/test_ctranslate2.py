@@ -71,13 +71,6 @@ def same(one, other):
         assert one.average_log_probability == pytest.approx(other.average_log_probability, abs=1e-3)
 
 
-def test_a_window_does_not_depend_on_its_neighbours(engine):
-    batch = engine.recognise(WINDOWS)
-    assert len({heard.text for heard in batch}) > 5, "or nothing is shown"
-    for window, heard in zip(WINDOWS, batch, strict=True):
-        same(engine.recognise([window])[0], heard)
-
-
 def test_nor_on_neighbours_with_prompts_other_languages_and_tasks(multilingual):
     texts = ["", "hello", "", "hello world what is a lambda", "one two"]
     windows = [

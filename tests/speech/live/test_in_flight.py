@@ -23,16 +23,18 @@ from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition, Window
 
 
-def test_windows_of_many_streams_are_in_flight_together(bench):
-    one = bench()
+@pytest.mark.parametrize(("settings", "most"), [({}, 8), ({"max_windows_in_flight": 3}, 3)])
+def test_windows_of_many_streams_are_in_flight_together_as_many_as_set(bench, settings, most):
+    one = bench(**settings)
     one.recogniser.go.clear()
     for stream in range(1, 9):
         one.send(stream, start=True).wait()
-    eventually(lambda: one.recogniser.inside == 8)
-    assert one.metric("windows_in_flight", model="speech").value == 8
+    eventually(lambda: one.recogniser.inside == most)
+    assert one.metric("windows_in_flight", model="speech").value == most
     one.recogniser.go.set()
     for stream in range(1, 9):
         assert one.send(stream, end=True, seconds=0).wait().words() == " 0"
+    assert one.recogniser.most == most
 
 
 def test_a_stream_has_one_window_in_flight(bench):
@@ -45,18 +47,6 @@ def test_a_stream_has_one_window_in_flight(bench):
     assert one.send(end=True, seconds=0).wait().error is None
     assert one.recogniser.most == 1
     assert one.recogniser.calls == 10
-
-
-def test_no_more_windows_are_in_flight_than_set(bench):
-    one = bench(max_windows_in_flight=3)
-    one.recogniser.go.clear()
-    for stream in range(1, 9):
-        one.send(stream, start=True).wait()
-    eventually(lambda: one.recogniser.inside == 3)
-    one.recogniser.go.set()
-    for stream in range(1, 9):
-        assert one.send(stream, end=True, seconds=0).wait().words() == " 0"
-    assert one.recogniser.most == 3
 
 
 def test_answers_wait_while_too_much_is_not_heard(bench):

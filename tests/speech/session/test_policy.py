@@ -167,15 +167,6 @@ def test_a_pause_right_at_the_limit_is_seen_before_the_cut() -> None:
     assert planned == Stretch(round(0.8 * S), round(10.7 * S), 11 * S, Kind.FINAL)
 
 
-def test_a_segment_whose_window_said_nothing_is_settled() -> None:
-    it, speech = vad(), [closed(1, 4)]
-    planned = it.plan(Timeline(9 * S, False, speech))
-    assert planned is not None
-    it.accept(planned, None)
-    assert it.plan(Timeline(9 * S, False, speech)) is None
-    assert it.unsettled(Timeline(9 * S, False, speech)) == 0
-
-
 def test_a_pause_beyond_the_limit_is_left_to_the_next_window() -> None:
     it, speech = vad(), [closed(1, 10.7)]
     planned = it.plan(Timeline(round(11.2 * S), False, speech))

@@ -31,10 +31,15 @@ def words(text: str, start: float = 0.3, each: float = 0.3) -> list[SpokenWord]:
     ]
 
 
+def due(it: EdgePolicy, timeline: Timeline) -> Stretch:
+    planned = it.plan(timeline)
+    assert planned is not None
+    return planned
+
+
 def hear(it: EdgePolicy, seconds: float, heard: Sequence[SpokenWord] | None) -> Stretch:
     """Accepts what the step that is due at this time of the stream heard."""
-    planned = it.plan(speaking(seconds))
-    assert planned is not None
+    planned = due(it, speaking(seconds))
     assert planned.end == round(seconds * S)
     it.accept(planned, heard)
     return planned
@@ -74,8 +79,7 @@ def test_a_window_is_told_what_of_it_is_final() -> None:
     planned = hear(it, 3, [])
     assert planned.prefix == "whatis", "joined as they are written"
     it.floor = it.transcript.recent[0].end  # trimmed: the next window begins behind the first word
-    following = it.plan(speaking(4))
-    assert following is not None
+    following = due(it, speaking(4))
     assert following.prefix == "is"
 
 
@@ -116,28 +120,17 @@ def test_steps_are_multiples_of_step_s_each_in_order_when_little_is_waiting() ->
 
 def test_a_step_waits_for_half_a_step_of_speech() -> None:
     late = [SpeechSpan(round(0.6 * S), round(0.6 * S) + SURE)]
-    planned = policy().plan(Timeline(round(2.2 * S), False, late))
-    assert planned is not None
+    planned = due(policy(), Timeline(round(2.2 * S), False, late))
     assert planned.end == 2 * S
 
 
 def test_the_step_widens_when_behind_and_no_further_than_max_step() -> None:
     planned = policy().plan(speaking(4.7))
     assert planned == Stretch(round(0.1 * S), 4 * S, 4 * S, Kind.STEP)
-    far = policy().plan(speaking(60))
-    assert far is not None
+    far = due(policy(), speaking(60))
     assert far.end == 5 * S
-    narrow = policy(max_step_s=1.0).plan(speaking(60))
-    assert narrow is not None
+    narrow = due(policy(max_step_s=1.0), speaking(60))
     assert narrow.end == S
-
-
-def test_the_end_settles_at_once() -> None:
-    ended = [SpeechSpan(round(0.3 * S), 5000, round(1.3 * S), round(1.3 * S))]
-    it = policy()
-    hear(it, 1, words("one"))
-    planned = it.plan(Timeline(round(1.3 * S), True, ended))
-    assert planned == Stretch(round(0.1 * S), round(1.3 * S), round(1.3 * S), Kind.FINAL)
 
 
 def said_for(seconds: int, hypothesis: list[SpokenWord]) -> EdgePolicy:
@@ -187,8 +180,7 @@ def closed(start: float, end: float) -> SpeechSpan:
 
 def test_a_pause_settles_the_segment_at_once() -> None:
     it, spans = live(), [closed(0.3, 1.2)]
-    step = it.plan(Timeline(S, False, [SpeechSpan(round(0.3 * S), 7000)]))
-    assert step is not None
+    step = due(it, Timeline(S, False, [SpeechSpan(round(0.3 * S), 7000)]))
     it.accept(step, [SpokenWord("one", 5000, 9000), SpokenWord("tw", 15_000, 16_000)])
     assert it.plan(Timeline(round(1.7 * S) - 1, False, spans)) is None
     planned = it.plan(Timeline(round(1.7 * S), False, spans))
@@ -197,24 +189,11 @@ def test_a_pause_settles_the_segment_at_once() -> None:
     assert [word.text for word in it.transcript.take()] == ["one", "two"]
 
 
-def test_no_window_is_needed_when_the_last_step_heard_the_pause() -> None:
-    it, spans = live(), [closed(0.3, 0.75)]
-    step = it.plan(Timeline(S, False, spans))
-    assert step == Stretch(round(0.1 * S), S, S, Kind.STEP)
-    it.accept(step, [SpokenWord("one", 5000, 12_000)])
-    assert len(it.transcript.recent) == 0
-    assert it.plan(Timeline(round(1.25 * S), False, spans)) is None
-    assert len(it.transcript.recent) == 1
-    assert it.unsettled(Timeline(round(1.25 * S), False, spans)) == 0
-
-
 def test_a_segment_that_needs_no_window_does_not_hide_the_next() -> None:
     it, spans = live(), [closed(0.3, 0.75), closed(2, 3)]
-    step = it.plan(Timeline(S, False, spans))
-    assert step is not None
+    step = due(it, Timeline(S, False, spans))
     it.accept(step, [SpokenWord("one", 5000, 12_000)])
-    following = it.plan(Timeline(4 * S, True, spans))
-    assert following is not None
+    following = due(it, Timeline(4 * S, True, spans))
     assert (len(it.transcript.recent), following.start) == (1, round(1.8 * S))
 
 
@@ -244,8 +223,7 @@ def test_a_step_is_left_out_that_would_hear_the_last_words_once_more() -> None:
     it = live(step_s=0.5)
     stretch = it.plan(paused(0.9, 1.2))
     assert stretch is None  # not [0.1, 1.0): its last word may be cut, and the pause's window comes at once
-    stretch = it.plan(paused(0.9, 1.4))
-    assert stretch is not None
+    stretch = due(it, paused(0.9, 1.4))
     assert (stretch.kind, stretch.end) == (Kind.FINAL, round(1.1 * S))
 
 
@@ -256,8 +234,7 @@ def test_the_window_of_a_pause_hears_all_anew() -> None:
         hear(it, seconds, words("what is a lambda"))
     planned = hear(it, 2.0, words("what is a lambda"))
     assert (planned.kind, committed(it)) == (Kind.STEP, ["what", "is", "a", "lambda"])
-    final = it.plan(paused(2.0, 2.6))
-    assert final is not None
+    final = due(it, paused(2.0, 2.6))
     assert (final.kind, final.prefix) == (Kind.FINAL, "")
     it.accept(final, words("what is a lambda loop"))
     assert committed(it) == ["loop"]
@@ -279,10 +256,8 @@ def test_a_step_that_is_not_believed_has_not_heard_the_end() -> None:
     it = live(step_s=0.5)
     for seconds in (1.0, 1.5, 2.0):
         hear(it, seconds, words("what is a"))
-    stretch = it.plan(paused(2.2, 2.5))
-    assert stretch is not None
+    stretch = due(it, paused(2.2, 2.5))
     assert (stretch.kind, committed(it)) == (Kind.STEP, ["what", "is", "a"])
     it.accept(stretch, words("what is a " * 6, each=0.1))
-    final = it.plan(paused(2.2, 2.8))
-    assert final is not None
+    final = due(it, paused(2.2, 2.8))
     assert final.kind is Kind.FINAL

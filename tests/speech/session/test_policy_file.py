@@ -1,9 +1,3 @@
-from itertools import repeat
-
-import numpy as np
-import pytest
-
-from tests.speech.session.spoken import Oracle, chunks_of, run, speak
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.speech.session.policy import Kind, Timeline
 from trimodal.speech.session.policy_file import FilePolicy
@@ -96,20 +90,3 @@ def test_words_lie_where_they_were_spoken():
     assert on_stream(Word(" a", 0.5, 1.5, 0.9), parts) == SpokenWord(" a", *samples(10.5, 11.5), 0.9)
     assert on_stream(Word(" b", 1.8, 3.0, 0.9), parts) == SpokenWord(" b", *samples(20, 21), 0.9)
     assert on_stream(Word(" c", 4.5, 9.0, 0.9), parts) == SpokenWord(" c", *samples(22.5, 23), 0.9)
-
-
-@pytest.mark.parametrize("chunk", [4_000, 80_000, 480_000])
-def test_every_word_of_a_long_recording_is_told_once_whatever_the_chunks(chunk):
-    speech = speak(5, 240)
-    oracle = Oracle(speech)
-    windows = []
-
-    def hear(window):
-        windows.append(len(window.window.samples))
-        return oracle(window)
-
-    words = run(SpeechSettings(), "file", hear, chunks_of(speech.samples, repeat(chunk))).words
-    assert [word.text for word in words] == [word.text for word in speech.words]
-    assert all(abs(word.start - said.start) < 0.05 for word, said in zip(words, speech.words, strict=True))
-    assert max(windows) <= 30 * SAMPLE_RATE
-    assert len(windows) <= np.ceil(len(speech.samples) / (24 * SAMPLE_RATE))

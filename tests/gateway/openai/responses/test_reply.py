@@ -9,10 +9,11 @@ from typing import Any
 
 import openai
 import pytest
-from pydantic import BaseModel
 
 from tests.gateway.conftest import ANSWER, Running, Serve, fails, fake_triton
 from tests.gateway.openai.test_chat import thinking
+from tests.gateway.openai.test_conversation import PICTURE
+from tests.gateway.openai.test_tools import CALL, Thing
 from tests.gateway.test_bad_requests import wav
 from trimodal.client.transports.base import Request
 from trimodal.client.transports.fake import llm_outputs, scripted
@@ -73,17 +74,6 @@ def test_the_events_of_a_stream(serve: Serve) -> None:
     assert len({event.response.id for event in events if hasattr(event, "response")}) == 1
 
 
-def test_a_talk_goes_on_with_what_was_answered(serve: Serve) -> None:
-    served = serve()
-    client = strict(served)
-    talk: list[object] = [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]
-    talk += client.responses.create(model="llm", input=talk).output  # type: ignore[arg-type]
-    talk.append({"role": "user", "content": "and then?"})
-    assert client.responses.create(model="llm", input=talk).output_text == ANSWER  # type: ignore[arg-type]
-    sent = [one for one in served.triton.requests if one.model == "llm"][-1]
-    assert said(sent) == [("user", "hi"), ("assistant", ANSWER), ("user", "and then?")]
-
-
 def test_an_answer_that_is_cut_is_incomplete(serve: Serve) -> None:
     async def cut(request):  # type: ignore[no-untyped-def]
         yield llm_outputs("half", "")
@@ -120,11 +110,6 @@ TOOL: dict[str, object] = {
     "strict": False,
 }
 ALLOWED = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]}
-CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "b c"}}\n</tool_call>'
-
-
-class Thing(BaseModel):
-    size: int
 
 
 def sent_to(served: Running, model: str = "llm") -> Request:
@@ -203,9 +188,6 @@ def test_a_form_is_parsed(serve: Serve) -> None:
     assert sent["json_schema"]["schema"]["properties"]["size"]["type"] == "integer"
     assert answer.text is not None
     assert answer.text.format.name == "Thing"  # type: ignore[union-attr]
-
-
-PICTURE = "data:image/png;base64," + base64.b64encode(b"a picture").decode()
 
 
 def test_pictures_and_recordings(serve: Serve) -> None:

@@ -83,18 +83,9 @@ def test_what_was_said_is_answered_and_remembered(serve: Serve, dial: Dial) -> N
         assert peer.until("response.done")["response"]["status"] == "completed"
     said, answered = {"role": "user", "content": WORDS}, {"role": "assistant", "content": ANSWER}
     assert messages(running.triton) == [said, answered, said]
-
-
-@pytest.mark.usefixtures("_loud_is_speech")
-def test_the_language_is_told_apart_in_each_turn_anew(serve: Serve, dial: Dial) -> None:
-    running = serve()
-    peer = dial(running, "model=llm")
-    for _ in range(2):
-        peer.say(1.0)
-        peer.until("response.done")
     begun = [one.parameters for one in running.triton.requests if one.parameters.get("sequence_start")]
     assert len({one["sequence_id"] for one in begun}) == 2
-    assert not any(one.get("language") for one in begun)
+    assert not any(one.get("language") for one in begun), "it is told apart in each turn anew"
 
 
 @pytest.mark.usefixtures("_loud_is_speech")

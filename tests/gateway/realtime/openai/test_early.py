@@ -117,11 +117,15 @@ def question(request: Request) -> str:
     return str(json.loads(request.inputs["messages"][0])[-1]["content"])
 
 
-def test_a_busy_server_refuses_it_and_the_turn_is_answered_all_the_same(serve: Serve, dial: Dial) -> None:
+@pytest.mark.parametrize("after_s", [0.0, 0.6], ids=["in the pause", "only after the turn"])
+def test_a_busy_server_refuses_it_and_the_turn_is_answered_all_the_same(
+    serve: Serve, dial: Dial, after_s: float
+) -> None:
     answers = scripted(ANSWER)
 
     async def busy(request: Request):  # type: ignore[no-untyped-def]
         if "ttft_deadline_ms" in request.inputs:
+            await asyncio.sleep(after_s)
             raise Unavailable("its first text would come too late")
         async for outputs in answers(request):
             yield outputs
@@ -188,22 +192,6 @@ def test_one_that_is_shown_ends_with_the_session(serve: Serve, dial: Dial) -> No
     peer.until("response.output_text.delta")
     peer.socket.close()
     wait_until(lambda: "llm" in [one.model for one in running.triton.cancelled], "its blocks are freed")
-
-
-def test_one_that_is_refused_only_after_the_turn_is_answered_all_the_same(serve: Serve, dial: Dial) -> None:
-    answers = scripted(ANSWER)
-
-    async def late(request: Request):  # type: ignore[no-untyped-def]
-        if "ttft_deadline_ms" in request.inputs:
-            await asyncio.sleep(0.6)
-            raise Unavailable("its first text would come too late")
-        async for outputs in answers(request):
-            yield outputs
-
-    running, peer = paused(serve, dial, llm=late)
-    peer.append(0.4, level=0.0)
-    assert answered(peer) == ANSWER
-    counts(running, refused=1)
 
 
 def test_what_one_key_wastes_closes_none_of_another(serve: Serve, dial: Dial, file: Path) -> None:

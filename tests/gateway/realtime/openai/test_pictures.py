@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tests.gateway.conftest import ANSWER, LIMIT_S, Running, Serve, assistant, fake_triton, wait_until
-from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer, pcm
+from tests.gateway.conftest import ANSWER, Running, Serve, assistant, fake_triton, wait_until
+from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer
 from tests.gateway.realtime.openai.test_conversation import cancelled, item
 from tests.gateway.realtime.test_access import bearer, status
 from trimodal.client.transports.base import Request
@@ -80,31 +79,17 @@ async def slow(request: Request):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.usefixtures("_loud_is_speech")
-def test_openais_own_client(serve: Serve) -> None:
+def test_a_spoken_question_about_a_picture(serve: Serve, dial: Dial) -> None:
     running = serve()
-
-    async def talk() -> tuple[str, Any, Any]:
-        text, first = "", None
-        async with running.openai_async() as client, client.realtime.connect(model="llm") as connection:
-            await connection.session.update(session={"type": "realtime", "output_modalities": ["text"]})
-            await connection.conversation.item.create(item=picture())  # type: ignore[arg-type]
-            await connection.input_audio_buffer.append(audio=pcm(3.2))
-            await connection.input_audio_buffer.append(audio=pcm(1.0, level=0.0))
-            async for event in connection:
-                assert event.type != "error", event
-                if event.type == "response.output_item.added":
-                    first = event.trimodal  # type: ignore[attr-defined]
-                if event.type == "response.output_text.delta":
-                    text += event.delta
-                if event.type == "response.done":
-                    return text, first, event.response.trimodal  # type: ignore[union-attr]
-        raise AssertionError("no end")
-
-    text, first, last = asyncio.run(asyncio.wait_for(talk(), LIMIT_S))
-    assert text == "A seven."
+    peer = dial(running, "model=llm")
+    peer.send("conversation.item.create", item=picture())
+    peer.say(3.2)
+    first = peer.until("response.output_item.added")["trimodal"]
+    last = peer.until("response.done")["response"]
+    assert last["output"][0]["content"][0]["text"] == "A seven."
     assert first == {"heard": WORDS, "labels": LABELS}
-    assert {name: last[name] for name in first} == first
-    assert last["stages_ms"] == {"total": 5.0}
+    assert {name: last["trimodal"][name] for name in first} == first
+    assert last["trimodal"]["stages_ms"] == {"total": 5.0}
     (request,) = requests(running)
     assert request.model == "assistant"
     assert set(request.inputs) == {"text_input", "image", "truncation"}, "the audio is not heard once more"

@@ -8,25 +8,22 @@ def feed(judge: SpeculationJudge, sequences: int, tokens: int, seconds: float, s
         judge.observe(sequences, tokens, seconds)
 
 
-def test_more_tokens_than_time_wins() -> None:
-    judge = SpeculationJudge({1: 0.010, 8: 0.030})
-    feed(judge, sequences=1, tokens=3, seconds=0.020)
-    assert judge.speedup == pytest.approx(1.5)
-    assert not judge.loses
-
-
-def test_more_time_than_tokens_loses() -> None:
-    judge = SpeculationJudge({1: 0.010})
-    feed(judge, sequences=1, tokens=1, seconds=0.015)
-    assert judge.loses
-    assert "0.67 x plain decoding, 1.00 tokens per step" in judge.note
-
-
-def test_a_batch_is_compared_with_the_same_batch() -> None:
-    judge = SpeculationJudge({1: 0.010, 9: 0.050})
-    assert judge.plain_seconds(5) == pytest.approx(0.030)
-    feed(judge, sequences=5, tokens=10, seconds=0.050)
-    assert judge.speedup == pytest.approx(1.2)
+@pytest.mark.parametrize(
+    ("plain", "sequences", "tokens", "seconds", "speedup"),
+    [
+        ({1: 0.010, 8: 0.030}, 1, 3, 0.020, 1.5),
+        ({1: 0.010}, 1, 1, 0.015, 0.67),
+        ({1: 0.010, 9: 0.050}, 5, 10, 0.050, 1.2),  # a batch is compared with the same batch
+    ],
+)
+def test_more_tokens_than_time_wins_and_more_time_than_tokens_loses(
+    plain: dict[int, float], sequences: int, tokens: int, seconds: float, speedup: float
+) -> None:
+    judge = SpeculationJudge(plain)
+    feed(judge, sequences, tokens, seconds)
+    assert judge.speedup == pytest.approx(speedup, abs=0.005)
+    assert judge.loses == (speedup < 1)
+    assert f"{speedup:.2f} x plain decoding, {tokens / sequences:.2f} tokens per step" in judge.note
 
 
 def test_few_steps_are_no_verdict() -> None:

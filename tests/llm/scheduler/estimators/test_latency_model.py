@@ -82,20 +82,3 @@ def test_an_engine_that_says_nothing_stalls() -> None:
     speed.first(each, 1005.0)
     assert speed.stall(1005.01) == 0
     assert LatencyModel().stall(5.0) == 0
-
-
-def test_the_books_balance_whatever_ends_when() -> None:
-    speed = practised()
-    waits, runs = ticket(1001, 70), ticket(1002, 30)
-    speed.started(waits)
-    speed.started(runs)
-    runs.started, runs.first_token = 1.0, 2.0
-    speed.first(runs, 2.0)
-    assert (speed.pending, speed.streams) == (70, 1)
-    speed.gone(waits)
-    assert (speed.pending, speed.streams) == (0, 1)
-    speed.gone(runs)
-    assert (speed.pending, speed.streams) == (0, 0)
-    speed.started(ticket(1003))
-    speed.emptied()
-    assert (speed.pending, speed.streams) == (0, 0)

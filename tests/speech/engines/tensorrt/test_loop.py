@@ -54,13 +54,6 @@ def rows_alone(model, rows, bounds=(TOKENS,)):
         same(row, alone)
 
 
-def test_each_row_of_a_padded_bucket_is_as_if_alone(model):
-    rows, _ = decode(model, FEATURES)
-    assert len({tuple(row.tokens) for row in rows}) > 3, "or nothing is shown"
-    assert [weights.shape[1] for row in rows for weights in row.attention] == [1 + row.made for row in rows]
-    rows_alone(model, rows)
-
-
 def test_what_lies_in_the_memory_disturbs_nobody(model):
     """The bucket's other rows, what an earlier window left, and NaN of one that overflowed."""
     expected, _ = decode(model, FEATURES[:3])
@@ -97,6 +90,7 @@ def test_rows_end_at_their_own_bounds_and_the_loop_with_the_last(model, monkeypa
     longest = max(row.made for row in rows)
     assert longest - 1 <= len(steps) < longest - 1 + loop.LOOK, "no more than until the next look"
     assert len(steps) <= max(bounds) - 1
+    assert [weights.shape[1] for row in rows for weights in row.attention] == [1 + row.made for row in rows]
     rows_alone(model, rows, bounds)
 
 
@@ -163,16 +157,3 @@ def test_a_gpu_that_fails_for_good_is_no_failed_capture(monkeypatch):
     graphs.broken = True
     with pytest.raises(RuntimeError, match="an illegal memory access"):
         StepCapture(graphs)(lambda: None)
-
-
-def test_an_opening_in_two_parts_is_the_opening(model):
-    whole, logits = decode(model, FEATURES[:2])
-    rows = [Row(most_tokens=TOKENS) for _ in range(2)]
-    decoding = model.start(FEATURES[:2])
-    tokens = np.array([[300, 301, 302, 300], [300, 301, 302, 301]])
-    first = decoding.open(tokens[:, :3], BEFORE)
-    decoding.follow(tokens[:, 3:])
-    decoding.write(rows, 0.0)
-    np.testing.assert_allclose(first, logits, atol=1e-4)
-    for row, other in zip(rows, whole, strict=True):
-        same(row, other)

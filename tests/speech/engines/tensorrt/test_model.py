@@ -93,13 +93,6 @@ def test_a_window_does_not_depend_on_its_neighbours(reference, temperature):
         same(reference.recognise([window], temperature)[0], heard)
 
 
-def test_batches_of_three_hear_what_a_batch_of_eight_hears(checkpoint, reference):
-    small = open_on_torch(checkpoint, 3)
-    for one, other in zip(small.recognise(WINDOWS), reference.recognise(WINDOWS), strict=True):
-        same(one, other)
-    small.close()
-
-
 def test_a_named_language_needs_no_run_of_its_own(reference, monkeypatch):
     runs, decode = [], type(reference.graphs._forward).decode
 
