@@ -18,8 +18,9 @@ from pydantic import ValidationError
 
 from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, fake_triton
 from trimodal.client.transports.fake import llm_outputs
+from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key, add_key
-from trimodal.gateway.limits import HELD_BODIES, MAX_VALUES
+from trimodal.gateway.limits import BODY_BYTES_PER_S, HELD_BODIES, MAX_VALUES, JsonText, _Turns
 from trimodal.gateway.settings import GatewaySettings
 
 BODY = json.dumps({"model": "llm", "messages": [{"role": "user", "content": "hi"}]}).encode()
@@ -89,6 +90,77 @@ def test_json_in_other_codings_is_not_read(serve: Serve, coding: str) -> None:
     headers = {"content-type": "application/json"}
     answer = httpx.post(f"{serve().url}/v1/chat/completions", content=body.encode(coding), headers=headers)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_json")
+
+
+def test_json_is_looked_at_while_it_comes(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million values were counted at once: 15 ms in which no other client got a token."""
+    pieces: list[int] = []
+    add = JsonText.add
+
+    def noted(text: JsonText, raw: bytes, *, last: bool = False) -> None:
+        pieces.append(len(raw))
+        add(text, raw, last=last)
+
+    monkeypatch.setattr(JsonText, "add", noted)
+    served = serve()
+    sent = HEAD + b"Content-Length: 30000000\r\n\r\n[" + b"{}," * 10**6
+    assert talk(served.url, sent)[1]["code"] == "too_many_values", "while it comes"
+    assert max(pieces) < 1 << 20
+    assert sum(pieces) < 1 << 20, "nothing is looked at after the first that is too much"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 10**6])
+def test_values_are_counted_alike_in_pieces_of_any_size(size: int) -> None:
+    for one in ("a", 'a"b', "\\", '\\"', "[{,", "é∀😀", ""):
+        for value in ([one] * MAX_VALUES, {f"{one}{key}": [one] for key in range(MAX_VALUES // 2)}):
+            raw = json.dumps(value, ensure_ascii=len(one) > 2).encode()
+            assert _counts(raw, size), one
+            assert not _counts(b"[" + raw + b"]", size), one
+
+
+def _counts(raw: bytes, size: int) -> bool:
+    text = JsonText()
+    try:
+        for at in range(0, len(raw), size):
+            text.add(raw[at : at + size], last=at + size >= len(raw))
+    except ApiError as error:
+        assert error.code == "too_many_values"
+        return False
+    return True
+
+
+def test_json_that_ends_within_a_sign_or_is_all_quotes() -> None:
+    for raw, code in (('["∀'.encode()[:-1], "invalid_json"), (b'"' * 10**6, "too_many_values")):
+        with pytest.raises(ApiError) as caught:
+            JsonText().add(raw, last=True)
+        assert caught.value.code == code
+
+
+def test_a_body_that_is_refused_takes_no_room(serve: Serve) -> None:
+    served = serve(max_body_bytes=100_000)
+    host, port = served.url.removeprefix("http://").split(":")
+    with ExitStack() as stack:
+        for _ in range(2 * HELD_BODIES):
+            one = stack.enter_context(socket.create_connection((host, int(port)), timeout=LIMIT_S))
+            one.sendall(HEAD + b"Content-Length: 99999\r\n\r\n" + b"," * 99_990)
+        assert good(served.url)
+        one.sendall(b"," * 9)
+        assert b"HTTP/1.1 400" in one.recv(4096), "it was not ended to make room"
+
+
+def test_bodies_of_a_key_go_on_in_turn_beside_others() -> None:
+    """24 of 200 kB at once made others' first tokens come six times as late."""
+    now = 0.0
+    turns = _Turns(lambda: now)
+    flood, other = Key(name="a", hash="sha256:" + "a" * 64), Key(name="b", hash="sha256:" + "b" * 64)
+    with turns.running(flood):
+        assert [turns.wait_s(flood, BODY_BYTES_PER_S) for _ in range(3)] == [0.0] * 3, "alone"
+        with turns.running(other):
+            assert turns.wait_s(other, 100) == 0.0
+            assert [turns.wait_s(flood, BODY_BYTES_PER_S) for _ in range(3)] == [1.0, 2.0, 3.0]
+            now += 4.5
+            assert turns.wait_s(flood, 100) == 0.0
+        assert turns.wait_s(flood, BODY_BYTES_PER_S) == 0.0
 
 
 def test_the_key_is_looked_at_before_the_body_is_there(serve: Serve, file: Path) -> None:

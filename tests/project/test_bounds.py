@@ -18,6 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="
 GATEWAY, LLM = GatewaySettings(), LlmSettings(engine="fake")
 BOUNDS = {
     "bytes of a body": (GATEWAY.max_body_bytes, limits.HELD_BODIES),
+    "bytes of a key's bodies": (limits.BODY_BYTES_PER_S,),
     "seconds until a body": (GATEWAY.body_timeout_s, GATEWAY.header_timeout_s),
     "bytes of headers": (GATEWAY.max_header_bytes,),
     "connections": (server._OTHER_FILES,),
@@ -26,6 +27,7 @@ BOUNDS = {
     "texts of embeddings": (rows.MAX_TEXTS,),
     "pictures of": (rows.MAX_IMAGES,),
     "seconds of one recording": (conversation._MAX_AUDIO_S, quota.MAX_AUDIO_S),
+    "seconds of recordings in chats": (quota.KEY_HELD_S, quota.HELD_S),
     "bytes of a prompt": (LLM.max_prompt_bytes, LLM.max_grammar_bytes),
     "requests that wait": (LLM.max_queue,),
     "events of a session": (session.LIVE_BYTES_PER_S, session.BURST_BYTES, session.BYTES_PER_S),

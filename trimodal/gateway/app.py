@@ -100,7 +100,7 @@ class Gateway:
 
     async def _is_adapter(self, name: str) -> bool:
         """Whether a name that no model has is one of the llm's adapters."""
-        return name not in self.upstreams.state and name in await self.models.adapters()
+        return name not in self.upstreams.known and name in await self.models.adapters()
 
     async def operate(self, request: Request, call: str, **more: Any) -> Response:
         """What an operator wants of the llm, done by every server. Raises: ApiError 403."""
