@@ -174,7 +174,7 @@ async def test_recordings_that_are_held_are_bounded_for_a_key_and_for_all() -> N
     own, other = waits(room.take("a", 600)), waits(room.take("c", 600))
     left = waits(room.take("c", 600))
     await asyncio.sleep(0)
-    assert not (own.done() or other.done() or left.done())
+    assert not any(one.done() for one in (own, other, left))
     left.cancel()
     room.give("b", 600)
     await other

@@ -118,6 +118,11 @@ _TOOLS = [
     }}}} for n in range(60)
 ]  # fmt: skip
 _HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer KEY\r\n"
+_SESSION = (
+    b"GET /v1/realtime?intent=transcription HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer KEY\r\n"
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+)
 CHAT_PATH = "/v1/chat/completions"
 FLOODS: dict[str, Flood] = {
     "long chats": posts(CHAT_PATH, chat("go on", max_tokens=900)),
@@ -139,6 +144,9 @@ FLOODS: dict[str, Flood] = {
     "sockets that say nothing": _raw(b"", b"", b""),
     "streams that are not read": _unread,
     "frames of sessions": _frames,
+    "requests sent ahead": _raw(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n" * 100_000),
+    "pings of sessions": _raw(_SESSION, b"\x89\x80\0\0\0\0" * 10**6),
+    "parts of one message": _raw(_SESSION + b"\x01\x80\0\0\0\0", b"\x00\x80\0\0\0\0" * 10**6),
     "a megabyte to keep": posts("/v1/responses", {"model": "llm", "input": "x" * 200_000}),
 }  # fmt: skip
 

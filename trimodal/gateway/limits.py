@@ -151,7 +151,7 @@ class BodyLimits:
         self,
         app: ASGIApp,
         identify: Callable[[HTTPConnection], Caller],
-        count: Callable[[HTTPConnection, Key], None],
+        count: Callable[[HTTPConnection, Key, float], None],
         hold_s: Callable[[Key], float],
         max_bytes: int,
         timeout_s: float,
@@ -176,7 +176,7 @@ class BodyLimits:
             try:
                 caller = self._identify(connection)
                 size = self._check_headers(connection)
-                limited = self._limited(connection, caller.key)
+                limited = self._limited(connection, caller.key, size)
                 if limited:
                     await asyncio.sleep(self._hold_s(caller.key))
                 if limited and size > _READ_ANYWAY:
@@ -213,10 +213,10 @@ class BodyLimits:
 
         return held
 
-    def _limited(self, connection: HTTPConnection, key: Key) -> ApiError | None:
+    def _limited(self, connection: HTTPConnection, key: Key, size: float) -> ApiError | None:
         """Counts the request: why its key's limits leave no room for it."""
         try:
-            self._count(connection, key)
+            self._count(connection, key, size)
         except ApiError as error:
             return error
         return None
@@ -226,7 +226,8 @@ class BodyLimits:
         coding = connection.headers.get("content-encoding", "identity").lower()
         if coding != "identity":
             raise ApiError(415, "a compressed body is not taken: send it as it is", param="content-encoding")
-        told = connection.headers.get("content-length", "")
+        none = "" if "transfer-encoding" in connection.headers else "0"
+        told = connection.headers.get("content-length", none)
         size = int(told[:18]) if told.isdigit() else math.inf
         if self._max_bytes < size < math.inf:
             raise self._too_large()
@@ -313,7 +314,10 @@ class OriginCheck:
         await self._app(scope, receive, send)
 
     def _check(self, connection: HTTPConnection, *, is_socket: bool) -> None:
-        """Raises: ApiError 403. With keys only a WebSocket's origin counts: no page sends a key unasked."""
+        """Raises: ApiError. With keys only a WebSocket's origin counts: no page sends a key unasked."""
+        for name in ("host", "authorization"):
+            if len(connection.headers.getlist(name)) > 1:  # a proxy may have looked at the other one
+                raise ApiError(400, f"{name} is given more than once", param=name)
         host = connection.headers.get("host", "")
         origin = connection.headers.get("origin")
         if {"*", origin} & self._origins:
