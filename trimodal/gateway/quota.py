@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -71,7 +70,7 @@ class HeldAudio:
     """Bounds the recordings that are held decoded; who would be beyond it waits. Of one event loop."""
 
     def __init__(self) -> None:
-        self._seconds: Counter[str] = Counter()  # of each key
+        self._seconds: dict[str, float] = {}  # of each key
         self._waiting: list[tuple[str, float, asyncio.Future[None]]] = []
 
     async def take(self, key: str, seconds: float) -> None:
@@ -90,16 +89,16 @@ class HeldAudio:
 
     def give(self, key: str, seconds: float) -> None:
         """Gives room back."""
-        self._seconds[key] -= seconds
-        if self._seconds[key] <= 0:
-            del self._seconds[key]
+        left = self._seconds.pop(key, 0.0) - seconds
+        if left > 0:
+            self._seconds[key] = left
         self._go_on()
 
     def _go_on(self) -> None:
-        for key, seconds, turn in sorted(self._waiting, key=lambda one: self._seconds[one[0]]):
-            own, total = self._seconds[key] + seconds, self._seconds.total() + seconds
+        for key, seconds, turn in sorted(self._waiting, key=lambda one: self._seconds.get(one[0], 0.0)):
+            own, total = self._seconds.get(key, 0.0) + seconds, sum(self._seconds.values()) + seconds
             if not turn.done() and own <= KEY_HELD_S and total <= HELD_S:
-                self._seconds[key] += seconds
+                self._seconds[key] = own
                 turn.set_result(None)
 
 

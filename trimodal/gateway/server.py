@@ -261,8 +261,8 @@ class GatewayServer:
         """Serves until SIGINT, SIGTERM or `stop`, then drains."""
         assert self._socket is not None, "listen() comes first"
         # Their warnings are of requests that are no HTTP or no form: whoever sends them would fill the log.
-        for name in ("uvicorn.error", "python_multipart"):
-            logging.getLogger(name).setLevel(logging.ERROR)
+        for noisy in ("uvicorn.error", "python_multipart"):
+            logging.getLogger(noisy).setLevel(logging.ERROR)
         if threading.current_thread() is threading.main_thread():
             # uvicorn takes the signals over while it serves, and raises them again when it has drained.
             for name in (signal.SIGINT, signal.SIGTERM):
