@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from contextlib import suppress
 
 import pytest
@@ -129,3 +130,23 @@ def test_some_pings_and_parts_of_messages_change_nothing(serve: Serve, dial: Dia
     for _ in range(100):  # many that come at once are handled one after the other
         peer.socket.send("{}")
     assert [peer.receive()["error"]["code"] for _ in range(100)] == ["missing_required_parameter"] * 100
+
+
+@pytest.mark.parametrize(
+    "frames", [Frame(Opcode.PING, b"").serialize(mask=True) * (20 * SPARE_FRAMES), b"\xff" * 1_000]
+)
+def test_frames_that_come_before_the_socket_is_accepted(
+    serve: Serve, frames: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = serve()
+    host, port = served.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as raw, suppress(OSError):
+        raw.sendall(
+            b"GET /v1/realtime?intent=transcription HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
+            b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n" + frames
+        )
+        while raw.recv(65_536):
+            pass
+    assert served.chat().choices
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]

@@ -81,9 +81,12 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
         return self._spare >= 0 and not self._failed
 
     def handle_parser_exception(self) -> None:
+        if self.conn.close_sent is None:  # frames came before the socket was accepted
+            self._failed = True
+            self.abort()
+            return
         # uvicorn closes the transport here. While the client still writes, that resets the connection and the
         # client loses the close frame: 1006 in place of 1009, with a frame of 4 MiB on a busy machine.
-        assert self.conn.close_sent is not None
         self._failed = self.close_sent = True
         self.stop_keepalive()
         self.transport.write(b"".join(self.conn.data_to_send()))
