@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from pydantic import Field, ValidationError, model_validator
 
 from trimodal.errors import SettingsError
-from trimodal.settings import Settings, parameters_of, parse_parameters
+from trimodal.settings import Settings, parameters_of, parse_parameters, read_toml
 
 
 class Oven(Settings):
@@ -74,3 +75,11 @@ def test_parameters_come_out_of_tritons_json() -> None:
     config = {"name": "oven", "parameters": {"degrees": {"string_value": "90"}, "name": {"string_value": ""}}}
     assert parameters_of(json.dumps(config)) == {"degrees": "90", "name": ""}
     assert parameters_of("{}") == {}
+
+
+def test_a_file_without_an_end_is_not_read_to_it(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="more than"):
+        read_toml(Path("/dev/zero"))
+    file = tmp_path / "a.toml"
+    file.write_text("a = 1")
+    assert read_toml(file) == {"a": 1}

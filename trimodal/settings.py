@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -22,12 +23,22 @@ else:
     import tomli as tomllib
 
 S = TypeVar("S", bound="Settings")
+MAX_TOML_BYTES = 16 << 20
 
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Reads TOML. Raises: ValueError; RecursionError: nested too deeply."""
     values: dict[str, Any] = tomllib.loads(text)
     return values
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """Reads a TOML file. Raises: OSError; ValueError; RecursionError."""
+    with file.open("rb") as opened:
+        raw = opened.read(MAX_TOML_BYTES + 1)  # /dev/zero has no end
+    if len(raw) > MAX_TOML_BYTES:
+        raise ValueError(f"it has more than {MAX_TOML_BYTES} bytes")
+    return parse_toml(raw.decode())
 
 
 class Settings(BaseModel):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import socket
 import threading
 import time
@@ -15,13 +16,18 @@ import httpx
 import openai
 import pytest
 from pydantic import ValidationError
+from python_multipart.multipart import MultipartParser
 
 from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, fake_triton
 from trimodal.client.transports.fake import llm_outputs
+from trimodal.gateway.app import FORM_PIECE
+from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key, add_key
-from trimodal.gateway.limits import HELD_BODIES, MAX_VALUES
+from trimodal.gateway.limits import BODY_BYTES_PER_S, HELD_BODIES, MAX_VALUES, JsonText, _Turns
+from trimodal.gateway.server import PIPELINED
 from trimodal.gateway.settings import GatewaySettings
 
+OPERATOR = Key(name="op", operator=True, requests_per_minute=1)
 BODY = json.dumps({"model": "llm", "messages": [{"role": "user", "content": "hi"}]}).encode()
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 
@@ -89,6 +95,76 @@ def test_json_in_other_codings_is_not_read(serve: Serve, coding: str) -> None:
     headers = {"content-type": "application/json"}
     answer = httpx.post(f"{serve().url}/v1/chat/completions", content=body.encode(coding), headers=headers)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_json")
+
+
+def test_json_is_looked_at_while_it_comes(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million values were counted at once: 15 ms in which no other client got a token."""
+    pieces: list[int] = []
+    add = JsonText.add
+
+    def noted(text: JsonText, raw: bytes, *, last: bool = False) -> None:
+        pieces.append(len(raw))
+        add(text, raw, last=last)
+
+    monkeypatch.setattr(JsonText, "add", noted)
+    served = serve()
+    sent = HEAD + b"Content-Length: 30000000\r\n\r\n[" + b"{}," * 10**6
+    assert talk(served.url, sent)[1]["code"] == "too_many_values", "while it comes"
+    assert max(pieces) < 1 << 20
+    assert sum(pieces) < 1 << 20, "nothing is looked at after the first that is too much"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 10**6])
+def test_values_are_counted_alike_in_pieces_of_any_size(size: int) -> None:
+    for one in ("a", 'a"b', "\\", '\\"', "[{,", "é∀😀", ""):
+        for value in ([one] * MAX_VALUES, {f"{one}{key}": [one] for key in range(MAX_VALUES // 2)}):
+            raw = json.dumps(value, ensure_ascii=len(one) > 2).encode()
+            assert _counts(raw, size), one
+            assert not _counts(b"[" + raw + b"]", size), one
+
+
+def _counts(raw: bytes, size: int) -> bool:
+    text = JsonText()
+    try:
+        for at in range(0, len(raw), size):
+            text.add(raw[at : at + size], last=at + size >= len(raw))
+    except ApiError:
+        return False
+    return True
+
+
+def test_json_that_ends_within_a_sign_or_is_all_quotes() -> None:
+    for raw, code in (('["∀'.encode()[:-1], "invalid_json"), (b'"' * 10**6, "too_many_values")):
+        with pytest.raises(ApiError) as caught:
+            JsonText().add(raw, last=True)
+        assert caught.value.code == code
+
+
+def test_a_body_that_is_refused_takes_no_room(serve: Serve) -> None:
+    served = serve(max_body_bytes=100_000)
+    host, port = served.url.removeprefix("http://").split(":")
+    with ExitStack() as stack:
+        for _ in range(2 * HELD_BODIES):
+            one = stack.enter_context(socket.create_connection((host, int(port)), timeout=LIMIT_S))
+            one.sendall(HEAD + b"Content-Length: 99999\r\n\r\n" + b"," * 99_990)
+        assert good(served.url)
+        one.sendall(b"," * 9)
+        assert b"HTTP/1.1 400" in one.recv(4096), "it was not ended to make room"
+
+
+def test_bodies_of_a_key_go_on_in_turn_beside_others() -> None:
+    """24 of 200 kB at once made others' first tokens come six times as late."""
+    now = 0.0
+    turns = _Turns(lambda: now)
+    flood, other = Key(name="a", hash="sha256:" + "a" * 64), Key(name="b", hash="sha256:" + "b" * 64)
+    with turns.running(flood):
+        assert [turns.wait_s(flood, BODY_BYTES_PER_S) for _ in range(3)] == [0.0] * 3, "alone"
+        with turns.running(other):
+            assert turns.wait_s(other, 100) == 0.0
+            assert [turns.wait_s(flood, BODY_BYTES_PER_S) for _ in range(3)] == [1.0, 2.0, 3.0]
+            now += 4.5
+            assert turns.wait_s(flood, 100) == 0.0
+        assert turns.wait_s(flood, BODY_BYTES_PER_S) == 0.0
 
 
 def test_the_key_is_looked_at_before_the_body_is_there(serve: Serve, file: Path) -> None:
@@ -264,6 +340,17 @@ def test_what_is_no_origin_is_refused_before_the_gateway_starts(origin: str) -> 
         assert GatewaySettings(cors_origins=(good,)).cors_origins == (good,)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [*((name, math.inf) for name in ("body_timeout_s", "header_timeout_s", "silence_s", "drain_timeout_s")),
+     ("max_connections", 10**21), ("body_timeout_s", math.nan)],
+)  # fmt: skip
+def test_bounds_that_are_none_are_refused(name: str, value: float) -> None:
+    """No timer takes inf: the gateway started, and each request failed."""
+    with pytest.raises(ValidationError, match=name):
+        GatewaySettings(**{name: value})
+
+
 @pytest.mark.parametrize("kind", ["text/plain", "multipart/form-data; boundary=a", "application/json"])
 def test_posts_of_other_pages(serve: Serve, kind: str) -> None:
     """Plain text and forms are posted across origins without a preflight."""
@@ -346,3 +433,74 @@ def test_a_request_that_offers_http_2_keeps_its_body(serve: Serve, pieces: int) 
 def test_a_long_path_is_not_repeated(serve: Serve, path: str) -> None:
     answer = httpx.get(f"{serve().url}{path}{'a' * 50_000}")
     assert (answer.status_code, len(answer.content) < 1_000) == (404, True)
+
+
+def test_requests_that_are_sent_ahead_are_bounded(serve: Serve) -> None:
+    """Without a key 10 MB of them took 400 MB, and everybody a second."""
+    served = serve()
+    ahead = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
+    answers = everything(
+        served.url, ahead * PIPELINED + ahead.replace(b"a\r\n", b"a\r\nConnection: close\r\n")
+    )
+    assert answers.count(b"HTTP/1.1 200") == PIPELINED + 1
+    answers = everything(served.url, ahead * 100_000)
+    assert answers.count(b"HTTP/1.1") <= PIPELINED + 1
+    assert good(served.url)
+
+
+@pytest.mark.parametrize("name", ["host", "authorization"])
+def test_headers_that_say_who_and_where_come_once(serve: Serve, name: str) -> None:
+    twice = f"{name}: a\r\n{name}: b\r\n"
+    answer = everything(serve().url, f"GET /v1/models HTTP/1.1\r\nHost: a\r\n{twice}\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert f"{name} is given more than once".encode() in answer
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "counts"),
+    [
+        ("POST", "/sleep", True),
+        ("POST", "/no/such/path", True),
+        ("POST", "/v1/load_lora_adapter", True),
+        ("PUT", "/v1/models", True),
+        ("DELETE", "/v1/responses/x", True),
+        ("GET", "/v1/models", False),
+    ],
+)
+def test_a_body_counts_wherever_it_is_sent(
+    serve: Serve, file: Path, method: str, path: str, counts: bool
+) -> None:
+    """Below other paths than /v1 a key without any requests left sent 32 MB on and on."""
+    key, operator = add_key(file, Key(name="a", requests_per_minute=1)), add_key(file, OPERATOR)
+    url = serve(keys=file).url
+
+    def send(key: str, body: bytes = b"{}") -> int:
+        headers = {"authorization": f"Bearer {key}"}
+        return httpx.request(method, url + path, content=body, headers=headers).status_code
+
+    if method == "DELETE":
+        assert [send(key, b"") for _ in range(3)] == [404] * 3, "nothing is read of it"
+    assert send(key) != 429
+    assert (send(key) == 429) is counts
+    if path in ("/sleep", "/v1/load_lora_adapter"):
+        assert [send(operator) == 429 for _ in range(3)] == [False] * 3
+
+
+def test_a_form_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch, serve: Serve) -> None:
+    """30 MB of line ends were parsed at once, for half a second."""
+    pieces: list[int] = []
+    write = MultipartParser.write
+
+    def noted(parser: MultipartParser, data: bytes) -> int:
+        pieces.append(len(data))
+        return write(parser, data)
+
+    monkeypatch.setattr(MultipartParser, "write", noted)
+    answer = httpx.post(
+        f"{serve().url}/v1/audio/transcriptions",
+        data={"model": "speech"},
+        files={"file": b"\r\n" * (5 * FORM_PIECE)},
+    )
+    assert answer.json()["error"]["code"] == "invalid_audio"
+    assert max(pieces) <= FORM_PIECE
+    assert sum(pieces) > 10 * FORM_PIECE

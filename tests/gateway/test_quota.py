@@ -1,10 +1,20 @@
-from contextlib import ExitStack
+import asyncio
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key
-from trimodal.gateway.quota import MAX_AUDIO_S, REFUSAL_S, REFUSALS, Cost, Quota
+from trimodal.gateway.quota import (
+    HELD_S,
+    KEY_HELD_S,
+    MAX_AUDIO_S,
+    REFUSAL_S,
+    REFUSALS,
+    Cost,
+    HeldAudio,
+    Quota,
+)
 
 
 class Clock:
@@ -141,3 +151,37 @@ def test_refusals_without_end_are_told_more_slowly() -> None:
     clock.now += 60
     assert quota.refusal_wait_s(who) == 0.0
     assert quota.refusal_wait_s(Key(name="b", hash="sha256:" + "1" * 64)) == 0.0
+
+
+async def test_recordings_that_are_held_are_bounded_for_a_key_and_for_all() -> None:
+    """Eight requests of a key held 300 MB decoded at once, and 1,000 of one without limits 37 GB."""
+    room, waits = HeldAudio(), asyncio.ensure_future
+    for name in ("a", "b"):
+        for _ in range(round(KEY_HELD_S // 600)):
+            await room.take(name, 600)
+    assert 2 * KEY_HELD_S == HELD_S, "two keys can have all of it"
+    own, other = waits(room.take("a", 600)), waits(room.take("c", 600))
+    left = waits(room.take("c", 600))
+    await asyncio.sleep(0)
+    assert not any(one.done() for one in (own, other, left))
+    left.cancel()
+    room.give("b", 600)
+    await other
+    assert not own.done(), "a has as much as a key may"
+    room.give("a", 600)
+    await own
+    late = waits(room.take("b", 1))
+    await asyncio.sleep(0)
+    room.give("c", 600)
+    late.cancel()  # in the moment when its turn comes
+    with pytest.raises(asyncio.CancelledError):
+        await late
+    await asyncio.gather(room.take("d", 600))
+
+
+async def test_a_request_that_ends_gives_its_recordings_room_back() -> None:
+    quota, who = Quota(Clock()), key()
+    for _ in range(round(2 * KEY_HELD_S // 600)):
+        with suppress(ValueError), quota.use(who) as usage:
+            await usage.hold(600)
+            raise ValueError

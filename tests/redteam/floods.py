@@ -23,6 +23,7 @@ from websockets.asyncio.client import connect
 
 from tests.redteam.stack import Stack, stack
 from tests.redteam.tenants import chat
+from trimodal.client.transports.base import Request
 
 Flood = Callable[[httpx.AsyncClient, "Target"], Awaitable[object]]
 LIMITS = {
@@ -117,6 +118,11 @@ _TOOLS = [
     }}}} for n in range(60)
 ]  # fmt: skip
 _HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer KEY\r\n"
+_SESSION = (
+    b"GET /v1/realtime?intent=transcription HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer KEY\r\n"
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+)
 CHAT_PATH = "/v1/chat/completions"
 FLOODS: dict[str, Flood] = {
     "long chats": posts(CHAT_PATH, chat("go on", max_tokens=900)),
@@ -138,8 +144,18 @@ FLOODS: dict[str, Flood] = {
     "sockets that say nothing": _raw(b"", b"", b""),
     "streams that are not read": _unread,
     "frames of sessions": _frames,
+    "requests sent ahead": _raw(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n" * 100_000),
+    "pings of sessions": _raw(_SESSION, b"\x89\x80\0\0\0\0" * 10**6),
+    "parts of one message": _raw(_SESSION + b"\x01\x80\0\0\0\0", b"\x00\x80\0\0\0\0" * 10**6),
     "a megabyte to keep": posts("/v1/responses", {"model": "llm", "input": "x" * 200_000}),
 }  # fmt: skip
+
+
+class _Unrecorded(list[Request]):
+    """Keeps none: a server does not, and the recordings in them would count as the gateway's memory."""
+
+    def append(self, request: Request) -> None:
+        pass
 
 
 @dataclass(frozen=True)
@@ -241,6 +257,7 @@ async def flood(served: Stack, bert: Connection, name: str, calm_s: float, secon
     Args:
         calm_s: what `alone` said. What an earlier flood has left to do is waited for.
     """
+    served.triton.requests = _Unrecorded()
     async with _anna(served) as anna:
         for _ in range(_ROUNDS):
             if (await _ask(anna, 0.0)).p95 <= 2 * calm_s:
@@ -252,7 +269,6 @@ async def flood(served: Stack, bert: Connection, name: str, calm_s: float, secon
         bert.send(None)
         wrong = await asyncio.to_thread(bert.recv)
         assert not wrong, wrong
-        del served.triton.requests[:]
     asked, ratio = len(slow.ttfts), slow.p95 / calm_s
     return Outcome(slow.answered, asked, slow.p95, ratio, slow.unready, _memory() - before)
 

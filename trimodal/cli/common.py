@@ -46,10 +46,10 @@ def _take_file(context: typer.Context, file: Path | None) -> Path | None:
     """Makes what a TOML file says the defaults of the command's options. Raises: typer.BadParameter."""
     if file is None:
         return None
-    from trimodal.settings import parse_toml
+    from trimodal.settings import read_toml
 
     try:
-        given = parse_toml(file.read_text(encoding="utf-8"))
+        given = read_toml(file)
     except (OSError, ValueError, RecursionError) as error:
         raise typer.BadParameter(f"{file}: {getattr(error, 'strerror', None) or error}") from None
     known = {

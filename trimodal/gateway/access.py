@@ -26,7 +26,8 @@ _TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}")
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 SUBPROTOCOL_KEY = "openai-insecure-api-key."
 _MAX_DEADLINE_MS = 3_600_000
-_OPERATION = "_lora_adapter"  # ends the paths below /v1 that no limit counts
+# Paths that no limit counts where an operator asks.
+_OPERATIONS = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/sleep", "/wake_up")
 _CACHE_CONTROLS = {"no-cache", "no-store"}
 
 
@@ -85,13 +86,17 @@ class Access:
             dict(alias.split("=") for alias in (*self._aliases, *key.model_aliases)),
         )
 
-    def count(self, connection: HTTPConnection, key: Key) -> None:
-        """Counts a request against the limits of its key. Raises: ApiError 429 where they leave no room.
+    def count(self, connection: HTTPConnection, key: Key, size: float) -> None:
+        """Counts a request with a body of this size against the limits of its key.
 
         Done before a body is read: what a key sends beyond its limits, or sends wrong, costs others little.
+        One for a path that there is not costs as much.
+
+        Raises: ApiError 429 where they leave no room.
         """
-        path = connection.scope["path"]
-        if connection.scope["method"] == "POST" and path.startswith("/v1/") and not path.endswith(_OPERATION):
+        if key.operator and connection.scope["path"] in _OPERATIONS:
+            return
+        if connection.scope["method"] == "POST" or size:
             connection.state.tenant = key.tenant
             self.quota.count(key)
 

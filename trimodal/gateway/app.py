@@ -7,11 +7,13 @@ is sent to Triton before that. The paths are those of OpenAI's API, and two of o
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request
@@ -100,7 +102,7 @@ class Gateway:
 
     async def _is_adapter(self, name: str) -> bool:
         """Whether a name that no model has is one of the llm's adapters."""
-        return name not in self.upstreams.state and name in await self.models.adapters()
+        return name not in self.upstreams.known and name in await self.models.adapters()
 
     async def operate(self, request: Request, call: str, **more: Any) -> Response:
         """What an operator wants of the llm, done by every server. Raises: ApiError 403."""
@@ -311,6 +313,8 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
         )
 
 
+# Of a form: bytes that are parsed at once, and parts that are no file.
+FORM_PIECE, _FIELDS = 65_536, 32
 _DISPOSITION = re.compile(rb"\r\ncontent-disposition:[^\r\n]*", re.I)
 _FILE = re.compile(rb';[ ]*name="?file"?(?=;|$)', re.I)
 
@@ -321,7 +325,7 @@ def with_file_name(body: bytes) -> bytes:
     Starlette takes a part without one for a text, and then no more than a megabyte of it. Each line is read
     once: one expression for all of it took minutes of a megabyte of names.
     """
-    for line in _DISPOSITION.finditer(body):
+    for line in islice(_DISPOSITION.finditer(body), 2 * _FIELDS):
         named = _FILE.search(line[0])
         if named and b"filename=" not in line[0][named.end() :].lower():
             end = line.start() + named.end()
@@ -339,10 +343,15 @@ async def _form(request: Request) -> tuple[dict[str, list[str]], bytes | None, s
     file, file_name = None, ""
     named = with_file_name(body)
 
-    async def receive() -> Message:
-        return {"type": "http.request", "body": named, "more_body": False}
+    at = 0
 
-    async with Request(request.scope, receive).form(max_files=1, max_fields=32) as form:
+    async def receive() -> Message:
+        nonlocal at
+        await asyncio.sleep(0)  # others have their turn: 30 MB of line ends are parsed for half a second
+        piece, at = named[at : at + FORM_PIECE], at + FORM_PIECE
+        return {"type": "http.request", "body": piece, "more_body": at < len(named)}
+
+    async with Request(request.scope, receive).form(max_files=1, max_fields=_FIELDS) as form:
         for name, value in form.multi_items():
             if not isinstance(value, UploadFile):
                 fields.setdefault(name, []).append(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ _LATELY = 8  # requests
 REFUSALS, REFUSAL_S = 60, 1.0
 # Of one request, all its recordings together: half an hour of silence is 100 kB of FLAC.
 MAX_AUDIO_S = 4 * 3600.0
+# Of recordings that are decoded as a whole and held, 64 kB each: of a key, and of all.
+KEY_HELD_S, HELD_S = 2_400.0, 4_800.0
 # Unit → the key's limit, and what is reserved for a request before the key's first ones; None: it is known.
 _UNITS = {
     "requests": ("requests_per_minute", None),
@@ -63,6 +66,42 @@ class _Used:
     refusals: Bucket = field(default_factory=lambda: Bucket(REFUSALS, REFUSALS, 0.0))
 
 
+class HeldAudio:
+    """Bounds the recordings that are held decoded; who would be beyond it waits. Of one event loop."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}  # of each key
+        self._waiting: list[tuple[str, float, asyncio.Future[None]]] = []
+
+    async def take(self, key: str, seconds: float) -> None:
+        """Waits until there is room; the key that holds least is the next."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((key, seconds, turn))
+        try:
+            self._go_on()
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give(key, seconds)
+            raise
+        finally:
+            self._waiting = [one for one in self._waiting if one[2] is not turn]
+
+    def give(self, key: str, seconds: float) -> None:
+        """Gives room back."""
+        left = self._seconds.pop(key, 0.0) - seconds
+        if left > 0:
+            self._seconds[key] = left
+        self._go_on()
+
+    def _go_on(self) -> None:
+        for key, seconds, turn in sorted(self._waiting, key=lambda one: self._seconds.get(one[0], 0.0)):
+            own, total = self._seconds.get(key, 0.0) + seconds, sum(self._seconds.values()) + seconds
+            if not turn.done() and own <= KEY_HELD_S and total <= HELD_S:
+                self._seconds[key] = own
+                turn.set_result(None)
+
+
 @dataclass
 class KeyUsage:
     """One request's use of its key. Set `tokens` when they are known; they are charged at its end."""
@@ -72,6 +111,19 @@ class KeyUsage:
     images: int = 0
     audio_s: float = 0.0
     audio: Bucket = field(default_factory=lambda: Bucket(0, 0.0, 0.0))
+    key: str = ""
+    room: HeldAudio = field(default_factory=HeldAudio)
+    held_s: float = 0.0
+
+    async def hold(self, seconds: float) -> None:
+        """Waits until there is room for another recording; not beside one, which would wait for itself."""
+        await self.room.take(self.key, seconds)
+        self.held_s += seconds
+
+    def free(self, seconds: float) -> None:
+        """Gives room for recordings back."""
+        self.room.give(self.key, seconds)
+        self.held_s -= seconds
 
     def live(self, seconds: float) -> None:
         """Charges audio of a session, which may go on for ever."""
@@ -98,6 +150,7 @@ class Quota:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._used: dict[str, _Used] = {}
+        self._room = HeldAudio()
 
     @contextmanager
     def use(
@@ -133,12 +186,14 @@ class Quota:
             buckets[name].left -= count
         reserved = {name: min(buckets[name].average, float(buckets[name].limit)) for name in estimated}
         used.streams += not held
-        usage = KeyUsage(self._headers(used), images=cost.images, audio=buckets["audio_seconds"])
+        headers, audio = self._headers(used), buckets["audio_seconds"]
+        usage = KeyUsage(headers, images=cost.images, audio=audio, key=key.hash, room=self._room)
         for name, share in reserved.items():
             buckets[name].reserved += share
         try:
             yield usage
         finally:
+            usage.free(usage.held_s)
             used.streams -= not held
             self._of(key)
             buckets["tokens"].left -= usage.tokens

@@ -36,6 +36,9 @@ _CONNECTIONS = 4  # to each Triton
 _BACKLOG = 2048
 # Descriptors that are no client's: of the process itself, and of its connections to Tritons.
 _OTHER_FILES, _FEWEST = 256, 64
+# Requests of a connection that wait for the answer to the one before; no client of today's sends any ahead.
+# uvicorn (0.54) parses and keeps as many as come: 10 MB without a key took 400 MB, and everybody a second.
+PIPELINED = 16
 _TOLD_S = 60.0
 _HTTP2 = re.compile(rb"\r\nupgrade:[ \t]*h2c[ \t]*(?=\r\n)", re.I)
 _POLL_S = 0.1
@@ -128,6 +131,8 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
             self._headers_came()
             waiting.remove(self)
             super().on_headers_complete()
+            if len(self.pipeline) > PIPELINED:
+                raise ValueError("too many requests were sent ahead")  # ends the parsing
             if self.scope["http_version"] == "1.0" and self.cycle is not None:
                 self.cycle.__class__ = _Unchunked
 
@@ -155,6 +160,9 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
             self._headers_came()
             waiting.remove(self)
             if self.transport.is_closing():
+                return
+            if self.pipeline:  # an answer to another request may be on its way
+                self.transport.close()
                 return
             body = encoded(error.body)
             head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
@@ -252,8 +260,9 @@ class GatewayServer:
     def run(self) -> None:
         """Serves until SIGINT, SIGTERM or `stop`, then drains."""
         assert self._socket is not None, "listen() comes first"
-        # Its warnings are of requests that are no HTTP: whoever sends them would fill the log.
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        # Their warnings are of requests that are no HTTP or no form: whoever sends them would fill the log.
+        for noisy in ("uvicorn.error", "python_multipart"):
+            logging.getLogger(noisy).setLevel(logging.ERROR)
         if threading.current_thread() is threading.main_thread():
             # uvicorn takes the signals over while it serves, and raises them again when it has drained.
             for name in (signal.SIGINT, signal.SIGTERM):

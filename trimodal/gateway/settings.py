@@ -15,6 +15,8 @@ from trimodal.settings import Settings
 # As browsers write one: of an app or an extension too. "*": any.
 _ORIGIN = r"^(\*|[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[\w.-]+)(:[0-9]+)?)$"
 
+_DAY_S = 86_400.0  # no timer takes inf: each request failed
+
 
 class GatewaySettings(Settings):
     """Where it listens, whom it lets in, and its bounds. Each is an option of `trimodal gateway`."""
@@ -35,11 +37,11 @@ class GatewaySettings(Settings):
     early_waste: float = Field(default=0.5, ge=0, le=1)  # share of early answers' tokens; 0: no such
     max_body_bytes: int = Field(default=32 << 20, ge=1024)
     max_header_bytes: int = Field(default=64 << 10, ge=1024)
-    header_timeout_s: float = Field(default=10.0, gt=0)
-    body_timeout_s: float = Field(default=60.0, gt=0)
-    max_connections: int = Field(default=0, ge=0)  # 0: as many as the descriptors leave
-    silence_s: float = Field(default=60.0, gt=0)
-    drain_timeout_s: float = Field(default=30.0, ge=0)
+    header_timeout_s: float = Field(default=10.0, gt=0, le=_DAY_S)
+    body_timeout_s: float = Field(default=60.0, gt=0, le=_DAY_S)
+    max_connections: int = Field(default=0, ge=0, le=1 << 20)  # 0: as many as the descriptors leave
+    silence_s: float = Field(default=60.0, gt=0, le=_DAY_S)
+    drain_timeout_s: float = Field(default=30.0, ge=0, le=_DAY_S)
 
     @model_validator(mode="after")
     def _nobody_unasked(self) -> GatewaySettings:

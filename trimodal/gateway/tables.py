@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from trimodal.errors import SettingsError
-from trimodal.settings import describe, parse_toml
+from trimodal.settings import describe, read_toml
 
 Table = TypeVar("Table", bound=BaseModel)
 Contents = TypeVar("Contents")
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 def read_tables(file: Path, whole: type[Table], row: type[BaseModel]) -> Table:
     """Reads a file as `whole`, a list of `row`. Raises: SettingsError naming the file and the field."""
     try:
-        return whole.model_validate(parse_toml(file.read_text(encoding="utf-8")))
+        return whole.model_validate(read_toml(file))
     except OSError as error:
         raise SettingsError(f"{file}: {(error.strerror or str(error)).lower()}") from None
     except ValidationError as error:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from trimodal.errors import InvalidArgument, SettingsError
-from trimodal.settings import describe, parse_toml, shorten
+from trimodal.settings import describe, read_toml, shorten
 
 Trim = Literal["refuse", "oldest_turns"]
 
@@ -66,7 +66,7 @@ class Tiers(BaseModel):
 def read_tiers(path: Path) -> Tiers:
     """The tiers in a TOML file. Raises SettingsError: names the file and the key."""
     try:
-        values: dict[str, Any] = parse_toml(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = read_toml(path)
         return Tiers.model_validate(values)
     except OSError as error:
         raise SettingsError(f"parameter 'tiers': {path.name} cannot be read: {error.strerror}") from None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -18,7 +20,8 @@ from tests.gateway.conftest import Serve, fake_triton
 from tests.gateway.openai.test_audio import wav
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key, add_key
-from trimodal.gateway.openai.conversation import _decoded
+from trimodal.gateway.openai.conversation import _decoded, read_samples
+from trimodal.gateway.quota import KEY_HELD_S, HeldAudio, KeyUsage
 
 PICTURE = "data:image/png;base64," + base64.b64encode(b"a picture").decode()
 IMAGE = {"type": "image_url", "image_url": {"url": PICTURE}}
@@ -131,7 +134,7 @@ def _silence(seconds: int) -> bytes:
 def test_a_long_recording_is_in_memory_once() -> None:
     contents = _silence(600)
     tracemalloc.start()
-    samples = _decoded(contents, "audio")
+    samples = _decoded(contents, "audio", threading.Event())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(samples) == 600 * 16_000
@@ -140,4 +143,25 @@ def test_a_long_recording_is_in_memory_once() -> None:
 
 def test_a_recording_above_ten_minutes_is_refused() -> None:
     with pytest.raises(ApiError, match="audio is longer than 600 s"):
-        _decoded(_silence(601), "audio")
+        _decoded(_silence(601), "audio", threading.Event())
+
+
+async def test_a_recording_holds_room_for_as_long_as_it_is_and_until_its_request_ends() -> None:
+    room = HeldAudio()
+    samples = [KeyUsage({}, key="a", room=room) for _ in range(round(KEY_HELD_S // 600) - 1)]
+    for usage in samples:
+        assert len(await read_samples(_silence(600), "audio", usage)) == 600 * 16_000
+    short, late = KeyUsage({}, key="a", room=room), KeyUsage({}, key="a", room=room)
+    await read_samples(_silence(3), "audio", short)
+    assert short.held_s == pytest.approx(3)
+    waiting = asyncio.ensure_future(read_samples(_silence(3), "audio", late))
+    await asyncio.sleep(0)
+    assert late.held_s == 0.0, "it might be a long one"
+    short.free(short.held_s)
+    await waiting
+
+
+def test_a_recording_whose_client_left_is_not_decoded_to_its_end() -> None:
+    left = threading.Event()
+    left.set()
+    assert len(_decoded(_silence(600), "audio", left)) == 0

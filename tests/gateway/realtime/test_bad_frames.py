@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
 from contextlib import suppress
 
 import pytest
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
 
-from tests.gateway.conftest import Serve
+from tests.gateway.conftest import LIMIT_S, Serve
 from tests.gateway.realtime.conftest import Dial, pcm, transcription
-from trimodal.gateway.realtime.protocol import MAX_FRAME_BYTES
+from trimodal.gateway.realtime.protocol import MAX_FRAME_BYTES, SPARE_FRAMES
 
 APPEND = "input_audio_buffer.append"
 
@@ -101,3 +103,48 @@ def test_the_largest_frame_is_taken(serve: Serve, dial: Dial) -> None:
     peer.send("input_audio_buffer.commit")
     completed = peer.until("conversation.item.input_audio_transcription.completed")
     assert completed["usage"]["seconds"] == pytest.approx(60.0, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", [Opcode.PING, Opcode.PONG, Opcode.CONT])
+def test_frames_that_end_no_message_are_bounded(serve: Serve, dial: Dial, kind: Opcode) -> None:
+    """One connection stopped everybody for 8 s, and what was kept of it grew for ever."""
+    peer = dial(serve(), "intent=transcription")
+    peer.receive()
+    first = Frame(Opcode.TEXT, b"", fin=False).serialize(mask=True)
+    frame = Frame(kind, b"", fin=kind is not Opcode.CONT).serialize(mask=True)
+    raw = peer.socket.socket
+    with suppress(OSError):
+        raw.sendall((first if kind is Opcode.CONT else b"") + frame * (20 * SPARE_FRAMES))
+    assert peer.closed() == (1008, "too many frames that end no message")
+
+
+def test_some_pings_and_parts_of_messages_change_nothing(serve: Serve, dial: Dial) -> None:
+    peer = dial(serve(), "intent=transcription")
+    peer.receive()
+    for _ in range(50):
+        assert peer.socket.ping().wait(LIMIT_S)
+    peer.socket.send([part for part in json.dumps({"type": "no.such.event"})])
+    assert peer.receive()["error"]["code"] == "unknown_event"
+    for _ in range(100):  # many that come at once are handled one after the other
+        peer.socket.send("{}")
+    assert [peer.receive()["error"]["code"] for _ in range(100)] == ["missing_required_parameter"] * 100
+
+
+@pytest.mark.parametrize(
+    "frames", [Frame(Opcode.PING, b"").serialize(mask=True) * (20 * SPARE_FRAMES), b"\xff" * 1_000]
+)
+def test_frames_that_come_before_the_socket_is_accepted(
+    serve: Serve, frames: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = serve()
+    host, port = served.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as raw, suppress(OSError):
+        raw.sendall(
+            b"GET /v1/realtime?intent=transcription HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
+            b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n" + frames
+        )
+        while raw.recv(65_536):
+            pass
+    assert served.chat().choices
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]

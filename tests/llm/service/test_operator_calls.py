@@ -160,6 +160,7 @@ def test_a_wake_up_that_fails_puts_nobody_to_sleep() -> None:
             "there is no sailor/adapter_config.json in the directory of adapters",
         ),
         ("load_lora_adapter", "../lora/poet", "lora_name is '../lora/poet': there is no"),
+        ("load_lora_adapter", "x" * 300, "lora_name is 'xxx"),
         ("load_lora_adapter", "pirate", "lora_name is 'pirate', which is loaded already"),
         ("unload_lora_adapter", "poet", "lora_name is 'poet', which is not loaded: pirate is"),
     ],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -111,6 +112,7 @@ class FindingsCache:
         if message.audio is not None and (heard := self._get(message.audio)) is None:
             samples = await read_samples(message.audio, message.field, usage)
             heard = (await client.transcribe(samples)).text.strip()
+            usage.free(len(samples) / SAMPLE_RATE)
             self._put(message.audio, heard)
         if message.image is not None and (labels := self._get(message.image)) is None:
             (row,) = await client.classify([message.image])
@@ -138,18 +140,30 @@ class FindingsCache:
 
 
 async def read_samples(contents: bytes, field: str, usage: KeyUsage) -> Samples:
-    """Decodes a recording as a whole, float32[n] at 16 kHz, and charges it. Raises: ApiError 400."""
-    samples = await asyncio.to_thread(_decoded, contents, field)
-    usage.hear(len(samples) / SAMPLE_RATE)
+    """Decodes a recording as a whole, float32[n] at 16 kHz, and charges it.
+
+    Its room is held until its request ends, or frees it. Raises: ApiError 400.
+    """
+    await usage.hold(_MAX_AUDIO_S)
+    left = threading.Event()
+    try:
+        samples = await asyncio.to_thread(_decoded, contents, field, left)
+    finally:
+        left.set()
+    seconds = len(samples) / SAMPLE_RATE
+    usage.free(_MAX_AUDIO_S - seconds)
+    usage.hear(seconds)
     return samples
 
 
-def _decoded(contents: bytes, field: str) -> Samples:
+def _decoded(contents: bytes, field: str, left: threading.Event) -> Samples:
     samples = np.empty(0, np.float32)
     for block in recording(contents, _BLOCK_S, field):
         at = len(samples)
         if at + len(block) > _MAX_AUDIO_S * SAMPLE_RATE:
             raise invalid(f"{field} is longer than {_MAX_AUDIO_S} s")
+        if left.is_set():  # nobody waits for it, and its room is another's
+            break
         samples.resize(at + len(block), refcheck=False)  # in place: blocks to be joined are a second copy
         samples[at:] = block
     return samples

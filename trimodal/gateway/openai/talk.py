@@ -120,5 +120,9 @@ class Talk:
             self._findings.keep(self._messages[-1], stream.heard, stream.labels)
 
     async def without_files(self, usage: KeyUsage) -> list[DecodedMessage]:
-        """The messages with what was heard and seen in their files, in place of the files."""
+        """The messages with what was heard and seen in their files, in place of the files.
+
+        For when the question is answered: its recording is not needed any more.
+        """
+        usage.free(usage.held_s)
         return [await self._findings.found(message, self._client, usage) for message in self._messages]

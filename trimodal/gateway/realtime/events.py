@@ -8,7 +8,7 @@ from typing import Any
 from trimodal.client.errors import TransportError
 from trimodal.errors import RequestError
 from trimodal.gateway.errors import ApiError, invalid
-from trimodal.gateway.limits import check_values
+from trimodal.gateway.limits import JsonText
 from trimodal.gateway.realtime.outbox import Outbox
 
 Event = dict[str, Any]
@@ -18,7 +18,7 @@ def read_event(text: str | None) -> Event:
     """The event of one frame (None: it was binary). Raises: ApiError."""
     if text is None:
         raise ApiError(400, "a binary frame: events are JSON in text frames", code="invalid_json")
-    check_values(text.encode("utf-8", "surrogatepass"))
+    JsonText().add(text.encode("utf-8", "replace"), last=True)
     try:
         event = json.loads(text)
     except RecursionError:

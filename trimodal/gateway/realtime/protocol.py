@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
 
 # Of JSON with base64: 65 s of 24 kHz audio. Larger frames close the socket with 1009.
 MAX_FRAME_BYTES = 4 << 20
 PING_S = 20.0
+# Frames that end no message (pings, pongs, all but the last of a message's parts): at once, then a second.
+# uvicorn (0.54) reads as many as come, keeps empty parts and answers pings of a client that reads no answer:
+# one connection stopped everybody for 8 s.
+SPARE_FRAMES, SPARE_FRAMES_PER_S = 1_024, 64
+_PIECE = 4_096  # bytes that are parsed before it is looked whether a message is there
 # For the client's close frame, then for the end of the connection.
 _CLOSE_S, _LINGER_S = 2.0, 4.0
 
@@ -20,20 +26,67 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         self.close_timeout = _CLOSE_S
         self._failed = False
+        self._unread = b""
+        self._spare, self._spare_at = float(SPARE_FRAMES), self.loop.time()
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
         self.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self._failed:  # the rest of what broke the protocol
-            return
-        super().data_received(data)
+        self._unread += data
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Parses what has come, until a message is there: the next is read when that one is handled."""
+        at = 0
+        while at < len(self._unread) and not (self.read_paused or self._failed):
+            super().data_received(self._unread[at : at + _PIECE])
+            at += _PIECE
+        self._unread = b"" if self._failed else self._unread[at:]  # the rest of what broke the protocol
+
+    async def receive(self) -> Any:
+        message = await super().receive()
+        self._read_on()
+        return message
+
+    def handle_ping(self) -> None:
+        if self._takes_spare():
+            super().handle_ping()
+
+    def handle_pong(self, event: Frame) -> None:
+        if self._takes_spare():
+            super().handle_pong(event)
+
+    def handle_text(self, event: Frame) -> None:
+        if event.fin or self._takes_spare():
+            super().handle_text(event)
+
+    def handle_bytes(self, event: Frame) -> None:
+        if event.fin or self._takes_spare():
+            super().handle_bytes(event)
+
+    def handle_cont(self, event: Frame) -> None:
+        if event.fin or self._takes_spare():
+            super().handle_cont(event)
+
+    def _takes_spare(self) -> bool:
+        """Counts a frame that ends no message; one too many closes the socket."""
+        now = self.loop.time()
+        filled = self._spare + (now - self._spare_at) * SPARE_FRAMES_PER_S
+        self._spare, self._spare_at = min(float(SPARE_FRAMES), filled) - 1, now
+        if self._spare < 0 and not self._failed and not self.close_sent:
+            self.conn.fail(CloseCode.POLICY_VIOLATION, "too many frames that end no message")
+            self.handle_parser_exception()
+        return self._spare >= 0 and not self._failed
 
     def handle_parser_exception(self) -> None:
+        if self.conn.close_sent is None:  # frames came before the socket was accepted
+            self._failed = True
+            self.abort()
+            return
         # uvicorn closes the transport here. While the client still writes, that resets the connection and the
         # client loses the close frame: 1006 in place of 1009, with a frame of 4 MiB on a busy machine.
-        assert self.conn.close_sent is not None
         self._failed = self.close_sent = True
         self.stop_keepalive()
         self.transport.write(b"".join(self.conn.data_to_send()))
@@ -47,6 +100,7 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
 
     async def send(self, message: Any) -> None:
         await super().send(message)
+        self._read_on()
         if message["type"] == "websocket.http.response.body":
             self.handshake_complete = True  # refused; uvicorn would log an error
 

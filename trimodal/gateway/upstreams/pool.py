@@ -84,8 +84,12 @@ class Upstreams:
         Where a route shares it out: whether the versions that answer have more than half of its requests. A
         canary that hangs takes nobody else's server away, through models that need it either.
         """
-        known = {name for server in self._servers.values() for name in server.versions}
-        return {name: self._is_ready(self._able(), name) for name in sorted(known)}
+        return {name: self._is_ready(self._able(), name) for name in sorted(self.known)}
+
+    @property
+    def known(self) -> set[str]:
+        """The names of the models that are served."""
+        return {name for server in self._servers.values() for name in server.versions}
 
     @property
     def versions(self) -> dict[str, dict[str, bool]]:
