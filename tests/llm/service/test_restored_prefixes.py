@@ -53,7 +53,7 @@ def test_prefixes_are_there_again_after_the_engine_was_lost_each_for_its_tenant(
         pid = links[0].pid
         assert pid
         os.kill(pid, signal.SIGKILL)
-        eventually(lambda: len(links) == 2 and server.value("engine_ready") == 1)
+        eventually(lambda: len(links) == 2 and server.value("engine_ready") == 1, timeout=60)
         settled(server)
         assert cached(server, tenant="acme") == 192
         assert cached(server, tenant="umbrella") == 0
@@ -104,8 +104,9 @@ def test_a_request_takes_the_place_of_a_prefix_within_the_step_under_way(tmp_pat
         engines.append(NotedEngine(settings))
         return start_thread(engines[-1])
 
+    slow = {"fake_step_ms": 20.0, "max_num_batched_tokens": 32}  # 59 steps for the prefix
     with FakeServer(
-        start=start, public_prompts="system.txt", version_directory=tmp_path / "1", fake_step_ms=50.0
+        start=start, public_prompts="system.txt", version_directory=tmp_path / "1", **slow
     ) as server:
         eventually(lambda: engines[0].told == ["prefix"])
         assert server.ask().wait().deltas[-1].completion_tokens == 20
