@@ -83,7 +83,13 @@ class LlmService:
         self._engine = EngineSupervisor(settings, start, metrics.restarts)
         audits = answers.audits if answers else None
         self._dispatcher = Dispatcher(
-            settings, metrics, self._engine, self._registry, self._input.tokenizer, audits
+            settings,
+            metrics,
+            self._engine,
+            self._registry,
+            self._input.tokenizer,
+            audits,
+            self._input.public_prefixes,
         )
         self._idle_audits = self._dispatcher.audits
         named = [("llm-engine", self._follow_engine), ("llm-monitor", self._monitor_requests)]
@@ -133,8 +139,7 @@ class LlmService:
                 # Check again under the lock: a request registered after close() would never be finished.
                 self._check_open()
                 self._registry.add(state)
-                if self._idle_audits:
-                    self._idle_audits.interrupt()
+                self._dispatcher.interrupt_idle_work()
                 state.lookup = lookup
                 if lookup is None:
                     try:
@@ -183,6 +188,7 @@ class LlmService:
                     changed, completed = self._dispatcher.take(event)
                     self._sender.notify(*changed)
                     self._schedule()
+                    self._dispatcher.begin_idle_work()
             except Exception:
                 # Without its steps no request would end: an engine that cannot be followed is a lost one.
                 logger.exception("an event of the engine could not be taken")
@@ -237,8 +243,7 @@ class LlmService:
                     self._sender.notify(state)
             if states:
                 self._schedule()
-            if self._idle_audits and not self._registry.states and self._dispatcher.idle:
-                self._idle_audits.begin()
+            self._dispatcher.begin_idle_work()
             self._dispatcher.report()
 
     def _give_up_lookups(self, now: float) -> None:

@@ -17,17 +17,18 @@ from dataclasses import dataclass
 _KEY = secrets.token_bytes(32)
 
 
-def salted(prompt_ids: list[int], salt: str) -> list[int]:
-    """The ids with a salt of 31 bits above the first one's 32; none for "".
+def salted(prompt_ids: list[int], salt: str, at: int = 0) -> list[int]:
+    """The ids with a salt of 31 bits above the 32 of the one `at` that place; none for "".
 
     The graphs of OpenVINO read ids as 32 bits, while its prefix cache hashes all 64: prompts of different
-    salts are computed alike and never find each other's blocks (each block's key depends on the first). They
-    are made with a key of this process: else a client could compute a `cache_salt` that has another's bits.
+    salts are computed alike and never find each other's blocks from there on (each block's key depends on all
+    ids before). They are made with a key of this process: else a client could compute a `cache_salt` that has
+    another's bits.
     """
     if not salt:
         return prompt_ids
     digest = int.from_bytes(hashlib.blake2b(salt.encode(), key=_KEY, digest_size=4).digest(), "big")
-    return [prompt_ids[0] | (digest >> 1 or 1) << 32, *prompt_ids[1:]]
+    return [*prompt_ids[:at], prompt_ids[at] | (digest >> 1 or 1) << 32, *prompt_ids[at + 1 :]]
 
 
 @dataclass(frozen=True)

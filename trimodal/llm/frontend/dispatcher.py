@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
+from collections.abc import Iterable
 
 from trimodal.cache.audit.auditor import Auditor
 from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
@@ -18,6 +19,7 @@ from trimodal.llm.engine_core.supervisor import (
 )
 from trimodal.llm.engines.protocol import EngineInfo, EngineStats, Output
 from trimodal.llm.frontend.idle_audits import IdleAudits
+from trimodal.llm.frontend.idle_prefills import IdlePrefills
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.operator_calls import ASLEEP, OperatorCalls, PendingCall
 from trimodal.llm.frontend.registry import RequestRegistry
@@ -36,8 +38,8 @@ logger = logging.getLogger(__name__)
 class Dispatcher:
     """Passes generations through the scheduler and the engine. Guarded by the service's lock.
 
-    Methods return the requests that have something to send. `stats` is the engine's last snapshot; `audits`
-    use its idle time, None without any.
+    Methods return the requests that have something to send. `stats` is the engine's last snapshot; `audits`,
+    None without any, use its idle time.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Dispatcher:
         registry: RequestRegistry,
         tokenizer: Tokenizer,
         audits: Auditor | None = None,
+        public: Iterable[list[int]] = (),
     ) -> None:
         self._metrics = metrics
         self._engine = engine
@@ -58,6 +61,8 @@ class Dispatcher:
         self.stepped = 0.0  # when the engine's last step came
         self._unavailable = ""  # message for clients while no engine is running
         self.audits = IdleAudits(audits, engine, tokenizer, self._ids) if audits else None
+        share = settings.prefix_cache_restore if settings.enable_prefix_caching else 0.0
+        self._prefills = IdlePrefills(share, engine, self._ids, public)
         self._scheduler = Scheduler(settings, engine.client.info)
         self.calls = OperatorCalls(settings, engine, self._ids)
         metrics.engine_ready.set(1)
@@ -67,10 +72,18 @@ class Dispatcher:
         """What the engine has room for."""
         return self._scheduler.admission
 
-    @property
-    def idle(self) -> bool:
-        """Whether there is an engine that is awake, and nothing is in it or waits for it."""
-        return not (self._unavailable or self.calls.asleep or self._registry.generations)
+    def begin_idle_work(self) -> None:
+        """Uses an engine that is awake while no request is there."""
+        if self._unavailable or self.calls.asleep or self._registry.generations or self._registry.states:
+            return
+        if not self._prefills.begin() and self.audits:
+            self.audits.begin()
+
+    def interrupt_idle_work(self) -> None:
+        """Makes room for a request, or an operator's call."""
+        self._prefills.interrupt()
+        if self.audits:
+            self.audits.interrupt()
 
     def check_engine(self) -> None:
         """Raises Unavailable while there is none, or it sleeps."""
@@ -99,9 +112,10 @@ class Dispatcher:
         """
         if self._unavailable:
             raise Unavailable(self._unavailable)
-        if self.audits:
-            self.audits.interrupt()
+        self.interrupt_idle_work()
         self.calls.begin(call, sink, request_id)
+        if self.calls.asleep:
+            self._prefills.lost()
         return (
             self._end_all(list(self._registry.generations.values()), Unavailable(ASLEEP))
             if self.calls.asleep
@@ -144,9 +158,11 @@ class Dispatcher:
         completed: list[Generation] = []
         if isinstance(event, Stepped):
             changed, completed = self._step(event)
+            self._prefills.take(event.outputs)
             if self.audits:
                 self.audits.take(event.outputs)
         elif isinstance(event, EngineLost):
+            self._prefills.lost()
             if self.audits:
                 self.audits.lost()
             changed = [*self._lost(event.reason), *self.calls.lost(event.reason)]
@@ -239,6 +255,7 @@ class Dispatcher:
         if output.finish_reason is None:  # a stop string, which the engine does not know
             self._engine.client.cancel(generation.id)
         self._scheduler.finish(generation.ticket)
+        self._prefills.found(generation.engine_request(), generation.ticket.cached_tokens)
         self._registry.drop(generation)
         for state in list(generation.listeners):
             self._registry.remove(state)

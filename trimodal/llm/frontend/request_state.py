@@ -53,7 +53,7 @@ class Generation:
         self.storable = first.question is not None
         self.listeners: list[RequestState] = []
         self.prompt_ids = first.prompt_ids
-        self._cache_salt = first.cache_salt
+        self._cache_salt, self._public_tokens = first.cache_salt, first.public_tokens
         self._adapter = adapter
         self.sampling = first.request.sampling
         self.finish_reason = ""
@@ -78,7 +78,9 @@ class Generation:
 
     def engine_request(self) -> EngineRequest:
         """The sequence as the engine takes it."""
-        return EngineRequest(self.id, self.prompt_ids, self.sampling, self._cache_salt, self._adapter)
+        return EngineRequest(
+            self.id, self.prompt_ids, self.sampling, self._cache_salt, self._adapter, self._public_tokens
+        )
 
     def _begin(self) -> None:
         """Makes ready for an answer: the first, or another for one that was not in its form."""
@@ -262,6 +264,7 @@ class RequestState:
     priority: int = 0
     trimmed: str = ""  # what the prompt lost, as in `Note`
     cache_salt: str = ""  # of its prefixes in the engine's cache
+    public_tokens: int = 0  # of the prompt, which everybody may find
     started: float = 0.0  # when the engine got it; 0: it has not
     predicted_ttft: float = math.nan
     cached_tokens: int = 0

@@ -1,0 +1,116 @@
+"""What a new engine has in its prefix cache before anybody asks, and that nobody waits for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from tests.llm.doubles.engine_thread import start_thread
+from tests.llm.doubles.sinks import Collector, FakeServer, eventually
+from tests.llm.service.test_tenants import cached
+from trimodal.llm.engine_core.client import EngineCoreClient, start_process
+from trimodal.llm.engines.fake import FakeEngine
+from trimodal.llm.engines.protocol import EngineRequest, Sampling
+from trimodal.llm.request.operator import OperatorCall
+from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.terms import Terms
+from trimodal.llm.settings import LlmSettings
+
+
+class NotedEngine(FakeEngine):
+    """Notes what happens to its sequences."""
+
+    def __init__(self, settings: LlmSettings) -> None:
+        super().__init__(settings)
+        self.told: list[str] = []
+
+    def add(self, request: EngineRequest) -> None:
+        self.told.append("client" if request.sampling.max_tokens > 1 else "prefix")
+        super().add(request)
+
+    def cancel(self, id: int) -> None:
+        self.told.append("cancel")
+        super().cancel(id)
+
+
+def settled(server: FakeServer) -> None:
+    """Waits until nothing is to be computed while the server is idle."""
+    prefills = server.service._dispatcher._prefills
+    eventually(lambda: not (prefills._due or prefills._running))
+
+
+def test_prefixes_are_there_again_after_the_engine_was_lost_each_for_its_tenant() -> None:
+    links: list[EngineCoreClient] = []
+
+    def start(settings: LlmSettings) -> EngineCoreClient:
+        links.append(start_process(settings))
+        return links[-1]
+
+    with FakeServer(start=start) as server:
+        assert cached(server, tenant="acme") == 0
+        assert cached(server, tenant="acme") == 192
+        pid = links[0].pid
+        assert pid
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: len(links) == 2 and server.value("engine_ready") == 1, timeout=60)
+        settled(server)
+        assert cached(server, tenant="acme") == 192
+        assert cached(server, tenant="umbrella") == 0
+
+
+def test_they_are_there_again_when_the_engine_has_slept() -> None:
+    class Forgetful(NotedEngine):
+        def call(self, call: object) -> None:
+            super().call(call)  # type: ignore[arg-type]
+            self._prefix = type(self._prefix)(512, 32)
+
+    with FakeServer(start=lambda settings: start_thread(Forgetful(settings))) as server:
+        assert [cached(server) for _ in range(2)] == [0, 192]
+        for call in ("sleep", "wake_up"):
+            sink = Collector()
+            server.service.submit(OperatorCall(call), sink)  # type: ignore[arg-type]
+            sink.wait()
+        settled(server)
+        assert cached(server) == 192
+
+
+def test_a_public_prompt_is_there_for_every_tenant_from_the_start_and_what_follows_is_not(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "system.txt").write_text("You help. " * 20)
+
+    def found(server: FakeServer, question: str, **terms: str) -> int:
+        messages = ({"role": "system", "content": "You help. " * 20}, {"role": "user", "content": question})
+        request = GenerationRequest(None, messages, Sampling(2), terms=Terms(**terms))
+        sink = Collector()
+        server.service.submit(request, sink)
+        return sink.wait().deltas[-1].cached_tokens
+
+    with FakeServer(public_prompts="system.txt", version_directory=tmp_path / "1") as server:
+        settled(server)
+        assert found(server, "x" * 100, tenant="acme") == 192
+        assert found(server, "x" * 100, tenant="acme") == 320
+        assert found(server, "x" * 100, tenant="umbrella") == 192
+        assert found(server, "x" * 100) == 192
+        assert found(server, "x" * 100, tenant="acme", cache_salt="secret") == 0
+
+
+def test_a_request_takes_the_place_of_a_prefix_within_the_step_under_way(tmp_path: Path) -> None:
+    (tmp_path / "system.txt").write_text("x" * 1900)
+    engines: list[NotedEngine] = []
+
+    def start(settings: LlmSettings) -> EngineCoreClient:
+        engines.append(NotedEngine(settings))
+        return start_thread(engines[-1])
+
+    slow = {"fake_step_ms": 20.0, "max_num_batched_tokens": 32}  # 59 steps for the prefix
+    with FakeServer(
+        start=start, public_prompts="system.txt", version_directory=tmp_path / "1", **slow
+    ) as server:
+        eventually(lambda: engines[0].told == ["prefix"])
+        assert server.ask().wait().deltas[-1].completion_tokens == 20
+        settled(server)
+        told = engines[0].told
+    assert told[:3] == ["prefix", "cancel", "client"], "not one step for the prefix beside the client"
+    assert told[3:] == ["prefix"]
