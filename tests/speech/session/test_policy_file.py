@@ -77,6 +77,20 @@ def test_what_whisper_left_unheard_of_a_window_is_heard_in_the_next_once():
     assert [word.text for word in it.transcript.take()] == [" early", " again"]
 
 
+def test_of_windows_that_all_end_early_nothing_is_lost_and_nothing_is_heard_three_times():
+    """whisper-tiny.en left a sentence out of a window that began with what the one before had left out."""
+    it, spans = policy(), [span(at, at + 9.5) for at in range(0, 60, 10)]
+    heard = []
+    for last in (20.0, 45.0, 46.0):
+        stretch = it.plan(Timeline(*samples(70), True, spans))
+        heard.append((stretch.start / SAMPLE_RATE, stretch.end / SAMPLE_RATE))
+        it.accept(stretch, [SpokenWord(" word", *samples(last - 0.5, last))])
+    assert heard == [(0, 29.75), (20.0, 49.75), (45.0, 59.9)]
+    assert planned(it, spans, 70, ended=True) == [(49.75, 59.9)], "of the second window's rest no more"
+    it.accept(it.plan(Timeline(*samples(70), True, spans)), [SpokenWord(" word", *samples(50, 51))])
+    assert planned(it, spans, 70, ended=True) is None
+
+
 def test_a_short_rest_behind_the_last_word_is_no_reason_to_hear_again():
     it, spans = policy(), [span(0, 16)]
     it.accept(it.plan(Timeline(*samples(20), True, spans)), [SpokenWord(" early", *samples(14.0, 14.5))])

@@ -31,7 +31,7 @@ class FilePolicy(SegmentPolicy):
     def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
         super().__init__(settings, transcript)
         self._room = round(settings.file_window_s * SAMPLE_RATE)
-        self._again = False  # the window begins with what the one before left unheard
+        self._twice = 0  # up to here it was heard once more
 
     def plan(self, timeline: Timeline) -> Stretch | None:
         segment = self.segment(timeline)
@@ -60,12 +60,10 @@ class FilePolicy(SegmentPolicy):
 
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
         """Takes the words in. A Whisper may end long before its window does: the rest is heard once more."""
-        last = words[-1].end if words else stretch.end
-        unheard = sum(max(0, end - max(start, last)) for start, end in stretch.parts)
-        self._again = unheard >= _UNHEARD and not self._again
-        if self._again:
+        last = max(words[-1].end if words else stretch.end, self._twice)
+        if sum(max(0, end - max(start, last)) for start, end in stretch.parts) >= _UNHEARD:
             self.settle(self.new_words(stretch, words or ()))
-            self.floor = last
+            self.floor, self._twice = last, stretch.end
         else:
             super().accept(stretch, words)
 
