@@ -56,7 +56,8 @@ def test_a_mix_that_is_kept_ends_with_the_live_streams_that_it_held() -> None:
     result = Result(start, best, (start, best), again, "better in 1 of 1 rounds", 9.0, "2 trials")
     said = report.verdict(settings, Tuned((), result.trials, result))
     assert said.endswith(
-        "With the knobs as chosen this machine holds 10 live streams of speech at once, on average."
+        "With the knobs as chosen this machine holds 10 live streams of speech at once, on average, "
+        "under p95_lag_ms<=900."
     )
     kept = replace(result, chosen=start, why="nothing was better")
     assert "With the knobs as they are this machine holds 6.25 live" in report.verdict(

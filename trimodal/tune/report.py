@@ -61,7 +61,7 @@ def verdict(settings: TuneSettings, tuned: Tuned) -> str:
     if tuned.result is None:
         return f"Interrupted after {len(tuned.trials)} trials. Nothing was chosen."
     result = tuned.result
-    held = capacity(result)
+    held = capacity(settings, result)
     if not result.improved:
         return f"The knobs stay as they are: {result.why}.{held}"
     name = settings.objective.name
@@ -72,17 +72,16 @@ def verdict(settings: TuneSettings, tuned: Tuned) -> str:
     return f"{name}{slo}: {change}; {result.why}.{held}"
 
 
-def capacity(result: Result) -> str:
+def capacity(settings: TuneSettings, result: Result) -> str:
     """Says how many live streams were under way at the edge of a mix; empty: none, or its SLO is missed."""
     one = _again(result, result.chosen)
-    streams = () if one.violation else one.rounds[0].figures
-    told = (
-        f" With the knobs {'as chosen' if result.improved else 'as they are'} this machine holds "
-        f"{number(one.figure(name) or 0.0)} live streams of {name.removesuffix(STREAMS)} at once, on average."
-        for name in streams
-        if name.endswith(STREAMS)
+    knobs = "chosen" if result.improved else "they are"
+    return "".join(
+        f" With the knobs as {knobs} this machine holds {number(count)} live streams of {part.model} at "
+        f"once, on average, under {part.slo.text}."
+        for part in settings.mix
+        if not one.violation and (count := one.figure(f"{part.model}{STREAMS}"))
     )
-    return "".join(told)
 
 
 def refusal(settings: TuneSettings, tuned: Tuned) -> str:
