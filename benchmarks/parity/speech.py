@@ -7,9 +7,10 @@ Five sentences of a reading, the same as one recording with pauses, telephone pr
 (fetched: recordings.py; of the prompts, 60 whose file names are nearly their texts), and ten minutes of the
 readings with noise between. Each recording is given to each in turn, at the same beam, precision and threads,
 so that a busy machine is busy for all; who is first changes. Seconds are those of the processor, *ratio* is
-to the batched pipeline's. What the models compute is counted: seconds encoded, tokens decoded (of all beams),
-tokens whose times were found. Ours goes through the session and the policy that serve recordings, in blocks
-as a client sends them, and always finds the times of words.
+to the batched pipeline's. What the models compute is counted: seconds encoded, steps of the decoder, tokens
+decoded (of all beams), tokens whose times were found. On several threads the same tokens cost more in more
+steps. Ours goes through the session and the policy that serve recordings, a window at a time, in blocks as a
+client sends them, and always finds the times of words.
 """
 
 from __future__ import annotations
@@ -164,13 +165,14 @@ def main(
                 print(f"said {one.text}\n" + "\n".join(f"  {way}: {heard[way][-1].strip()}" for way in ways))
         seconds = sum(len(one.samples) for one in chosen) / SAMPLE_RATE
         title = f"{len(chosen)}: {name}, {seconds:.0f} s; {place.name}, beam {beam}"
-        columns = "way|WER %|CER %|empty|CPU s|ratio|encoded|decoded|aligned"
+        columns = "way|WER %|CER %|empty|CPU s|ratio|encoded|steps|decoded|aligned"
         table = make_table(title, columns, **NARROW)
         for way, texts in heard.items():
             empty = sum(not text.strip() for text in texts)
             cells = [f"{errors(chosen, texts):.1f}", f"{letters(chosen, texts):.1f}", str(empty)]
             cells += [f"{spent[way]:.1f}", f"{spent[way] / spent['batched']:.2f}"]
-            table.add_row(way, *cells, *(str(done[way][each]) for each in ("encoded", "decoded", "aligned")))
+            counted = ("encoded", "steps", "decoded", "aligned")
+            table.add_row(way, *cells, *(str(done[way][each]) for each in counted))
         Console().print(table)
 
 

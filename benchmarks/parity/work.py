@@ -7,8 +7,8 @@ from typing import Any
 
 import ctranslate2
 
-# Of all models opened after `count`: seconds that were encoded, padding included; tokens that were decoded,
-# each beam and draw counted; tokens whose times were found.
+# Of all models opened after `count`: seconds that were encoded, padding included; steps of the decoder, each
+# for all rows of a run; tokens that were decoded, each beam and draw counted; tokens whose times were found.
 DONE: Counter[str] = Counter()
 FRAMES_PER_S = 100
 
@@ -21,6 +21,7 @@ class _Counted(ctranslate2.models.Whisper):  # type: ignore[misc]
 
     def generate(self, features: Any, prompts: Any, **options: Any) -> Any:
         results = super().generate(features, prompts, **options)
+        DONE["steps"] += max(max(map(len, one.sequences_ids)) + 1 for one in results)
         wide = max(options.get("beam_size", 5), options.get("num_hypotheses", 1))
         DONE["decoded"] += wide * sum(max(map(len, one.sequences_ids)) + 1 for one in results)
         return results

@@ -130,6 +130,18 @@ def test_each_part_is_judged_by_its_own_bounds_and_named() -> None:
     ]
 
 
+def test_live_streams_are_counted_while_they_are_under_way() -> None:
+    class Streams:
+        async def send(self, number: int) -> Record:
+            return Record(number, Engine.now, Engine.now, (), Engine.now + 6, lags=(0.5,))
+
+    parts = parse_mix(("speech@0.5:p95_lag_ms<=900", "vision@9:p99_ms<=5000"))
+    targets = (Streams(), Engine(1e3, words=False))
+    found = judged(MixedLoad(parts, targets, 2.0, seed=0), 5000.0).figures
+    assert found["speech streams"] == pytest.approx(6.0, rel=0.05)  # one a second, each of 6 s
+    assert "vision streams" not in found
+
+
 def test_a_part_of_which_nothing_was_due_is_not_judged_and_runs_are_long_enough_for_all() -> None:
     load = MixedLoad(parse_mix(("llm@50:ms<=100", "speech@0.001:lag_ms<=1")), [Engine(1e4)] * 2, 1.0, seed=0)
     assert judged(load, 1.0).violation == 0

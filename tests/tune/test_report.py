@@ -9,7 +9,8 @@ from trimodal.bench.load.slo import parse_slo
 from trimodal.server.options import ServerOptions
 from trimodal.tune import report
 from trimodal.tune.knobs import Knob
-from trimodal.tune.objective import parse_objective
+from trimodal.tune.mix import parse_mix
+from trimodal.tune.objective import LOAD, parse_objective
 from trimodal.tune.search import Final, Result, Round, Trial
 from trimodal.tune.session import Tuned, TuneSettings
 
@@ -40,6 +41,32 @@ def test_the_verdict_names_both_figures() -> None:
         == "The knobs stay as they are: nothing was better."
     )
     assert "Interrupted after 4 trials" in report.verdict(SETTINGS, replace(TUNED, result=None))
+
+
+def test_a_mix_that_is_kept_ends_with_the_live_streams_that_it_held() -> None:
+    mix = parse_mix(("speech@1:p95_lag_ms<=900",))
+    settings = TuneSettings("speech", LOAD, ServerOptions(repository=Path("/models")), mix=mix)
+
+    def edge(number: int, load: float, violation: float = 0.0) -> Trial:
+        figures = {"load": load, "speech p95_lag_ms": 800.0, "speech streams": 6.25 * load}
+        return Trial(number, {"m.step_s": str(number)}, "measured", (Round(load, violation, figures),))
+
+    start, best = edge(0, 1.0), edge(1, 2.0)
+    again = (Final(start, start.rounds), Final(best, edge(1, 1.6).rounds))
+    result = Result(start, best, (start, best), again, "better in 1 of 1 rounds", 9.0, "2 trials")
+    said = report.verdict(settings, Tuned((), result.trials, result))
+    assert said.endswith(
+        "With the knobs as chosen this machine holds 10 live streams of speech at once, on average, "
+        "under p95_lag_ms<=900."
+    )
+    kept = replace(result, chosen=start, why="nothing was better")
+    assert "With the knobs as they are this machine holds 6.25 live" in report.verdict(
+        settings, Tuned((), result.trials, kept)
+    )
+    finals, trials = report.tables(settings, Tuned((), result.trials, result))
+    assert (finals.columns[2], trials.columns[2]) == ("speech streams",) * 2
+    missed = replace(result, chosen=edge(0, 0.125, 1.0), finals=())
+    assert "live streams" not in report.verdict(settings, Tuned((), result.trials, missed))
 
 
 def test_tables_hold_finals_and_trials() -> None:

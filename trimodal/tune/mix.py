@@ -24,6 +24,7 @@ from trimodal.tune.search import Round, Trial, TrialError
 
 LOWEST, HIGHEST = 1 / 8, 64.0  # times the mix
 STREAM_S = 6.0  # of a live stream: the load is even after so long
+STREAMS = " streams"  # behind a model's name: how many live ones were under way, on average
 _TOLERANCE = 0.03  # between the load that is kept and the one that is not
 _FIRST_STEP, _NEXT_STEP = 2.0, 1.2
 _OVERLOAD = {TIMEOUT, UNSENT, Unavailable.code.lower()}  # outcomes: a queue is full, or an answer too late
@@ -130,6 +131,8 @@ class MixedLoad:
             short += violation(summary, part.slo, LOAD)
             figures[f"{part.model} requests_per_s"] = summary.requests_per_s
             figures[f"{part.model} error_rate"] = summary.error_rate
+            if "lag_ms" in summary.metrics:
+                figures[f"{part.model}{STREAMS}"] = summary.in_flight
             for name, verdict in zip(part.figures, summary.verdicts, strict=True):
                 if verdict.value is None and summary.ok:
                     raise TrialError(f"{name} is no figure of its answers", "failed")

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from trimodal.report.console import Table
-from trimodal.tune.mix import LOWEST, missed
+from trimodal.tune.mix import LOWEST, STREAMS, missed
 from trimodal.tune.objective import Objective
 from trimodal.tune.search import Final, Result, Trial
 from trimodal.tune.session import Tuned, TuneSettings
@@ -61,13 +61,27 @@ def verdict(settings: TuneSettings, tuned: Tuned) -> str:
     if tuned.result is None:
         return f"Interrupted after {len(tuned.trials)} trials. Nothing was chosen."
     result = tuned.result
+    held = capacity(settings, result)
     if not result.improved:
-        return f"The knobs stay as they are: {result.why}."
-    before, after = (_final_value(result, one, settings.objective) for one in (result.start, result.chosen))
+        return f"The knobs stay as they are: {result.why}.{held}"
     name = settings.objective.name
+    before, after = (_again(result, one).figure(name) or 0.0 for one in (result.start, result.chosen))
     ratio = f" ({after / before:.2f} times)" if before else ""
     slo = f" under {settings.bounds}" if settings.bounds else ""
-    return f"{name}{slo}: {number(before)} → {number(after)} {settings.objective.unit}{ratio}; {result.why}."
+    change = f"{number(before)} → {number(after)} {settings.objective.unit}{ratio}"
+    return f"{name}{slo}: {change}; {result.why}.{held}"
+
+
+def capacity(settings: TuneSettings, result: Result) -> str:
+    """Says how many live streams were under way at the edge of a mix; empty: none, or its SLO is missed."""
+    one = _again(result, result.chosen)
+    knobs = "chosen" if result.improved else "they are"
+    return "".join(
+        f" With the knobs as {knobs} this machine holds {number(count)} live streams of {part.model} at "
+        f"once, on average, under {part.slo.text}."
+        for part in settings.mix
+        if not one.violation and (count := one.figure(f"{part.model}{STREAMS}"))
+    )
 
 
 def refusal(settings: TuneSettings, tuned: Tuned) -> str:
@@ -121,13 +135,16 @@ def number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _final_value(result: Result, trial: Trial, objective: Objective) -> float:
-    final = next((one.again for one in result.finals if one.trial.number == trial.number), trial)
-    return final.figure(objective.name) or 0.0
+def _again(result: Result, trial: Trial) -> Trial:
+    """A trial as the final measured it, where it did."""
+    return next((one.again for one in result.finals if one.trial.number == trial.number), trial)
 
 
-def _columns(settings: TuneSettings) -> list[str]:
-    names = [settings.objective.name, *settings.figures, *(() if settings.mix else ("p99_ms",))]
+def _columns(settings: TuneSettings, trial: Trial) -> list[str]:
+    """Names of the figures shown: the objective, those of the bounds, and of a mix its live streams."""
+    known = trial.rounds[0].figures if trial.rounds else ()
+    streams = [name for name in known if name.endswith(STREAMS)]
+    names = [settings.objective.name, *streams, *settings.figures, *(() if settings.mix else ("p99_ms",))]
     return list(dict.fromkeys(names))
 
 
@@ -137,8 +154,8 @@ def _cells(trial: Trial, columns: Sequence[str]) -> list[str]:
 
 
 def _finals(settings: TuneSettings, result: Result) -> Table:
-    columns = _columns(settings)
     first = result.finals[0]
+    columns = _columns(settings, first.again)
     rows = []
     for one in result.finals:
         name = "start" if one is first else f"trial {one.trial.number + 1}"
@@ -163,8 +180,8 @@ def _ratio(one: Final, first: Final) -> str:
 
 
 def _trials(settings: TuneSettings, trials: Sequence[Trial]) -> Table:
-    columns = _columns(settings)
     start = trials[0]
+    columns = _columns(settings, start)
     best = sorted(trials[1:], key=lambda one: (one.state != "measured", -one.score))
     rows = []
     for one in [start, *best][:_ROWS]:

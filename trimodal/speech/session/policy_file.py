@@ -7,6 +7,7 @@ of it is speech, and of a recording nobody waits for single words.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline
@@ -17,6 +18,9 @@ from trimodal.speech.settings import SpeechSettings
 _FULL = 4 / 5  # of a window: from here on it is cut at the longest pause
 _PAUSE = 8 * SAMPLE_RATE // 25  # at a cut in a shorter silence, as in speech, the edge is heard again
 _UNHEARD = 2 * SAMPLE_RATE  # behind a window's last word, which is then heard in the next
+_LEFT_OUT = (
+    4 * SAMPLE_RATE
+)  # of speech from the beginning of a word to that of the next: no word takes so long
 _WAIT = 2  # windows of the stream, in which a window that does not become full is closed
 
 Part = tuple[int, int]
@@ -31,12 +35,13 @@ class FilePolicy(SegmentPolicy):
     def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
         super().__init__(settings, transcript)
         self._room = round(settings.file_window_s * SAMPLE_RATE)
-        self._again = False  # the window begins with what the one before left unheard
+        self._twice = 0  # up to here it was heard once more
+        self._alone: Stretch | None = None  # what was left out of the last window
 
     def plan(self, timeline: Timeline) -> Stretch | None:
         segment = self.segment(timeline)
-        if segment is None:
-            return None
+        if self._alone or segment is None:
+            return self._alone
         late = self.begin(segment) + _WAIT * self._room
         moment = min(timeline.received, late)
         over = timeline.ended and moment == timeline.received
@@ -59,15 +64,26 @@ class FilePolicy(SegmentPolicy):
         return _stretch([*parts[:count], *last], moment, Kind.FULL)
 
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
-        """Takes the words in. A Whisper may end long before its window does: the rest is heard once more."""
-        last = words[-1].end if words else stretch.end
-        unheard = sum(max(0, end - max(start, last)) for start, end in stretch.parts)
-        self._again = unheard >= _UNHEARD and not self._again
-        if self._again:
+        """Takes the words in. A Whisper may leave speech out, or end early: the rest is heard once more."""
+        self._alone = self._left_out(stretch, words or ())
+        last = max(words[-1].end if words else stretch.end, self._twice)
+        if self._alone:
+            last = self._alone.start
+            words = [word for word in words or () if word.start < last]
+        if self._alone or _heard_of(stretch, last, stretch.end) >= _UNHEARD:
             self.settle(self.new_words(stretch, words or ()))
-            self.floor = last
+            self.floor, self._twice = last, stretch.end
         else:
             super().accept(stretch, words)
+
+    def _left_out(self, stretch: Stretch, words: Sequence[SpokenWord]) -> Stretch | None:
+        """The parts between two words that lie too far apart: without the others Whisper hears them."""
+        for word, following in pairwise([stretch.start, *(one.start for one in words)]):
+            if word >= self._twice and _heard_of(stretch, word, following) >= _LEFT_OUT:
+                first, behind = (sum(start <= at for start, _ in stretch.parts) for at in (word, following))
+                alone = stretch.parts[first - 1 : max(behind - 1, first)]
+                return _stretch(alone, stretch.moment, Kind.FINAL) if alone[-1] != stretch.parts[-1] else None
+        return None
 
     def _padded(self, spans: Sequence[SpeechSpan], moment: int) -> list[Part]:
         """Each span with what is heard around it; a silence that is no pause is shared by its two."""
@@ -93,6 +109,11 @@ class FilePolicy(SegmentPolicy):
             if used >= _FULL * self._room and silence > longest:
                 best, longest = n, silence
         return best, longest
+
+
+def _heard_of(stretch: Stretch, first: int, last: int) -> int:
+    """Samples of a window between two of the stream's."""
+    return sum(max(0, min(end, last) - max(start, first)) for start, end in stretch.parts)
 
 
 def _stretch(parts: Sequence[Part], moment: int, kind: Kind) -> Stretch | None:
