@@ -18,9 +18,8 @@ from trimodal.speech.settings import SpeechSettings
 _FULL = 4 / 5  # of a window: from here on it is cut at the longest pause
 _PAUSE = 8 * SAMPLE_RATE // 25  # at a cut in a shorter silence, as in speech, the edge is heard again
 _UNHEARD = 2 * SAMPLE_RATE  # behind a window's last word, which is then heard in the next
-_LEFT_OUT = (
-    4 * SAMPLE_RATE
-)  # of speech from the beginning of a word to that of the next: no word takes so long
+# Of speech from the beginning of a word to that of the next: no word takes so long.
+_LEFT_OUT = 4 * SAMPLE_RATE
 _WAIT = 2  # windows of the stream, in which a window that does not become full is closed
 
 Part = tuple[int, int]
@@ -81,7 +80,7 @@ class FilePolicy(SegmentPolicy):
         for word, following in pairwise([stretch.start, *(one.start for one in words)]):
             if word >= self._twice and _heard_of(stretch, word, following) >= _LEFT_OUT:
                 first, behind = (sum(start <= at for start, _ in stretch.parts) for at in (word, following))
-                alone = stretch.parts[first - 1 : max(behind - 1, first)]
+                alone = stretch.parts[max(first - 1, 0) : max(behind - 1, first)]
                 return _stretch(alone, stretch.moment, Kind.FINAL) if alone[-1] != stretch.parts[-1] else None
         return None
 
