@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TypeVar
 
 import grpc
 
@@ -57,6 +58,7 @@ class ProtocolError(TransportError):
     """The answer lacks what the model's contract promises."""
 
 
+Refusal = TypeVar("Refusal", bound=TrimodalError)
 _CODES: dict[str, type[RequestError]] = {
     kind.code: kind for kind in (InvalidArgument, ModelNotFound, Unavailable, Cancelled, InternalError)
 }
@@ -149,7 +151,7 @@ def may_lack_version(error: TrimodalError) -> bool:
     )
 
 
-def of_version(error: TrimodalError, model: str, version: str, loaded: Sequence[str]) -> TrimodalError:
+def of_version(error: Refusal, model: str, version: str, loaded: Sequence[str]) -> Refusal | ModelNotFound:
     """What to tell of such a refusal.
 
     Args:
