@@ -3,6 +3,7 @@
     TrimodalError
     ├── RequestError            one request is refused or ends; it carries a Triton code
     │   ├── InvalidArgument     INVALID_ARG   the request is wrong; sending it again is no use
+    │   │   └── ModelNotFound   NOT_FOUND     the server has no such model, or not in this version
     │   ├── Unavailable         UNAVAILABLE   no room now; try again later
     │   ├── Cancelled           CANCELLED     the client asked for it to end
     │   └── InternalError       INTERNAL      our fault; the sentence says what, never where
@@ -51,6 +52,12 @@ class InvalidArgument(RequestError):
     """The request itself is wrong: names the field and the limit."""
 
     code = "INVALID_ARG"
+
+
+class ModelNotFound(InvalidArgument):
+    """The server has no model of that name, or not in that version."""
+
+    code = "NOT_FOUND"
 
 
 class Unavailable(RequestError):

@@ -7,7 +7,9 @@ machine's monotonic clock, which all its processes share and which Triton's own 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,29 @@ from trimodal.errors import InvalidArgument
 
 NAME = "trace"
 Span = dict[str, Any]
+_gathered: ContextVar[list[Span] | None] = ContextVar("gathered", default=None)
 
 
 def span(name: str, begin: float, end: float, **details: Any) -> Span:
     """One thing that took time: `begin` and `end` in seconds of `time.perf_counter` or `time.monotonic`."""
     return {"name": name, "begin": round(begin * 1e9), "end": round(end * 1e9), **details}
+
+
+@contextmanager
+def gathering() -> Iterator[list[Span]]:
+    """Gathers what this thread notes within: the steps of a batch, for those of its requests that want it."""
+    spans: list[Span] = []
+    token = _gathered.set(spans)
+    try:
+        yield spans
+    finally:
+        _gathered.reset(token)
+
+
+def note(name: str, begin: float, end: float) -> None:
+    """A step of the batch under way, as `span`; nothing where nobody gathers."""
+    if (spans := _gathered.get()) is not None:
+        spans.append(span(name, begin, end))
 
 
 def wanted(parameters: Mapping[str, Any]) -> tuple[bool, Mapping[str, Any]]:
@@ -35,9 +55,9 @@ def wanted(parameters: Mapping[str, Any]) -> tuple[bool, Mapping[str, Any]]:
     return value, others
 
 
-def column(spans: Sequence[Span]) -> dict[str, NDArray[Any]]:
-    """The output tensor of these spans, name → array [1]."""
-    return {NAME: np.array([json.dumps(spans).encode()], dtype=object)}
+def column(spans: Sequence[Span], rows: int = 1) -> dict[str, NDArray[Any]]:
+    """The output tensor of these spans, name → array [rows]; the first row has them."""
+    return {NAME: np.array([json.dumps(spans).encode(), *[b""] * (rows - 1)], dtype=object)}
 
 
 def read(outputs: Mapping[str, NDArray[Any]]) -> list[Span]:

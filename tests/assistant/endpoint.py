@@ -30,6 +30,7 @@ class Endpoint(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.headers: list[dict[str, Any]] = []
         self.ids: list[str] = []
         self.models: list[tuple[str, str]] = []  # name and version
+        self.loaded: list[tuple[str, str]] = []  # likewise, of those that take requests
         self.ended = threading.Event()
         self._server = grpc.server(ThreadPoolExecutor(16))
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
@@ -67,6 +68,15 @@ class Endpoint(service_pb2_grpc.GRPCInferenceServiceServicer):
                     raw = serialize_byte_tensor(array).item() if kind == "BYTES" else array.tobytes()
                     message.infer_response.raw_output_contents.append(raw)
             yield message
+
+    def ModelStatistics(self, request: Any, context: Any) -> Any:  # noqa: N802
+        answer = service_pb2.ModelStatisticsResponse()
+        for name, version in self.loaded:
+            if name == request.name:
+                answer.model_stats.add(name=name, version=version)
+        if not answer.model_stats:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "requested model is not available")
+        return answer
 
 
 def _array(datatype: str, raw: bytes) -> Any:

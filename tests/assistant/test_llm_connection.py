@@ -15,7 +15,7 @@ from trimodal.assistant.llm_connection import LlmConnection
 from trimodal.assistant.models import Models
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import Stopped
-from trimodal.errors import Cancelled, InternalError, Unavailable
+from trimodal.errors import Cancelled, InternalError, ModelNotFound, Unavailable
 from trimodal.paths import ADDRESS_VARIABLE
 
 QUESTION = {"text_input": np.array([b"q"], object), "max_tokens": np.array([7], np.int32)}
@@ -143,3 +143,18 @@ def test_a_version_that_is_named_is_asked_and_one_that_is_not_there_is_no_fault_
     with pytest.raises(Unavailable, match="the server has no model 'llm' version 3; try again later"):
         next(models(served).answer(QUESTION, never, {"llm": "3"}))
     assert served.models == [("llm", "2"), ("llm", ""), ("llm", "3")]
+
+
+def test_a_version_that_is_not_there_is_told_with_those_that_are(endpoint, monkeypatch):
+    retired = "Request for unknown model: 'llm' version 3 is not at ready state"
+    served = endpoint(lambda inputs: iter([retired]))
+    served.loaded = [("llm", "1"), ("llm", "2"), ("vision", "4")]
+    with pytest.raises(ModelNotFound, match="the server has no model 'llm' version 3, only 1, 2"):
+        next(models(served).answer(QUESTION, never, {"llm": "3"}))
+    refusal = pb_utils.TritonError("Model 'vision' is not ready.", pb_utils.TritonError.INTERNAL)
+    monkeypatch.setitem(pb_utils.MODELS, "vision", lambda inputs: refusal)
+    with pytest.raises(ModelNotFound, match="the server has no model 'vision' version 3, only 4"):
+        models(served).see(b"a file", never, {"vision": "3"})
+    for version in ("", "4"):  # it is being loaded again
+        with pytest.raises(Unavailable, match="the model 'vision' is not ready; try again later"):
+            models(served).see(b"a file", never, {"vision": version})

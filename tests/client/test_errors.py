@@ -4,12 +4,20 @@ import pytest
 from trimodal.client.errors import (
     ConnectError,
     ConnectionLost,
-    ModelNotFound,
     Timeout,
     from_message,
     from_status,
+    may_lack_version,
+    of_version,
 )
-from trimodal.errors import Cancelled, InternalError, InvalidArgument, RequestError, Unavailable
+from trimodal.errors import (
+    Cancelled,
+    InternalError,
+    InvalidArgument,
+    ModelNotFound,
+    RequestError,
+    Unavailable,
+)
 
 S = grpc.StatusCode
 # As gRPC 1.85 and Triton 2.51 word them.
@@ -64,6 +72,7 @@ def test_statuses(code, details, kind, words):
     [
         ("INVALID_ARG: max_tokens is 0", InvalidArgument, "max_tokens is 0"),
         ("UNAVAILABLE: the queue is full", Unavailable, "the queue is full"),
+        ("NOT_FOUND: saw: no version 7", ModelNotFound, "saw: no version 7"),
         ("CANCELLED: the client cancelled", Cancelled, "the client cancelled"),
         ("INTERNAL: two\nlines", InternalError, "two\nlines"),
         ("in ensemble 'a', INVALID_ARG: bad", InvalidArgument, "bad"),
@@ -91,6 +100,28 @@ def test_messages_of_triton_itself(message, kind):
     error = from_message(message, by_model=False)
     assert type(error) is kind
     assert "request id" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "loaded", "told"),
+    [
+        (ModelNotFound("the server has no model 'llm' version 7"), ["1", "2"], ", only 1, 2"),
+        (Unavailable("Request for unknown model: 'llm' version 7 is not at ready state"), ["1"], ", only 1"),
+        (Unavailable("'llm' version 7 is not at ready state"), [], None),  # none is: it is being loaded
+        (Unavailable("'llm' version 7 is not at ready state"), ["1", "7"], None),  # by now it is
+        (Unavailable("the queue is full"), ["1"], "not asked"),
+        (InvalidArgument("max_tokens is 0"), ["1"], "not asked"),
+    ],
+)
+def test_a_version_that_is_not_there_is_told_with_those_that_are(error, loaded, told):
+    assert may_lack_version(error) is (told != "not asked")
+    if told != "not asked":
+        found = of_version(error, "llm", "7", loaded)
+        if told is None:
+            assert found is error
+        else:
+            assert type(found) is ModelNotFound
+            assert str(found) == f"the server has no model 'llm' version 7{told}"
 
 
 @pytest.mark.parametrize(

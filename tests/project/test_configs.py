@@ -10,6 +10,7 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
+from trimodal import trace
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.judge.settings import JudgeSettings
@@ -34,6 +35,7 @@ SETTINGS: dict[str, type[Settings]] = {
 }
 FILES = sorted([*REPOSITORY.glob("*/config.pbtxt"), *REPOSITORY.glob("*/configs/*.pbtxt")])
 MODELS = sorted({file.relative_to(REPOSITORY).parts[0] for file in FILES})
+STRING = model_config_pb2.TYPE_STRING
 TUNE, CONTRACT = "# Tune here", "# Clients depend on this"
 # What begins a top-level field below the line that clients depend on; everything else is a knob.
 CONTRACT_FIELDS = {
@@ -59,11 +61,26 @@ def contract(model: Any) -> dict[str, Any]:
     return {
         "name": model.name,
         "inputs": [(one.name, one.data_type, tuple(one.dims), one.optional) for one in model.input],
-        "outputs": [(one.name, one.data_type, tuple(one.dims)) for one in model.output],
+        # Without the times, which a pipeline of models with one of Triton's own in it cannot tell.
+        "outputs": [
+            (one.name, one.data_type, tuple(one.dims)) for one in model.output if one.name != trace.NAME
+        ],
         "decoupled": model.model_transaction_policy.decoupled,
         "batched": model.max_batch_size > 0,
         "largest batch": model.max_batch_size,
         "versions": str(model.version_policy),
+    }
+
+
+def test_a_model_that_tells_its_times_does_so_in_every_profile_that_is_no_pipeline() -> None:
+    told = {
+        named(path)
+        for path in FILES
+        if any((one.name, one.data_type) == (trace.NAME, STRING) for one in config(path).output)
+    }
+    served = ("assistant", "embedding", "llm", "speech", "vision")
+    assert told == {
+        name for model in served for name, one in profiles(model).items() if not one.ensemble_scheduling.step
     }
 
 

@@ -23,7 +23,8 @@ LAYERS = (
     ("judge",),
     ("runtimes", "repository", "build_support"),
     ("starter",),
-    ("audio", "triton", "manifest", "settings", "trace", "report"),
+    ("audio", "triton", "manifest", "settings", "report"),
+    ("trace",),
     ("errors", "host", "logs", "metrics", "paths", "proxies"),
 )
 LEVEL = {name: height for height, names in enumerate(reversed(LAYERS)) for name in names}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import TritonError
+from trimodal import trace
 from trimodal.errors import InvalidArgument, Unavailable
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.responses import error_response, stream_error_response
@@ -39,6 +42,29 @@ def read(request: str) -> str:
 
 def write(result: Any) -> list[pb_utils.Tensor]:
     return [pb_utils.Tensor("out", result)]
+
+
+def test_a_request_that_wants_its_times_gets_those_of_the_batch() -> None:
+    class Wanting(RequestDouble):
+        def parameters(self) -> str:
+            return json.dumps({"trace": {"yes": True, "no": False, "bad": 7}[self]})
+
+    def serve(values: Any) -> Any:
+        trace.note("compute", 1.5, 2.0)
+        return [np.zeros((2, 3))] * len(values)
+
+    def told(tells: bool) -> list[Any]:
+        asked = [Wanting("yes"), Wanting("no")]
+        return answer_batch(pb_utils, asked, read, serve, write, tells=tells)
+
+    yes, no = told(tells=True)
+    assert trace.read(yes.outputs) == [{"name": "compute", "begin": 1_500_000_000, "end": 2_000_000_000}]
+    assert yes.outputs["trace"].shape == (2, 1), "one for each row"
+    assert "trace" not in no.outputs
+    assert all("trace" not in one.outputs for one in told(tells=False))
+    (bad,) = answer_batch(pb_utils, [Wanting("bad")], read, serve, write, tells=True)
+    assert str(bad.error) == "trace is '7': true or false is needed"
+    trace.note("compute", 1.0, 2.0)  # nobody gathers: nothing
 
 
 def answers(requests: list[Any], serve: Any, write: Any = write, read: Any = read) -> list[Any]:

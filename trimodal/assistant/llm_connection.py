@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.assistant.values import Piece
-from trimodal.errors import InternalError, RequestError, Unavailable
+from trimodal.errors import InternalError, ModelNotFound, RequestError, Unavailable
 from trimodal.paths import ADDRESS_VARIABLE
 from trimodal.trace import NAME
 
 DEFAULT_ADDRESS = "127.0.0.1:8001"
 _MESSAGE_BYTES = 64 << 20
+_ASK_S = 2.0  # for which versions there are
 _TEXTS = ("text_output", "finish_reason")
 _DETAILS = ("prompt_tokens", "cached_tokens", "completion_tokens", "logprobs")
 _NOTE = ("cache", "similarity", "trimmed", "queue_ms", "predicted_ttft_ms", NAME)
@@ -81,21 +82,34 @@ class LlmConnection:
                     elif outputs := decode(response.infer_response):
                         yield _piece(outputs)
             if problem:
-                raise _not_there(problem)
+                raise self.of_version(problem, self._model, version)
         except grpc.RpcError as error:
             failure = from_status(error.code(), error.details(), self._address)
             if isinstance(failure, RequestError):
-                raise _not_there(failure) from None
+                raise self.of_version(failure, self._model, version) from None
             raise InternalError(f"the server's own gRPC endpoint {self._address} fails: {failure}") from None
         finally:
             call.cancel()  # nothing if it is over
 
+    def of_version(self, error: RequestError, model: str, version: str) -> RequestError:
+        """What to tell of a model's refusal: of a version that is not loaded, which are.
 
-def _not_there(error: RequestError) -> RequestError:
-    """The error; that no such model or version is loaded is not the request's fault."""
-    from trimodal.client.errors import ModelNotFound
+        That no version is, is not the request's fault: the model comes.
+        """
+        import grpc
+        from tritonclient.grpc import service_pb2
 
-    return Unavailable(f"{error}; try again later") if isinstance(error, ModelNotFound) else error
+        from trimodal.client.errors import may_lack_version, of_version
+
+        loaded: list[str] = []
+        if version and may_lack_version(error):
+            with suppress(grpc.RpcError):  # it has none
+                message = service_pb2.ModelStatisticsRequest(name=model)
+                found = self._stub.ModelStatistics(message, timeout=_ASK_S)
+                loaded = [one.version for one in found.model_stats]
+        if isinstance(error, ModelNotFound) and not loaded:
+            return Unavailable(f"{error}; try again later")
+        return of_version(error, model, version, loaded)
 
 
 def _piece(outputs: Mapping[str, NDArray[Any]]) -> Piece:

@@ -8,7 +8,7 @@ from trimodal.metrics import Metrics, counters
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _P = "trimodal_assistant"
-_OUTCOMES = ("ok", "deadline", "cancelled", "invalid_arg", "unavailable", "internal")
+_OUTCOMES = ("ok", "deadline", "cancelled", "invalid_arg", "not_found", "unavailable", "internal")
 
 
 class AssistantMetrics:

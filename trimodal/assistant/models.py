@@ -5,9 +5,8 @@ Calls block; `check` raises to give up. `pb_utils` comes from the glue: only a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,6 @@ class Models:
 
     def __init__(self, pb_utils: Any, settings: AssistantSettings) -> None:
         self._pb_utils = pb_utils
-        self._infer = partial(infer, pb_utils, fields=_CLIENTS_FIELDS)
         self._settings = settings
         self._gate = Gate()
         self._llm = LlmConnection(settings.grpc_address, settings.llm)
@@ -108,7 +106,7 @@ class Models:
         with self._gate.waiting(check):
             inputs = {"image": np.array([[image]], dtype=object)}
             model = _named(self._settings.vision, versions)
-            outputs = self._infer(model, inputs, ("labels", "scores"))
+            outputs = self._call(model, inputs, ("labels", "scores"))
         return ImageLabels(
             tuple(bytes(label).decode(errors="replace") for label in outputs["labels"]),
             tuple(float(score) for score in outputs["scores"]),
@@ -129,10 +127,19 @@ class Models:
         # It comes with the stream's last answer; a call fails whose outputs are not all there.
         if spans is not None and flags & self._pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END:
             wanted.append(trace.NAME)
-        outputs = self._infer(model, inputs, wanted, **more)
+        outputs = self._call(model, inputs, wanted, **more)
         if trace.NAME in outputs and spans is not None:
             spans += [{**one, "of": HEARD} for one in trace.read(outputs)]
         return bytes(outputs["committed"][0]).decode()
+
+    def _call(
+        self, model: str, inputs: Mapping[str, NDArray[Any]], outputs: Sequence[str], **more: Any
+    ) -> dict[str, NDArray[Any]]:
+        try:
+            return infer(self._pb_utils, model, inputs, outputs, _CLIENTS_FIELDS, **more)
+        except RequestError as error:
+            name, _, version = model.partition("@")
+            raise self._llm.of_version(error, name, version) from None
 
 
 def _named(model: str, versions: Versions) -> str:

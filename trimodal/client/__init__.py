@@ -5,7 +5,6 @@ from trimodal.client.client import Client
 from trimodal.client.errors import (
     ConnectError,
     ConnectionLost,
-    ModelNotFound,
     ProtocolError,
     Timeout,
     TransportError,
@@ -30,7 +29,14 @@ from trimodal.client.values import (
     Turn,
     Usage,
 )
-from trimodal.errors import Cancelled, InternalError, InvalidArgument, RequestError, Unavailable
+from trimodal.errors import (
+    Cancelled,
+    InternalError,
+    InvalidArgument,
+    ModelNotFound,
+    RequestError,
+    Unavailable,
+)
 
 # fmt: off
 __all__ = [

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from trimodal import trace
 from trimodal.client.async_iteration import pumped
 from trimodal.client.batches import each_alone, in_batches
 from trimodal.client.decoding import predictions, readable, vectors
@@ -211,6 +212,7 @@ class Client:
         return_exceptions: Literal[False] = False,
         timeout: float | None = None,
         model: str = "vision",
+        spans: list[trace.Span] | None = None,
     ) -> list[list[Prediction]]: ...
 
     @overload
@@ -222,6 +224,7 @@ class Client:
         return_exceptions: Literal[True],
         timeout: float | None = None,
         model: str = "vision",
+        spans: list[trace.Span] | None = None,
     ) -> list[list[Prediction] | RequestError]: ...
 
     async def classify(
@@ -232,6 +235,7 @@ class Client:
         return_exceptions: bool = False,
         timeout: float | None = None,
         model: str = "vision",
+        spans: list[trace.Span] | None = None,
     ) -> list[list[Prediction]] | list[list[Prediction] | RequestError]:
         """Labels of picture files, best first; in as many batches as the model needs.
 
@@ -241,12 +245,14 @@ class Client:
             return_exceptions: an image that is refused gets its error as its row, and harms no other.
                 Otherwise the first error is raised; an index in it counts within its batch.
             timeout: seconds for each batch.
+            spans: gets what took the model how long; None: it is not asked.
         """
         if top_k is not None and top_k < 1:
             raise InvalidArgument(f"top_k is {top_k}: at least 1 is needed")
 
         async def ask(part: Sequence[bytes]) -> list[list[Prediction]]:
-            outputs = await self._infer(model, {"image": strings(list(part)).reshape(-1, 1)}, timeout)
+            inputs = {"image": strings(list(part)).reshape(-1, 1)}
+            outputs = await self._infer(model, inputs, timeout, spans=spans)
             return [row[:top_k] for row in predictions(outputs, len(part), model)]
 
         size = await self.max_batch_size(model)
@@ -267,12 +273,14 @@ class Client:
         truncate: bool = True,
         timeout: float | None = None,
         model: str = "embedding",
+        spans: list[trace.Span] | None = None,
     ) -> Embeddings:
         """Vectors and the tokens that were read, in as many batches as the model needs.
 
         Args:
             truncate: texts beyond the model's length are cut, not refused.
             timeout: seconds for each batch.
+            spans: gets what took the model how long; None: it is not asked.
         """
         if not texts:
             raise InvalidArgument("texts is empty: at least one is needed")
@@ -280,7 +288,7 @@ class Client:
         async def ask(part: Sequence[str]) -> list[tuple[NDArray[np.float32], int]]:
             encoded = strings([utf8("texts", text) for text in part]).reshape(-1, 1)
             parameters: dict[str, Parameter] = {} if truncate else {"truncate": False}
-            outputs = await self._infer(model, {"text_input": encoded}, timeout, parameters)
+            outputs = await self._infer(model, {"text_input": encoded}, timeout, parameters, spans)
             return vectors(outputs, len(part), model)
 
         rows = await in_batches(texts, await self.max_batch_size(model), ask)
@@ -344,9 +352,15 @@ class Client:
         inputs: Tensors,
         timeout: float | None,
         parameters: Mapping[str, Parameter] | None = None,
+        spans: list[trace.Span] | None = None,
     ) -> Tensors:
-        request = Request(model, inputs, self._request_id, parameters or {}, self._metadata)
-        return await self._transport.infer(request, self._within(timeout))
+        asked = {**(parameters or {}), **({} if spans is None else {trace.NAME: True})}
+        request = Request(model, inputs, self._request_id, asked, self._metadata)
+        outputs = await self._transport.infer(request, self._within(timeout))
+        if spans is not None:
+            with readable(f"model '{model}'"):
+                spans += trace.read(outputs)
+        return outputs
 
     async def _stream(self, request: Request, timeout: float | None) -> Responses:
         request = replace(request, id=request.id or self._request_id, metadata=self._metadata)

@@ -3,7 +3,7 @@
     TrimodalError
     ├── RequestError            the server answered: this request is refused or ended
     │   ├── InvalidArgument     the request is wrong; sending it again is no use
-    │   │   └── ModelNotFound   the server has no such model
+    │   │   └── ModelNotFound   the server has no such model, or not in this version
     │   ├── Unavailable         no room now; try again later
     │   ├── Cancelled           it was cancelled
     │   └── InternalError       the server's fault
@@ -22,6 +22,8 @@ used: it makes servers of release 24.10 crash after a few errors.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TypeVar
 
 import grpc
 
@@ -29,14 +31,11 @@ from trimodal.errors import (
     Cancelled,
     InternalError,
     InvalidArgument,
+    ModelNotFound,
     RequestError,
     TrimodalError,
     Unavailable,
 )
-
-
-class ModelNotFound(InvalidArgument):
-    """The server has no model of that name."""
 
 
 class TransportError(TrimodalError):
@@ -59,8 +58,9 @@ class ProtocolError(TransportError):
     """The answer lacks what the model's contract promises."""
 
 
+Refusal = TypeVar("Refusal", bound=TrimodalError)
 _CODES: dict[str, type[RequestError]] = {
-    kind.code: kind for kind in (InvalidArgument, Unavailable, Cancelled, InternalError)
+    kind.code: kind for kind in (InvalidArgument, ModelNotFound, Unavailable, Cancelled, InternalError)
 }
 _PREFIX = re.compile(rf"(?:.*?, )?({'|'.join(_CODES)}): (.*)", re.DOTALL)
 # Triton puts the request's id and, in a pipeline, the pipeline's name in front: the caller knows both.
@@ -139,6 +139,27 @@ def from_message(message: str, *, by_model: bool) -> RequestError:
     if unknown := _UNKNOWN.search(text):
         return ModelNotFound(f"the server has no model {unknown[1]}")
     return InvalidArgument(text)
+
+
+def may_lack_version(error: TrimodalError) -> bool:
+    """Whether Triton may refuse like this because the version that was asked for is not loaded.
+
+    Of one that was and is not any more it says "not at ready state", UNAVAILABLE, for ever (2.51).
+    """
+    return isinstance(error, ModelNotFound) or (
+        isinstance(error, Unavailable) and bool(_NOT_NOW.search(str(error)))
+    )
+
+
+def of_version(error: Refusal, model: str, version: str, loaded: Sequence[str]) -> Refusal | ModelNotFound:
+    """What to tell of such a refusal.
+
+    Args:
+        loaded: the model's versions that take requests. None does while it is loaded again or unloaded.
+    """
+    if not loaded or version in loaded:
+        return error
+    return ModelNotFound(f"the server has no model '{model}' version {version}, only {', '.join(loaded)}")
 
 
 def _died() -> Unavailable:

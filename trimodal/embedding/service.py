@@ -15,6 +15,7 @@ from trimodal.embedding.engines.protocol import Embedded, TextEmbedder, open_eng
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import InternalError, InvalidArgument, RequestError
 from trimodal.metrics import Metrics, counters
+from trimodal.trace import note
 from trimodal.triton.fields import words
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -81,7 +82,9 @@ class EmbeddingService:
             return outcomes
         started = time.perf_counter()
         embedded = self._engine.embed(texts)
-        self._seconds.observe(time.perf_counter() - started)
+        ended = time.perf_counter()
+        self._seconds.observe(ended - started)
+        note("embed", started, ended)
         self._batches.observe(len(texts))
         for index, part in parts.items():
             own = Embedded(embedded.vectors[part], embedded.tokens[part])

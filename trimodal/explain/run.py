@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
-from trimodal.client.errors import ConnectError, ConnectionLost, ModelNotFound
+from trimodal.client.errors import ConnectError, ConnectionLost
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
-from trimodal.errors import InvalidArgument
+from trimodal.errors import InvalidArgument, ModelNotFound
 from trimodal.explain.assemble import Sources, assemble
 from trimodal.explain.exchange import exchange
 from trimodal.explain.requests import Question, make, traced

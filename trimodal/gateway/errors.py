@@ -19,8 +19,15 @@ from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 
-from trimodal.client.errors import ModelNotFound, Timeout, TransportError
-from trimodal.errors import Cancelled, InvalidArgument, RequestError, TrimodalError, Unavailable
+from trimodal.client.errors import Timeout, TransportError
+from trimodal.errors import (
+    Cancelled,
+    InvalidArgument,
+    ModelNotFound,
+    RequestError,
+    TrimodalError,
+    Unavailable,
+)
 from trimodal.settings import shorten
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trimodal import trace
 from trimodal.errors import RequestError, as_request_error
-from trimodal.triton.parameters import is_probe
+from trimodal.triton.parameters import is_probe, wants_trace
 from trimodal.triton.responses import error_response
 
 Value = TypeVar("Value")
@@ -29,26 +30,34 @@ def answer_batch(
     read: Callable[[Any], Value],
     serve: Callable[[Sequence[Value]], Sequence[Result | RequestError]],
     write: Callable[[Result], Sequence[Any]],
+    *,
+    tells: bool = False,
 ) -> list[Any]:
     """One response a request, in order; a bad request or result fails alone, a probe gets an empty one.
 
     Args:
         read: a request's value; may raise RequestError.
         serve: one result or error for each value, in order.
-        write: the output tensors of one result.
+        write: the output tensors of one result. A request with the parameter `trace` gets one of that name,
+            a row for each of the first tensor's, where a model declares it (`tells`).
     """
     answers: list[Any] = [None] * len(requests)
     values: dict[int, Value] = {}
+    traced: set[int] = set()
     for index, request in enumerate(requests):
         try:
             if is_probe(request):
                 answers[index] = pb_utils.InferenceResponse(output_tensors=[])
             else:
+                if tells and wants_trace(request):
+                    traced.add(index)
                 values[index] = read(request)
         except Exception as error:
             answers[index] = error_response(pb_utils, error, request.request_id())
+    spans: list[trace.Span] = []
     try:
-        results = serve(list(values.values())) if values else []
+        with trace.gathering() as spans:
+            results = serve(list(values.values())) if values else []
         if len(results) != len(values):
             raise RuntimeError(f"{len(values)} requests were served and {len(results)} results came back")
     except Exception as error:
@@ -57,7 +66,11 @@ def answer_batch(
         try:
             if isinstance(result, RequestError):
                 raise result
-            answers[index] = pb_utils.InferenceResponse(output_tensors=list(write(result)))
+            tensors = list(write(result))
+            if index in traced:
+                rows = trace.column(spans, len(tensors[0].as_numpy()))[trace.NAME]
+                tensors.append(pb_utils.Tensor(trace.NAME, rows.reshape(-1, 1)))
+            answers[index] = pb_utils.InferenceResponse(output_tensors=tensors)
         except Exception as error:
             answers[index] = error_response(pb_utils, error, requests[index].request_id())
     return answers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from trimodal import trace
 from trimodal.errors import InvalidArgument
 
 
@@ -33,6 +34,14 @@ def is_probe(request: Any) -> bool:
     try:
         return '"probe"' in (request.parameters() or "") and parameters(request).get("probe") is True
     except (UnicodeDecodeError, InvalidArgument):
+        return False
+
+
+def wants_trace(request: Any) -> bool:
+    """Whether a request has the parameter `trace`. Raises: InvalidArgument: it is neither true nor false."""
+    try:
+        return f'"{trace.NAME}"' in (request.parameters() or "") and trace.wanted(parameters(request))[0]
+    except UnicodeDecodeError:
         return False
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from trimodal.errors import RequestError
 from trimodal.metrics import Metrics, counters
+from trimodal.trace import note
 from trimodal.vision.artefact import ClassifierArtefact, InputSpec, read_classifier
 from trimodal.vision.engines.protocol import ImageClassifier, Pixels, open_engine, runtime_of
 from trimodal.vision.rank import Ranked, RankStep
@@ -151,7 +152,9 @@ class VisionStep:
 
     def classify(self, requests: Sequence[Sequence[bytes]]) -> list[Ranked | RequestError]:
         """Labels bytes[B, k] and scores float32[B, k] for each request of B images, or why it is refused."""
+        began = time.perf_counter()
         pixels, refusals = self.preprocess.prepare_batch(requests)
+        note("decode", began, time.perf_counter())
         sizes = [len(images) for images in requests]
         if any(refusals):
             pixels = pixels[np.repeat([refusal is None for refusal in refusals], sizes)]
@@ -160,9 +163,12 @@ class VisionStep:
             return [refusal for refusal in refusals if refusal]
         started = time.perf_counter()
         logits = self._engine.classify(pixels)
-        self._seconds.observe(time.perf_counter() - started)
+        ended = time.perf_counter()
+        self._seconds.observe(ended - started)
         self._batches.observe(len(pixels))
         ranked = iter(self._rank.rank(np.split(logits, np.cumsum(sizes)[:-1])))
+        note("classify", started, ended)
+        note("rank", ended, time.perf_counter())
         return [refusal or next(ranked) for refusal in refusals]
 
     def close(self) -> None:

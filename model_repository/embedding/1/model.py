@@ -27,7 +27,7 @@ class TritonPythonModel:
         )
 
     def execute(self, requests):
-        return answer_batch(pb_utils, requests, read, self.service.embed, write)
+        return answer_batch(pb_utils, requests, read, self.service.embed, write, tells=True)
 
 
 def read(request):

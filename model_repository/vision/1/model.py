@@ -25,7 +25,7 @@ class TritonPythonModel:
         self.service = VisionStep.open(version_directory(args), settings, self.metrics)
 
     def execute(self, requests):
-        return answer_batch(pb_utils, requests, read, self.service.classify, write)
+        return answer_batch(pb_utils, requests, read, self.service.classify, write, tells=True)
 
     def finalize(self):
         self.service.close()

@@ -35,6 +35,9 @@ def refusal(message, by_model):
     return failure
 
 
+RETIRED = "Request for unknown model: 'llm' version 7 is not at ready state"
+
+
 class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
     """`script` is what a stream does: messages to send, seconds to wait, or an exception to end with."""
 
@@ -70,6 +73,8 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.metadata.append(dict(context.invocation_metadata()))
         if request.model_name == "nope":
             await context.abort(grpc.StatusCode.NOT_FOUND, "Request for unknown model: 'nope' is not found")
+        if request.model_version == "7":
+            await context.abort(grpc.StatusCode.UNAVAILABLE, RETIRED)
         if request.model_name == "busy":
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the queue is full")
         if request.model_name == "slow":
@@ -94,9 +99,11 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     async def ModelStatistics(self, request, context):
         answer = service_pb2.ModelStatisticsResponse()
-        answer.model_stats.add(name="vision", version="1", inference_count=3)
-        answer.model_stats.add(name="llm", version="10")
-        answer.model_stats.add(name="llm", version="2")
+        if request.name in ("", "vision"):
+            answer.model_stats.add(name="vision", version="1", inference_count=3)
+        if request.name in ("", "llm"):
+            answer.model_stats.add(name="llm", version="10")
+            answer.model_stats.add(name="llm", version="2")
         return answer
 
 
@@ -162,6 +169,19 @@ async def test_errors_in_a_stream(message, by_model, kind):
             await client.complete("hi")
         assert type(caught.value) is kind
         await until(lambda: servicer.running == 0)
+
+
+async def test_a_version_that_is_not_there_is_told_with_those_that_are():
+    """Triton calls one that it had and has no more unavailable, for ever: who tries again never ends."""
+    async with serving() as (servicer, client, _):
+        servicer.script = [service_pb2.ModelStreamInferResponse(error_message=RETIRED)]
+        told = "the server has no model 'llm' version 7, only 10, 2"
+        with pytest.raises(ModelNotFound, match=told):
+            await client.complete("hi", model="llm@7")
+        with pytest.raises(ModelNotFound, match=told):
+            await client.embed(["hi"], model="llm@7")
+        with pytest.raises(Unavailable, match="not at ready state"):  # none is: it is loaded again
+            await client.embed(["hi"], model="own@7")
 
 
 @pytest.mark.parametrize("how", ["break", "cancel", "aclose", "task", "deadline", "silence", "client"])

@@ -25,7 +25,7 @@ from tests.e2e import fakes
 from tests.e2e.conftest import BOUND, MODEL_REPOSITORY, wait_until
 from tests.e2e.gateway.test_openai import gateway
 from trimodal.cli.app import app
-from trimodal.client import Client, Timeouts
+from trimodal.client import Client, ModelNotFound, Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.upstreams.pool import Upstreams
@@ -87,6 +87,8 @@ async def test_a_canary_and_the_way_back(own_server: Callable[..., TritonServer]
         assert pool.routed["llm", "1"] == 180 - before
         routed = {version: count for (_, version), count in pool.routed.items()}
         await asyncio.to_thread(wait_until, lambda: counted(server) == routed, "the server's own count")
+        with pytest.raises(ModelNotFound, match="the server has no model 'llm' version 7, only 1, 2"):
+            await client.complete("hi", model="llm@7")
 
 
 @contextlib.contextmanager

@@ -13,11 +13,10 @@ import openai
 import pytest
 
 from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, assistant, fake_triton
-from trimodal.client.errors import ModelNotFound
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import labelled, llm_outputs
 from trimodal.client.values import Model
-from trimodal.errors import InvalidArgument, SettingsError
+from trimodal.errors import InvalidArgument, ModelNotFound, SettingsError
 from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.openai.models import operate
 from trimodal.gateway.settings import GatewaySettings

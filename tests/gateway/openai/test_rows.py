@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -13,8 +15,11 @@ import pytest
 
 from tests.gateway.conftest import LIMIT_S, Serve, fake_triton, vectors, wait_until
 from tests.gateway.openai.test_conversation import PICTURE
+from trimodal import trace
+from trimodal.client.transports.fake import labelled
 from trimodal.errors import InvalidArgument
 from trimodal.gateway.keys import Key, add_key
+from trimodal.gateway.openai.generation import timing_headers
 
 
 def test_vectors_of_texts(serve: Serve) -> None:
@@ -26,6 +31,47 @@ def test_vectors_of_texts(serve: Serve) -> None:
     np.testing.assert_allclose(told[1], np.array([3, 1, 2, 3]) / np.linalg.norm([3, 1, 2, 3]), rtol=1e-6)
     floats = client.embeddings.create(model="embedding", input="abc", encoding_format="float")
     np.testing.assert_allclose(floats.data[0].embedding, told[1], rtol=1e-6)
+
+
+def durations(answer: httpx.Response) -> dict[str, float]:
+    """Part → milliseconds of a header Server-Timing."""
+    parts = (part.split(";dur=") for part in answer.headers["server-timing"].split(", "))
+    return {name: float(took) for name, took in parts}
+
+
+def test_the_parts_of_an_answers_time_are_its_total(serve: Serve) -> None:
+    def told(model: Any, *names: str) -> Any:
+        def answer(request: Any) -> Any:
+            assert request.parameters["trace"] is True
+            spans = [trace.span(name, time.monotonic(), time.monotonic()) for name in names]
+            rows = len(next(iter(request.inputs.values())))
+            return {**model(request), **{"trace": trace.column(spans, rows)["trace"].reshape(-1, 1)}}
+
+        return answer
+
+    fake = fake_triton(
+        embedding=told(vectors, "embed"), vision=told(labelled(("a", 1.0)), "decode", "classify")
+    )
+    with httpx.Client(base_url=serve(fake).url, timeout=LIMIT_S) as http:
+        embedded = durations(http.post("/v1/embeddings", json={"model": "embedding", "input": ["a", "b"]}))
+        body = {"model": "vision", "input": PICTURE}
+        seen = durations(http.post("/v1/images/classifications", json=body))
+    assert list(embedded) == ["queue", "embed", "total"]
+    assert list(seen) == ["queue", "decode", "classify", "total"]
+    for parts in (embedded, seen):
+        assert sum(parts.values()) - parts["total"] == pytest.approx(parts["total"], abs=0.3), "as rounded"
+
+
+def test_times_of_pieces_side_by_side_count_once() -> None:
+    spans = [
+        trace.span("take audio in", 10.0, 10.2),
+        trace.span("window waits", 10.2, 10.3),
+        trace.span("window", 10.3, 11.3),
+        trace.span("window", 10.5, 11.5),
+    ]
+    told = timing_headers(2.0, spans)["server-timing"]
+    assert told == "queue;dur=600.0, take-audio-in;dur=200.0, window;dur=1200.0, total;dur=2000.0"
+    assert timing_headers(0.25, [])["server-timing"] == "queue;dur=250.0, total;dur=250.0"
 
 
 def test_fewer_dimensions_are_of_unit_length_again(serve: Serve) -> None:

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.gateway.conftest import fake_triton
+from tests.gateway.conftest import fails, fake_triton
 from tests.gateway.upstreams.test_pool import Servers
-from trimodal.client.errors import ModelNotFound
 from trimodal.client.transports.base import Request
-from trimodal.errors import SettingsError
+from trimodal.errors import ModelNotFound, SettingsError
 from trimodal.gateway.upstreams.routes import key_of, read_routes, set_route, version_for
 
 KEYS = [f"tenant-{number}".encode() for number in range(2000)]
@@ -120,6 +119,20 @@ async def test_a_version_that_one_server_lacks_is_asked_of_another(
         fakes[1].functions["llm"] = lacks  # type: ignore[assignment]
         with pytest.raises(ModelNotFound, match="version 2"):
             await servers.client.complete("hi")
+
+
+async def test_a_server_that_lacks_a_version_for_the_assistant_has_the_assistant(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file, fakes = tmp_path / "routes.toml", [fake_triton(), fake_triton()]
+    set_route(file, "llm", {"2": 100.0})
+    error = ModelNotFound("answer: the server has no model 'llm' version 2, only 1")
+    for fake in fakes:
+        fake.functions["assistant"] = fails(error)
+    async with Servers(monkeypatch, *fakes, routes=file) as servers:
+        with pytest.raises(ModelNotFound, match="only 1"):
+            await servers.client.ask("hi").answer()
+        assert all(one.models["assistant"] for one in servers.pool.servers), "no other question suffers"
 
 
 async def test_a_file_that_is_gone_leaves_the_routes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from trimodal.client.transports.base import Timeouts
@@ -11,6 +13,12 @@ from trimodal.errors import InternalError
 from trimodal.gateway.upstreams.server import Upstream
 
 TIMEOUTS = Timeouts(connect=1)
+
+
+async def looked(server: Upstream) -> None:
+    """A look, and the answers to it."""
+    await server.look(TIMEOUTS)
+    await server.answered(20)
 
 
 class Counted(FakeTransport):
@@ -35,37 +43,83 @@ class Counted(FakeTransport):
 async def test_a_model_that_answers_nothing_is_dead_and_so_is_who_needs_it() -> None:
     triton = Counted(vision=0, vision_preprocess=5, vision_rank=0, llm=1)
     server = Upstream("a:1", triton)
-    await server.look(TIMEOUTS)
+    await looked(server)
     assert server.models == {"vision": True, "vision_preprocess": True, "vision_rank": True, "llm": True}
     triton.silent = {"vision_rank"}
-    await server.look(TIMEOUTS)
+    await looked(server)
     assert server.models == {"vision": False, "vision_preprocess": True, "vision_rank": False, "llm": True}
     triton.silent = set()
-    await server.look(TIMEOUTS)
+    await looked(server)
     assert all(server.models.values())
 
 
 async def test_a_model_that_has_answered_since_the_last_look_is_not_asked() -> None:
     triton = Counted(speech=1, embedding=1)
     server = Upstream("a:1", triton)
-    await server.look(TIMEOUTS)
+    await looked(server)
     assert triton.asked == ["speech", "embedding"]
     triton.asked.clear()
     triton.inferences = {"speech": 5, "embedding": 2}  # the question itself counts as one
     triton.silent = {"speech"}  # as one that is busy for long
-    await server.look(TIMEOUTS)
+    await looked(server)
     assert (triton.asked, server.models["speech"]) == (["embedding"], True)
-    await server.look(TIMEOUTS)
+    await looked(server)
     assert server.models["speech"] is False
 
 
 async def test_what_a_decoupled_model_refuses_counts_as_inferences_and_is_no_answer() -> None:
     triton = Counted(llm=1, assistant=1)
     server = Upstream("a:1", triton)
-    await server.look(TIMEOUTS)
+    await looked(server)
     triton.inferences, triton.silent = {"llm": 9, "assistant": 9}, {"llm", "assistant"}
-    await server.look(TIMEOUTS)
+    await looked(server)
     assert server.models == {"llm": False, "assistant": False}
+
+
+async def test_a_model_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    triton = Counted(embedding=0, llm=1, vision=0)
+    server, hangs, asked = Upstream("a:1", triton), asyncio.Event(), triton.ready
+
+    async def ready(model: str, timeouts: Timeouts) -> bool:
+        if model.startswith("vision"):
+            await hangs.wait()
+        return await asked(model, timeouts)
+
+    await looked(server)
+    monkeypatch.setattr(triton, "ready", ready)
+    triton.silent = {"llm"}
+    await server.look(TIMEOUTS)
+    while server.models["llm"]:
+        await asyncio.sleep(0)
+    assert server.models["vision"], "it is asked still"
+    triton.silent, triton.asked = set(), []
+    await server.look(TIMEOUTS)
+    while not server.models["llm"]:
+        await asyncio.sleep(0)
+    assert sorted(triton.asked) == ["embedding", "llm"], "one question at a time"
+    hangs.set()
+    await server.answered(20)
+    assert all(server.models.values())
+    hangs.clear()
+    await server.look(TIMEOUTS)
+    await server.aclose()
+    assert not server._asking
+    assert triton.closed
+
+
+async def test_a_model_that_hangs_beyond_the_bound_does_not_answer() -> None:
+    triton = Counted(embedding=0, vision=0)
+
+    async def ready(model: str, timeouts: Timeouts) -> bool:
+        if model.startswith("vision"):
+            await asyncio.Event().wait()
+        return True
+
+    triton.ready = ready  # type: ignore[method-assign]
+    server = Upstream("a:1", triton)
+    await server.look(Timeouts(connect=0.02))
+    await server.answered(20)
+    assert server.models == {"embedding": True, "vision": False}
 
 
 async def test_versions_are_asked_and_fail_one_by_one() -> None:
@@ -77,11 +131,11 @@ async def test_versions_are_asked_and_fail_one_by_one() -> None:
 
     triton.ready = ready  # type: ignore[method-assign]
     server = Upstream("a:1", triton)
-    await server.look(TIMEOUTS)
+    await looked(server)
     assert server.versions == {"llm": {"1": True, "2": False}}
     assert (server.answers("llm", "1"), server.answers("llm")) == (True, False), "the highest, as Triton does"
     silent.clear()
-    await server.look(TIMEOUTS)
+    await looked(server)
     server.failed("llm@1", InternalError("gone"))
     assert server.versions == {"llm": {"1": False, "2": True}}
     server.failed("llm", InternalError("gone"))
@@ -91,12 +145,12 @@ async def test_versions_are_asked_and_fail_one_by_one() -> None:
 async def test_a_server_that_is_gone_keeps_its_models_names() -> None:
     triton = Counted(llm=1, embedding=1)
     server = Upstream("a:1", triton)
-    await server.look(TIMEOUTS)
+    await looked(server)
     triton.reachable = False
-    await server.look(TIMEOUTS)
+    await looked(server)
     assert server.models == {"llm": False, "embedding": False}
     triton.reachable, triton.inferences = True, {"llm": 0}
-    await server.look(TIMEOUTS)
+    await looked(server)
     assert server.models == {"llm": True}, "it was started anew, without the other one"
 
 
@@ -107,15 +161,15 @@ async def test_a_question_that_fails_is_no_answer(monkeypatch: pytest.MonkeyPatc
     triton = FakeTransport(llm=scripted("a"))
     monkeypatch.setattr(triton, "ready", fails)
     server = Upstream("a:1", triton)
-    await server.look(TIMEOUTS)
+    await looked(server)
     assert server.models == {"llm": False}
 
 
 async def test_a_model_without_steps_of_its_own_is_asked_itself() -> None:
     triton = Counted(vision=0)
     server = Upstream("a:1", triton)
-    await server.look(TIMEOUTS)
+    await looked(server)
     assert (triton.asked, server.models) == (["vision"], {"vision": True})
     triton.silent = {"vision"}
-    await server.look(TIMEOUTS)
+    await looked(server)
     assert server.models == {"vision": False}

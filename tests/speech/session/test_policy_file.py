@@ -1,3 +1,5 @@
+import numpy as np
+
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.speech.session.policy import Kind, Timeline
 from trimodal.speech.session.policy_file import FilePolicy

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 import numpy as np
 
+from trimodal import trace
 from trimodal.audio.values import SAMPLE_RATE, Word
-from trimodal.client.decoding import merged, read
+from trimodal.client.decoding import merged, read, readable
 from trimodal.client.errors import ConnectError, ConnectionLost, TransportError
 from trimodal.client.streams.chunks import MAX_SAMPLES, MIN_SAMPLES, ChunkBuffer
 from trimodal.client.transports.base import Array, Parameter, Request, Tensors, Timeouts, Transport
@@ -40,6 +41,7 @@ class Listening(TypedDict, total=False):
         delay: how far words must lie behind before they are final: less of it, more words that are wrong.
         recording: it was spoken before, and is sent as fast as it is taken: heard after live streams.
         admitted: a turn of a session of which one was admitted before: not refused for lateness.
+        trace: its end tells what took the model how long (`LiveStream.spans`).
         threshold and those after it: what is taken for speech, by the names of Silero and faster-whisper.
     """
 
@@ -52,6 +54,7 @@ class Listening(TypedDict, total=False):
     task: Literal["transcribe", "translate"] | None
     recording: bool | None
     admitted: bool | None
+    trace: bool | None
     threshold: float | None
     neg_threshold: float | None
     min_speech_duration_ms: float | None
@@ -108,6 +111,7 @@ class LiveStream:
         self._over: TrimodalError | None = None  # why no further call is possible
         self._words: list[Word] = []
         self._texts: list[str] = []
+        self.spans: list[trace.Span] = []  # what took the model how long, with the option `trace`
         self.latest = LiveUpdate()  # the last answer of the server, an empty one before the first
 
     @property
@@ -209,7 +213,10 @@ class LiveStream:
         self._started = True
         with self._failing(start=start, end=end):
             timeouts = self._flush_timeouts(len(samples)) if end else self._timeouts
-            updates = [read(await self._infer(inputs, parameters, timeouts))]
+            outputs = await self._infer(inputs, parameters, timeouts)
+            updates = [read(outputs)]
+            with readable("the speech model"):
+                self.spans += trace.read(outputs)
             if self._news is not None:
                 updates = await self._with_news(updates[0])
         if end:

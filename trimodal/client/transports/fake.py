@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, HeardWindow, Word
-from trimodal.client.errors import ConnectError, ModelNotFound, Timeout
+from trimodal.client.errors import ConnectError, Timeout
 from trimodal.client.transports.base import Array, Request, Responses, Tensors, Timeouts, named
 from trimodal.client.transports.tensors import strings
 from trimodal.client.values import Model
-from trimodal.errors import InvalidArgument, RequestError
+from trimodal.errors import InvalidArgument, ModelNotFound, RequestError
 
 _NEWS_S = 5.0  # a request for news waits so long
 Unary = Callable[[Request], Tensors | Awaitable[Tensors]]

@@ -21,20 +21,22 @@ from trimodal.client.async_iteration import is_cancelling
 from trimodal.client.errors import (
     ConnectError,
     ConnectionLost,
-    ModelNotFound,
     Timeout,
     from_message,
     from_status,
+    may_lack_version,
+    of_version,
 )
 from trimodal.client.transports.base import Array, Request, Timeouts, named
 from trimodal.client.transports.probes import DECOUPLED, PIPELINES, PROBES, alive, stages
 from trimodal.client.transports.tensors import decode, encode
 from trimodal.client.transports.watchdog import HealthPage, Watchdog
 from trimodal.client.values import Model
-from trimodal.errors import RequestError, Unavailable
+from trimodal.errors import ModelNotFound, RequestError, TrimodalError, Unavailable
 
 _MESSAGE_BYTES = 256 << 20
 _END_S = 1.0  # for the end of a call whose last message is here
+_ASK_S = 2.0  # for which versions there are
 _ADDRESS = re.compile(r"(?P<address>(?P<host>[^:]+|\[[^\]]*\]):\d+)(?::(?P<health>\d+))?")
 Metadata = tuple[tuple[str, str], ...] | None
 
@@ -108,7 +110,12 @@ class GrpcTransport:
 
     async def infer(self, request: Request, timeouts: Timeouts) -> dict[str, Array]:
         message = encode(request)
-        return decode(await self._unary("ModelInfer", message, timeouts, _metadata(request), request.name))
+        try:
+            return decode(
+                await self._unary("ModelInfer", message, timeouts, _metadata(request), request.name)
+            )
+        except RequestError as error:
+            raise await _told(self._connections[0], error, request.model) from None
 
     async def stream(self, request: Request, timeouts: Timeouts) -> GrpcResponses:
         message = encode(request)
@@ -120,7 +127,7 @@ class GrpcTransport:
             connection.requests -= 1
             raise
         watchdog = Watchdog(call, request.name, timeouts.silence, self._health, stages(request))
-        return GrpcResponses(call, self._url, timeouts.silence, connection, watchdog)
+        return GrpcResponses(call, self._url, timeouts.silence, connection, watchdog, request.model)
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
         timeouts = replace(timeouts, total=timeouts.connect)  # a ready server answers at once
@@ -169,7 +176,10 @@ class GrpcTransport:
     async def _config(self, model: str, timeouts: Timeouts) -> Any:
         name, version = named(model)
         message = service_pb2.ModelConfigRequest(name=name, version=version)
-        return (await self._unary("ModelConfig", message, timeouts)).config
+        try:
+            return (await self._unary("ModelConfig", message, timeouts)).config
+        except RequestError as error:
+            raise await _told(self._connections[0], error, model) from None
 
     async def aclose(self) -> None:
         for connection in self._connections:
@@ -213,12 +223,26 @@ class GrpcTransport:
             connection.requests -= 1
 
 
+async def _told(connection: _Connection, error: TrimodalError, model: str) -> TrimodalError:
+    """What to tell of a refusal: of a version that is not loaded, which are."""
+    name, version = named(model)
+    if not version or not may_lack_version(error):
+        return error
+    try:
+        message = service_pb2.ModelStatisticsRequest(name=name)
+        found = await connection.stub.ModelStatistics(message, timeout=_ASK_S)
+    except grpc.aio.AioRpcError:
+        return error
+    return of_version(error, name, version, [one.version for one in found.model_stats])
+
+
 class GrpcResponses:
     """The responses to one request: one call, ended by its end, its deadline, silence or `cancel`."""
 
     def __init__(
-        self, call: Any, url: str, silence: float, connection: _Connection, watchdog: Watchdog
+        self, call: Any, url: str, silence: float, connection: _Connection, watchdog: Watchdog, model: str
     ) -> None:
+        self._model = model
         self._call = call
         self._url = url
         self._silence = silence
@@ -253,8 +277,9 @@ class GrpcResponses:
         inferred = message.infer_response
         if message.error_message:
             problem = from_message(message.error_message, by_model=bool(inferred.model_name))
+            connection = self._connection
             self.finish()
-            raise problem
+            raise await _told(connection, problem, self._model) if connection else problem
         outputs = decode(inferred)
         if "stage" in outputs:
             watchdog.passed(bytes(outputs["stage"].flat[0]).decode())

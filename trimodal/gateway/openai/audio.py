@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mappin
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from time import monotonic
 from typing import Any, Literal, cast, get_args
 
 from pydantic import ValidationError
@@ -23,6 +24,7 @@ from trimodal.client.values import LiveUpdate
 from trimodal.gateway.answering import event
 from trimodal.gateway.errors import ApiError, invalid, unsupported
 from trimodal.gateway.media import recording, with_keywords
+from trimodal.gateway.openai.generation import timing_headers
 from trimodal.gateway.quota import KeyUsage
 from trimodal.speech.settings import ListeningSettings, VoiceActivity
 
@@ -200,18 +202,22 @@ class Transcription:
             **FILE_LISTENING, **cast("Listening", request.own),
             "language": request.language, "prompt": request.prompt,
             "task": "translate" if request.task == "translate" else None,
-            "temperature": request.temperature or None,
+            "temperature": request.temperature or None, "trace": not request.stream,
         }  # fmt: skip
         self._stream: LiveStream = client.listen(model=request.model, **listening)
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The transcript in the format that was asked for."""
+        began = monotonic()
         async with aclosing(self._updates(usage)) as updates:
             async for _ in updates:
                 pass
         stream, text = self._stream, self._stream.text.strip()
         seconds = stream.latest.received_s
-        headers = {"x-trimodal-audio-seconds": f"{seconds:.3f}"}
+        headers = {
+            "x-trimodal-audio-seconds": f"{seconds:.3f}",
+            **timing_headers(monotonic() - began, stream.spans),
+        }
         if self._request.response_format == "json":
             return {"text": text, "usage": _duration(seconds)}, headers
         if self._request.response_format == "verbose_json":

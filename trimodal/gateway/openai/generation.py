@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
-from trimodal import logs
+from trimodal import logs, trace
 from trimodal.client.streams.answer import AnswerStream
 from trimodal.client.streams.ask import AskStream
 from trimodal.client.values import Answer, Delta, Usage
 from trimodal.gateway.quota import KeyUsage
 
 Stream = AnswerStream | AskStream
+_WAITS = {"window waits": "queue"}  # speech's name of it
 _AT_ONCE = (
     8  # answers to one request that the model has at a time: the others of its batch are other callers'
 )
@@ -80,6 +81,25 @@ def answer_headers(answers: Sequence[Answer]) -> Mapping[str, str]:
         parts.append(f"ttft;dur={first.timing.ttft * 1e3:.1f}")
     parts.append(f"total;dur={max(answer.timing.latency for answer in answers) * 1e3:.1f}")
     return {"server-timing": ", ".join(parts), "x-trimodal-cache": first.note.cache or "miss"}
+
+
+def timing_headers(seconds: float, spans: Sequence[trace.Span]) -> Mapping[str, str]:
+    """Where the time of one answer went: each moment counts once, and the parts are the total.
+
+    Args:
+        seconds: from the request, read, to its answer.
+        spans: what the model told; "queue" is all that they leave: on the way, and waiting for a turn.
+    """
+    parts = {"queue": 0.0}
+    until = 0
+    for one in sorted(spans, key=lambda one: int(one["begin"])):
+        name = _WAITS.get(one["name"], one["name"].replace(" ", "-"))
+        begin = max(one["begin"], until)
+        until = max(until, one["end"])
+        parts[name] = parts.get(name, 0.0) + max(0, until - begin) / 1e6
+    parts["queue"] += max(0.0, seconds * 1e3 - sum(parts.values()))
+    told = [f"{name};dur={took:.1f}" for name, took in {**parts, "total": seconds * 1e3}.items()]
+    return {"server-timing": ", ".join(told)}
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Annotated, Any, Literal
@@ -25,7 +26,9 @@ from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.keys import Key
 from trimodal.gateway.media import decode_data_url
 from trimodal.gateway.openai.fields import ModelBody, Refusal, Whole
+from trimodal.gateway.openai.generation import timing_headers
 from trimodal.gateway.quota import KeyUsage
+from trimodal.trace import Span
 
 MAX_TEXTS = 2048
 MAX_IMAGES = 64
@@ -90,12 +93,13 @@ async def embeddings(
             raise ApiError(400, f"input[{index}] is empty: at least one character is needed", param="input")
     truncate = request.truncate or request.truncate_prompt_tokens is not None
     is_short = sum(map(len, texts)) <= _SHORT
+    began, spans = time.monotonic(), list[Span]()
 
     async def ask(part: Sequence[int]) -> list[bytes]:
         given = [texts[index] for index in part]
         try:
             async with nullcontext() if is_short else turn:
-                made = await client.embeddings(given, truncate=truncate, model=request.model)
+                made = await client.embeddings(given, truncate=truncate, model=request.model, spans=spans)
         except InvalidArgument as error:
 
             def named(found: re.Match[str]) -> str:
@@ -115,7 +119,8 @@ async def embeddings(
     pieces = _pieces(texts, await client.max_batch_size(request.model))
     rows: list[bytes] = await in_parts(pieces, ask, _PIECES_OF_ONE)
     more = {"model": request.model, "usage": dict.fromkeys(("prompt_tokens", "total_tokens"), usage.tokens)}
-    return b'{"object":"list","data":[' + b",".join(rows) + b"]," + encoded(more)[1:], {}
+    body = b'{"object":"list","data":[' + b",".join(rows) + b"]," + encoded(more)[1:]
+    return body, timing_headers(time.monotonic() - began, spans)
 
 
 def _pieces(texts: Sequence[str], most: int) -> list[list[int]]:
@@ -150,7 +155,10 @@ async def classifications(
     A lone picture that is refused is an error of the request.
     """
     images = [decode_data_url(url, f"input[{index}]") for index, url in enumerate(_listed(request.input))]
-    rows = await client.classify(images, top_k=request.top_k, return_exceptions=True, model=request.model)
+    began, spans = time.monotonic(), list[Span]()
+    rows = await client.classify(
+        images, top_k=request.top_k, return_exceptions=True, model=request.model, spans=spans
+    )
     data = []
     for index, row in enumerate(rows):
         one: dict[str, Any] = {"object": "classification", "index": index}
@@ -162,7 +170,8 @@ async def classifications(
         else:
             one["labels"] = [{"label": label.label, "score": round(label.score, 6)} for label in row]
         data.append(one)
-    return {"object": "list", "data": data, "model": request.model}, {}
+    headers = timing_headers(time.monotonic() - began, spans)
+    return {"object": "list", "data": data, "model": request.model}, headers
 
 
 def _listed(given: str | list[str]) -> list[str]:

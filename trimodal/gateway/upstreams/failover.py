@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from trimodal import logs
-from trimodal.client.errors import ConnectError, ConnectionLost, ModelNotFound
+from trimodal.client.errors import ConnectError, ConnectionLost
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts
 from trimodal.client.transports.probes import is_dead
-from trimodal.errors import RequestError, TrimodalError, Unavailable
+from trimodal.errors import ModelNotFound, RequestError, TrimodalError, Unavailable
 from trimodal.gateway.upstreams.server import Upstream
 
 _DEADLINES = ("ttft_deadline_ms", "deadline_ms")
@@ -47,9 +47,12 @@ class Failover:
 
     def failed(self, server: Upstream, error: TrimodalError) -> None:
         """Takes in how a server failed. Raises: the error, where no other one may be asked."""
-        if isinstance(error, ConnectError | ConnectionLost) or _is_gone(error, server, self.request.model):
+        lacks_version = _lacks_version(error, server, self.request)
+        if isinstance(error, ConnectError | ConnectionLost) or (
+            not lacks_version and _is_gone(error, server, self.request.model)
+        ):
             server.failed(self.request.model, error)
-        elif not isinstance(error, Unavailable) and not _lacks_version(error, server, self.request):
+        elif not isinstance(error, Unavailable) and not lacks_version:
             raise error
         # A refusal says more than an address where nobody listens.
         if not isinstance(error, ConnectError):
@@ -151,10 +154,9 @@ def _is_gone(error: TrimodalError, server: Upstream, model: str) -> bool:
 
 
 def _lacks_version(error: TrimodalError, server: Upstream, request: Request) -> bool:
-    """Whether a server has the model, and not the version, which another one may have by now."""
-    return (
-        isinstance(error, ModelNotFound) and request.name != request.model and request.name in server.models
-    )
+    """Whether a server has the model, and not a version that is asked for; another may have it by now."""
+    asks = request.name != request.model or "versions" in request.parameters
+    return isinstance(error, ModelNotFound) and asks and request.name in server.models
 
 
 def _tells(outputs: Tensors) -> bool:

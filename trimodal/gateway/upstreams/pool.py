@@ -38,6 +38,7 @@ from trimodal.gateway.upstreams.server import Upstream
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.5  # who asks /ready is told of a death within a second
+_FIRST_S = 2.0  # for all models' first answers; one that comes later does not answer until then
 
 
 class Upstreams:
@@ -167,7 +168,7 @@ class Upstreams:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watching
         for server in self.servers:
-            await server.transport.aclose()
+            await server.aclose()
 
     async def _watch(self, timeouts: Timeouts) -> None:
         timeouts = replace(timeouts, total=timeouts.connect)
@@ -183,12 +184,13 @@ class Upstreams:
                         looks[server] = asyncio.ensure_future(server.look(timeouts))
                 if not self._looked.is_set():
                     await asyncio.wait(looks.values())
+                    await asyncio.gather(*(server.answered(_FIRST_S) for server in looks))
                     self._looked.set()
                 for server in [one for one in self._leaving if not one.running]:
                     self._leaving.remove(server)
                     if look := looks.pop(server, None):
                         look.cancel()
-                    await server.transport.aclose()
+                    await server.aclose()
                 await asyncio.sleep(LOOK_S)
         finally:
             for look in looks.values():

@@ -32,6 +32,7 @@ class Upstream:
         self.moved = 0
         # Of each model and version at the last look, with the question that this look asked.
         self._inferences: dict[tuple[str, str], int] = {}
+        self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     @property
     def models(self) -> dict[str, bool]:
@@ -48,26 +49,43 @@ class Upstream:
         return versions.get(version or _highest(versions), False) and all(map(has or self.answers, needs))
 
     async def look(self, timeouts: Timeouts) -> None:
-        """Finds out which versions of which models answer; one look at a time."""
-        before = self.versions
+        """Finds out which models there are, and begins to ask each version; one look at a time.
+
+        A version that has not answered the last question yet gets no other, and is what it was: one that
+        hangs delays nothing that is told of the others.
+        """
         try:
             found = {(one.name, one.version): one.inferences for one in await self.transport.models(timeouts)}
         except TrimodalError:
-            self._all_silent()
-        else:
-            answers = await asyncio.gather(*(self._asked(*one, timeouts) for one in found.items()))
-            self._inferences = {one: self._inferences[one] for one in found}
-            self.versions = {name: {} for name, _ in found}
-            for (name, version), answer in zip(found, answers, strict=True):
-                self.versions[name][version] = answer
-        for name, versions in self.versions.items():
-            for version, answer in versions.items():
-                if answer != before.get(name, {}).get(version, True):
-                    logger.log(
-                        logging.INFO if answer else logging.WARNING,
-                        "%s@%s at %s %s",
-                        name, version, self.address, "answers again" if answer else "does not answer",
-                    )  # fmt: skip
+            for name, versions in self.versions.items():
+                for version in versions:
+                    self._note(name, version, False)
+            return
+        before, self.versions = self.versions, {name: {} for name, _ in found}
+        for name, version in found:
+            self.versions[name][version] = before.get(name, {}).get(version, False)
+        self._inferences = {one: count for one, count in self._inferences.items() if one in found}
+        for one, inferences in found.items():
+            known = one[1] in before.get(one[0], {})
+            if one not in self._asking:
+                if self._has_answered(one, inferences):
+                    self._note(*one, True)
+                else:
+                    self._asking[one] = asyncio.ensure_future(self._ask(one, timeouts, known=known))
+
+    async def answered(self, limit: float) -> None:
+        """Waits until every version has answered, or for `limit` seconds."""
+        if self._asking:
+            await asyncio.wait(self._asking.values(), timeout=limit)
+
+    async def aclose(self) -> None:
+        """Asks nothing more, and closes the connections."""
+        asking = [*self._asking.values()]
+        for one in asking:
+            one.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        self._asking.clear()  # of one that was cancelled before it began, too
+        await self.transport.aclose()
 
     def failed(self, model: str, error: TrimodalError) -> None:
         """Takes in that a request got no answer: until the next look this model, or all, count as dead."""
@@ -80,17 +98,37 @@ class Upstream:
     def _all_silent(self) -> None:
         self.versions = {name: dict.fromkeys(versions, False) for name, versions in self.versions.items()}
 
-    async def _asked(self, one: tuple[str, str], inferences: int, timeouts: Timeouts) -> bool:
+    def _has_answered(self, one: tuple[str, str], inferences: int) -> bool:
         # What has answered since the last look is not asked: a busy model may take its time. Triton counts
         # what a decoupled one refuses, too: an llm without engine was ready while clients asked it again.
         if one[0] not in DECOUPLED and inferences > self._inferences.get(one, inferences):
             self._inferences[one] = inferences
             return True
         self._inferences[one] = inferences + 1
+        return False
+
+    async def _ask(self, one: tuple[str, str], timeouts: Timeouts, *, known: bool) -> None:
         try:
-            return await self.transport.ready("@".join(one), timeouts)
-        except TrimodalError:
-            return False
+            question = self.transport.ready("@".join(one), timeouts)
+            answer = await asyncio.wait_for(question, timeouts.connect)
+        except (TrimodalError, asyncio.TimeoutError):
+            answer = False
+        finally:
+            self._asking.pop(one, None)
+        self._note(*one, answer, known=known)
+
+    def _note(self, name: str, version: str, answer: bool, *, known: bool = True) -> None:
+        """Takes in whether a version answers. Not `known`: this is the first that is told of it."""
+        before = self.versions.get(name, {}).get(version)
+        if before is None:  # it went meanwhile
+            return
+        self.versions[name][version] = answer
+        if answer != (before if known else True):
+            logger.log(
+                logging.INFO if answer else logging.WARNING,
+                "%s@%s at %s %s",
+                name, version, self.address, "answers again" if answer else "does not answer",
+            )  # fmt: skip
 
 
 def _highest(versions: dict[str, bool]) -> str:
