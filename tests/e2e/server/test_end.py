@@ -148,9 +148,9 @@ def test_kill_leaves_nothing(no_leftovers, command, victim, loading):
     else:
         run.wait_for("Ready.")
     port = rf".* --http-port={run.http_port}\b"
-    (guard,) = own_processes(r"guard\.py" + port)
     # A stub between fork and exec still has its parent's command line: there may be two for a moment.
     tritonserver = min(own_processes(r"^\S*/bin/tritonserver " + port))
+    guard = int(Path(f"/proc/{tritonserver}/stat").read_text().rpartition(")")[2].split()[1])  # its parent
     os.kill({"launcher": run.pid, "guard": guard, "tritonserver": tritonserver}[victim], signal.SIGKILL)
     code = run.finish()
     if victim != "launcher":
