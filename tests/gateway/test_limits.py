@@ -23,7 +23,7 @@ from trimodal.client.transports.fake import llm_outputs
 from trimodal.gateway.app import FORM_PIECE
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key, add_key
-from trimodal.gateway.limits import BODY_BYTES_PER_S, HELD_BODIES, MAX_VALUES, JsonText, _Turns
+from trimodal.gateway.limits import HELD_BODIES, MAX_VALUES, JsonText
 from trimodal.gateway.server import PIPELINED
 from trimodal.gateway.settings import GatewaySettings
 
@@ -140,6 +140,24 @@ def test_json_that_ends_within_a_sign_or_is_all_quotes() -> None:
         assert caught.value.code == code
 
 
+def test_a_short_body_in_chunks_that_is_refused_gets_its_answer_and_keeps_the_connection(
+    serve: Serve, file: Path
+) -> None:
+    """What does not say its length was cut off in the middle, though it was short."""
+    key = add_key(file, Key(name="a", requests_per_minute=2))
+    url = serve(keys=file).url
+    head = HEAD + b"Transfer-Encoding: chunked\r\nAuthorization: Bearer " + key.encode() + b"\r\n\r\n"
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as connection:
+        for first, status in ((b"\0", 400), (b"[" + b"," * MAX_VALUES, 400), (b"{", 429)):
+            connection.sendall(head + b"%x\r\n%b\r\n" % (len(first), first))
+            time.sleep(0.05)
+            connection.sendall(b"1\r\n \r\n0\r\n\r\n")
+            answer = connection.recv(65_536)
+            assert answer.startswith(b"HTTP/1.1 %d" % status)
+            assert b"connection: close" not in answer
+
+
 def test_a_body_that_is_refused_takes_no_room(serve: Serve) -> None:
     served = serve(max_body_bytes=100_000)
     host, port = served.url.removeprefix("http://").split(":")
@@ -150,21 +168,6 @@ def test_a_body_that_is_refused_takes_no_room(serve: Serve) -> None:
         assert good(served.url)
         one.sendall(b"," * 9)
         assert b"HTTP/1.1 400" in one.recv(4096), "it was not ended to make room"
-
-
-def test_bodies_of_a_key_go_on_in_turn_beside_others() -> None:
-    """24 of 200 kB at once made others' first tokens come six times as late."""
-    now = 0.0
-    turns = _Turns(lambda: now)
-    flood, other = Key(name="a", hash="sha256:" + "a" * 64), Key(name="b", hash="sha256:" + "b" * 64)
-    with turns.running(flood):
-        assert [turns.wait_s(flood, BODY_BYTES_PER_S) for _ in range(3)] == [0.0] * 3, "alone"
-        with turns.running(other):
-            assert turns.wait_s(other, 100) == 0.0
-            assert [turns.wait_s(flood, BODY_BYTES_PER_S) for _ in range(3)] == [1.0, 2.0, 3.0]
-            now += 4.5
-            assert turns.wait_s(flood, 100) == 0.0
-        assert turns.wait_s(flood, BODY_BYTES_PER_S) == 0.0
 
 
 def test_the_key_is_looked_at_before_the_body_is_there(serve: Serve, file: Path) -> None:
