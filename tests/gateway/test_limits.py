@@ -246,6 +246,57 @@ def test_a_second_request_of_a_connection_has_the_same_bounds(serve: Serve) -> N
     assert rest.startswith(b"HTTP/1.1 408")
 
 
+@pytest.mark.parametrize(
+    ("behind", "ahead"),
+    [
+        (b"\r\n", b""),
+        (b"GET /health HT", b""),
+        (b"no HTTP\0\r\n\r\n", b""),
+        (b"GET /" + b"a" * 10_000, b""),
+        (b"", b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ],
+    ids=["line end", "beginning", "no HTTP", "large headers", "last of two"],
+)
+def test_nothing_is_written_into_an_answer(serve: Serve, behind: bytes, ahead: bytes) -> None:
+    """A line end after a body brought a 408 into its stream, and many idle connections a 503."""
+    release = threading.Event()
+
+    async def slow(request):  # type: ignore[no-untyped-def]
+        yield llm_outputs("word ")
+        while not release.is_set():
+            await asyncio.sleep(0.01)
+        yield llm_outputs("end", "stop")
+
+    bounds = {"max_header_bytes": 4096, "max_connections": 3}
+    served = serve(fake_triton(llm=slow), header_timeout_s=0.1 if behind else 10.0, **bounds)
+    host, port = served.url.removeprefix("http://").split(":")
+    body = BODY[:-1] + b', "stream": true}'
+    with ExitStack() as opened:
+        connection = opened.enter_context(socket.create_connection((host, int(port)), timeout=LIMIT_S))
+        connection.sendall(ahead + HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        answer = b""
+        while b"word" not in answer:
+            answer += connection.recv(65_536)
+        if behind:
+            connection.sendall(behind)
+            time.sleep(0.5)  # for the timer of headers
+        else:
+            idle = [opened.enter_context(socket.create_connection((host, int(port)))) for _ in range(3)]
+            idle[0].settimeout(LIMIT_S)
+            assert b"HTTP/1.1 503" in idle[0].recv(4096), "the oldest that waits made room"
+        release.set()
+        while b"[DONE]" not in answer:
+            more = connection.recv(65_536)
+            assert more, answer
+            answer += more
+        assert answer.count(b"HTTP/1.1 ") == 1 + bool(ahead)
+        if len(behind) > 15:
+            rest = answer.partition(b"[DONE]")[2]
+            while more := connection.recv(65_536):
+                rest += more
+            assert rest.split() in ([], [b"0"]), "the last chunk, then its end"
+
+
 def test_a_flood_of_headers(serve: Serve) -> None:
     served = serve(max_header_bytes=4096)
     flood = [b"X-%d: " % index + b"a" * 100 + b"\r\n" for index in range(1000)]
