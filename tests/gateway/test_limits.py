@@ -253,10 +253,12 @@ def test_a_second_request_of_a_connection_has_the_same_bounds(serve: Serve) -> N
         (b"GET /health HT", b""),
         (b"no HTTP\0\r\n\r\n", b""),
         (b"GET /" + b"a" * 10_000, b""),
+        (b"GET /v1/realtime HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+         b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n", b""),
         (b"", b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"),
     ],
-    ids=["line end", "beginning", "no HTTP", "large headers", "last of two"],
-)
+    ids=["line end", "beginning", "no HTTP", "large headers", "WebSocket", "last of two"],
+)  # fmt: skip
 def test_nothing_is_written_into_an_answer(serve: Serve, behind: bytes, ahead: bytes) -> None:
     """A line end after a body brought a 408 into its stream, and many idle connections a 503."""
     release = threading.Event()

@@ -143,6 +143,12 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
             super().on_message_complete()
             self._in_headers, self._header_bytes = True, 0
 
+        def handle_websocket_upgrade(self) -> None:
+            if self._busy:
+                self._end(ApiError(400, "a WebSocket is opened while a request has no whole answer"))
+            else:
+                super().handle_websocket_upgrade()
+
         def send_400_response(self, msg: str) -> None:
             self._end(ApiError(400, "this is not a valid HTTP request"))
 
