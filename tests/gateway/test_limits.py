@@ -155,7 +155,9 @@ def test_a_short_body_in_chunks_that_is_refused_gets_its_answer_and_keeps_the_co
             connection.sendall(b"1\r\n \r\n0\r\n\r\n")
             answer = b""
             while not answer.endswith(b"}}"):
-                answer += connection.recv(65_536)
+                more = connection.recv(65_536)
+                assert more, answer
+                answer += more
             assert answer.startswith(b"HTTP/1.1 %d" % status)
             assert b"connection: close" not in answer
 
@@ -280,7 +282,9 @@ def test_nothing_is_written_into_an_answer(serve: Serve, behind: bytes, ahead: b
         connection.sendall(ahead + HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
         answer = b""
         while b"word" not in answer:
-            answer += connection.recv(65_536)
+            more = connection.recv(65_536)
+            assert more, answer
+            answer += more
         if behind:
             connection.sendall(behind)
             time.sleep(0.5)  # for the timer of headers
