@@ -23,7 +23,7 @@ from trimodal.client.transports.fake import llm_outputs
 from trimodal.gateway.app import FORM_PIECE
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key, add_key
-from trimodal.gateway.limits import BODY_BYTES_PER_S, HELD_BODIES, MAX_VALUES, JsonText, _Turns
+from trimodal.gateway.limits import HELD_BODIES, MAX_VALUES, JsonText
 from trimodal.gateway.server import PIPELINED
 from trimodal.gateway.settings import GatewaySettings
 
@@ -140,6 +140,28 @@ def test_json_that_ends_within_a_sign_or_is_all_quotes() -> None:
         assert caught.value.code == code
 
 
+def test_a_short_body_in_chunks_that_is_refused_gets_its_answer_and_keeps_the_connection(
+    serve: Serve, file: Path
+) -> None:
+    """What does not say its length was cut off in the middle, though it was short."""
+    key = add_key(file, Key(name="a", requests_per_minute=2))
+    url = serve(keys=file).url
+    head = HEAD + b"Transfer-Encoding: chunked\r\nAuthorization: Bearer " + key.encode() + b"\r\n\r\n"
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as connection:
+        for first, status in ((b"\0", 400), (b"[" + b"," * MAX_VALUES, 400), (b"{", 429)):
+            connection.sendall(head + b"%x\r\n%b\r\n" % (len(first), first))
+            time.sleep(0.05)
+            connection.sendall(b"1\r\n \r\n0\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"}}"):
+                more = connection.recv(65_536)
+                assert more, answer
+                answer += more
+            assert answer.startswith(b"HTTP/1.1 %d" % status)
+            assert b"connection: close" not in answer
+
+
 def test_a_body_that_is_refused_takes_no_room(serve: Serve) -> None:
     served = serve(max_body_bytes=100_000)
     host, port = served.url.removeprefix("http://").split(":")
@@ -150,21 +172,6 @@ def test_a_body_that_is_refused_takes_no_room(serve: Serve) -> None:
         assert good(served.url)
         one.sendall(b"," * 9)
         assert b"HTTP/1.1 400" in one.recv(4096), "it was not ended to make room"
-
-
-def test_bodies_of_a_key_go_on_in_turn_beside_others() -> None:
-    """24 of 200 kB at once made others' first tokens come six times as late."""
-    now = 0.0
-    turns = _Turns(lambda: now)
-    flood, other = Key(name="a", hash="sha256:" + "a" * 64), Key(name="b", hash="sha256:" + "b" * 64)
-    with turns.running(flood):
-        assert [turns.wait_s(flood, BODY_BYTES_PER_S) for _ in range(3)] == [0.0] * 3, "alone"
-        with turns.running(other):
-            assert turns.wait_s(other, 100) == 0.0
-            assert [turns.wait_s(flood, BODY_BYTES_PER_S) for _ in range(3)] == [1.0, 2.0, 3.0]
-            now += 4.5
-            assert turns.wait_s(flood, 100) == 0.0
-        assert turns.wait_s(flood, BODY_BYTES_PER_S) == 0.0
 
 
 def test_the_key_is_looked_at_before_the_body_is_there(serve: Serve, file: Path) -> None:
@@ -241,6 +248,61 @@ def test_a_second_request_of_a_connection_has_the_same_bounds(serve: Serve) -> N
         while more := connection.recv(65_536):
             rest += more
     assert rest.startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize(
+    ("behind", "ahead"),
+    [
+        (b"\r\n", b""),
+        (b"GET /health HT", b""),
+        (b"no HTTP\0\r\n\r\n", b""),
+        (b"GET /" + b"a" * 10_000, b""),
+        (b"GET /v1/realtime HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+         b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n", b""),
+        (b"", b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ],
+    ids=["line end", "beginning", "no HTTP", "large headers", "WebSocket", "last of two"],
+)  # fmt: skip
+def test_nothing_is_written_into_an_answer(serve: Serve, behind: bytes, ahead: bytes) -> None:
+    """A line end after a body brought a 408 into its stream, and many idle connections a 503."""
+    release = threading.Event()
+
+    async def slow(request):  # type: ignore[no-untyped-def]
+        yield llm_outputs("word ")
+        while not release.is_set():
+            await asyncio.sleep(0.01)
+        yield llm_outputs("end", "stop")
+
+    bounds = {"max_header_bytes": 4096, "max_connections": 3}
+    served = serve(fake_triton(llm=slow), header_timeout_s=0.1 if behind else 10.0, **bounds)
+    host, port = served.url.removeprefix("http://").split(":")
+    body = BODY[:-1] + b', "stream": true}'
+    with ExitStack() as opened:
+        connection = opened.enter_context(socket.create_connection((host, int(port)), timeout=LIMIT_S))
+        connection.sendall(ahead + HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        answer = b""
+        while b"word" not in answer:
+            more = connection.recv(65_536)
+            assert more, answer
+            answer += more
+        if behind:
+            connection.sendall(behind)
+            time.sleep(0.5)  # for the timer of headers
+        else:
+            idle = [opened.enter_context(socket.create_connection((host, int(port)))) for _ in range(3)]
+            idle[0].settimeout(LIMIT_S)
+            assert b"HTTP/1.1 503" in idle[0].recv(4096), "the oldest that waits made room"
+        release.set()
+        while b"[DONE]" not in answer:
+            more = connection.recv(65_536)
+            assert more, answer
+            answer += more
+        assert answer.count(b"HTTP/1.1 ") == 1 + bool(ahead)
+        if len(behind) > 15:
+            rest = answer.partition(b"[DONE]")[2]
+            while more := connection.recv(65_536):
+                rest += more
+            assert rest.split() in ([], [b"0"]), "the last chunk, then its end"
 
 
 def test_a_flood_of_headers(serve: Serve) -> None:

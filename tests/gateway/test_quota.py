@@ -3,6 +3,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
+from trimodal.audio.values import SAMPLE_RATE
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key
 from trimodal.gateway.quota import (
@@ -13,6 +14,7 @@ from trimodal.gateway.quota import (
     REFUSALS,
     Cost,
     HeldAudio,
+    KeyUsage,
     Quota,
 )
 
@@ -158,30 +160,46 @@ async def test_recordings_that_are_held_are_bounded_for_a_key_and_for_all() -> N
     room, waits = HeldAudio(), asyncio.ensure_future
     for name in ("a", "b"):
         for _ in range(round(KEY_HELD_S // 600)):
-            await room.take(name, 600)
+            await room.take(name, 600 * SAMPLE_RATE)
     assert 2 * KEY_HELD_S == HELD_S, "two keys can have all of it"
-    own, other = waits(room.take("a", 600)), waits(room.take("c", 600))
-    left = waits(room.take("c", 600))
+    own, other = (waits(room.take(name, 600 * SAMPLE_RATE)) for name in "ac")
+    left = waits(room.take("c", 600 * SAMPLE_RATE))
     await asyncio.sleep(0)
     assert not any(one.done() for one in (own, other, left))
     left.cancel()
-    room.give("b", 600)
+    room.give("b", 600 * SAMPLE_RATE)
     await other
     assert not own.done(), "a has as much as a key may"
-    room.give("a", 600)
+    room.give("a", 600 * SAMPLE_RATE)
     await own
     late = waits(room.take("b", 1))
     await asyncio.sleep(0)
-    room.give("c", 600)
+    room.give("c", 600 * SAMPLE_RATE)
     late.cancel()  # in the moment when its turn comes
     with pytest.raises(asyncio.CancelledError):
         await late
-    await asyncio.gather(room.take("d", 600))
+    await asyncio.gather(room.take("d", 600 * SAMPLE_RATE))
+
+
+async def test_parts_of_seconds_leave_nothing_behind() -> None:
+    """Sums of seconds drifted: after some requests the last recording that fits was refused."""
+    room = HeldAudio()
+    parts = [48_123, 1, 77_777, 15_999] * 50
+    await room.take("a", 600 * SAMPLE_RATE)
+    usage = KeyUsage({}, key="a", room=room)
+    for samples in parts:
+        await usage.hold(samples)
+    for samples in parts:
+        usage.free(samples)
+    assert usage.held == 0
+    full = asyncio.ensure_future(room.take("a", round((KEY_HELD_S - 600) * SAMPLE_RATE)))
+    await asyncio.sleep(0)
+    assert full.done()
 
 
 async def test_a_request_that_ends_gives_its_recordings_room_back() -> None:
     quota, who = Quota(Clock()), key()
     for _ in range(round(2 * KEY_HELD_S // 600)):
         with suppress(ValueError), quota.use(who) as usage:
-            await usage.hold(600)
+            await usage.hold(600 * SAMPLE_RATE)
             raise ValueError

@@ -18,7 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="
 GATEWAY, LLM = GatewaySettings(), LlmSettings(engine="fake")
 BOUNDS = {
     "bytes of a body": (GATEWAY.max_body_bytes, limits.HELD_BODIES),
-    "bytes of a key's bodies": (limits.BODY_BYTES_PER_S,),
+    "bytes of a key's bodies": (limits.BURST_BYTES, limits.BODY_BYTES_PER_S),
     "seconds until a body": (GATEWAY.body_timeout_s, GATEWAY.header_timeout_s),
     "bytes of headers": (GATEWAY.max_header_bytes,),
     "connections": (server._OTHER_FILES,),

@@ -139,6 +139,7 @@ FLOODS: dict[str, Flood] = {
     ),
     "keys that are none": posts(CHAT_PATH, chat("hi"), authorization="Bearer ∀".encode()),
     "bodies that do not end": _raw(_HEAD + b"Content-Length: 30000000\r\n\r\n" + b" " * 8_000_000, b" " * 99),
+    "whole large bodies": posts(CHAT_PATH, b'{"model":"llm","messages":"' + b"x" * 33_000_000 + b'"}'),
     "headers that drip": _raw(*[b"GET / HTTP/1.1\r\n", *[b"x: y\r\n"] * 5]),
     "two framings": _raw(_HEAD + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /"),
     "sockets that say nothing": _raw(b"", b"", b""),

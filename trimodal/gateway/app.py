@@ -8,22 +8,21 @@ is sent to Triton before that. The paths are those of OpenAI's API, and two of o
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
-from starlette.types import Message
 
 from trimodal.client.client import Client
 from trimodal.client.transports.base import Timeouts
@@ -315,43 +314,39 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
 
 # Of a form: bytes that are parsed at once, and parts that are no file.
 FORM_PIECE, _FIELDS = 65_536, 32
-_DISPOSITION = re.compile(rb"\r\ncontent-disposition:[^\r\n]*", re.I)
-_FILE = re.compile(rb';[ ]*name="?file"?(?=;|$)', re.I)
 
 
-def with_file_name(body: bytes) -> bytes:
-    """A form whose part "file" has a file name, where it has none, or only RFC 5987's extended form.
+class _FormParser(MultiPartParser):
+    """Starlette's; it takes a part without a file name for a text, and then no more than a megabyte of it."""
 
-    Starlette takes a part without one for a text, and then no more than a megabyte of it. Each line is read
-    once: one expression for all of it took minutes of a megabyte of names.
-    """
-    for line in islice(_DISPOSITION.finditer(body), 2 * _FIELDS):
-        named = _FILE.search(line[0])
-        if named and b"filename=" not in line[0][named.end() :].lower():
-            end = line.start() + named.end()
-            return b"".join((body[:end], b'; filename="recording"', body[end:]))
-    return body
+    def on_headers_finished(self) -> None:
+        part = self._current_part
+        options = parse_options_header(part.content_disposition)[1]
+        if options.get(b"name") == b"file" and b"filename" not in options:
+            part.content_disposition = (part.content_disposition or b"") + b'; filename="recording"'
+        super().on_headers_finished()
 
 
 async def _form(request: Request) -> tuple[dict[str, list[str]], bytes | None, str]:
     """The fields of a form, and contents and name of its `file`. Raises: ApiError 400."""
     body = await request.body()
-    if not body.rstrip().endswith(b"--"):
+    kind, _ = parse_options_header(request.headers.get("content-type"))
+    if kind != b"multipart/form-data" or not body[-FORM_PIECE:].rstrip().endswith(b"--"):
         # Starlette's parser takes what is there, and leaves the file of the part that was cut unclosed.
         raise ApiError(400, "the body is not a whole multipart form")
+
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        for at in range(0, len(body), FORM_PIECE):
+            await asyncio.sleep(0)  # others have their turn: 30 MB of line ends are parsed for half a second
+            yield body[at : at + FORM_PIECE]
+
     fields: dict[str, list[str]] = {}
     file, file_name = None, ""
-    named = with_file_name(body)
-
-    at = 0
-
-    async def receive() -> Message:
-        nonlocal at
-        await asyncio.sleep(0)  # others have their turn: 30 MB of line ends are parsed for half a second
-        piece, at = named[at : at + FORM_PIECE], at + FORM_PIECE
-        return {"type": "http.request", "body": piece, "more_body": at < len(named)}
-
-    async with Request(request.scope, receive).form(max_files=1, max_fields=_FIELDS) as form:
+    try:
+        form = await _FormParser(request.headers, pieces(), max_files=1, max_fields=_FIELDS).parse()
+    except MultiPartException as error:
+        raise ApiError(400, error.message) from None
+    try:
         for name, value in form.multi_items():
             if not isinstance(value, UploadFile):
                 fields.setdefault(name, []).append(value)
@@ -359,6 +354,8 @@ async def _form(request: Request) -> tuple[dict[str, list[str]], bytes | None, s
                 file, file_name = await value.read(), value.filename or ""
             else:
                 raise ApiError(400, f"{name}: the recording is to be named 'file'", param=name)
+    finally:
+        await form.close()
     return fields, file, file_name
 
 

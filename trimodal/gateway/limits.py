@@ -10,7 +10,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
@@ -29,8 +29,9 @@ from trimodal.settings import shorten
 MAX_VALUES = 20_000
 # Bodies of the largest size that may be held at once, whole ones of requests that run included.
 HELD_BODIES = 8
-# Of one key, beyond the first, while requests of other keys run.
-BODY_BYTES_PER_S = 8 << 20
+# Of one key, while requests or sessions of other keys are there: at once, then a second.
+BURST_BYTES, BODY_BYTES_PER_S = 4 << 20, 8 << 20
+_FREE_BYTES = 64 << 10  # of a body, that never wait: an ordinary one has no more
 # Bytes of a body that is read although it is refused: a client that still sends would have its connection
 # reset, and not see why.
 _READ_ANYWAY = 1 << 20
@@ -104,35 +105,37 @@ class _Held:
         self._left += self._sizes.pop(body, 0)
 
 
-class _Turns:
-    """Lets the bodies of a key go on one after another while requests of other keys run.
+class _Pace:
+    """Slows the bodies of a key while requests or sessions of other keys are there, each piece in its turn.
 
     What becomes of one is done in the same event loop as everybody's tokens: 24 of 200 kB at once made others
-    wait six times as long. A key that is alone waits for nothing, nor does its first body.
+    wait six times as long. What waits is small, and may be ended for others' room.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._running: Counter[str] = Counter()
+        self._present: Counter[str] = Counter()
         self._due: dict[str, float] = {}
 
     @contextmanager
-    def running(self, key: Key) -> Iterator[None]:
-        """Counts a request of the key while it runs."""
-        self._running[key.hash] += 1
+    def present(self, key: Key) -> Iterator[None]:
+        """Counts a request or a session of the key while it is there."""
+        self._present[key.hash] += 1
         try:
             yield
         finally:
-            self._running[key.hash] -= 1
-            if not self._running[key.hash]:
-                del self._running[key.hash]
+            self._present[key.hash] -= 1
+            if not self._present[key.hash]:
+                del self._present[key.hash]
 
     def wait_s(self, key: Key, size: int) -> float:
-        """Seconds until a body of this size, which is counted now, may go on."""
+        """Seconds until a piece of this size, which is counted now, may go on."""
+        if len(self._present) < 2:
+            return 0.0
         now = self._clock()
-        wait_s = max(0.0, self._due.get(key.hash, now) - now) if len(self._running) > 1 else 0.0
-        self._due[key.hash] = now + wait_s + size / BODY_BYTES_PER_S
-        return wait_s
+        at = max(self._due.get(key.hash, -math.inf), now - BURST_BYTES / BODY_BYTES_PER_S)
+        self._due[key.hash] = at + size / BODY_BYTES_PER_S
+        return max(0.0, self._due[key.hash] - now)
 
 
 class BodyLimits:
@@ -163,27 +166,40 @@ class BodyLimits:
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
         self._held = _Held(HELD_BODIES * max_bytes)
-        self._turns = _Turns()
+        self._pace = _Pace()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] in _WITHOUT_BODY:
+        if scope["type"] not in ("http", "websocket") or scope.get("method") in _WITHOUT_BODY:
             await self._app(scope, receive, send)  # no handler of these reads one
             return
         connection = HTTPConnection(scope)
+        with ExitStack() as present:
+            if scope["type"] == "websocket":
+                with suppress(ApiError):  # its handler tells it
+                    present.enter_context(self._pace.present(self._identify(connection).key))
+                await self._app(scope, receive, send)
+            else:
+                await self._bounded(connection, receive, send, present)
+
+    async def _bounded(
+        self, connection: HTTPConnection, receive: Receive, send: Send, present: ExitStack
+    ) -> None:
+        scope = connection.scope
         reading: asyncio.Future[Read] | None = None
         whole = False
         try:
             try:
                 caller = self._identify(connection)
+                present.enter_context(self._pace.present(caller.key))
                 size = self._check_headers(connection)
                 limited = self._limited(connection, caller.key, size)
                 if limited:
                     await asyncio.sleep(self._hold_s(caller.key))
-                if limited and size > _READ_ANYWAY:
+                if limited and _READ_ANYWAY < size < math.inf:
                     raise limited
                 form = connection.headers.get("content-type", "").lower().startswith("multipart/")
                 text = None if form else JsonText()
-                reading = asyncio.ensure_future(self._read(receive, size, text, limited))
+                reading = asyncio.ensure_future(self._read(receive, caller.key, text, limited))
                 body = await self._whole(reading)
                 whole = True
                 if isinstance(body, ApiError):
@@ -196,9 +212,7 @@ class BodyLimits:
                 await refuse(send, error, request_id(connection), close=not whole)
                 return
             if body is not None:  # the client did not leave
-                with self._turns.running(caller.key):
-                    await asyncio.sleep(self._turns.wait_s(caller.key, len(body)))
-                    await self._app(scope, _again(body, receive), self._holding(caller.key, reading, send))
+                await self._app(scope, _again(body, receive), self._holding(caller.key, reading, send))
         finally:
             if reading is not None:
                 reading.cancel()
@@ -243,12 +257,12 @@ class BodyLimits:
         return reading.result()
 
     async def _read(
-        self, receive: Receive, told: float, text: JsonText | None, refusal: ApiError | None
+        self, receive: Receive, key: Key, text: JsonText | None, refusal: ApiError | None
     ) -> Read:
         """Reads a body; a short one that is refused to its end as well, but keeps nothing of it.
 
         Args:
-            told: the bytes that it is to have. text: bounds it, unless it is a form.
+            text: bounds it, unless it is a form.
 
         Raises: ApiError.
         """
@@ -268,14 +282,17 @@ class BodyLimits:
                 if text and not refusal:
                     text.add(part, last=not more)
             except ApiError as error:
-                if told > _READ_ANYWAY:
-                    raise
                 refusal = error
                 parts.clear()
                 self._held.remove(reading)
+            if refusal and more and size > _READ_ANYWAY:
+                raise refusal
             if not refusal:
                 self._held.add(reading, len(part))
                 parts.append(part)
+                wait_s = self._pace.wait_s(key, len(part))
+                if size > _FREE_BYTES and wait_s and not await _stays(receive, wait_s, whole=not more):
+                    return None
             if not more:
                 return refusal or b"".join(parts)
 
@@ -345,6 +362,18 @@ class OriginCheck:
         except ValueError:
             return False
         return True
+
+
+async def _stays(receive: Receive, wait_s: float, *, whole: bool) -> bool:
+    """Waits; False: the client left. Until its body is whole, to know that more of it would be read."""
+    if not whole:
+        await asyncio.sleep(wait_s)
+        return True
+    leaving = asyncio.ensure_future(receive())
+    try:
+        return not (await asyncio.wait((leaving,), timeout=wait_s))[0]
+    finally:
+        leaving.cancel()
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from trimodal.audio.values import SAMPLE_RATE
 from trimodal.gateway.errors import ApiError, invalid
 from trimodal.gateway.keys import Key
 
@@ -70,35 +71,35 @@ class HeldAudio:
     """Bounds the recordings that are held decoded; who would be beyond it waits. Of one event loop."""
 
     def __init__(self) -> None:
-        self._seconds: dict[str, float] = {}  # of each key
-        self._waiting: list[tuple[str, float, asyncio.Future[None]]] = []
+        self._samples: dict[str, int] = {}  # of each key
+        self._waiting: list[tuple[str, int, asyncio.Future[None]]] = []
 
-    async def take(self, key: str, seconds: float) -> None:
+    async def take(self, key: str, samples: int) -> None:
         """Waits until there is room; the key that holds least is the next."""
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((key, seconds, turn))
+        self._waiting.append((key, samples, turn))
         try:
             self._go_on()
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.give(key, seconds)
+                self.give(key, samples)
             raise
         finally:
             self._waiting = [one for one in self._waiting if one[2] is not turn]
 
-    def give(self, key: str, seconds: float) -> None:
+    def give(self, key: str, samples: int) -> None:
         """Gives room back."""
-        left = self._seconds.pop(key, 0.0) - seconds
+        left = self._samples.pop(key, 0) - samples
         if left > 0:
-            self._seconds[key] = left
+            self._samples[key] = left
         self._go_on()
 
     def _go_on(self) -> None:
-        for key, seconds, turn in sorted(self._waiting, key=lambda one: self._seconds.get(one[0], 0.0)):
-            own, total = self._seconds.get(key, 0.0) + seconds, sum(self._seconds.values()) + seconds
-            if not turn.done() and own <= KEY_HELD_S and total <= HELD_S:
-                self._seconds[key] = own
+        for key, samples, turn in sorted(self._waiting, key=lambda one: self._samples.get(one[0], 0)):
+            own, total = self._samples.get(key, 0) + samples, sum(self._samples.values()) + samples
+            if not turn.done() and own <= KEY_HELD_S * SAMPLE_RATE and total <= HELD_S * SAMPLE_RATE:
+                self._samples[key] = own
                 turn.set_result(None)
 
 
@@ -113,17 +114,17 @@ class KeyUsage:
     audio: Bucket = field(default_factory=lambda: Bucket(0, 0.0, 0.0))
     key: str = ""
     room: HeldAudio = field(default_factory=HeldAudio)
-    held_s: float = 0.0
+    held: int = 0  # samples
 
-    async def hold(self, seconds: float) -> None:
+    async def hold(self, samples: int) -> None:
         """Waits until there is room for another recording; not beside one, which would wait for itself."""
-        await self.room.take(self.key, seconds)
-        self.held_s += seconds
+        await self.room.take(self.key, samples)
+        self.held += samples
 
-    def free(self, seconds: float) -> None:
+    def free(self, samples: int) -> None:
         """Gives room for recordings back."""
-        self.room.give(self.key, seconds)
-        self.held_s -= seconds
+        self.room.give(self.key, samples)
+        self.held -= samples
 
     def live(self, seconds: float) -> None:
         """Charges audio of a session, which may go on for ever."""
@@ -193,7 +194,7 @@ class Quota:
         try:
             yield usage
         finally:
-            usage.free(usage.held_s)
+            usage.free(usage.held)
             used.streams -= not held
             self._of(key)
             buckets["tokens"].left -= usage.tokens

@@ -95,6 +95,7 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
     class BoundedProtocol(HttpToolsProtocol):
         _header_bytes = 0
         _in_headers = True
+        _ended = False  # nothing is read any more
         _header_timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
@@ -112,12 +113,14 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            if not self.transport.is_closing() and not self.pipeline:
-                waiting.add(self, known="identified" in self.scope["state"])
+            if self.cycle is not None and not self._busy and not self.transport.is_closing():
+                waiting.add(self, known="identified" in self.cycle.scope["state"])
 
         def data_received(self, data: bytes) -> None:
+            if self._ended:
+                return
             if self._in_headers:
-                if self._header_timer is None:
+                if self._header_timer is None and not self._busy:
                     self._await_headers()
                 self._header_bytes += len(data)
                 head, end, rest = data.partition(b"\r\n\r\n")
@@ -140,8 +143,19 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
             super().on_message_complete()
             self._in_headers, self._header_bytes = True, 0
 
+        def handle_websocket_upgrade(self) -> None:
+            if self._busy:
+                self._end(ApiError(400, "a WebSocket is opened while a request has no whole answer"))
+            else:
+                super().handle_websocket_upgrade()
+
         def send_400_response(self, msg: str) -> None:
             self._end(ApiError(400, "this is not a valid HTTP request"))
+
+        @property
+        def _busy(self) -> bool:
+            """Whether a request has no whole answer yet."""
+            return self.cycle is not None and not self.cycle.response_complete
 
         def _await_headers(self) -> None:
             self._header_timer = self.loop.call_later(settings.header_timeout_s, self._too_slow)
@@ -156,13 +170,18 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
             self._end(ApiError(408, f"the headers were not complete within {settings.header_timeout_s:g} s"))
 
         def _end(self, error: ApiError) -> None:
-            """Answers without the application, and closes the connection."""
+            """Answers without the application, and closes the connection; a running answer ends before."""
             self._headers_came()
             waiting.remove(self)
+            self._ended = True
             if self.transport.is_closing():
                 return
-            if self.pipeline:  # an answer to another request may be on its way
+            if self.pipeline:
                 self.transport.close()
+                return
+            cycle = self.cycle
+            if cycle is not None and self._busy and (cycle.response_started or not cycle.more_body):
+                cycle.keep_alive = False
                 return
             body = encoded(error.body)
             head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"

@@ -15,7 +15,8 @@ from trimodal.settings import Settings
 
 GPU_ENGINES = ("tensorrt_llm_pytorch", "vllm")
 """Engines that batch by themselves and start processes of their own: on NVIDIA GPUs, vllm on a CPU too."""
-ADAPTER_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
+MAX_ADAPTER_NAME = 128
+ADAPTER_NAME = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_ADAPTER_NAME - 1}}}"
 MAX_ADAPTERS = 32
 """LoRA adapters that may be loaded at a time."""
 

@@ -13,7 +13,7 @@ from tests.doubles.waiting import until
 from trimodal.client import Client, ConnectError, ConnectionLost, ModelNotFound, Timeout, Timeouts
 from trimodal.client.transports.base import Request
 from trimodal.client.transports.fake import llm_outputs
-from trimodal.client.transports.tensors import encode
+from trimodal.client.transports.tensors import encode, strings
 from trimodal.errors import InvalidArgument, RequestError, Unavailable
 
 
@@ -130,6 +130,24 @@ async def test_a_stream():
         assert (request.model_name, request.id) == ("llm", "mine")
         assert request.parameters["triton_enable_empty_final_response"].bool_param
         assert servicer.cancelled == 0
+
+
+@pytest.mark.parametrize(
+    "stage", [strings([]), strings([b"\xff"]), np.array([1 << 62]), np.array([np.nan], np.float32)]
+)
+@pytest.mark.parametrize("model", ["llm", "assistant"])
+async def test_a_stage_that_is_none_is_ignored(stage, model):
+    async with serving() as (servicer, client, _):
+        told, given = response("a", "stop"), encode(Request(model, {"stage": stage}))
+        inferred, tensor = told.infer_response, given.inputs[0]
+        inferred.outputs.add(name="stage", datatype=tensor.datatype, shape=tensor.shape)
+        inferred.raw_output_contents.append(given.raw_input_contents[0])
+        servicer.script = [told]
+        request = Request(model, {"image": strings([b""])})
+        responses = await client._transport.stream(request, Timeouts())
+        outputs = await responses.read()
+        assert outputs["stage"].shape == stage.shape
+        assert await responses.read() is None
 
 
 async def test_a_proxy_of_the_environment_is_not_asked(monkeypatch):

@@ -90,7 +90,7 @@ async def test_a_stage_whose_model_is_lost_ends_the_call(
         call = Call()
         watchdog = Watchdog(call, "assistant", LIMIT_S, page, all_stages)
         if passed:
-            watchdog.passed(stage)
+            watchdog.passed([stage.encode()])
         watchdog.wait()
         before = page.asked
         await until(lambda: call.cancelled or page.asked > before + 2)  # noqa: B023

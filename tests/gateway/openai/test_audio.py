@@ -6,16 +6,18 @@ import io
 import json
 import random
 from pathlib import Path
+from typing import NoReturn
 
 import httpx
 import numpy as np
 import openai
 import pytest
 import soundfile
+from starlette.requests import Request
 
 from tests.gateway.conftest import Serve
 from trimodal.audio.values import HeardWindow, Word
-from trimodal.gateway.app import with_file_name
+from trimodal.gateway.app import _form
 from trimodal.gateway.openai.audio import probabilities, segments
 from trimodal.speech.settings import ListeningSettings
 
@@ -223,11 +225,30 @@ def test_a_file_without_a_file_name_is_taken(serve: Serve, disposition: str, sec
     assert answer.json()["usage"]["seconds"] == seconds
 
 
-def test_a_megabyte_of_names_is_read_once() -> None:
-    """It would take minutes where each name looks for a file name in all that follows."""
-    names = b"--b\r\nContent-Disposition: form-data" + b'; name="file"' * 80_000
-    assert with_file_name(names + b"; filename=x\r\n\r\n") == names + b"; filename=x\r\n\r\n"
-    assert with_file_name(names).count(b"filename") == 1
+class _Watched(bytes):
+    """A body that is not looked at as a whole."""
+
+    def _whole(self, *_: object) -> NoReturn:
+        raise AssertionError("a pass over the whole body")
+
+    rstrip = endswith = find = lower = split = _whole  # type: ignore[assignment]
+
+
+async def test_nothing_looks_at_the_whole_of_a_form_at_once() -> None:
+    """Its lines and its end were looked for in all of it: 32 MB stopped everybody for 175 ms."""
+    line = b"\r\nContent-Disposition: form-data"
+    parts = [b"--b", line, b'; name="file"\r\n\r\n', line * 40_000, b"\r\n--b--\r\n", b" " * 1_000]
+    request = Request({"type": "http", "headers": [(b"content-type", b"multipart/form-data; boundary=b")]})
+    request._body = _Watched(b"".join(parts))
+    assert await _form(request) == ({}, line * 40_000, "recording")
+
+
+def test_a_megabyte_of_names_is_read_once(serve: Serve) -> None:
+    """It took minutes where each name looked for a file name in all that follows."""
+    names = b"--b\r\nContent-Disposition: form-data" + b'; name="file"' * 80_000 + b"\r\n\r\n\r\n--b--"
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    url = f"{serve().url}/v1/audio/transcriptions"
+    assert httpx.post(url, content=names, headers=headers).status_code == 400
 
 
 def test_raw_audio_is_taken_where_its_name_says_so(serve: Serve) -> None:

@@ -153,11 +153,11 @@ async def test_a_recording_holds_room_for_as_long_as_it_is_and_until_its_request
         assert len(await read_samples(_silence(600), "audio", usage)) == 600 * 16_000
     short, late = KeyUsage({}, key="a", room=room), KeyUsage({}, key="a", room=room)
     await read_samples(_silence(3), "audio", short)
-    assert short.held_s == pytest.approx(3)
+    assert short.held == 3 * 16_000
     waiting = asyncio.ensure_future(read_samples(_silence(3), "audio", late))
     await asyncio.sleep(0)
-    assert late.held_s == 0.0, "it might be a long one"
-    short.free(short.held_s)
+    assert late.held == 0, "it might be a long one"
+    short.free(short.held)
     await waiting
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import socket
 from contextlib import suppress
 
 import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 
 from tests.gateway.conftest import LIMIT_S, Serve
 from tests.gateway.realtime.conftest import Dial, pcm, transcription
-from trimodal.gateway.realtime.protocol import MAX_FRAME_BYTES, SPARE_FRAMES
+from trimodal.gateway.realtime.protocol import MAX_FRAME_BYTES, SPARE_FRAMES, RealtimeProtocol
 
 APPEND = "input_audio_buffer.append"
 
@@ -25,7 +28,6 @@ APPEND = "input_audio_buffer.append"
         ("[]", "invalid_json"),
         ("null", "invalid_json"),
         ('"text"', "invalid_json"),
-        (b"\x00\x01", "invalid_json"),
         ("[" * 15_000, "invalid_json"),
         ('{"a":' * 15_000, "invalid_json"),
         ('{"type": "session.update", "session": [' + "0," * 60_000 + "0]}", "too_many_values"),
@@ -46,7 +48,7 @@ APPEND = "input_audio_buffer.append"
         ('{"type": "session.update", "session": {"type": "transcription", "\\ud800": 1}}', None),
     ],
 )  # fmt: skip
-def test_an_error_and_an_open_session(serve: Serve, dial: Dial, frame: str | bytes, code: str) -> None:
+def test_an_error_and_an_open_session(serve: Serve, dial: Dial, frame: str, code: str) -> None:
     peer = dial(serve(), "intent=transcription")
     peer.receive()
     peer.socket.send(frame)
@@ -77,16 +79,17 @@ PART = "A" * (MAX_FRAME_BYTES // 4)
         (json.dumps({"type": APPEND, "audio": "A" * MAX_FRAME_BYTES}), 1009),
         ([PART] * 5, 1009),
         (b"\xff\xfe", 1007),
+        (bytearray(1_000_000), 1003),
     ],
-    ids=["too large", "grows by fragments", "no UTF-8"],
+    ids=["too large", "grows by fragments", "no UTF-8", "binary"],
 )
 def test_a_message_that_closes_the_socket(
-    serve: Serve, dial: Dial, message: str | bytes | list[str], code: int
+    serve: Serve, dial: Dial, message: str | bytes | bytearray | list[str], code: int
 ) -> None:
     peer = dial(serve(), "intent=transcription")
     peer.receive()
     with suppress(ConnectionClosed):
-        peer.socket.send(message, text=True)
+        peer.socket.send(message, text=not isinstance(message, bytearray))
     assert peer.closed()[0] == code
 
 
@@ -130,21 +133,65 @@ def test_some_pings_and_parts_of_messages_change_nothing(serve: Serve, dial: Dia
     assert [peer.receive()["error"]["code"] for _ in range(100)] == ["missing_required_parameter"] * 100
 
 
+class _Wire(asyncio.Transport):
+    """A connection of which it is noted how it ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.ended = b"", ""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return bool(self.ended)
+
+    def close(self) -> None:
+        self.ended = self.ended or "closed"
+
+    def abort(self) -> None:
+        self.ended = self.ended or "aborted"
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
 @pytest.mark.parametrize(
-    "frames", [Frame(Opcode.PING, b"").serialize(mask=True) * (20 * SPARE_FRAMES), b"\xff" * 1_000]
+    "frames",
+    [
+        Frame(Opcode.PING, b"").serialize(mask=True) * (2 * SPARE_FRAMES),
+        b"\xff" * 1_000,
+        Frame(Opcode.BINARY, b"x").serialize(mask=True),
+    ],
+    ids=["pings", "no frames", "binary"],
 )
-def test_frames_that_come_before_the_socket_is_accepted(
-    serve: Serve, frames: bytes, caplog: pytest.LogCaptureFixture
+async def test_frames_that_come_before_the_socket_is_accepted(
+    frames: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    served = serve()
-    host, port = served.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as raw, suppress(OSError):
-        raw.sendall(
-            b"GET /v1/realtime?intent=transcription HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
-            b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-            b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n" + frames
-        )
-        while raw.recv(65_536):
-            pass
-    assert served.chat().choices
+    accepting = asyncio.Event()
+
+    async def late(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await accepting.wait()
+        await send({"type": "websocket.accept"})
+
+    wire, state = _Wire(), ServerState()
+    protocol = RealtimeProtocol(uvicorn.Config(late, lifespan="off", log_config=None), state, {})
+    protocol.connection_made(wire)
+    protocol.data_received(
+        b"GET /v1/realtime HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
+        b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+    )
+    await asyncio.sleep(0)
+    assert not wire.ended
+    protocol.data_received(frames)
+    assert wire.ended == "aborted"
+    protocol.connection_lost(None)
+    accepting.set()
+    await asyncio.gather(*state.tasks)
+    assert b"101" not in wire.written
     assert not [one for one in caplog.records if one.levelname == "ERROR"]

@@ -101,9 +101,9 @@ class Watchdog:
         """It came, or nobody waits any more."""
         self._since = None
 
-    def passed(self, stage: str) -> None:
-        """A stage has been told."""
-        self._stages.pop(stage, None)
+    def passed(self, told: Sequence[object]) -> None:
+        """Stages have been told; what is none is ignored."""
+        self._stages = {name: asks for name, asks in self._stages.items() if name.encode() not in told}
 
     def end(self) -> None:
         """The call has ended."""

@@ -112,7 +112,7 @@ class FindingsCache:
         if message.audio is not None and (heard := self._get(message.audio)) is None:
             samples = await read_samples(message.audio, message.field, usage)
             heard = (await client.transcribe(samples)).text.strip()
-            usage.free(len(samples) / SAMPLE_RATE)
+            usage.free(len(samples))
             self._put(message.audio, heard)
         if message.image is not None and (labels := self._get(message.image)) is None:
             (row,) = await client.classify([message.image])
@@ -144,15 +144,14 @@ async def read_samples(contents: bytes, field: str, usage: KeyUsage) -> Samples:
 
     Its room is held until its request ends, or frees it. Raises: ApiError 400.
     """
-    await usage.hold(_MAX_AUDIO_S)
+    await usage.hold(most := _MAX_AUDIO_S * SAMPLE_RATE)
     left = threading.Event()
     try:
         samples = await asyncio.to_thread(_decoded, contents, field, left)
     finally:
         left.set()
-    seconds = len(samples) / SAMPLE_RATE
-    usage.free(_MAX_AUDIO_S - seconds)
-    usage.hear(seconds)
+    usage.free(most - len(samples))
+    usage.hear(len(samples) / SAMPLE_RATE)
     return samples
 
 

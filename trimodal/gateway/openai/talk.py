@@ -124,5 +124,5 @@ class Talk:
 
         For when the question is answered: its recording is not needed any more.
         """
-        usage.free(usage.held_s)
+        usage.free(usage.held)
         return [await self._findings.found(message, self._client, usage) for message in self._messages]

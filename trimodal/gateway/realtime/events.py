@@ -14,10 +14,8 @@ from trimodal.gateway.realtime.outbox import Outbox
 Event = dict[str, Any]
 
 
-def read_event(text: str | None) -> Event:
-    """The event of one frame (None: it was binary). Raises: ApiError."""
-    if text is None:
-        raise ApiError(400, "a binary frame: events are JSON in text frames", code="invalid_json")
+def read_event(text: str) -> Event:
+    """The event of one frame. Raises: ApiError."""
     JsonText().add(text.encode("utf-8", "replace"), last=True)
     try:
         event = json.loads(text)

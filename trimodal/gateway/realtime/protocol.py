@@ -63,8 +63,7 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
             super().handle_text(event)
 
     def handle_bytes(self, event: Frame) -> None:
-        if event.fin or self._takes_spare():
-            super().handle_bytes(event)
+        self._fail(CloseCode.UNSUPPORTED_DATA, "events are JSON in text frames")
 
     def handle_cont(self, event: Frame) -> None:
         if event.fin or self._takes_spare():
@@ -75,10 +74,14 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
         now = self.loop.time()
         filled = self._spare + (now - self._spare_at) * SPARE_FRAMES_PER_S
         self._spare, self._spare_at = min(float(SPARE_FRAMES), filled) - 1, now
-        if self._spare < 0 and not self._failed and not self.close_sent:
-            self.conn.fail(CloseCode.POLICY_VIOLATION, "too many frames that end no message")
-            self.handle_parser_exception()
+        if self._spare < 0:
+            self._fail(CloseCode.POLICY_VIOLATION, "too many frames that end no message")
         return self._spare >= 0 and not self._failed
+
+    def _fail(self, code: CloseCode, reason: str) -> None:
+        if not self._failed and not self.close_sent:
+            self.conn.fail(code, reason)
+            self.handle_parser_exception()
 
     def handle_parser_exception(self) -> None:
         if self.conn.close_sent is None:  # frames came before the socket was accepted

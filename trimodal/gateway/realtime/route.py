@@ -80,7 +80,7 @@ async def _connect(websocket: WebSocket, session: Session) -> None:
 async def _read(websocket: WebSocket, session: Session) -> bool:
     """Handles frames, the next when the last one is done. True: the client has left."""
     while (message := await websocket.receive())["type"] != "websocket.disconnect":
-        await session.handle(message.get("text"))
+        await session.handle(message["text"])
     return True
 
 

@@ -89,12 +89,12 @@ class Session:
         # `id` and `created` are vLLM's, the rest is OpenAI's.
         self.outbox.put("session.created", session=openai.session, id=self.id, created=int(time.time()))
 
-    async def handle(self, text: str | None) -> None:
-        """Handles a frame (None: it was binary); waits where a client sends faster than anybody speaks."""
+    async def handle(self, text: str) -> None:
+        """Handles a frame; waits where a client sends faster than anybody speaks."""
         async with self._handling:
             if self.outbox.ending:
                 return
-            await asyncio.sleep(self._wait_s(len(text or "")))
+            await asyncio.sleep(self._wait_s(len(text)))
             self._active_at = time.monotonic()
             event: Event = {}
             try:

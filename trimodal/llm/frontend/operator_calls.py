@@ -16,7 +16,7 @@ from trimodal.llm.engines.protocol import Adapter, EngineCall, Output
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.request.operator import OperatorCall
 from trimodal.llm.request.outputs import Delta, Note, Sink
-from trimodal.llm.settings import ADAPTER_NAME, MAX_ADAPTERS, LlmSettings
+from trimodal.llm.settings import ADAPTER_NAME, MAX_ADAPTER_NAME, MAX_ADAPTERS, LlmSettings
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +95,8 @@ class OperatorCalls:
         if name not in info.calls:
             why = "max_loras is 0" if "lora" in name else "it was opened without --enable-sleep-mode"
             raise InvalidArgument(f"operate: engine '{info.name}' has no {name} as it runs here: {why}")
+        if (length := len(wanted.lora_name)) > MAX_ADAPTER_NAME:
+            raise InvalidArgument(f"lora_name has {length} characters: at most {MAX_ADAPTER_NAME}")
         adapter = None
         if name == "load_lora_adapter":
             taken = {*self._loaded, *self._loading()}
