@@ -1,4 +1,7 @@
+from itertools import pairwise
+
 import numpy as np
+import pytest
 
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.speech.session.policy import Kind, Timeline
@@ -20,7 +23,7 @@ def span(start, end, known=None):
 
 
 def policy(**settings):
-    return FilePolicy(SpeechSettings(speech_pad_ms=1000 * PAD, **settings), Transcript())
+    return FilePolicy(SpeechSettings(**{"speech_pad_ms": 1000 * PAD, **settings}), Transcript())
 
 
 def planned(it, spans, received, *, ended=False):
@@ -91,21 +94,57 @@ def test_of_windows_that_all_end_early_nothing_is_lost_and_nothing_is_heard_thre
     assert planned(it, spans, 70, ended=True) is None
 
 
+def hear(it, spans, *words):
+    """Where the next window lies; its words are (text, start, end) on a clock that its pauses do not stop."""
+    stretch = it.plan(Timeline(*samples(40), True, spans))
+    start = stretch.start / SAMPLE_RATE
+    assert all(one[1] == following[0] for one, following in pairwise(stretch.parts))
+    spoken = [
+        on_stream(Word(text, first - start, last - start, 1), stretch.parts) for text, first, last in words
+    ]
+    it.accept(stretch, spoken or None)
+    return start, stretch.end / SAMPLE_RATE
+
+
+def each_second(start, end):
+    return [(f" {at}", at, at + 1) for at in range(start, end)]
+
+
+SENTENCES = [span(at, at + 4.5) for at in (0, 5, 10, 15, 20)]
+
+
 def test_what_whisper_left_out_of_a_window_is_heard_alone_and_what_follows_once_more():
     """whisper-tiny.en stretched a word over the two sentences before it."""
-    it, spans = policy(), [span(at, at + 4.5) for at in (0, 5, 10, 15, 20)]
+    it = policy()
+    stretched = (" Mr.", 5, 14.9)
+    assert hear(it, SENTENCES, *each_second(0, 4), stretched, *each_second(15, 24)) == (0, 24.9)
+    assert hear(it, SENTENCES, *each_second(0, 8)) == (0, 9.75), "from the part of the word before"
+    assert hear(it, SENTENCES, *each_second(10, 13), *each_second(18, 24), *each_second(24, 26)) == (
+        9.75,
+        24.9,
+    )
+    assert [int(word.text) for word in it.transcript.take()] == [*range(8), 10, 11, 12, *range(18, 26)]
+    assert planned(it, SENTENCES, 40, ended=True) is None, "nothing a third time"
 
-    def hear(*words):
-        stretch = it.plan(Timeline(*samples(40), True, spans))
-        it.accept(stretch, words)
-        return stretch.start / SAMPLE_RATE, stretch.end / SAMPLE_RATE
 
-    stretched = SpokenWord(" Mr.", *samples(5, 14.9))
-    assert hear(*said(0, 5), stretched, *said(15, 24)) == (0, 24.9)
-    assert hear(*said(5, 7), *said(13, 14)) == (4.75, 14.75), "from the part in which the word began"
-    assert hear(*said(20, 24)) == (14.75, 24.9), "nothing a third time"
-    assert [float(word.text) for word in it.transcript.take()] == [0, 1, 2, 3, 4, 5, 6, 13, 20, 21, 22, 23]
+@pytest.mark.parametrize(("alone", "rest"), [([], []), (each_second(5, 7), each_second(20, 22))])
+def test_of_what_is_heard_once_more_the_first_hearing_stays_where_it_had_more_words(alone, rest):
+    """A second hearing that a guard rejects (here without words) has none."""
+    it = policy()
+    assert hear(it, SENTENCES, *each_second(0, 8), *each_second(15, 24)) == (0, 24.9)
+    assert hear(it, SENTENCES, *alone) == (4.75, 14.75)
+    assert hear(it, SENTENCES, *rest) == (14.75, 24.9)
+    assert [int(word.text) for word in it.transcript.take()] == [*range(8), *range(15, 24)]
+    assert planned(it, SENTENCES, 40, ended=True) is None
+
+
+def test_silences_that_a_window_holds_are_not_left_out_speech():
+    it, spans = policy(min_silence_duration_ms=10_000), [span(0, 2), span(9, 11), span(18, 20)]
+    assert hear(it, spans, *each_second(0, 2), *each_second(9, 11), *each_second(18, 19)) == (0, 20.4)
     assert planned(it, spans, 40, ended=True) is None
+    it, spans = policy(speech_pad_ms=5000), [span(6, 12)]
+    assert hear(it, spans, *each_second(6, 11)) == (1, 17)
+    assert planned(it, spans, 40, ended=True) is None, "nor is the pad behind a window's last word"
 
 
 def test_a_short_rest_behind_the_last_word_is_no_reason_to_hear_again():

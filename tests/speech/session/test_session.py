@@ -158,6 +158,20 @@ def test_what_is_speech_is_decided_by_what_was_known_at_the_windows_moment() -> 
     assert texts(it.take().tentative) == [" one"]
 
 
+def test_what_is_heard_alone_is_kept_where_it_begins_further_from_its_speech_than_a_pad() -> None:
+    it = session("file", min_silence_duration_ms=2000, speech_pad_ms=400)
+    it.feed(np.concatenate([noise(4.5), silence(1.9)] * 4))
+    it.end()
+    whole = [(" one", 2.0, 4.0), (" two", 6.5, 10.0), (" four", 19.5, 23.0)]
+    it.accept(due(it), heard(*whole))
+    alone = due(it)
+    assert alone.start / SAMPLE_RATE == pytest.approx(4.5 + 1.9 / 2, abs=0.05)
+    it.accept(alone, heard((" two", 1.0, 5.0), (" three", 7.5, 11.0)))
+    it.accept(due(it), heard((" four", 1.0, 5.0)))
+    assert texts(it.take().committed) == [" one", " two", " three", " four"]
+    assert not it.waiting
+
+
 def test_a_step_that_is_rejected_leaves_the_guess_as_it_was() -> None:
     it = session()
     it.feed(noise(1))

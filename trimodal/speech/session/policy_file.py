@@ -17,7 +17,7 @@ from trimodal.speech.settings import SpeechSettings
 
 _FULL = 4 / 5  # of a window: from here on it is cut at the longest pause
 _PAUSE = 8 * SAMPLE_RATE // 25  # at a cut in a shorter silence, as in speech, the edge is heard again
-_UNHEARD = 2 * SAMPLE_RATE  # behind a window's last word, which is then heard in the next
+_UNHEARD = 8 * SAMPLE_RATE // 5  # of speech behind a window's last word, which is then heard in the next
 # Of speech from the beginning of a word to that of the next: no word takes so long.
 _LEFT_OUT = 4 * SAMPLE_RATE
 _WAIT = 2  # windows of the stream, in which a window that does not become full is closed
@@ -36,6 +36,8 @@ class FilePolicy(SegmentPolicy):
         self._room = round(settings.file_window_s * SAMPLE_RATE)
         self._twice = 0  # up to here it was heard once more
         self._alone: Stretch | None = None  # what was left out of the last window
+        self._first: Sequence[SpokenWord] = ()  # heard in it, and not settled: they are heard once more
+        self._speech: Sequence[Part] = ()  # as it was known when the window was planned
 
     def plan(self, timeline: Timeline) -> Stretch | None:
         segment = self.segment(timeline)
@@ -45,7 +47,8 @@ class FilePolicy(SegmentPolicy):
         moment = min(timeline.received, late)
         over = timeline.ended and moment == timeline.received
         spans = [one for one in timeline.spans if one.known <= moment and (one.end or moment) > self.floor]
-        parts = self._padded(spans, moment)
+        self._speech = [(one.start, min(one.end or moment, moment)) for one in spans]
+        parts = self._padded(moment)
         used, count = 0, 0
         while count < len(parts) and used + parts[count][1] - parts[count][0] <= self._room:
             used += parts[count][1] - parts[count][0]
@@ -64,30 +67,47 @@ class FilePolicy(SegmentPolicy):
 
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
         """Takes the words in. A Whisper may leave speech out, or end early: the rest is heard once more."""
-        self._alone = self._left_out(stretch, words or ())
         last = max(words[-1].end if words else stretch.end, self._twice)
+        words = self._fuller(stretch, words or ())
+        self._alone = self._left_out(stretch, words)
         if self._alone:
             last = self._alone.start
-            words = [word for word in words or () if word.start < last]
-        if self._alone or _heard_of(stretch, last, stretch.end) >= _UNHEARD:
-            self.settle(self.new_words(stretch, words or ()))
+            self._first = [word for word in words if word.start >= last]
+            words = words[: len(words) - len(self._first)]
+        if self._alone or self._spoken(last, stretch.end) >= _UNHEARD:
+            self.settle(self.new_words(stretch, words))
             self.floor, self._twice = last, stretch.end
         else:
             super().accept(stretch, words)
 
+    def needed(self, timeline: Timeline, look_back: int) -> int:
+        """As of every policy; what is heard alone begins at a part's edge, which may lie further back."""
+        needed = super().needed(timeline, look_back)
+        return min(needed, self._alone.start) if self._alone else needed
+
+    def _fuller(self, stretch: Stretch, words: Sequence[SpokenWord]) -> Sequence[SpokenWord]:
+        """The words; of what was heard before, those of the first hearing where it had more of them."""
+        first = [word for word in self._first if word.start < stretch.end]
+        self._first = self._first[len(first) :]
+        again = sum(word.start < self._twice for word in words)
+        return [*first, *words[again:]] if len(first) > again else words
+
     def _left_out(self, stretch: Stretch, words: Sequence[SpokenWord]) -> Stretch | None:
         """The parts between two words that lie too far apart: without the others Whisper hears them."""
         for word, following in pairwise([stretch.start, *(one.start for one in words)]):
-            if word >= self._twice and _heard_of(stretch, word, following) >= _LEFT_OUT:
+            if word >= self._twice and self._spoken(word, following) >= _LEFT_OUT:
                 first, behind = (sum(start <= at for start, _ in stretch.parts) for at in (word, following))
                 alone = stretch.parts[max(first - 1, 0) : max(behind - 1, first)]
                 return _stretch(alone, stretch.moment, Kind.FINAL) if alone[-1] != stretch.parts[-1] else None
         return None
 
-    def _padded(self, spans: Sequence[SpeechSpan], moment: int) -> list[Part]:
+    def _spoken(self, first: int, last: int) -> int:
+        """Samples of speech between two of the stream's: the silences that a window holds are none."""
+        return sum(max(0, min(end, last) - max(start, first)) for start, end in self._speech)
+
+    def _padded(self, moment: int) -> list[Part]:
         """Each span with what is heard around it; a silence that is no pause is shared by its two."""
-        edges = [(one.start, min(one.end or moment, moment)) for one in spans]
-        parts = []
+        edges, parts = self._speech, []
         for n, (start, end) in enumerate(edges):
             before = self._heard(start - edges[n - 1][1]) // 2 if n else self.pad
             after = (self._heard(edges[n + 1][0] - end) + 1) // 2 if n + 1 < len(edges) else self.pad
@@ -108,11 +128,6 @@ class FilePolicy(SegmentPolicy):
             if used >= _FULL * self._room and silence > longest:
                 best, longest = n, silence
         return best, longest
-
-
-def _heard_of(stretch: Stretch, first: int, last: int) -> int:
-    """Samples of a window between two of the stream's."""
-    return sum(max(0, min(end, last) - max(start, first)) for start, end in stretch.parts)
 
 
 def _stretch(parts: Sequence[Part], moment: int, kind: Kind) -> Stretch | None:
