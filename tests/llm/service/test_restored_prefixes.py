@@ -6,9 +6,12 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.sinks import Collector, FakeServer, eventually
 from tests.llm.service.test_tenants import cached
+from trimodal.errors import SettingsError
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineRequest, Sampling
@@ -37,7 +40,12 @@ class NotedEngine(FakeEngine):
 def settled(server: FakeServer) -> None:
     """Waits until nothing is to be computed while the server is idle."""
     prefills = server.service._dispatcher._prefills
-    eventually(lambda: not (prefills._due or prefills._running))
+
+    def nothing_left() -> bool:
+        with server.service._lock:
+            return not (prefills._due or prefills._running)
+
+    eventually(nothing_left)
 
 
 def test_prefixes_are_there_again_after_the_engine_was_lost_each_for_its_tenant() -> None:
@@ -94,6 +102,20 @@ def test_a_public_prompt_is_there_for_every_tenant_from_the_start_and_what_follo
         assert found(server, "x" * 100, tenant="umbrella") == 192
         assert found(server, "x" * 100) == 192
         assert found(server, "x" * 100, tenant="acme", cache_salt="secret") == 0
+
+
+def test_one_that_the_engine_cannot_hold_ends_the_start_and_the_engine(tmp_path: Path) -> None:
+    (tmp_path / "system.txt").write_text("x" * 1900)
+    links: list[EngineCoreClient] = []
+
+    def start(settings: LlmSettings) -> EngineCoreClient:
+        links.append(start_thread(FakeEngine(settings)))
+        return links[-1]
+
+    values = {"public_prompts": "system.txt", "version_directory": tmp_path / "1", "num_kv_blocks": 32}
+    with pytest.raises(SettingsError, match=r"system\.txt has 1888 tokens: a prompt may have 1023"):
+        FakeServer(start=start, **values)
+    assert links[0].receive() is None, "it is closed"
 
 
 def test_a_request_takes_the_place_of_a_prefix_within_the_step_under_way(tmp_path: Path) -> None:
