@@ -68,20 +68,24 @@ def test_the_prefixes_of_a_salt_that_has_many_make_room_and_those_of_others_stay
     assert [ids[0] for ids, _ in rig.computed()] == [19, 18, 17, 16, 1], "200 tokens"
 
 
-def test_a_tenant_with_many_salts_gives_his_own_and_a_long_one_among_many_small_ones_stays() -> None:
+def test_a_tenant_with_many_salts_gives_his_own_oldest() -> None:
     rig = Rig(share=1.0)
     rig.found([1] * 4, 4, "umbrella")
     for number in range(70):
         rig.found([2] * 4, 4, "acme", salt=str(number))
     rig.found([3] * 120, 120, "umbrella")
     rig.idle.lost()
-    computed = rig.computed()
-    assert len(computed) == MAX_PREFIXES
-    assert [(len(ids), salt) for ids, salt in computed if salt == "umbrella"] == [
-        (120, "umbrella"),
-        (4, "umbrella"),
-    ]
-    assert computed[1][1] == json.dumps(["acme", "69"]), "he gives the oldest"
+    kept = [("umbrella", 120), *((json.dumps(["acme", str(number)]), 4) for number in range(69, 7, -1))]
+    assert [(salt, len(ids)) for ids, salt in rig.computed()] == [*kept, ("umbrella", 4)]
+
+
+def test_a_long_one_stays_where_many_tenants_have_a_short_one_each() -> None:
+    rig = Rig(share=1.0)
+    for number in range(MAX_PREFIXES):
+        rig.found([1] * 4, 4, str(number))
+    rig.found([2] * 120, 120, "umbrella")
+    rig.idle.lost()
+    assert [salt for _, salt in rig.computed()] == ["umbrella", *map(str, range(MAX_PREFIXES - 1, 0, -1))]
 
 
 def test_a_beginning_that_a_longer_one_has_is_not_kept_beside_it_and_shared_ones_count_once() -> None:

@@ -36,7 +36,7 @@ def read_public_prompts(settings: LlmSettings, tokenizer: Tokenizer) -> dict[str
             raise _problem(name, f"cannot be read: {error.strerror}") from None
         except (UnicodeDecodeError, InvalidArgument) as error:
             raise _problem(name, f"cannot be used: {error}") from None
-        alike = os.path.commonprefix(ids)
+        alike = list(os.path.commonprefix(ids))
         check_public_prompts({name: alike}, settings.max_prompt_tokens)
         if whole := len(alike) // KV_BLOCK_TOKENS * KV_BLOCK_TOKENS:
             public[name] = alike[:whole]
