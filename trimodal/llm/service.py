@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from trimodal.cache.answers import Answers, Lookup
 from trimodal.cache.values import Hit
-from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
+from trimodal.errors import Cancelled, InternalError, RequestError, SettingsError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engine_core.messages import Stepped
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
@@ -25,6 +25,7 @@ from trimodal.llm.frontend.dispatcher import Dispatcher
 from trimodal.llm.frontend.input_processor import InputProcessor
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.operator_calls import PendingCall
+from trimodal.llm.frontend.public_prompts import check_public_prompts
 from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.frontend.response_sender import ResponseSender
@@ -89,8 +90,13 @@ class LlmService:
             self._registry,
             self._input.tokenizer,
             audits,
-            self._input.public_prefixes,
+            self._input.public_prompts.values(),
         )
+        try:
+            check_public_prompts(self._input.public_prompts, self._dispatcher.admission.room(1))
+        except SettingsError:
+            self._engine.close()
+            raise
         self._idle_audits = self._dispatcher.audits
         named = [("llm-engine", self._follow_engine), ("llm-monitor", self._monitor_requests)]
         named += [(f"llm-sender-{index + 1}", self._send_responses) for index in range(settings.senders)]

@@ -22,6 +22,7 @@ class Rig:
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.given: list[EngineRequest] = []
         self.now = 0.0
         self.audits = PlayedAudits()
         client = SimpleNamespace(add=self._add, cancel=lambda id: self.told.append(f"cancel {id}"))
@@ -30,6 +31,7 @@ class Rig:
 
     def _add(self, request: EngineRequest) -> None:
         self.told.append(f"add {request.id}")
+        self.given.append(request)
 
     def offer(self, stops: tuple[str, ...] = ()) -> None:
         request = GenerationRequest("hello", None, Sampling(10), stops)
@@ -49,6 +51,15 @@ def test_it_begins_when_no_request_was_there_for_a_moment_and_one_at_a_time() ->
     rig.begin()
     rig.begin()
     assert rig.told == ["add 1"]
+
+
+def test_it_finds_the_blocks_that_its_question_found() -> None:
+    rig = Rig()
+    request = GenerationRequest("hello", None, Sampling(10))
+    state = RequestState(request, list(b"hello"), Collector(), 0.0, cache_salt="acme", public_tokens=4)
+    rig.idle.offer(state, STORED)
+    rig.begin()
+    assert [(one.cache_salt, one.public_tokens) for one in rig.given] == [("acme", 4)]
 
 
 def test_a_whole_answer_is_handed_over_and_the_next_one_begins() -> None:

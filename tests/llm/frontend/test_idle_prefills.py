@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
+import logging
 from types import SimpleNamespace
+
+import pytest
 
 from trimodal.llm.engines.protocol import Adapter, EngineRequest, Output, Sampling
 from trimodal.llm.frontend.idle_prefills import MAX_PREFIXES, IdlePrefills
@@ -22,9 +26,12 @@ class Rig:
         client = SimpleNamespace(info=info, add=self.given.append, cancel=self.cancelled.append)
         self.idle = IdlePrefills(share, SimpleNamespace(client=client), itertools.count(1), public)  # type: ignore[arg-type]
 
-    def found(self, prompt: list[int], tokens: int, salt: str = "", **fields: object) -> None:
+    def found(
+        self, prompt: list[int], tokens: int, tenant: str = "", salt: str = "", **fields: object
+    ) -> None:
+        salt = json.dumps([tenant, salt]) if salt else tenant
         request = EngineRequest(0, prompt, Sampling(5), salt, **fields)  # type: ignore[arg-type]
-        self.idle.found(request, tokens)
+        self.idle.found(request, tenant, tokens)
 
     def computed(self) -> list[tuple[list[int], str]]:
         """All that it begins, each ended by the engine."""
@@ -59,10 +66,43 @@ def test_the_prefixes_of_a_salt_that_has_many_make_room_and_those_of_others_stay
         rig.found([token] * 40, 40, "acme")
     rig.idle.lost()
     assert [ids[0] for ids, _ in rig.computed()] == [19, 18, 17, 16, 1], "200 tokens"
-    for token in range(2 * MAX_PREFIXES):
-        rig.found([token] * 4, 4, "sales")
+
+
+def test_a_tenant_with_many_salts_gives_his_own_oldest() -> None:
+    rig = Rig(share=1.0)
+    rig.found([1] * 4, 4, "umbrella")
+    for number in range(70):
+        rig.found([2] * 4, 4, "acme", salt=str(number))
+    rig.found([3] * 120, 120, "umbrella")
     rig.idle.lost()
-    assert len(rig.computed()) <= MAX_PREFIXES
+    kept = [("umbrella", 120), *((json.dumps(["acme", str(number)]), 4) for number in range(69, 7, -1))]
+    assert [(salt, len(ids)) for ids, salt in rig.computed()] == [*kept, ("umbrella", 4)]
+
+
+def test_a_long_one_stays_where_many_tenants_have_a_short_one_each() -> None:
+    rig = Rig(share=1.0)
+    for number in range(MAX_PREFIXES):
+        rig.found([1] * 4, 4, str(number))
+    rig.found([2] * 120, 120, "umbrella")
+    rig.idle.lost()
+    assert [salt for _, salt in rig.computed()] == ["umbrella", *map(str, range(MAX_PREFIXES - 1, 0, -1))]
+
+
+def test_a_beginning_that_a_longer_one_has_is_not_kept_beside_it_and_shared_ones_count_once() -> None:
+    rig = Rig()
+    rig.found([1] * 12, 12)
+    rig.found([2] * 8, 8)
+    rig.found([1] * 12, 8)
+    rig.idle.lost()
+    assert [ids for ids, _ in rig.computed()] == [[1] * 12, [2] * 8], "it was found last"
+    rig = Rig()
+    for token in range(2, 12):
+        rig.found([1] * 160 + [token] * 4, 164)
+    rig.idle.lost()
+    assert len(rig.computed()) == 10, "200 tokens"
+    rig.found([1] * 160 + [12] * 4, 164)
+    rig.idle.lost()
+    assert [ids[-1] for ids, _ in rig.computed()] == list(range(12, 2, -1)), "the oldest made room"
 
 
 def test_what_takes_more_than_its_share_or_an_adapter_or_no_block_is_not_remembered() -> None:
@@ -105,11 +145,44 @@ def test_one_that_the_engine_refuses_does_not_stop_the_next() -> None:
     assert rig.computed() == [([8] * 8, "")]
 
 
-def test_an_engine_that_dies_of_one_is_not_given_any_again() -> None:
-    rig = Rig(public=(PUBLIC,))
-    rig.found([1] * 10, 8)
+def test_an_engine_that_dies_of_one_is_not_given_it_again_but_all_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig(public=(PUBLIC, [8] * 8))
+    for token in (1, 2):
+        rig.found([token] * 10, 8)
     rig.idle.begin()
+    with caplog.at_level(logging.ERROR):
+        rig.idle.lost()
+    assert "a prefix of 8 tokens, which is not computed again" in caplog.text
+    rig.idle.begin()
+    rig.idle.take([Output(rig.given[-1].id, [1], "length")])
+    rig.idle.begin()
+    assert rig.given[-1].prompt_ids == [2] * 8
     rig.idle.lost()
-    assert rig.computed() == []
+    rig.found([2] * 10, 8)
+    for _ in range(2):
+        assert [ids for ids, _ in rig.computed()] == [[8] * 8, [1] * 8]
+        rig.idle.lost()
+
+
+def test_a_cancelled_one_is_blamed_until_the_engine_has_made_a_step() -> None:
+    rig = Rig(public=(PUBLIC, [8] * 8))
+    rig.idle.begin()
+    rig.idle.interrupt()
     rig.idle.lost()
-    assert rig.computed() == []
+    assert [ids for ids, _ in rig.computed()] == [[8] * 8]
+    rig.idle.emptied()
+    rig.idle.begin()
+    rig.idle.interrupt()
+    rig.idle.take([])
+    rig.idle.lost()
+    assert [ids for ids, _ in rig.computed()] == [[8] * 8]
+
+
+def test_what_a_sleeping_engine_forgot_is_not_to_blame() -> None:
+    rig = Rig(public=(PUBLIC,))
+    rig.idle.begin()
+    rig.idle.interrupt()
+    rig.idle.emptied()
+    assert [ids for ids, _ in rig.computed()] == [PUBLIC]

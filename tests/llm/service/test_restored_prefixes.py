@@ -6,12 +6,15 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.sinks import Collector, FakeServer, eventually
 from tests.llm.service.test_tenants import cached
+from trimodal.errors import SettingsError
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
-from trimodal.llm.engines.protocol import EngineRequest, Sampling
+from trimodal.llm.engines.protocol import CallName, EngineCall, EngineRequest, Sampling
 from trimodal.llm.request.operator import OperatorCall
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
@@ -37,7 +40,12 @@ class NotedEngine(FakeEngine):
 def settled(server: FakeServer) -> None:
     """Waits until nothing is to be computed while the server is idle."""
     prefills = server.service._dispatcher._prefills
-    eventually(lambda: not (prefills._due or prefills._running))
+
+    def nothing_left() -> bool:
+        with server.service._lock:
+            return not (prefills._due or prefills._running)
+
+    eventually(nothing_left)
 
 
 def test_prefixes_are_there_again_after_the_engine_was_lost_each_for_its_tenant() -> None:
@@ -59,20 +67,46 @@ def test_prefixes_are_there_again_after_the_engine_was_lost_each_for_its_tenant(
         assert cached(server, tenant="umbrella") == 0
 
 
-def test_they_are_there_again_when_the_engine_has_slept() -> None:
-    class Forgetful(NotedEngine):
-        def call(self, call: object) -> None:
-            super().call(call)  # type: ignore[arg-type]
-            self._prefix = type(self._prefix)(512, 32)
+class ForgetfulEngine(NotedEngine):
+    """Its cache is empty after it has slept."""
 
-    with FakeServer(start=lambda settings: start_thread(Forgetful(settings))) as server:
+    def call(self, call: EngineCall) -> None:
+        super().call(call)
+        self._prefix = type(self._prefix)(512, 32)
+
+
+def sleep_and_wake(server: FakeServer) -> None:
+    calls: tuple[CallName, ...] = ("sleep", "wake_up")
+    for call in calls:
+        sink = Collector()
+        server.service.submit(OperatorCall(call), sink)
+        sink.wait()
+
+
+def test_they_are_there_again_when_the_engine_has_slept_whatever_salts_another_tenant_has() -> None:
+    with FakeServer(start=lambda settings: start_thread(ForgetfulEngine(settings))) as server:
         assert [cached(server) for _ in range(2)] == [0, 192]
-        for call in ("sleep", "wake_up"):
-            sink = Collector()
-            server.service.submit(OperatorCall(call), sink)  # type: ignore[arg-type]
-            sink.wait()
+        for salt in range(22):  # 6 blocks each, and there is room for 128
+            assert [cached(server, tenant="acme", cache_salt=str(salt)) for _ in range(2)] == [0, 192]
+        sleep_and_wake(server)
         settled(server)
         assert cached(server) == 192
+        assert cached(server, tenant="acme", cache_salt="0") == 0
+
+
+def test_a_prefix_that_an_engine_had_to_leave_to_sleep_is_computed_when_it_wakes(tmp_path: Path) -> None:
+    (tmp_path / "system.txt").write_text("x" * 1900)
+    engines: list[NotedEngine] = []
+
+    def start(settings: LlmSettings) -> EngineCoreClient:
+        engines.append(ForgetfulEngine(settings))
+        return start_thread(engines[-1])
+
+    values = {"public_prompts": "system.txt", "version_directory": tmp_path / "1"}
+    with FakeServer(start=start, fake_step_ms=20.0, max_num_batched_tokens=32, **values) as server:
+        eventually(lambda: engines[0].told == ["prefix"])
+        sleep_and_wake(server)
+        eventually(lambda: engines[0].told == ["prefix", "cancel", "prefix"])
 
 
 def test_a_public_prompt_is_there_for_every_tenant_from_the_start_and_what_follows_is_not(
@@ -94,6 +128,20 @@ def test_a_public_prompt_is_there_for_every_tenant_from_the_start_and_what_follo
         assert found(server, "x" * 100, tenant="umbrella") == 192
         assert found(server, "x" * 100) == 192
         assert found(server, "x" * 100, tenant="acme", cache_salt="secret") == 0
+
+
+def test_one_that_the_engine_cannot_hold_ends_the_start_and_the_engine(tmp_path: Path) -> None:
+    (tmp_path / "system.txt").write_text("x" * 1900)
+    links: list[EngineCoreClient] = []
+
+    def start(settings: LlmSettings) -> EngineCoreClient:
+        links.append(start_thread(FakeEngine(settings)))
+        return links[-1]
+
+    values = {"public_prompts": "system.txt", "version_directory": tmp_path / "1", "num_kv_blocks": 32}
+    with pytest.raises(SettingsError, match=r"system\.txt has 1888 tokens: a prompt may have 1023"):
+        FakeServer(start=start, **values)
+    assert links[0].receive() is None, "it is closed"
 
 
 def test_a_request_takes_the_place_of_a_prefix_within_the_step_under_way(tmp_path: Path) -> None:

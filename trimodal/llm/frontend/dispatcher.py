@@ -115,7 +115,7 @@ class Dispatcher:
         self.interrupt_idle_work()
         self.calls.begin(call, sink, request_id)
         if self.calls.asleep:
-            self._prefills.lost()
+            self._prefills.emptied()
         return (
             self._end_all(list(self._registry.generations.values()), Unavailable(ASLEEP))
             if self.calls.asleep
@@ -255,7 +255,7 @@ class Dispatcher:
         if output.finish_reason is None:  # a stop string, which the engine does not know
             self._engine.client.cancel(generation.id)
         self._scheduler.finish(generation.ticket)
-        self._prefills.found(generation.engine_request(), generation.ticket.cached_tokens)
+        self._prefills.found(generation.engine_request(), generation.tenant, generation.ticket.cached_tokens)
         self._registry.drop(generation)
         for state in list(generation.listeners):
             self._registry.remove(state)

@@ -40,6 +40,7 @@ class _Audit:
     sampling: Sampling
     stops: tuple[str, ...]
     cache_salt: str
+    public_tokens: int
     until: float
     tries: int = 0
     id: int = 0
@@ -78,7 +79,9 @@ class IdleAudits:
         sampling = replace(request.sampling, logprobs=None)
         until = self._clock() + PATIENCE_S
         self._waiting.append(
-            _Audit(entry, state.prompt_ids, sampling, request.stops, state.cache_salt, until)
+            _Audit(
+                entry, state.prompt_ids, sampling, request.stops, state.cache_salt, state.public_tokens, until
+            )
         )
 
     def interrupt(self) -> None:
@@ -107,7 +110,15 @@ class IdleAudits:
         audit.id, audit.texts, audit.tokens = next(self._ids), [], 0
         self._text = TextStream(self._tokenizer, audit.stops, whole=bool(audit.sampling.grammar))
         self._running = audit
-        self._engine.client.add(EngineRequest(audit.id, audit.prompt_ids, audit.sampling, audit.cache_salt))
+        self._engine.client.add(
+            EngineRequest(
+                audit.id,
+                audit.prompt_ids,
+                audit.sampling,
+                audit.cache_salt,
+                public_tokens=audit.public_tokens,
+            )
+        )
 
     def take(self, outputs: Iterable[Output]) -> None:
         """Takes what a step gave to the one that runs."""

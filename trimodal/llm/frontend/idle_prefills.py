@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
@@ -20,19 +20,36 @@ logger = logging.getLogger(__name__)
 MAX_PREFIXES = 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Prefix:
-    """The beginning of a prompt, found by those of the same salt."""
+    """The beginning of a prompt, found by those of the same salt.
 
-    ids: tuple[int, ...]
+    `keys` has one for each block, which depends on all before it: the last stands for the whole.
+    """
+
+    ids: list[int]
+    keys: tuple[int, ...]
+    tenant: str = ""
     salt: str = ""
     public_tokens: int = 0
 
+    @classmethod
+    def of(
+        cls, ids: list[int], block_tokens: int, tenant: str = "", salt: str = "", public_tokens: int = 0
+    ) -> _Prefix:
+        key, keys = hash((tenant, salt)), []
+        for at in range(0, len(ids), block_tokens):
+            key = hash((key, *ids[at : at + block_tokens]))
+            keys.append(key)
+        return cls(ids, tuple(keys), tenant, salt, public_tokens)
+
+    @property
+    def key(self) -> int:
+        return self.keys[-1]
+
     def begins_with(self, other: _Prefix) -> bool:
-        length, last = len(other.ids), other.ids[-1]
-        if self.salt != other.salt or length > len(self.ids) or self.ids[length - 1] != last:
-            return False
-        return self.ids[:length] == other.ids
+        last = len(other.keys) - 1
+        return last < len(self.keys) and self.keys[last] == other.key
 
 
 class IdlePrefills:
@@ -47,36 +64,60 @@ class IdlePrefills:
         self, share: float, engine: EngineSupervisor, ids: Iterator[int], public: Iterable[list[int]] = ()
     ) -> None:
         self._share, self._engine, self._ids = share, engine, ids
-        self._public = [_Prefix(tuple(one)) for one in public]
-        self._found: dict[_Prefix, None] = {}  # the last is the one that was found last
+        self._public = [_Prefix.of(one, engine.client.info.block_tokens) for one in public]
+        self._found: dict[int, _Prefix] = {}  # by key; the last is the one that was found last
+        self._blocks: dict[str, Counter[int]] = {}  # tenant → key of a block → how many in `_found` have it
+        self._blamed: set[int] = set()  # keys of those that an engine died of
         self._due = list(self._public)
         self._running: tuple[int, _Prefix] | None = None
+        self._suspect: _Prefix | None = None  # cancelled, and the engine may still be in its step
 
-    def found(self, request: EngineRequest, cached_tokens: int) -> None:
-        """Remembers what a prompt found in the cache."""
+    def found(self, request: EngineRequest, tenant: str, cached_tokens: int) -> None:
+        """Remembers what a tenant's prompt found in the cache."""
         info = self._engine.client.info
-        budget = self._share * info.num_kv_blocks * info.block_tokens
-        tokens = cached_tokens // info.block_tokens * info.block_tokens
+        budget, block = self._share * info.num_kv_blocks, info.block_tokens
+        tokens = cached_tokens // block * block
         # An adapter has another number in the next engine, and so other blocks.
-        if request.adapter or not request.public_tokens < tokens <= budget:
+        if request.adapter or not request.public_tokens < tokens <= budget * block:
             return
-        new = _Prefix(tuple(request.prompt_ids[:tokens]), request.cache_salt, request.public_tokens)
-        self._found = dict.fromkeys([*(one for one in self._found if not new.begins_with(one)), new])
-        held: Counter[str] = Counter()
-        for one in self._found:
-            held[one.salt] += len(one.ids)
-        while len(self._found) > MAX_PREFIXES or held.total() > budget:
-            most = max(held, key=held.__getitem__)  # so that nobody's many displace another's few
-            oldest = next(one for one in self._found if one.salt == most)
-            held[most] -= len(oldest.ids)
-            del self._found[oldest]
+        ids, salt = request.prompt_ids[:tokens], request.cache_salt
+        new = _Prefix.of(ids, block, tenant, salt, request.public_tokens)
+        if new.key in self._blamed:
+            return
+        longer = next((one for one in reversed(self._found.values()) if one.begins_with(new)), None)
+        if longer:
+            self._found[longer.key] = self._found.pop(longer.key)
+            return
+        for key in new.keys:
+            self._forget(key)
+        self._found[new.key] = new
+        self._blocks.setdefault(tenant, Counter()).update(new.keys)
+        while True:  # so that nobody's many displace another's few
+            held: Mapping[str, int] = {tenant: len(blocks) for tenant, blocks in self._blocks.items()}
+            if len(self._found) > MAX_PREFIXES:
+                held = Counter(one.tenant for one in self._found.values())
+            elif sum(held.values()) <= budget:
+                return
+            most = max(held, key=held.__getitem__)
+            self._forget(next(key for key, one in self._found.items() if one.tenant == most))
+
+    def _forget(self, key: int) -> None:
+        if not (prefix := self._found.pop(key, None)):
+            return
+        blocks = self._blocks[prefix.tenant]
+        blocks.subtract(prefix.keys)
+        for one in prefix.keys:
+            if not blocks[one]:
+                del blocks[one]
+        if not blocks:
+            del self._blocks[prefix.tenant]
 
     def interrupt(self) -> None:
         """Ends what runs: a request is there. What is computed of it stays."""
         if self._running:
-            id, prefix = self._running
+            id, self._suspect = self._running
             self._engine.client.cancel(id)
-            self._due.insert(0, prefix)
+            self._due.insert(0, self._suspect)
             self._running = None
 
     def begin(self) -> bool:
@@ -85,25 +126,33 @@ class IdlePrefills:
             id, prefix = next(self._ids), self._due.pop(0)
             self._running = id, prefix
             self._engine.client.add(
-                EngineRequest(
-                    id, list(prefix.ids), Sampling(1), prefix.salt, public_tokens=prefix.public_tokens
-                )
+                EngineRequest(id, prefix.ids, Sampling(1), prefix.salt, public_tokens=prefix.public_tokens)
             )
         return self._running is not None
 
     def take(self, outputs: Iterable[Output]) -> None:
         """Takes what a step gave to the one that runs."""
+        self._suspect = None
         for output in outputs:
             if self._running and output.id == self._running[0] and output.finish_reason:
                 if output.error:
                     logger.warning("a prefix was not computed: %s", output.error)
                 self._running = None
 
-    def lost(self) -> None:
+    def emptied(self) -> None:
         """The cache is gone: what it had is due again, the last first."""
-        self._due = [*self._public, *reversed(self._found)]
-        if self._running:  # perhaps by it; the next engine is not to die as well
-            logger.error("the engine died while it computed a prefix: none is computed again")
-            self._due, self._running = [], None
-            self._public.clear()
-            self._found.clear()
+        self._running = None
+        self._due = [*self._public, *reversed(self._found.values())]
+
+    def lost(self) -> None:
+        """The engine is gone, perhaps by the one in it: the next engine is not to die of it as well."""
+        if blamed := self._running[1] if self._running else self._suspect:
+            logger.error(
+                "the engine died while it computed a prefix of %d tokens, which is not computed again",
+                len(blamed.ids),
+            )
+            self._blamed.add(blamed.key)
+            self._public = [one for one in self._public if one is not blamed]
+            self._forget(blamed.key)
+        self._suspect = None
+        self.emptied()

@@ -178,7 +178,7 @@ class InputProcessor:
         )
         tiers = settings.beside_config(settings.tiers)
         self._tiers = read_tiers(tiers) if tiers else Tiers()
-        self.public_prefixes = read_public_prompts(settings, self.tokenizer)
+        self.public_prompts = read_public_prompts(settings, self.tokenizer)
         self._defaults = asdict(settings.sampling_defaults)
 
     def process(
@@ -217,7 +217,7 @@ class InputProcessor:
             request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed, salt
         )
         if not terms.cache_salt:
-            state.public_tokens = public_tokens(prompt.ids, self.public_prefixes)
+            state.public_tokens = public_tokens(prompt.ids, self.public_prompts.values())
         templated = self._settings.apply_chat_template and self.tokenizer.has_chat_template
         if request.is_templated(templated) and not request.prompt_token_ids:
             state.make_reader = partial(self._reader, request, prompt.ids)

@@ -54,7 +54,7 @@ class Generation:
         self.listeners: list[RequestState] = []
         self.prompt_ids = first.prompt_ids
         self._cache_salt, self._public_tokens = first.cache_salt, first.public_tokens
-        self._adapter = adapter
+        self._adapter, self.tenant = adapter, first.request.terms.tenant
         self.sampling = first.request.sampling
         self.finish_reason = ""
         self.problem = ""  # why the engine's last answer to it was not the one that was asked for
