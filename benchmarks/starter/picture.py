@@ -1,6 +1,6 @@
 """Makes docs/page.png: the page in Chromium with a question, a photo and live captions of a human voice.
 
-    python -m benchmarks.starter.picture docs/page.png
+python -m benchmarks.starter.picture docs/page.png
 """
 
 from __future__ import annotations
