@@ -19,6 +19,13 @@ def test_anything_but_true_and_false_is_refused(value: object) -> None:
         trace.wanted({"trace": value})
 
 
+def test_spans_of_another_clock_end_when_they_came() -> None:
+    spans = [trace.span("decode", 7.0, 7.5, rows=2), trace.span("classify", 7.5, 9.0)]
+    moved = [trace.span("decode", 1.0, 1.5, rows=2), trace.span("classify", 1.5, 3.0)]
+    assert trace.shifted(spans, 3.0) == moved
+    assert trace.shifted([], 3.0) == []
+
+
 def test_spans_survive_their_tensor() -> None:
     spans = [trace.span("queue", 1.5, 2.25, tokens=3)]
     assert spans == [{"name": "queue", "begin": 1_500_000_000, "end": 2_250_000_000, "tokens": 3}]

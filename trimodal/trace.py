@@ -60,6 +60,12 @@ def column(spans: Sequence[Span], rows: int = 1) -> dict[str, NDArray[Any]]:
     return {NAME: np.array([json.dumps(spans).encode(), *[b""] * (rows - 1)], dtype=object)}
 
 
+def shifted(spans: Sequence[Span], end: float) -> list[Span]:
+    """Spans of another machine on this one's clock: the last ends at `end`, when they were received."""
+    by = round(end * 1e9) - max((one["end"] for one in spans), default=0)
+    return [{**one, "begin": one["begin"] + by, "end": one["end"] + by} for one in spans]
+
+
 def read(outputs: Mapping[str, NDArray[Any]]) -> list[Span]:
     """The spans in a model's outputs; none: it sent no trace."""
     tensor = outputs.get(NAME)

@@ -31,6 +31,7 @@ class Endpoint(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.ids: list[str] = []
         self.models: list[tuple[str, str]] = []  # name and version
         self.loaded: list[tuple[str, str]] = []  # likewise, of those that take requests
+        self.states: list[tuple[str, str, str]] = []  # the repository index; none: it is for operators
         self.ended = threading.Event()
         self._server = grpc.server(ThreadPoolExecutor(16))
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self, self._server)
@@ -68,6 +69,15 @@ class Endpoint(service_pb2_grpc.GRPCInferenceServiceServicer):
                     raw = serialize_byte_tensor(array).item() if kind == "BYTES" else array.tobytes()
                     message.infer_response.raw_output_contents.append(raw)
             yield message
+
+    def RepositoryIndex(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if not self.states:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "This protocol is restricted")
+        answer = service_pb2.RepositoryIndexResponse()
+        for name, version, state in self.states:
+            reason = "unloaded" if state == "UNAVAILABLE" else ""
+            answer.models.add(name=name, version=version, state=state, reason=reason)
+        return answer
 
     def ModelStatistics(self, request: Any, context: Any) -> Any:  # noqa: N802
         answer = service_pb2.ModelStatisticsResponse()

@@ -148,7 +148,13 @@ def test_a_version_that_is_named_is_asked_and_one_that_is_not_there_is_no_fault_
 def test_a_version_that_is_not_there_is_told_with_those_that_are(endpoint, monkeypatch):
     retired = "Request for unknown model: 'llm' version 3 is not at ready state"
     served = endpoint(lambda inputs: iter([retired]))
-    served.loaded = [("llm", "1"), ("llm", "2"), ("vision", "4")]
+    with pytest.raises(Unavailable, match="not at ready state"):  # the index is for operators: it may come
+        next(models(served).answer(QUESTION, never, {"llm": "3"}))
+    ready = [("llm", "1", "READY"), ("llm", "2", "READY"), ("vision", "4", "READY")]
+    served.states = [*ready, ("llm", "3", "LOADING")]
+    with pytest.raises(Unavailable, match="not at ready state"):
+        next(models(served).answer(QUESTION, never, {"llm": "3"}))
+    served.states = [*ready, ("llm", "3", "UNAVAILABLE")]
     with pytest.raises(ModelNotFound, match="the server has no model 'llm' version 3, only 1, 2"):
         next(models(served).answer(QUESTION, never, {"llm": "3"}))
     refusal = pb_utils.TritonError("Model 'vision' is not ready.", pb_utils.TritonError.INTERNAL)

@@ -1,5 +1,6 @@
 import grpc
 import pytest
+from tritonclient.grpc import service_pb2
 
 from trimodal.client.errors import (
     ConnectError,
@@ -8,7 +9,8 @@ from trimodal.client.errors import (
     from_message,
     from_status,
     may_lack_version,
-    of_version,
+    of_index,
+    of_statistics,
 )
 from trimodal.errors import (
     Cancelled,
@@ -103,25 +105,61 @@ def test_messages_of_triton_itself(message, kind):
 
 
 @pytest.mark.parametrize(
-    ("error", "loaded", "told"),
+    ("error", "may"),
     [
-        (ModelNotFound("the server has no model 'llm' version 7"), ["1", "2"], ", only 1, 2"),
-        (Unavailable("Request for unknown model: 'llm' version 7 is not at ready state"), ["1"], ", only 1"),
-        (Unavailable("'llm' version 7 is not at ready state"), [], None),  # none is: it is being loaded
-        (Unavailable("'llm' version 7 is not at ready state"), ["1", "7"], None),  # by now it is
-        (Unavailable("the queue is full"), ["1"], "not asked"),
-        (InvalidArgument("max_tokens is 0"), ["1"], "not asked"),
+        (ModelNotFound("the server has no model 'llm' version 7"), True),
+        (Unavailable("Request for unknown model: 'llm' version 7 is not at ready state"), True),
+        (Unavailable("Request for unknown model: 'llm' has no available versions"), True),
+        (Unavailable("the model 'vision' is not ready"), True),
+        (Unavailable("Exceeds maximum queue size"), False),
+        (Unavailable("Server is shutting down"), False),
+        (Unavailable("the queue is full"), False),
+        (InvalidArgument("max_tokens is 0"), False),
     ],
 )
-def test_a_version_that_is_not_there_is_told_with_those_that_are(error, loaded, told):
-    assert may_lack_version(error) is (told != "not asked")
-    if told != "not asked":
-        found = of_version(error, "llm", "7", loaded)
-        if told is None:
-            assert found is error
-        else:
-            assert type(found) is ModelNotFound
-            assert str(found) == f"the server has no model 'llm' version 7{told}"
+def test_what_a_version_that_is_not_loaded_may_be_refused_with(error, may):
+    assert may_lack_version(error) is may
+
+
+@pytest.mark.parametrize(
+    ("loaded", "kind", "told"),
+    [
+        (["1", "2"], ModelNotFound, "the server has no model 'llm' version 7, only 1, 2"),
+        (["1", "7"], Unavailable, "the model 'llm' version 7 was not loaded yet; try again later"),
+        ([], ModelNotFound, "told"),
+    ],
+)
+def test_a_version_that_was_not_found(loaded, kind, told):
+    message = service_pb2.ModelStatisticsResponse()
+    for version in loaded:
+        message.model_stats.add(name="llm", version=version)
+    error = of_statistics(ModelNotFound("told"), "llm", "7", message)
+    assert (type(error), str(error)) == (kind, told)
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        (("UNAVAILABLE", "unloaded"), ModelNotFound),
+        (None, ModelNotFound),
+        (("UNAVAILABLE", "it failed to load"), Unavailable),
+        (("LOADING", ""), Unavailable),
+        (("UNLOADING", ""), Unavailable),
+        (("READY", ""), Unavailable),  # by now
+    ],
+)
+@pytest.mark.parametrize("others", [("1", "2"), ()])
+def test_a_version_that_was_not_at_ready_state(state, kind, others):
+    message = service_pb2.RepositoryIndexResponse()
+    message.models.add(name="vision", version="3", state="READY")
+    for version in others:
+        message.models.add(name="llm", version=version, state="READY")
+    if state:
+        message.models.add(name="llm", version="7", state=state[0], reason=state[1])
+    error = of_index(Unavailable("told"), "llm", "7", message)
+    assert type(error) is (kind if others else Unavailable), "without any other one it is loaded again"
+    if type(error) is ModelNotFound:
+        assert str(error) == "the server has no model 'llm' version 7, only 1, 2"
 
 
 @pytest.mark.parametrize(

@@ -92,24 +92,28 @@ class LlmConnection:
             call.cancel()  # nothing if it is over
 
     def of_version(self, error: RequestError, model: str, version: str) -> RequestError:
-        """What to tell of a model's refusal: of a version that is not loaded, which are.
+        """What to tell of a model's refusal: of a version that is not there, which are.
 
-        That no version is, is not the request's fault: the model comes.
+        That it may come is not the request's fault.
         """
         import grpc
         from tritonclient.grpc import service_pb2
 
-        from trimodal.client.errors import may_lack_version, of_version
+        from trimodal.client.errors import may_lack_version, of_index, of_statistics
 
-        loaded: list[str] = []
+        told = error
         if version and may_lack_version(error):
-            with suppress(grpc.RpcError):  # it has none
-                message = service_pb2.ModelStatisticsRequest(name=model)
-                found = self._stub.ModelStatistics(message, timeout=_ASK_S)
-                loaded = [one.version for one in found.model_stats]
-        if isinstance(error, ModelNotFound) and not loaded:
+            with suppress(grpc.RpcError):  # it has none, or the index is for operators
+                if isinstance(error, ModelNotFound):
+                    asked = service_pb2.ModelStatisticsRequest(name=model)
+                    found = self._stub.ModelStatistics(asked, timeout=_ASK_S)
+                    told = of_statistics(error, model, version, found)
+                elif isinstance(error, Unavailable):
+                    found = self._stub.RepositoryIndex(service_pb2.RepositoryIndexRequest(), timeout=_ASK_S)
+                    told = of_index(error, model, version, found)
+        if told is error and isinstance(error, ModelNotFound):
             return Unavailable(f"{error}; try again later")
-        return of_version(error, model, version, loaded)
+        return told
 
 
 def _piece(outputs: Mapping[str, NDArray[Any]]) -> Piece:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from trimodal.errors import InvalidArgument, RequestError
+from trimodal.errors import InvalidArgument, ModelNotFound, RequestError
 
 BATCHES_AT_ONCE = 4
 
@@ -40,11 +40,16 @@ async def in_parts(
 
 
 def each_alone(ask: Ask[Item, Row]) -> Ask[Item, Row | RequestError]:
-    """As `ask`, but a batch that is refused is sent again one by one, and errors stand in for their rows."""
+    """As `ask`, but a batch that is refused is sent again one by one, and errors stand in for their rows.
+
+    Raises: ModelNotFound, which is no item's fault.
+    """
 
     async def ask_each(items: Sequence[Item]) -> list[Row | RequestError]:
         try:
             return [*await ask(items)]
+        except ModelNotFound:  # no item's fault
+            raise
         except InvalidArgument as error:
             if len(items) == 1:
                 return [error]

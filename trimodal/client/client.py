@@ -5,6 +5,7 @@ The server checks the limits of fields, and its errors name them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
@@ -359,7 +360,7 @@ class Client:
         outputs = await self._transport.infer(request, self._within(timeout))
         if spans is not None:
             with readable(f"model '{model}'"):
-                spans += trace.read(outputs)
+                spans += trace.shifted(trace.read(outputs), time.monotonic())
         return outputs
 
     async def _stream(self, request: Request, timeout: float | None) -> Responses:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any
 
 import grpc
 
@@ -58,7 +58,6 @@ class ProtocolError(TransportError):
     """The answer lacks what the model's contract promises."""
 
 
-Refusal = TypeVar("Refusal", bound=TrimodalError)
 _CODES: dict[str, type[RequestError]] = {
     kind.code: kind for kind in (InvalidArgument, ModelNotFound, Unavailable, Cancelled, InternalError)
 }
@@ -67,10 +66,8 @@ _PREFIX = re.compile(rf"(?:.*?, )?({'|'.join(_CODES)}): (.*)", re.DOTALL)
 _PREAMBLE = re.compile(r"\[request id: [^\]]*\] |in ensemble '[^']*', ")
 _RETRY = re.compile(r"(.*); retry after (\d+(?:\.\d+)?(?:e[+-]?\d+)?) s", re.DOTALL)
 _UNKNOWN = re.compile(r"unknown model: ('.*'(?: version \d+)?) is not found")
-_NOT_NOW = re.compile(
-    r"no available versions|not ready|not at ready state|shutting down|in exit|exceeds maximum queue size",
-    re.I,
-)
+_NOT_LOADED = re.compile(r"no available versions|not ready|not at ready state", re.I)
+_NOT_NOW = re.compile(rf"{_NOT_LOADED.pattern}|shutting down|in exit|exceeds maximum queue size", re.I)
 
 # What Triton says of a model whose process died; it is loaded again.
 _DIED = re.compile(r"Stub process '.*' is not healthy")
@@ -144,21 +141,34 @@ def from_message(message: str, *, by_model: bool) -> RequestError:
 def may_lack_version(error: TrimodalError) -> bool:
     """Whether Triton may refuse like this because the version that was asked for is not loaded.
 
-    Of one that was and is not any more it says "not at ready state", UNAVAILABLE, for ever (2.51).
+    It says "not at ready state", UNAVAILABLE, of one that is being loaded; for ever of one that was (2.51).
     """
     return isinstance(error, ModelNotFound) or (
-        isinstance(error, Unavailable) and bool(_NOT_NOW.search(str(error)))
+        isinstance(error, Unavailable) and bool(_NOT_LOADED.search(str(error)))
     )
 
 
-def of_version(error: Refusal, model: str, version: str, loaded: Sequence[str]) -> Refusal | ModelNotFound:
-    """What to tell of such a refusal.
+def of_statistics(error: ModelNotFound, model: str, version: str, message: Any) -> RequestError:
+    """What to tell of NOT_FOUND by the model's statistics, which list the versions that take requests.
 
-    Args:
-        loaded: the model's versions that take requests. None does while it is loaded again or unloaded.
+    Where none does, the model is loaded again or unloaded: the error as it is.
     """
-    if not loaded or version in loaded:
-        return error
+    loaded = [one.version for one in message.model_stats]
+    if version in loaded:
+        return Unavailable(f"the model '{model}' version {version} was not loaded yet; try again later")
+    return _missing(model, version, loaded) if loaded else error
+
+
+def of_index(error: Unavailable, model: str, version: str, message: Any) -> RequestError:
+    """What to tell of "not at ready state" by the repository index: NOT_FOUND where it was unloaded."""
+    versions = {one.version: one for one in message.models if one.name == model}
+    loaded = [one.version for one in versions.values() if one.state == "READY"]
+    found = versions.get(version)
+    gone = found is None or (found.state, found.reason) == ("UNAVAILABLE", "unloaded")
+    return _missing(model, version, loaded) if gone and loaded else error
+
+
+def _missing(model: str, version: str, loaded: Sequence[str]) -> ModelNotFound:
     return ModelNotFound(f"the server has no model '{model}' version {version}, only {', '.join(loaded)}")
 
 

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -30,6 +31,7 @@ from trimodal.gateway.realtime.session import Sessions
 from trimodal.gateway.settings import GatewaySettings
 from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.host import raise_open_files
+from trimodal.server.launch import GRPC_OPERATOR_HEADER
 
 logger = logging.getLogger(__name__)
 _CONNECTIONS = 4  # to each Triton
@@ -228,7 +230,10 @@ class GatewayServer:
 
     def __init__(self, settings: GatewaySettings, connect: Callable[[str], Transport] | None = None) -> None:
         self._settings = settings
-        connect = connect or (lambda address: GrpcTransport(address, Timeouts(), _CONNECTIONS))
+        operator = {GRPC_OPERATOR_HEADER: settings.operator_key} if settings.operator_key else {}
+        connect = connect or partial(
+            GrpcTransport, timeouts=Timeouts(), connections=_CONNECTIONS, operator=tuple(operator.items())
+        )
         upstreams = Upstreams(settings.upstreams or settings.upstream, connect, settings.routes)
         app = make_app(settings, upstreams)
         config = uvicorn.Config(

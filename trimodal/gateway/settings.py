@@ -32,7 +32,7 @@ class GatewaySettings(Settings):
     allowed_hosts: tuple[str, ...] = ()
     log_requests: float = Field(default=1.0, ge=0, le=1)  # share of those that did not fail; 0: none at all
     model_aliases: tuple[ModelAlias, ...] = ()
-    operator_key: str = ""  # of the servers behind: for adapters and sleep
+    operator_key: str = ""  # of the servers behind: for adapters, sleep, and which versions were unloaded
     responses: str = "memory"
     early_waste: float = Field(default=0.5, ge=0, le=1)  # share of early answers' tokens; 0: no such
     max_body_bytes: int = Field(default=32 << 20, ge=1024)

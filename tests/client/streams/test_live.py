@@ -18,7 +18,7 @@ from trimodal.client import (
 )
 from trimodal.client.streams import live as listening
 from trimodal.client.transports.fake import FakeSpeech, speech_outputs
-from trimodal.errors import InternalError, InvalidArgument, Unavailable
+from trimodal.errors import InternalError, InvalidArgument, ModelNotFound, Unavailable
 
 RATE = 16_000
 WORDS = [("what", 0.1, 0.3), ("is", 0.4, 0.6), ("a", 1.0, 1.1), ("lambda", 1.2, 1.8)]
@@ -259,7 +259,9 @@ async def test_a_refused_chunk_adds_nothing_and_the_stream_goes_on(speech):
     assert [start for start, _ in controls(transport)] == [True, True, False, False, False, False]
 
 
-@pytest.mark.parametrize("error", [Unavailable("speech_recognize: no room"), InternalError("it broke")])
+@pytest.mark.parametrize(
+    "error", [Unavailable("no room"), InternalError("it broke"), ModelNotFound("no version 2")]
+)
 async def test_a_stream_that_fails_on_the_server_is_over(speech, error):
     def fails(request):
         if transport.requests[1:]:

@@ -46,7 +46,7 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
         self.requests = []
         self.metadata = []
         self.steps = ()
-        self.cancelled = 0
+        self.cancelled = self.asked = 0
         self.running = 0
 
     async def ModelStreamInfer(self, requests, context):
@@ -96,6 +96,16 @@ class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     async def ModelReady(self, request, context):
         return service_pb2.ModelReadyResponse(ready=request.name == "own")
+
+    async def RepositoryIndex(self, request, context):
+        self.asked += 1
+        if ("key", "right") not in context.invocation_metadata():
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "This protocol is restricted, expecting header")
+        answer = service_pb2.RepositoryIndexResponse()
+        for version in ("10", "2"):
+            answer.models.add(name="llm", version=version, state="READY")
+        answer.models.add(name="llm", version="7", state="UNAVAILABLE", reason="unloaded")
+        return answer
 
     async def ModelStatistics(self, request, context):
         answer = service_pb2.ModelStatisticsResponse()
@@ -189,17 +199,42 @@ async def test_errors_in_a_stream(message, by_model, kind):
         await until(lambda: servicer.running == 0)
 
 
-async def test_a_version_that_is_not_there_is_told_with_those_that_are():
+@pytest.mark.parametrize("operator", [True, False])
+async def test_a_version_that_was_unloaded_is_told_where_the_index_may_be_asked(operator):
     """Triton calls one that it had and has no more unavailable, for ever: who tries again never ends."""
     async with serving() as (servicer, client, _):
+        client._transport._operator = (("key", "right"),) if operator else None
+        kind, told = ModelNotFound, "the server has no model 'llm' version 7, only 10, 2"
+        if not operator:
+            kind, told = Unavailable, "not at ready state"
         servicer.script = [service_pb2.ModelStreamInferResponse(error_message=RETIRED)]
-        told = "the server has no model 'llm' version 7, only 10, 2"
-        with pytest.raises(ModelNotFound, match=told):
+        with pytest.raises(kind, match=told):
             await client.complete("hi", model="llm@7")
-        with pytest.raises(ModelNotFound, match=told):
+        with pytest.raises(kind, match=told):
+            await client.complete("hi", model="llm@7", timeout=60)
+        with pytest.raises(kind, match=told):
             await client.embed(["hi"], model="llm@7")
         with pytest.raises(Unavailable, match="not at ready state"):  # none is: it is loaded again
             await client.embed(["hi"], model="own@7")
+        assert servicer.asked == 4
+        with pytest.raises(Unavailable, match="the queue is full"):
+            await client.embed(["hi"], model="busy@2")
+        assert servicer.asked == 4, "of a queue that is full nothing is asked"
+        error = Unavailable(RETIRED)
+        assert await client._transport._told(error, "llm@7", 0.0) is error, "no time is left"
+        assert servicer.asked == 4
+
+
+async def test_a_version_that_was_never_there_is_told_with_those_that_are():
+    async with serving() as (servicer, client, _):
+        missing = "Request for unknown model: 'llm' version 7 is not found"
+        servicer.script = [service_pb2.ModelStreamInferResponse(error_message=missing)]
+        with pytest.raises(ModelNotFound, match="the server has no model 'llm' version 7, only 10, 2"):
+            await client.complete("hi", model="llm@7")
+        missing = "Request for unknown model: 'llm' version 2 is not found"
+        servicer.script = [service_pb2.ModelStreamInferResponse(error_message=missing)]
+        with pytest.raises(Unavailable, match="version 2 was not loaded yet"):
+            await client.complete("hi", model="llm@2")
 
 
 @pytest.mark.parametrize("how", ["break", "cancel", "aclose", "task", "deadline", "silence", "client"])

@@ -25,11 +25,12 @@ from tests.e2e import fakes
 from tests.e2e.conftest import BOUND, MODEL_REPOSITORY, wait_until
 from tests.e2e.gateway.test_openai import gateway
 from trimodal.cli.app import app
-from trimodal.client import Client, ModelNotFound, Timeouts
+from trimodal.client import Client, ModelNotFound, Timeouts, Unavailable
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.gateway.upstreams.routes import set_route, version_for
+from trimodal.server.launch import GRPC_OPERATOR_HEADER
 from trimodal.server.ports import choose
 from trimodal.server.process import TritonServer
 
@@ -89,6 +90,16 @@ async def test_a_canary_and_the_way_back(own_server: Callable[..., TritonServer]
         await asyncio.to_thread(wait_until, lambda: counted(server) == routed, "the server's own count")
         with pytest.raises(ModelNotFound, match="the server has no model 'llm' version 7, only 1, 2"):
             await client.complete("hi", model="llm@7")
+        file = server.repository / "llm/configs/cpu.pbtxt"  # the server's copy
+        file.write_text(re.sub(r"\ball\s*\{\s*\}", "specific { versions: 1 }", file.read_text()))
+        assert not await asyncio.to_thread(server.api.load, "llm")
+        await asyncio.to_thread(wait_until, lambda: server.api.versions()["llm"]["2"] == "UNAVAILABLE")
+        with pytest.raises(Unavailable, match="not at ready state"):  # or it is being loaded
+            await client.complete("hi", model="llm@2")
+    key = ((GRPC_OPERATOR_HEADER, server.operator_key),)
+    async with Client(transport=GrpcTransport(server.url, Timeouts(), operator=key)) as client:
+        with pytest.raises(ModelNotFound, match="the server has no model 'llm' version 2, only 1"):
+            await client.complete("hi", model="llm@2")
 
 
 @contextlib.contextmanager

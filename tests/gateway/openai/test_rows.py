@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.gateway.conftest import LIMIT_S, Serve, fake_triton, vectors, wait_un
 from tests.gateway.openai.test_conversation import PICTURE
 from trimodal import trace
 from trimodal.client.transports.fake import labelled
-from trimodal.errors import InvalidArgument
+from trimodal.errors import InvalidArgument, ModelNotFound
 from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.openai.generation import timing_headers
 
@@ -41,19 +42,24 @@ def durations(answer: httpx.Response) -> dict[str, float]:
 
 def test_the_parts_of_an_answers_time_are_its_total(serve: Serve) -> None:
     def told(model: Any, *names: str) -> Any:
-        def answer(request: Any) -> Any:
+        async def answer(request: Any) -> Any:
             assert request.parameters["trace"] is True
-            spans = [trace.span(name, time.monotonic(), time.monotonic()) for name in names]
+            clock = 3600 * next(machines)  # each piece was another machine's
+            began = clock + time.monotonic()
+            await asyncio.sleep(0.02)
+            spans = [trace.span(name, began, clock + time.monotonic()) for name in names]
             rows = len(next(iter(request.inputs.values())))
             return {**model(request), **{"trace": trace.column(spans, rows)["trace"].reshape(-1, 1)}}
 
         return answer
 
+    machines = itertools.count()
     fake = fake_triton(
         embedding=told(vectors, "embed"), vision=told(labelled(("a", 1.0)), "decode", "classify")
     )
     with httpx.Client(base_url=serve(fake).url, timeout=LIMIT_S) as http:
-        embedded = durations(http.post("/v1/embeddings", json={"model": "embedding", "input": ["a", "b"]}))
+        body: dict[str, Any] = {"model": "embedding", "input": ["a" * 2000] * 4}
+        embedded = durations(http.post("/v1/embeddings", json=body))
         body = {"model": "vision", "input": PICTURE}
         seen = durations(http.post("/v1/images/classifications", json=body))
     assert list(embedded) == ["queue", "embed", "total"]
@@ -183,3 +189,16 @@ def test_a_refused_picture_harms_no_other(serve: Serve) -> None:
     assert "not a JPEG" in found[1]["error"]["message"]
     alone = classify(served.url, input=bad)
     assert (alone.status_code, alone.json()["error"]["param"]) == (400, "input")
+
+
+def test_a_version_that_is_not_there_is_no_rows_fault(serve: Serve) -> None:
+    def missing(request: Any) -> Any:
+        raise ModelNotFound(f"the server has no model '{request.model}'")
+
+    fake = fake_triton(embedding=missing, vision=missing)
+    served = serve(fake)
+    with pytest.raises(openai.NotFoundError, match="no model 'embedding@2'"):
+        served.openai().embeddings.create(model="embedding@2", input="a")
+    answer = classify(served.url, model="vision@2", input=[PICTURE] * 3)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+    assert sum(one.model == "vision@2" for one in fake.requests) == 1, "the pictures are not sent again"

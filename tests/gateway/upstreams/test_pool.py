@@ -17,7 +17,7 @@ from trimodal.client.errors import ConnectionLost, TransportError
 from trimodal.client.transports.base import Request, Tensors, Timeouts
 from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
 from trimodal.client.transports.probes import PROBES
-from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
+from trimodal.errors import InternalError, InvalidArgument, ModelNotFound, RequestError, Unavailable
 from trimodal.gateway.upstreams import pool
 from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.gateway.upstreams.routes import set_route
@@ -256,6 +256,26 @@ async def test_speech_ends_with_its_server_and_a_new_stream_begins_elsewhere(
             async with servers.client.listen() as other:
                 await other.send(chunk)
                 await other.end()
+
+
+async def test_speech_whose_version_was_retired_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunk, missing = np.zeros(1600, np.float32), ModelNotFound("the server has no model 'speech' version 1")
+    fake = fake_triton()
+    speech = fake.functions["speech"]
+
+    def retired(request: Request) -> Tensors:
+        raise missing
+
+    async with Servers(monkeypatch, fake) as servers:
+        stream = servers.client.listen()
+        await stream.send(chunk)
+        fake.functions["speech"] = retired
+        with pytest.raises(ModelNotFound, match="version 1"):
+            await stream.send(chunk)
+        assert (servers.pool._speech, servers.pool.servers[0].running) == ({}, 0)
+        fake.functions["speech"] = speech
+        with pytest.raises(InvalidArgument, match="the stream has failed: open another one"):
+            await stream.send(chunk)
 
 
 async def test_a_file_drains_adds_and_removes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,13 +6,15 @@ import asyncio
 
 import pytest
 
+from tests.doubles.waiting import until
+from trimodal.client.errors import ConnectionLost
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.fake import FakeTransport, labelled, scripted
 from trimodal.client.values import Model
-from trimodal.errors import InternalError
+from trimodal.errors import InternalError, TrimodalError
 from trimodal.gateway.upstreams.server import Upstream
 
-TIMEOUTS = Timeouts(connect=1)
+TIMEOUTS = Timeouts(connect=60)
 
 
 async def looked(server: Upstream) -> None:
@@ -89,13 +91,11 @@ async def test_a_model_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(triton, "ready", ready)
     triton.silent = {"llm"}
     await server.look(TIMEOUTS)
-    while server.models["llm"]:
-        await asyncio.sleep(0)
+    await until(lambda: not server.models["llm"])
     assert server.models["vision"], "it is asked still"
     triton.silent, triton.asked = set(), []
     await server.look(TIMEOUTS)
-    while not server.models["llm"]:
-        await asyncio.sleep(0)
+    await until(lambda: server.models["llm"])
     assert sorted(triton.asked) == ["embedding", "llm"], "one question at a time"
     hangs.set()
     await server.answered(20)
@@ -120,6 +120,66 @@ async def test_a_model_that_hangs_beyond_the_bound_does_not_answer() -> None:
     await server.look(Timeouts(connect=0.02))
     await server.answered(20)
     assert server.models == {"embedding": True, "vision": False}
+
+
+async def test_a_version_that_is_loaded_later_has_its_place_with_its_first_answer() -> None:
+    triton = FakeTransport(llm=scripted("a"), versions={"llm": ("9",)})
+    may_answer, asked = asyncio.Event(), triton.ready
+
+    async def ready(model: str, timeouts: Timeouts) -> bool:
+        if model not in ("llm@9", "llm@11"):
+            await may_answer.wait()
+        return await asked(model, timeouts)
+
+    triton.ready = ready  # type: ignore[method-assign]
+    server = Upstream("a:1", triton)
+    await looked(server)
+    triton._versions = {"llm": ("9", "10", "11")}
+    triton.functions["vision"] = labelled(("a", 1.0))  # as one that a reload took out
+    await server.look(TIMEOUTS)
+    await until(lambda: "11" in server.versions["llm"])
+    assert server.versions == {"llm": {"9": True, "11": True}}
+    server.failed("llm@10", InternalError("gone"))
+    assert (server.models, server.answers("llm", "10")) == ({"llm": True}, False), "not known yet"
+    await server.look(TIMEOUTS)
+    may_answer.set()
+    await server.answered(20)
+    assert server.versions == {"llm": {"9": True, "10": True, "11": True}, "vision": {"1": True}}
+    assert [*server.versions["llm"]] == ["9", "10", "11"], "the highest is the last"
+
+
+@pytest.mark.parametrize("error", [InternalError("its process died"), ConnectionLost("it went away"), None])
+async def test_what_was_asked_before_a_failure_revives_nothing(error: TrimodalError | None) -> None:
+    triton = Counted(vision=0)
+    may_answer, asked = asyncio.Event(), triton.ready
+
+    async def ready(model: str, timeouts: Timeouts) -> bool:
+        await may_answer.wait()
+        return await asked(model, timeouts)
+
+    server = Upstream("a:1", triton)
+    await looked(server)
+    triton.ready = ready  # type: ignore[method-assign]
+    await server.look(TIMEOUTS)
+    (question,) = server._asking.values()
+    triton.inferences = {"vision": 9}  # what it answered before counts as little
+    if error:
+        server.failed("vision", error)
+    else:
+        triton.reachable = False
+        await server.look(TIMEOUTS)
+        triton.reachable = True
+    may_answer.set()
+    await asyncio.wait([question])
+    assert (server.models, server._asking) == ({"vision": False}, {})
+    may_answer.clear()
+    if error:
+        await server.look(TIMEOUTS)
+        assert server.models == {"vision": False}, "it is asked anew"
+    may_answer.set()
+    await server.look(TIMEOUTS)
+    await server.answered(20)
+    assert server.models == {"vision": True}
 
 
 async def test_versions_are_asked_and_fail_one_by_one() -> None:

@@ -21,7 +21,7 @@ from trimodal.client.errors import ConnectError, ConnectionLost, TransportError
 from trimodal.client.streams.chunks import MAX_SAMPLES, MIN_SAMPLES, ChunkBuffer
 from trimodal.client.transports.base import Array, Parameter, Request, Tensors, Timeouts, Transport
 from trimodal.client.values import LiveUpdate
-from trimodal.errors import InvalidArgument, RequestError, TrimodalError
+from trimodal.errors import InvalidArgument, ModelNotFound, RequestError, TrimodalError
 
 if TYPE_CHECKING:
     from trimodal.audio.values import Delay, PolicyName
@@ -259,7 +259,8 @@ class LiveStream:
             yield
         except RequestError as error:
             self._gatherer.drop()
-            failed = not (start or end or isinstance(error, InvalidArgument))  # it is not the chunk's fault
+            of_chunk = isinstance(error, InvalidArgument) and not isinstance(error, ModelNotFound)
+            failed = not (start or end or of_chunk)
             if start or end or failed:
                 self._started = False  # a refused START makes no stream, a refused END ends it
             if end or failed:

@@ -11,7 +11,10 @@ import contextlib
 import math
 import os
 import re
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import grpc
@@ -25,20 +28,22 @@ from trimodal.client.errors import (
     from_message,
     from_status,
     may_lack_version,
-    of_version,
+    of_index,
+    of_statistics,
 )
 from trimodal.client.transports.base import Array, Request, Timeouts, named
 from trimodal.client.transports.probes import DECOUPLED, PIPELINES, PROBES, alive, stages
 from trimodal.client.transports.tensors import decode, encode
 from trimodal.client.transports.watchdog import HealthPage, Watchdog
 from trimodal.client.values import Model
-from trimodal.errors import ModelNotFound, RequestError, TrimodalError, Unavailable
+from trimodal.errors import ModelNotFound, RequestError, Unavailable
 
 _MESSAGE_BYTES = 256 << 20
 _END_S = 1.0  # for the end of a call whose last message is here
 _ASK_S = 2.0  # for which versions there are
 _ADDRESS = re.compile(r"(?P<address>(?P<host>[^:]+|\[[^\]]*\]):\d+)(?::(?P<health>\d+))?")
 Metadata = tuple[tuple[str, str], ...] | None
+_Told = Callable[..., Awaitable[RequestError]]
 
 
 def _metadata(request: Request) -> Metadata:
@@ -92,9 +97,11 @@ class GrpcTransport:
             health page, requests inside a process that died end within a second; else only by a timeout.
         timeouts: `connect` bounds one attempt to connect; the others come with each call.
         connections: HTTP/2 connections that requests are spread over.
+        operator: headers that open the repository index, which alone tells a version that was unloaded
+            (NOT_FOUND) from one that is being loaded (UNAVAILABLE).
     """
 
-    def __init__(self, url: str, timeouts: Timeouts, connections: int = 2) -> None:
+    def __init__(self, url: str, timeouts: Timeouts, connections: int = 2, operator: Metadata = None) -> None:
         scheme, _, address = url.rpartition("://")
         match = _ADDRESS.fullmatch(address)
         if scheme not in ("", "grpc", "grpcs") or not match:
@@ -105,17 +112,19 @@ class GrpcTransport:
         )
         self._tls = scheme == "grpcs"
         self._options = _options(timeouts)
+        self._operator = operator
         self._wanted = max(1, connections)
         self._connections: list[_Connection] = []
 
     async def infer(self, request: Request, timeouts: Timeouts) -> dict[str, Array]:
-        message = encode(request)
+        message, began = encode(request), time.monotonic()
         try:
             return decode(
                 await self._unary("ModelInfer", message, timeouts, _metadata(request), request.name)
             )
         except RequestError as error:
-            raise await _told(self._connections[0], error, request.model) from None
+            left = (timeouts.total or timeouts.silence) - (time.monotonic() - began)
+            raise await self._told(error, request.model, left) from None
 
     async def stream(self, request: Request, timeouts: Timeouts) -> GrpcResponses:
         message = encode(request)
@@ -127,7 +136,8 @@ class GrpcTransport:
             connection.requests -= 1
             raise
         watchdog = Watchdog(call, request.name, timeouts.silence, self._health, stages(request))
-        return GrpcResponses(call, self._url, timeouts.silence, connection, watchdog, request.model)
+        told = partial(self._told, model=request.model)
+        return GrpcResponses(call, self._url, timeouts.silence, connection, watchdog, told)
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
         timeouts = replace(timeouts, total=timeouts.connect)  # a ready server answers at once
@@ -179,7 +189,24 @@ class GrpcTransport:
         try:
             return (await self._unary("ModelConfig", message, timeouts)).config
         except RequestError as error:
-            raise await _told(self._connections[0], error, model) from None
+            raise await self._told(error, model, timeouts.total) from None
+
+    async def _told(self, error: RequestError, model: str, left: float | None) -> RequestError:
+        """What to tell of a refusal, asked within the seconds `left`: which versions are loaded."""
+        name, version = named(model)
+        limit = _ASK_S if left is None else min(_ASK_S, left)
+        if not version or limit <= 0 or not may_lack_version(error):
+            return error
+        stub = self._connections[0].stub
+        with contextlib.suppress(grpc.aio.AioRpcError):  # the index is not for everyone
+            if isinstance(error, ModelNotFound):
+                asked = service_pb2.ModelStatisticsRequest(name=name)
+                return of_statistics(error, name, version, await stub.ModelStatistics(asked, timeout=limit))
+            if isinstance(error, Unavailable):
+                index = service_pb2.RepositoryIndexRequest()
+                found = await stub.RepositoryIndex(index, timeout=limit, metadata=self._operator)
+                return of_index(error, name, version, found)
+        return error
 
     async def aclose(self) -> None:
         for connection in self._connections:
@@ -223,26 +250,13 @@ class GrpcTransport:
             connection.requests -= 1
 
 
-async def _told(connection: _Connection, error: TrimodalError, model: str) -> TrimodalError:
-    """What to tell of a refusal: of a version that is not loaded, which are."""
-    name, version = named(model)
-    if not version or not may_lack_version(error):
-        return error
-    try:
-        message = service_pb2.ModelStatisticsRequest(name=name)
-        found = await connection.stub.ModelStatistics(message, timeout=_ASK_S)
-    except grpc.aio.AioRpcError:
-        return error
-    return of_version(error, name, version, [one.version for one in found.model_stats])
-
-
 class GrpcResponses:
     """The responses to one request: one call, ended by its end, its deadline, silence or `cancel`."""
 
     def __init__(
-        self, call: Any, url: str, silence: float, connection: _Connection, watchdog: Watchdog, model: str
+        self, call: Any, url: str, silence: float, connection: _Connection, watchdog: Watchdog, told: _Told
     ) -> None:
-        self._model = model
+        self._told = told
         self._call = call
         self._url = url
         self._silence = silence
@@ -277,9 +291,8 @@ class GrpcResponses:
         inferred = message.infer_response
         if message.error_message:
             problem = from_message(message.error_message, by_model=bool(inferred.model_name))
-            connection = self._connection
             self.finish()
-            raise await _told(connection, problem, self._model) if connection else problem
+            raise await self._told(problem, left=self._call.time_remaining())
         outputs = decode(inferred)
         if "stage" in outputs:
             watchdog.passed(outputs["stage"].ravel().tolist())

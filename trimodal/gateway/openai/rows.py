@@ -20,7 +20,7 @@ from pydantic import Field
 
 from trimodal.client.batches import in_parts
 from trimodal.client.client import Client
-from trimodal.errors import InvalidArgument
+from trimodal.errors import InvalidArgument, ModelNotFound
 from trimodal.gateway.answering import encoded
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.keys import Key
@@ -100,6 +100,8 @@ async def embeddings(
         try:
             async with nullcontext() if is_short else turn:
                 made = await client.embeddings(given, truncate=truncate, model=request.model, spans=spans)
+        except ModelNotFound:
+            raise
         except InvalidArgument as error:
 
             def named(found: re.Match[str]) -> str:

@@ -20,7 +20,7 @@ from trimodal import logs
 from trimodal.client.errors import ConnectError, ConnectionLost
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport, named
 from trimodal.client.values import Model
-from trimodal.errors import InvalidArgument, RequestError, TrimodalError
+from trimodal.errors import InvalidArgument, ModelNotFound, RequestError, TrimodalError
 from trimodal.gateway.tables import WatchedFile
 from trimodal.gateway.upstreams.affinity import beginning, most_running, ranked
 from trimodal.gateway.upstreams.failover import Failover, FailoverResponses, no_server
@@ -290,7 +290,8 @@ class Upstreams:
             server.failed(model, error)
             raise
         except RequestError as error:
-            ended = ended or not isinstance(error, InvalidArgument)  # the chunk's fault: the stream goes on
+            its_own = isinstance(error, InvalidArgument) and not isinstance(error, ModelNotFound)
+            ended = ended or not its_own  # the chunk's fault: the stream goes on
             raise
         finally:
             if ended and stream in self._speech:

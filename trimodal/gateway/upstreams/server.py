@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from trimodal.client.errors import TransportError
 from trimodal.client.transports.base import Timeouts, Transport, named
@@ -18,7 +19,8 @@ class Upstream:
     """One Triton.
 
     Attributes:
-        versions: model → version, the highest last → whether it answers; empty before the first look.
+        versions: model → version, the highest last → whether it answers; empty before the first look. One
+            that is loaded later comes in with its first answer: the highest until then goes on.
         running: requests and streams of speech that it has from here.
         moved: requests that it failed or refused and that another server was asked.
     """
@@ -52,18 +54,22 @@ class Upstream:
         """Finds out which models there are, and begins to ask each version; one look at a time.
 
         A version that has not answered the last question yet gets no other, and is what it was: one that
-        hangs delays nothing that is told of the others.
+        hangs delays nothing that is told of the others. What comes after a failure is no answer to it.
         """
         try:
             found = {(one.name, one.version): one.inferences for one in await self.transport.models(timeouts)}
         except TrimodalError:
+            self._forget(list(self._asking))
             for name, versions in self.versions.items():
                 for version in versions:
                     self._note(name, version, False)
             return
-        before, self.versions = self.versions, {name: {} for name, _ in found}
+        before = self.versions
+        self.versions = {name: {} for name, _ in found if name in before or not before}
         for name, version in found:
-            self.versions[name][version] = before.get(name, {}).get(version, False)
+            if not before or version in before.get(name, ()):
+                self.versions[name][version] = before.get(name, {}).get(version, False)
+        self._forget([one for one in self._asking if one not in found])
         self._inferences = {one: count for one, count in self._inferences.items() if one in found}
         for one, inferences in found.items():
             known = one[1] in before.get(one[0], {})
@@ -80,23 +86,28 @@ class Upstream:
 
     async def aclose(self) -> None:
         """Asks nothing more, and closes the connections."""
-        asking = [*self._asking.values()]
-        for one in asking:
-            one.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
-        self._asking.clear()  # of one that was cancelled before it began, too
+        await asyncio.gather(*self._forget(list(self._asking)), return_exceptions=True)
         await self.transport.aclose()
 
     def failed(self, model: str, error: TrimodalError) -> None:
         """Takes in that a request got no answer: until the next look this model, or all, count as dead."""
         name, version = named(model)
+        versions = self.versions.get(name, {})
         if isinstance(error, TransportError):
-            self._all_silent()
-        elif versions := self.versions.get(name):
-            versions[version or _highest(versions)] = False
+            self.versions = {model: dict.fromkeys(known, False) for model, known in self.versions.items()}
+            self._forget(list(self._asking))
+            self._inferences.clear()
+        elif (version := version or _highest(versions)) in versions:
+            versions[version] = False
+            self._forget([(name, version)])
+            self._inferences.pop((name, version), None)
 
-    def _all_silent(self) -> None:
-        self.versions = {name: dict.fromkeys(versions, False) for name, versions in self.versions.items()}
+    def _forget(self, ones: Iterable[tuple[str, str]]) -> list[asyncio.Task[None]]:
+        """Takes these questions back: an answer that is late says nothing of what failed meanwhile."""
+        asking = [self._asking.pop(one) for one in ones if one in self._asking]
+        for task in asking:
+            task.cancel()
+        return asking
 
     def _has_answered(self, one: tuple[str, str], inferences: int) -> bool:
         # What has answered since the last look is not asked: a busy model may take its time. Triton counts
@@ -108,21 +119,22 @@ class Upstream:
         return False
 
     async def _ask(self, one: tuple[str, str], timeouts: Timeouts, *, known: bool) -> None:
+        answer = False
         try:
             question = self.transport.ready("@".join(one), timeouts)
-            answer = await asyncio.wait_for(question, timeouts.connect)
-        except (TrimodalError, asyncio.TimeoutError):
-            answer = False
+            with suppress(TrimodalError, asyncio.TimeoutError):
+                answer = await asyncio.wait_for(question, timeouts.connect)
         finally:
-            self._asking.pop(one, None)
-        self._note(*one, answer, known=known)
+            if self._asking.get(one) is asyncio.current_task():
+                del self._asking[one]
+                self._note(*one, answer, known=known)
 
     def _note(self, name: str, version: str, answer: bool, *, known: bool = True) -> None:
         """Takes in whether a version answers. Not `known`: this is the first that is told of it."""
-        before = self.versions.get(name, {}).get(version)
-        if before is None:  # it went meanwhile
-            return
-        self.versions[name][version] = answer
+        versions = self.versions.get(name, {})
+        before = versions.get(version)
+        told = {**versions, version: answer}
+        self.versions[name] = {one: told[one] for one in sorted(told, key=lambda one: (len(one), one))}
         if answer != (before if known else True):
             logger.log(
                 logging.INFO if answer else logging.WARNING,
