@@ -115,8 +115,9 @@ class TritonServer:
                 self._supervisor.watch(self.pid, self.models)
                 return
             except ProcessLookupError:
+                reason = self._ended()
                 self.kill()
-                raise ServerError(f"tritonserver ended while starting\nlog: {self.log_path}") from None
+                raise ServerError(f"{reason}\nlog: {self.log_path}") from None
             except BaseException:
                 lost_race = self.load.port_in_use and 0 in options.ports.values()
                 self.kill()
@@ -183,7 +184,7 @@ class TritonServer:
                     self.load.feed(line)
                 on_lines(lines)
             if ended or failure or self.load.given_up:
-                reason = self.load.why() or failure or "tritonserver ended while starting"
+                reason = self.load.why() or failure or self._ended()
                 # The user knows the repository, not the temporary copy of it.
                 reason = reason.replace(str(self.repository), str(self.options.repository))
                 raise ServerError(f"{reason}\nlog: {self.log_path}")
@@ -202,6 +203,9 @@ class TritonServer:
                 )
             opening = last and not loads.ident and self.load.loaded >= first
             time.sleep(_SHORT_POLL if opening else _POLL)
+
+    def _ended(self) -> str:
+        return f"tritonserver ended while starting (exit status {self.wait(_POLL)})"
 
     def _all_ready(self) -> bool:
         return self.api.ready() and all(map(self.api.ready, self.models)) and self.api.shows_metrics()
