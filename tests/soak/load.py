@@ -24,7 +24,7 @@ from trimodal.client import Client, Delta
 from trimodal.speech.engines.fake import VOCABULARY, speak
 
 STREAMS, STREAM_S = 8, 15.0
-ANSWERED, REFUSED = frozenset({OK}), frozenset({"invalid_arg"})
+ANSWERED, REFUSED = frozenset({OK}), frozenset({"invalid_arg", "not_found"})
 LEFT = "left"
 
 

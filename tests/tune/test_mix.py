@@ -220,7 +220,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., T
         now = server.config(config.name)
         delay = int(now.dynamic_batching.max_queue_delay_microseconds)
         count = max((group.count for group in now.instance_group), default=1)
-        return lambda number: Engine(10.0 + delay / 20 if config.name == "m" else 12.0 * count)
+        capacity = 10.0 + delay / 20 if config.name == "m" else 12.0 * count
+        return lambda number: Engine(capacity, words=False)
 
     monkeypatch.setattr(session, "TritonServer", FakeTriton)
     monkeypatch.setattr(FakeTriton, "refuse", staticmethod(lambda config: ""))
