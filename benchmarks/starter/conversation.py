@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,11 +58,6 @@ class SpokenTurn:
     parts_ms: dict[str, float]
 
 
-def find_chromium() -> str | None:
-    """The browser's program, if there is one on this machine."""
-    return next(filter(None, map(shutil.which, BROWSERS)), None)
-
-
 def write_voices(file: Path, answer_s: float) -> None:
     """The microphone's sound, where an answer takes so long."""
     parts = [np.zeros(round(LEAD_S * SAMPLE_RATE), np.float32)]
@@ -71,8 +68,17 @@ def write_voices(file: Path, answer_s: float) -> None:
     soundfile.write(file, np.concatenate(parts), SAMPLE_RATE, subtype="PCM_16")
 
 
-async def converse(url: str, chromium: str, screenshot: Path) -> list[SpokenTurn]:
-    """Talks to the page at this address. Raises: playwright's TimeoutError."""
+@asynccontextmanager
+async def opened_page(
+    models: Sequence[str], changes: dict[str, dict[str, str]], height: int
+) -> AsyncIterator[tuple[Page, Path]]:
+    """The page of a server of its own, and the WAV file that its microphone reads when it opens.
+
+    Raises: OperatorError when it cannot start; playwright's TimeoutError within.
+    """
+    chromium = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if chromium is None:
+        raise ServerError("there is no Chromium on this machine: apt-get install chromium")
     with tempfile.TemporaryDirectory(prefix="trimodal-voices-") as folder:
         voices = Path(folder) / "voices.wav"
         arguments = [
@@ -80,18 +86,17 @@ async def converse(url: str, chromium: str, screenshot: Path) -> list[SpokenTurn
             "--use-fake-ui-for-media-stream",
             f"--use-file-for-fake-audio-capture={voices}%noloop",
         ]
-        async with async_playwright() as playwright:
+        async with (
+            serving(ServerOptions.on_free_ports(*models, changes=changes)) as (server, _),
+            running_gateway(server.grpc_url) as (port, _),
+            async_playwright() as playwright,
+        ):
             browser = await playwright.chromium.launch(executable_path=chromium, args=arguments)
             try:
-                page = await browser.new_page(viewport={"width": 1280, "height": 1500})
+                page = await browser.new_page(viewport={"width": 1280, "height": height})
                 page.set_default_timeout(LIMIT_MS)
-                await page.goto(url)
-                write_voices(voices, await _answer_s(page))  # it is read when the microphone opens
-                await page.get_by_role("button", name="New chat").click()
-                await page.get_by_role("button", name="Converse").click()
-                await page.wait_for_function(OVER, arg=len(VOICES))
-                await page.screenshot(path=screenshot)
-                return [_turn(one) for one in await page.evaluate(TURNS)]
+                await page.goto(f"http://127.0.0.1:{port}")
+                yield page, voices
             finally:
                 await browser.close()
 
@@ -116,13 +121,14 @@ def _turn(told: dict[str, Any]) -> SpokenTurn:
 
 
 async def measure(changes: dict[str, dict[str, str]], screenshot: Path) -> list[SpokenTurn]:
-    """Has the conversation on a server of its own. Raises: OperatorError when it cannot start."""
-    chromium = find_chromium()
-    if chromium is None:
-        raise ServerError("there is no Chromium on this machine: apt-get install chromium")
-    options = ServerOptions.on_free_ports(*MODELS, changes={**changes, **LONG})
-    async with serving(options) as (server, _), running_gateway(server.grpc_url) as (port, _):
-        return await converse(f"http://127.0.0.1:{port}", chromium, screenshot)
+    """Has the conversation on a server of its own. Raises: as `opened_page`."""
+    async with opened_page(MODELS, {**changes, **LONG}, 1500) as (page, voices):
+        write_voices(voices, await _answer_s(page))
+        await page.get_by_role("button", name="New chat").click()
+        await page.get_by_role("button", name="Converse").click()
+        await page.wait_for_function(OVER, arg=len(VOICES))
+        await page.screenshot(path=screenshot)
+        return [_turn(one) for one in await page.evaluate(TURNS)]
 
 
 def main(

@@ -6,24 +6,20 @@ python -m benchmarks.starter.picture docs/page.png
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import soundfile
 import typer
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page
 
-from benchmarks.common import SAMPLES, running_gateway
-from benchmarks.starter.conversation import LIMIT_MS, OVER, find_chromium
+from benchmarks.common import SAMPLES
+from benchmarks.starter.conversation import OVER, opened_page
 from benchmarks.starter.talks import MODELS
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.bench.common.serving import serving
-from trimodal.errors import ServerError
-from trimodal.server.options import ServerOptions
 
-VOICES = ("austen-4-amiable.wav", "austen-5-himself.wav")
+VOICES = ("austen-2-young-man.wav", "austen-3-selfish.wav")
 PHOTO = SAMPLES.parent / "photos" / "koala.jpg"
 CAPTION_MS = 9_000  # of the voices
 
@@ -46,34 +42,12 @@ async def _ask(page: Page, question: str, count: int) -> None:
 
 
 async def make(file: Path) -> None:
-    """Serves the starter set and writes the picture. Raises: OperatorError when it cannot start."""
-    chromium = find_chromium()
-    if chromium is None:
-        raise ServerError("there is no Chromium on this machine: apt-get install chromium")
-    with tempfile.TemporaryDirectory(prefix="trimodal-voices-") as folder:
-        voices = Path(folder) / "voices.wav"
+    """Serves the starter set and writes the picture. Raises: as `opened_page`."""
+    async with opened_page((*MODELS, "vision", "assistant"), {}, 860) as (page, voices):
         samples = [soundfile.read(SAMPLES / name, dtype="float32")[0] for name in VOICES]
         soundfile.write(voices, np.concatenate(samples), SAMPLE_RATE, subtype="PCM_16")
-        arguments = [
-            "--use-fake-device-for-media-stream",
-            "--use-fake-ui-for-media-stream",
-            f"--use-file-for-fake-audio-capture={voices}%noloop",
-        ]
-        options = ServerOptions.on_free_ports(*MODELS, "vision", "assistant")
-        async with (
-            serving(options) as (server, _),
-            running_gateway(server.grpc_url) as (port, _),
-            async_playwright() as playwright,
-        ):
-            browser = await playwright.chromium.launch(executable_path=chromium, args=arguments)
-            try:
-                page = await browser.new_page(viewport={"width": 1280, "height": 860})
-                page.set_default_timeout(LIMIT_MS)
-                await page.goto(f"http://127.0.0.1:{port}")
-                await show(page)
-                await page.screenshot(path=file)
-            finally:
-                await browser.close()
+        await show(page)
+        await page.screenshot(path=file)
 
 
 def main(file: Annotated[Path, typer.Argument(help="to be written")]) -> None:

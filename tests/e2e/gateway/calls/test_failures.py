@@ -73,7 +73,8 @@ def test_what_a_key_has_left(starter: Starter) -> None:
         first, second = (create(model="llm", messages=chat, max_tokens=9).headers for _ in range(2))
     assert first["x-ratelimit-limit-requests"] == "6000"
     left = [int(one["x-ratelimit-remaining-requests"]) for one in (first, second)]
-    assert abs(left[0] - left[1]) <= 1, "100 a second come back: one before either is told, or none"
+    # Full before each: 100 a second come back, so the one that was taken may be there again when it is told.
+    assert set(left) <= {5999, 6000}
     assert int(second["x-ratelimit-remaining-tokens"]) < int(first["x-ratelimit-remaining-tokens"])
 
 
