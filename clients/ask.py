@@ -1,7 +1,7 @@
 """Asks the assistant over gRPC: text, perhaps an image and a recording. Ctrl-C stops it, on the server too.
 
 pip install 'tritonclient[grpc]'
-python clients/ask.py "What is the capital of France?" --image photo.jpg --url 127.0.0.1:8001
+python clients/ask.py "What is the capital of Japan?" --image photo.jpg --url 127.0.0.1:8001
 """
 
 import argparse

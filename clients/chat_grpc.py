@@ -1,7 +1,7 @@
 """Streams an answer over gRPC. Ctrl-C stops it, on the server too.
 
 pip install 'tritonclient[grpc]'
-python clients/chat_grpc.py "What is the capital of France?" --max-tokens 64 --url 127.0.0.1:8001
+python clients/chat_grpc.py "What is the capital of Japan?" --max-tokens 64 --url 127.0.0.1:8001
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Streams an answer over HTTP: Triton's generate_stream, server-sent events. Needs only Python itself.
 
-    python clients/chat_http.py "What is the capital of France?" --max-tokens 64 --url 127.0.0.1:8000
+    python clients/chat_http.py "What is the capital of Japan?" --max-tokens 64 --url 127.0.0.1:8000
 
 Ctrl-C closes the connection; the server notices when it next writes to it.
 """

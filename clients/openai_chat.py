@@ -3,7 +3,7 @@
 Where the gateway asks for a key, OPENAI_API_KEY has it.
 
 pip install openai
-python clients/openai_chat.py "What is the capital of France?" --url http://127.0.0.1:8080/v1
+python clients/openai_chat.py "What is the capital of Japan?" --url http://127.0.0.1:8080/v1
 """
 
 import argparse

@@ -26,7 +26,7 @@ from trimodal.report.console import NARROW, make_table
 from trimodal.server.options import ServerOptions
 
 WORDS = ("river", "stone", "window", "market", "garden", "letter", "winter", "bridge", "music", "doctor")
-QUESTIONS = ("What is the capital of France?", "Name three colours.", "Why is the sky blue?")
+QUESTIONS = ("What is the capital of Japan?", "Name three colours.", "Why is the sky blue?")
 CHAT_WORDS, CHAT_TOKENS, PATIENCE_S = 100, 24, 3.0
 
 

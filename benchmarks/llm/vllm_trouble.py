@@ -45,7 +45,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "tools": {"tools": [TOOL], "tool_choice": "required"},
     "prompt logprobs": {"prompt_logprobs": 1},
 }
-QUESTION: Any = [{"role": "user", "content": "What is the capital of France?"}]
+QUESTION: Any = [{"role": "user", "content": "What is the capital of Japan?"}]
 STORY = "Write a long story about a lighthouse. It is story"
 ANSWER = 1500
 LIMIT_S = 300.0

@@ -28,7 +28,7 @@ async def show(page: Page) -> None:
     """Asks each kind once unseen, so that nothing is seen for the first time, and then to be seen."""
     for _ in range(2):
         await page.get_by_role("button", name="New chat").click()
-        await _ask(page, "What is the capital of France?", 1)
+        await _ask(page, "What is the capital of Japan?", 1)
         await page.locator("#picture-input").set_input_files(PHOTO)
         await _ask(page, "What is in this picture?", 2)
     await page.locator("#captions-button").click()

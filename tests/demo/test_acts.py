@@ -53,7 +53,7 @@ def answers(known: dict[str, str], *, cached: int = 32, layers: tuple[str, ...] 
     return llm
 
 
-CAPITALS = {acts.TURNS[0][0]: "It is Paris.", acts.TURNS[1][0]: "It is Berlin."}
+CAPITALS = {acts.TURNS[0][0]: "It is Tokyo.", acts.TURNS[1][0]: "It is Berlin."}
 
 
 @pytest.mark.parametrize(

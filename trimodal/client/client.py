@@ -56,7 +56,7 @@ class Client:
     """Client of one server, for one event loop and as many tasks of it as you like.
 
         async with Client("127.0.0.1:8001") as client:
-            async for delta in client.stream("What is the capital of France?", max_tokens=64):
+            async for delta in client.stream("What is the capital of Japan?", max_tokens=64):
                 print(delta.text, end="", flush=True)
 
     Args:

@@ -24,10 +24,10 @@ from trimodal.demo.chat import Reply, ask, data_url
 from trimodal.paths import INSTALL_JUDGE
 
 # Two turns of one chat: question, and a word that a right answer has.
-TURNS = (("What is the capital of France?", "Paris"), ("And what is the capital of Germany?", "Berlin"))
+TURNS = (("What is the capital of Japan?", "Tokyo"), ("And what is the capital of Germany?", "Berlin"))
 # Asked at once: question, and words of which a right answer has one.
 BURST = (
-    ("What is the capital of Japan?", ("Tokyo",)),
+    ("What is the capital of Poland?", ("Warsaw",)),
     ("What is the capital of Canada?", ("Ottawa",)),
     ("What is the capital of Austria?", ("Vienna",)),
     ("What is the capital of Egypt?", ("Cairo",)),
@@ -61,7 +61,7 @@ async def chat(api: AsyncOpenAI, console: Console) -> bool:
     title(
         console,
         "Chat: two turns",
-        "right: the answers name Paris and Berlin, the second prompt is cached in part",
+        "right: the answers name Tokyo and Berlin, the second prompt is cached in part",
     )
     messages: list[dict[str, Any]] = []
     good = True

@@ -61,7 +61,7 @@ QUESTIONS = (
         image="photos/macaw.jpg",
         audio="speech/austen-5-himself.wav",
     ),
-    Question(("Paris",), text="What is the capital of France?"),
+    Question(("Tokyo",), text="What is the capital of Japan?"),
 )
 
 

@@ -21,7 +21,7 @@ from trimodal.paths import data_directory
 Kind = Literal["llm", "vision", "speech", "embedding", "assistant"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 STREAMED: tuple[Kind, ...] = ("llm", "assistant")
-QUESTION = "What is the capital of France?"
+QUESTION = "What is the capital of Japan?"
 MOST_AUDIO_S = 30
 SAMPLES = data_directory() / "samples"
 _WARM_UP = "a first question, so that all is loaded"

@@ -1,6 +1,6 @@
 """Defines the lines of a golden set. The server checks limits.
 
-{"id": "a", "task": "llm", "input": {"prompt": "The capital of France?"}, "expect": {"contains": "Paris"}}
+{"id": "a", "task": "llm", "input": {"prompt": "The capital of Japan?"}, "expect": {"contains": "Tokyo"}}
 {"id": "b", "task": "vision", "input": {"image": "photos/koala.jpg"}, "expect": {"label": "koala"}}
 """
 

@@ -22,7 +22,7 @@ from trimodal.server.process import TritonServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
-CHAT = [{"role": "user", "content": "What is the capital of France?"}]
+CHAT = [{"role": "user", "content": "What is the capital of Japan?"}]
 
 
 @pytest.fixture(scope="module")

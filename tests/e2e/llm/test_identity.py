@@ -153,7 +153,7 @@ async def test_greedy_answers_are_those_of_transformers(
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     agreed = positions = 0
     async with Client(start(serve, "none", "true").grpc_url, timeouts=Timeouts(silence=60)) as client:
-        for question in ("What is the capital of France?", "Why is the sky blue?", "Name three colours."):
+        for question in ("What is the capital of Japan?", "Why is the sky blue?", "Name three colours."):
             chat = [{"role": "user", "content": question}]
             answer = await client.complete(question, max_tokens=24)
             prompt = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
@@ -166,7 +166,7 @@ async def test_greedy_answers_are_those_of_transformers(
             likeliest = logits[len(begin) - 1 : -1].argmax(-1).tolist()
             agreed += sum(one == other for one, other in zip(likeliest, ids[len(begin) :], strict=True))
             positions += len(likeliest)
-            assert "Paris" in answer.text or "France" not in question
+            assert "Tokyo" in answer.text or "Japan" not in question
     # 0.96 over many answers (docs/benchmarks.md); of some 50 positions three standard deviations are 0.08.
     # A wrong template or a tokenizer of another model stays below a half.
     assert positions > 20

@@ -36,7 +36,7 @@ with torch.no_grad():
     told = model(ids).logits[0].log_softmax(-1)
 print(json.dumps([float(told[place, id]) for place, id in enumerate(ids[0, 1:])]))
 """
-QUESTION: Any = [{"role": "user", "content": "What is the capital of France?"}]
+QUESTION: Any = [{"role": "user", "content": "What is the capital of Japan?"}]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def client(url: str) -> Iterator[openai.OpenAI]:
 
 def test_it_answers_openais_package(client: openai.OpenAI) -> None:
     whole = client.chat.completions.create(model="llm", messages=QUESTION, temperature=0)
-    assert "Paris" in str(whole.choices[0].message.content)
+    assert "Tokyo" in str(whole.choices[0].message.content)
     assert whole.choices[0].finish_reason == "stop"
     chunks: Any = client.chat.completions.create(model="llm", messages=QUESTION, temperature=0, stream=True)
     texts = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
@@ -127,7 +127,7 @@ def test_a_killed_core_is_told_and_nothing_defunct_stays(
         list(chunks)
     wait_until(lambda: httpx.get(f"{url}/ready").status_code == 503, bound=SECONDS)
     wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200, bound=SECONDS)
-    assert "Paris" in str(
+    assert "Tokyo" in str(
         client.chat.completions.create(model="llm", messages=QUESTION, temperature=0)
         .choices[0]
         .message.content

@@ -46,16 +46,16 @@ def finished(page: Page, count: int = 1) -> None:
 def test_an_answer_with_its_figures(serve: Serve, open_page: Open) -> None:
     served = serve(fake_triton(llm=scripted(ANSWER, step=0.02)))
     page = open_page(served.url)
-    ask(page, "What is the capital of France?")
+    ask(page, "What is the capital of Japan?")
     finished(page)
     assert answers(page) == [ANSWER]
-    expect(page.locator(".question")).to_have_text("What is the capital of France?")
+    expect(page.locator(".question")).to_have_text("What is the capital of Japan?")
     line = page.locator("details.timing summary")
     expect(line).to_contain_text("TTFT")
     expect(line).to_contain_text(f"{len(ANSWER.split())} tokens")
     expect(line).to_contain_text("tokens/s")
     expect(line).to_contain_text("not cached")
-    assert sent_messages(served.triton) == [[{"role": "user", "content": "What is the capital of France?"}]]
+    assert sent_messages(served.triton) == [[{"role": "user", "content": "What is the capital of Japan?"}]]
     expect(page.get_by_label("Your question")).to_have_value("")
 
 

@@ -57,7 +57,7 @@ FOCUS_IS_SHOWN = """() => {
 
 def fill(page: Page) -> None:
     """A talk with an answer, its waterfall, a picture and an error."""
-    ask(page, "What is the capital of France?")
+    ask(page, "What is the capital of Japan?")
     expect(page.locator("details.timing")).to_be_visible()
     page.locator("details.timing summary").click()
     page.evaluate("document.getElementById('banner').hidden = false")

@@ -50,9 +50,9 @@ def test_deltas(served: Served) -> None:
 
 
 def test_token_ids(served: Served) -> None:
-    ids = served.service._input.tokenizer.encode_prompt("The capital of France is")
+    ids = served.service._input.tokenizer.encode_prompt("The capital of Japan is")
     of_ids = served.ask(None, prompt_token_ids=ids, max_tokens=8).answer()
-    of_text = served.ask("The capital of France is", apply_chat_template=False, max_tokens=8).answer()
+    of_text = served.ask("The capital of Japan is", apply_chat_template=False, max_tokens=8).answer()
     assert of_ids.text == of_text.text != ""
     assert of_ids.last.prompt_tokens == len(ids)
 
@@ -64,10 +64,10 @@ def test_length(served: Served) -> None:
 
 
 def test_end_of_sequence(served: Served) -> None:
-    one = served.ask(chat("What is the capital of France?"), max_tokens=60).answer()
-    assert (one.last.finish_reason, "Paris" in one.text) == ("stop", True)
+    one = served.ask(chat("What is the capital of Japan?"), max_tokens=60).answer()
+    assert (one.last.finish_reason, "Tokyo" in one.text) == ("stop", True)
     assert one.last.completion_tokens < 60
-    longer = served.ask(chat("What is the capital of France?"), max_tokens=60, ignore_eos=True).answer()
+    longer = served.ask(chat("What is the capital of Japan?"), max_tokens=60, ignore_eos=True).answer()
     assert (longer.last.finish_reason, longer.last.completion_tokens) == ("length", 60)
 
 
@@ -120,10 +120,10 @@ def test_penalties(served: Served) -> None:
 
 
 def test_logit_bias(served: Served) -> None:
-    first = served.ask(chat("What is the capital of France?"), max_tokens=1, top_logprobs=1).answer()
+    first = served.ask(chat("What is the capital of Japan?"), max_tokens=1, top_logprobs=1).answer()
     (token,) = served.service._input.tokenizer.encode_prompt(logprobs(first)[0].token.decode())[-1:]
     fields = {"max_tokens": 1, "logit_bias": {str(token): -100}}
-    assert served.ask(chat("What is the capital of France?"), **fields).answer().text != first.text
+    assert served.ask(chat("What is the capital of Japan?"), **fields).answer().text != first.text
 
 
 def test_logprobs(served: Served) -> None:

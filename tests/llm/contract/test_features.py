@@ -15,7 +15,7 @@ from tests.llm.doubles.sinks import eventually
 from trimodal.errors import InvalidArgument, Unavailable
 from trimodal.llm.request.outputs import columns
 
-PROMPT = "The capital of France is"
+PROMPT = "The capital of Japan is"
 
 
 def test_tenants(served: Served) -> None:
@@ -32,17 +32,17 @@ def test_tenants(served: Served) -> None:
 
 def test_prompt_logprobs(served: Served) -> None:
     prompt = {"apply_chat_template": False, "prompt_logprobs": 2, "top_logprobs": 2}
-    whole = served.ask("The capital of France is Paris", max_tokens=1, **prompt).answer()
+    whole = served.ask("The capital of Japan is Tokyo", max_tokens=1, **prompt).answer()
     told = json.loads(columns(whole.deltas[0])["prompt_logprobs"][0])
-    assert "".join(one["token"] for one in told) == "The capital of France is Paris"
+    assert "".join(one["token"] for one in told) == "The capital of Japan is Tokyo"
     assert told[0]["logprob"] is None
     assert all(one["logprob"] <= 0 and len(one["top_logprobs"]) == 2 for one in told[1:])
     # What the model would have said there is what it says after the prompt without its end.
-    shorter = served.ask("The capital of France is", max_tokens=1, **prompt).answer()
+    shorter = served.ask("The capital of Japan is", max_tokens=1, **prompt).answer()
     if served.name != "fake":
         likeliest = told[-1]["top_logprobs"][0]
         (said,) = shorter.deltas[0].logprobs or ()
-        assert said.token.decode() == likeliest["token"] == " Paris"
+        assert said.token.decode() == likeliest["token"] == " Tokyo"
         assert said.logprob == pytest.approx(likeliest["logprob"], abs=0.05)
 
 

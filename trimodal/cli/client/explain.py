@@ -37,7 +37,7 @@ def explain(
 ) -> None:
     """Run one request and say where its time went: network, queue, processing, response.
 
-    Typical: trimodal explain llm "What is the capital of France?"
+    Typical: trimodal explain llm "What is the capital of Japan?"
     """
     import json
     from dataclasses import replace

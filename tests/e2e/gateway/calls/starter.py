@@ -17,7 +17,6 @@ from trimodal.audio.word_errors import word_error_rate
 SAMPLES = Path(__file__).parents[4] / "samples"
 # Question → a word that a right answer has in it.
 FACTS = {
-    "What is the capital of France?": "Paris",
     "What is the capital of Japan?": "Tokyo",
     "What is the capital of Egypt?": "Cairo",
     "What is the capital of Germany?": "Berlin",
@@ -34,8 +33,8 @@ FACTS = {
     "Which animal says meow?": "cat",
     "What is the first month of the year?": "January",
 }
-FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
-JAPAN = "What is the capital of Japan?"
+JAPAN = [{"role": "user", "content": "What is the capital of Japan?"}]
+GREECE = "What is the capital of Greece?"
 # Long on purpose: its KV blocks are what a second question finds in the prefix cache.
 HANDBOOK = (
     "You are a pocket atlas of the world. Answer each question about countries and cities in one short "

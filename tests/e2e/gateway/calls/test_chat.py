@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.e2e.gateway.calls.starter import FACTS, FRANCE, HANDBOOK, JAPAN, Starter, said, user
+from tests.e2e.gateway.calls.starter import FACTS, GREECE, HANDBOOK, JAPAN, Starter, said, user
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
@@ -25,8 +25,8 @@ def test_a_model_is_retrieved(starter: Starter) -> None:
 
 
 def test_whole(starter: Starter) -> None:
-    answer = starter.client.chat.completions.create(model="llm", messages=FRANCE)
-    assert "Paris" in said(answer)
+    answer = starter.client.chat.completions.create(model="llm", messages=JAPAN)
+    assert "Tokyo" in said(answer)
     assert (answer.object, answer.model, answer.choices[0].finish_reason) == (
         "chat.completion",
         "llm",
@@ -38,10 +38,10 @@ def test_whole(starter: Starter) -> None:
 
 
 def test_streamed(starter: Starter) -> None:
-    chunks = list(starter.client.chat.completions.create(model="llm", messages=FRANCE, stream=True))
+    chunks = list(starter.client.chat.completions.create(model="llm", messages=JAPAN, stream=True))
     assert chunks[0].choices[0].delta.role == "assistant"
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
-    assert "Paris" in text
+    assert "Tokyo" in text
     assert len({chunk.id for chunk in chunks}) == 1
     reasons = [chunk.choices[0].finish_reason for chunk in chunks]
     assert reasons == [None] * (len(chunks) - 1) + ["stop"]
@@ -50,8 +50,8 @@ def test_streamed(starter: Starter) -> None:
 
 def test_a_stream_ends_with_its_usage(starter: Starter) -> None:
     create = starter.client.chat.completions.create
-    counts = create(model="llm", messages=FRANCE).usage
-    *chunks, last = create(model="llm", messages=FRANCE, stream=True, stream_options={"include_usage": True})
+    counts = create(model="llm", messages=JAPAN).usage
+    *chunks, last = create(model="llm", messages=JAPAN, stream=True, stream_options={"include_usage": True})
     assert all(chunk.usage is None for chunk in chunks)
     assert last.choices == []
     assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (
@@ -61,9 +61,9 @@ def test_a_stream_ends_with_its_usage(starter: Starter) -> None:
 
 async def test_streamed_async(starter: Starter) -> None:
     async with starter.asynchronous() as client:
-        chunks = await client.chat.completions.create(model="llm", messages=FRANCE, stream=True)
+        chunks = await client.chat.completions.create(model="llm", messages=JAPAN, stream=True)
         text = "".join([chunk.choices[0].delta.content or "" async for chunk in chunks])
-    assert "Paris" in text
+    assert "Tokyo" in text
 
 
 async def test_sixteen_at_once(starter: Starter) -> None:
@@ -77,7 +77,7 @@ async def test_sixteen_at_once(starter: Starter) -> None:
 
 def test_three_choices(starter: Starter) -> None:
     create = starter.client.chat.completions.create
-    one, three = (create(model="llm", messages=FRANCE, n=n, temperature=0) for n in (1, 3))
+    one, three = (create(model="llm", messages=JAPAN, n=n, temperature=0) for n in (1, 3))
     assert [(choice.index, choice.message.content) for choice in three.choices] == [
         (index, said(one)) for index in range(3)
     ]
@@ -88,51 +88,51 @@ def test_three_choices(starter: Starter) -> None:
 def test_two_choices_streamed(starter: Starter) -> None:
     texts = {0: "", 1: ""}
     create = starter.client.chat.completions.create
-    for chunk in create(model="llm", messages=FRANCE, n=2, temperature=0, stream=True):
+    for chunk in create(model="llm", messages=JAPAN, n=2, temperature=0, stream=True):
         texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
     assert texts[0] == texts[1]
-    assert "Paris" in texts[0]
+    assert "Tokyo" in texts[0]
 
 
 def test_choices_are_no_twins(starter: Starter) -> None:
     create = starter.client.chat.completions.create
-    answer = create(model="llm", messages=FRANCE, n=3, seed=1, max_tokens=40)
+    answer = create(model="llm", messages=JAPAN, n=3, seed=1, temperature=2, max_tokens=40)
     assert len({choice.message.content for choice in answer.choices}) == 3
 
 
 def test_what_the_assistant_has_begun_goes_on(starter: Starter) -> None:
     create = starter.client.chat.completions.create
-    begun = [*FRANCE, {"role": "assistant", "content": "The capital of"}]
-    assert said(create(model="llm", messages=begun)) == " France is Paris."
+    begun = [*JAPAN, {"role": "assistant", "content": "The capital of"}]
+    assert said(create(model="llm", messages=begun)) == " Japan is Tokyo."
     anew = create(model="llm", messages=begun, extra_body={"add_generation_prompt": True})
-    assert said(anew).startswith("The capital of France")
+    assert said(anew).startswith("The capital of Japan")
 
 
 @pytest.mark.parametrize("field", [{"min_tokens": 24}, {"ignore_eos": True}], ids=str)
 def test_an_answer_that_may_not_end(starter: Starter, field: dict[str, object]) -> None:
     create = starter.client.chat.completions.create
-    answer = create(model="llm", messages=FRANCE, max_tokens=24, extra_body=field)
-    assert said(answer).startswith("The capital of France is Paris.")
+    answer = create(model="llm", messages=JAPAN, max_tokens=24, extra_body=field)
+    assert said(answer).startswith("The capital of Japan is Tokyo.")
     assert (answer.choices[0].finish_reason, answer.usage.completion_tokens) == ("length", 24)
 
 
 def test_a_stop_ends_it(starter: Starter) -> None:
-    answer = starter.client.chat.completions.create(model="llm", messages=FRANCE, stop=".")
-    assert "Paris" in said(answer)
+    answer = starter.client.chat.completions.create(model="llm", messages=JAPAN, stop=".")
+    assert "Tokyo" in said(answer)
     assert "." not in said(answer)
     assert answer.choices[0].finish_reason == "stop"
 
 
 def test_max_tokens(starter: Starter) -> None:
-    answer = starter.client.chat.completions.create(model="llm", messages=FRANCE, max_tokens=5)
+    answer = starter.client.chat.completions.create(model="llm", messages=JAPAN, max_tokens=5)
     assert (answer.choices[0].finish_reason, answer.usage.completion_tokens) == ("length", 5)
-    assert said(starter.client.chat.completions.create(model="llm", messages=FRANCE)).startswith(said(answer))
+    assert said(starter.client.chat.completions.create(model="llm", messages=JAPAN)).startswith(said(answer))
 
 
 def test_a_seed_repeats_an_answer(starter: Starter) -> None:
     def drawn(seed: int) -> str:
         create = starter.client.chat.completions.create
-        return said(create(model="llm", messages=FRANCE, temperature=2, seed=seed, max_tokens=40))
+        return said(create(model="llm", messages=JAPAN, temperature=2, seed=seed, max_tokens=40))
 
     first = drawn(1)
     assert drawn(1) == first
@@ -141,16 +141,16 @@ def test_a_seed_repeats_an_answer(starter: Starter) -> None:
 
 def test_top_k_through_extra_body(starter: Starter) -> None:
     answer = starter.client.chat.completions.create(
-        model="llm", messages=FRANCE, temperature=2, extra_body={"top_k": 1}
+        model="llm", messages=JAPAN, temperature=2, extra_body={"top_k": 1}
     )
-    assert "Paris" in said(answer)
+    assert "Tokyo" in said(answer)
 
 
 def test_min_p_through_extra_body(starter: Starter) -> None:
     answer = starter.client.chat.completions.create(
-        model="llm", messages=FRANCE, temperature=2, extra_body={"min_p": 0.99}
+        model="llm", messages=JAPAN, temperature=2, extra_body={"min_p": 0.99}
     )
-    assert "Paris" in said(answer)
+    assert "Tokyo" in said(answer)
 
 
 def test_penalties(starter: Starter) -> None:
@@ -163,7 +163,7 @@ def test_penalties(starter: Starter) -> None:
     )
 
     def drawn(more: dict[str, object]) -> list[str]:
-        asked = {"model": "llm", "messages": FRANCE, "temperature": 2, "max_tokens": 24}
+        asked = {"model": "llm", "messages": JAPAN, "temperature": 2, "max_tokens": 24}
         create = starter.client.chat.completions.create
         return [said(create(**asked, **more, seed=seed)) for seed in range(1, 4)]
 
@@ -172,39 +172,39 @@ def test_penalties(starter: Starter) -> None:
 
 
 def test_a_long_system_message(starter: Starter) -> None:
-    messages = [{"role": "system", "content": HANDBOOK * 3}, *user(JAPAN)]
+    messages = [{"role": "system", "content": HANDBOOK * 3}, *user(GREECE)]
     answer = starter.client.chat.completions.create(model="llm", messages=messages)
-    assert "Tokyo" in said(answer)
+    assert "Athens" in said(answer)
     assert answer.usage.prompt_tokens > 200
 
 
 def test_the_role_developer(starter: Starter) -> None:
-    messages = [{"role": "developer", "content": HANDBOOK}, *FRANCE]
+    messages = [{"role": "developer", "content": HANDBOOK}, *JAPAN]
     answer = starter.client.chat.completions.create(model="llm", messages=messages)
-    assert "Paris" in said(answer)
+    assert "Tokyo" in said(answer)
 
 
 def test_a_talk_of_three_turns(starter: Starter) -> None:
-    messages = list(FRANCE)
-    for question in (JAPAN, "What is the capital of Greece?"):
+    messages = list(JAPAN)
+    for question in (GREECE, "What is the capital of Egypt?"):
         answer = starter.client.chat.completions.create(model="llm", messages=messages)
         # The package's own object goes back with all of its fields.
         messages += [answer.choices[0].message, *user(question)]
     answer = starter.client.chat.completions.create(model="llm", messages=messages)
-    assert "Athens" in said(answer)
+    assert "Cairo" in said(answer)
 
 
 def test_parts_of_text(starter: Starter) -> None:
-    content = [{"type": "text", "text": FRANCE[0]["content"]}]
+    content = [{"type": "text", "text": JAPAN[0]["content"]}]
     answer = starter.client.chat.completions.create(
         model="llm", messages=[{"role": "user", "content": content}]
     )
-    assert "Paris" in said(answer)
+    assert "Tokyo" in said(answer)
 
 
 def test_fields_that_change_nothing(starter: Starter) -> None:
     answer = starter.client.chat.completions.create(
-        model="llm", messages=[{**FRANCE[0], "name": "ada"}], user="ada", metadata={"a": "b"},
+        model="llm", messages=[{**JAPAN[0], "name": "ada"}], user="ada", metadata={"a": "b"},
         service_tier="auto", store=False, modalities=["text"], prompt_cache_key="x", safety_identifier="y",
     )  # fmt: skip
-    assert "Paris" in said(answer)
+    assert "Tokyo" in said(answer)

@@ -11,30 +11,30 @@ import openai
 import pytest
 
 from tests.e2e.conftest import wait_until
-from tests.e2e.gateway.calls.starter import FRANCE, HANDBOOK, JAPAN, Starter, counted, opened, said, user
+from tests.e2e.gateway.calls.starter import GREECE, HANDBOOK, JAPAN, Starter, counted, opened, said, user
 from trimodal.gateway.keys import Key, add_key, revoke_key
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
 PATH = "/v1/chat/completions"
 # Thousands of tokens: a client that leaves is what ends them.
-LONG = {"model": "llm", "messages": FRANCE, "n": 16, "temperature": 2, "seed": 1, "max_tokens": 900}
+LONG = {"model": "llm", "messages": JAPAN, "n": 16, "temperature": 2, "seed": 1, "max_tokens": 900}
 
 
 def test_headers_of_a_whole_answer(starter: Starter) -> None:
     create = starter.client.chat.completions.with_raw_response.create
-    raw = create(model="llm", messages=FRANCE, extra_headers={"x-request-id": "mine-1"})
+    raw = create(model="llm", messages=JAPAN, extra_headers={"x-request-id": "mine-1"})
     assert raw.headers["x-request-id"] == raw.request_id == "mine-1"
     assert [part.partition(";")[0] for part in raw.headers["server-timing"].split(", ")] == [
         "queue", "ttft", "total",
     ]  # fmt: skip
     assert raw.headers["x-trimodal-cache"] == "miss"
-    assert "Paris" in said(raw.parse())
+    assert "Tokyo" in said(raw.parse())
 
 
 def test_a_request_id_is_made(starter: Starter) -> None:
     create = starter.client.chat.completions.create
-    answers = [create(model="llm", messages=FRANCE, max_tokens=2) for _ in range(2)]
+    answers = [create(model="llm", messages=JAPAN, max_tokens=2) for _ in range(2)]
     identities = {answer._request_id for answer in answers}
     assert len(identities) == 2
     assert all(identity.startswith("req_") for identity in identities)
@@ -42,15 +42,15 @@ def test_a_request_id_is_made(starter: Starter) -> None:
 
 def test_headers_before_a_streams_end(starter: Starter) -> None:
     create = starter.client.chat.completions.with_streaming_response.create
-    with create(model="llm", messages=FRANCE, stream=True) as answer:
+    with create(model="llm", messages=JAPAN, stream=True) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["x-request-id"].startswith("req_")
         text = "".join(chunk.choices[0].delta.content or "" for chunk in answer.parse())
-    assert "Paris" in text
+    assert "Tokyo" in text
 
 
 def test_how_a_stream_came_about(starter: Starter) -> None:
-    *_, last = starter.client.chat.completions.create(model="llm", messages=FRANCE, stream=True)
+    *_, last = starter.client.chat.completions.create(model="llm", messages=JAPAN, stream=True)
     note = last.trimodal
     assert 0 < note["ttft_ms"] < note["total_ms"]
 
@@ -58,7 +58,7 @@ def test_how_a_stream_came_about(starter: Starter) -> None:
 def test_the_cache_answers_again(starter: Starter) -> None:
     def source() -> str:
         create = starter.client.chat.completions.with_raw_response.create
-        raw = create(model="llm", messages=user(JAPAN), extra_headers={"cache-control": ""})
+        raw = create(model="llm", messages=user(GREECE), extra_headers={"cache-control": ""})
         return raw.headers["x-trimodal-cache"]
 
     assert source() == "miss"
@@ -69,7 +69,7 @@ def test_what_a_key_has_left(starter: Starter) -> None:
     with starter.known("metered") as client:
         create = client.chat.completions.with_raw_response.create
         # A thousand tokens, which take more than half a second to come back.
-        chat = [{"role": "system", "content": HANDBOOK * 3}, *FRANCE]
+        chat = [{"role": "system", "content": HANDBOOK * 3}, *JAPAN]
         first, second = (create(model="llm", messages=chat, max_tokens=9).headers for _ in range(2))
     assert first["x-ratelimit-limit-requests"] == "6000"
     left = [int(one["x-ratelimit-remaining-requests"]) for one in (first, second)]
@@ -80,7 +80,7 @@ def test_what_a_key_has_left(starter: Starter) -> None:
 
 def test_bad_request(starter: Starter) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
-        starter.client.chat.completions.create(model="llm", messages=FRANCE, temperature=3)
+        starter.client.chat.completions.create(model="llm", messages=JAPAN, temperature=3)
     error = caught.value
     assert (error.status_code, error.param, error.type) == (400, "temperature", "invalid_request_error")
     assert error.request_id.startswith("req_")
@@ -88,15 +88,13 @@ def test_bad_request(starter: Starter) -> None:
 
 def test_bad_request_of_a_stream(starter: Starter) -> None:
     with pytest.raises(openai.BadRequestError, match="max_tokens is 1000000") as caught:
-        starter.client.chat.completions.create(
-            model="llm", messages=FRANCE, max_tokens=1_000_000, stream=True
-        )
+        starter.client.chat.completions.create(model="llm", messages=JAPAN, max_tokens=1_000_000, stream=True)
     assert caught.value.param == "max_tokens"
 
 
 def test_bad_request_with_a_field_that_cannot_be_honoured(starter: Starter) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
-        starter.client.chat.completions.create(model="llm", messages=FRANCE, modalities=["text", "audio"])
+        starter.client.chat.completions.create(model="llm", messages=JAPAN, modalities=["text", "audio"])
     assert (caught.value.param, caught.value.code) == ("modalities", "unsupported_parameter")
 
 
@@ -133,7 +131,7 @@ def test_permission(starter: Starter) -> None:
     with starter.known("narrow") as client:
         assert [model.id for model in client.models.list()] == ["vision"]
         with pytest.raises(openai.PermissionDeniedError) as caught:
-            client.chat.completions.create(model="llm", messages=FRANCE)
+            client.chat.completions.create(model="llm", messages=JAPAN)
     assert caught.value.code == "model_not_allowed"
 
 
@@ -141,7 +139,7 @@ def test_no_such_model(starter: Starter) -> None:
     with pytest.raises(openai.NotFoundError):
         starter.client.models.retrieve("gpt-9")
     with pytest.raises(openai.NotFoundError) as caught:
-        starter.client.chat.completions.create(model="gpt-9", messages=FRANCE)
+        starter.client.chat.completions.create(model="gpt-9", messages=JAPAN)
     assert (caught.value.param, caught.value.code) == ("model", "model_not_found")
 
 
@@ -158,9 +156,9 @@ def test_a_body_that_is_too_large(starter: Starter) -> None:
 
 def test_rate_limit_of_tokens(starter: Starter) -> None:
     with starter.known("poor") as client:
-        assert "Paris" in said(client.chat.completions.create(model="llm", messages=FRANCE))
+        assert "Tokyo" in said(client.chat.completions.create(model="llm", messages=JAPAN))
         with pytest.raises(openai.RateLimitError) as caught:
-            client.chat.completions.create(model="llm", messages=FRANCE)
+            client.chat.completions.create(model="llm", messages=JAPAN)
     assert caught.value.code == "rate_limit_exceeded"
     assert 0 < int(caught.value.response.headers["retry-after"]) <= 120
 
@@ -174,13 +172,13 @@ def test_rate_limit_that_a_retry_outlives(starter: Starter) -> None:
         held = client.chat.completions.create(**LONG, stream=True)
         next(held)
         with pytest.raises(openai.RateLimitError) as caught:
-            client.chat.completions.create(model="llm", messages=FRANCE)
+            client.chat.completions.create(model="llm", messages=JAPAN)
         wait_s = int(caught.value.response.headers["retry-after-ms"]) / 1e3
         threading.Timer(0.3, held.close).start()
         began = time.monotonic()
-        raw = patient.chat.completions.with_raw_response.create(model="llm", messages=FRANCE)
+        raw = patient.chat.completions.with_raw_response.create(model="llm", messages=JAPAN)
         assert time.monotonic() - began >= wait_s > 0.5
-    assert "Paris" in said(raw.parse())
+    assert "Tokyo" in said(raw.parse())
     assert (raw.retries_taken, sent) == (1, [PATH] * 2)
 
 
@@ -189,7 +187,7 @@ def test_unavailable(starter: Starter) -> None:
         counted(starter.down, max_retries=1) as (client, sent),
         pytest.raises(openai.InternalServerError) as caught,
     ):
-        client.chat.completions.create(model="llm", messages=FRANCE)
+        client.chat.completions.create(model="llm", messages=JAPAN)
     assert caught.value.status_code == 503
     assert int(caught.value.response.headers["retry-after-ms"]) > 0
     assert sent == [PATH] * 2
@@ -227,7 +225,7 @@ def test_nobody_listens(starter: Starter) -> None:
 
 def test_a_bad_request_is_not_sent_again(starter: Starter) -> None:
     with counted(starter.url, max_retries=2) as (client, sent), pytest.raises(openai.BadRequestError):
-        client.chat.completions.create(model="llm", messages=FRANCE, temperature=3)
+        client.chat.completions.create(model="llm", messages=JAPAN, temperature=3)
     assert sent == [PATH]
 
 

@@ -10,7 +10,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from tests.e2e.gateway.calls.starter import FRANCE, Starter
+from tests.e2e.gateway.calls.starter import JAPAN, Starter
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
@@ -37,7 +37,7 @@ WEATHER = {
 CLOCK = {"type": "function", "function": {"name": "clock"}}
 NAMED = {"type": "function", "function": {"name": "weather"}}
 # Sampled: a small model, greedy, writes the same word until the tokens are spent.
-ASKED: dict[str, Any] = {"model": "llm", "messages": FRANCE, "temperature": 1, "seed": 3, "max_tokens": 120}
+ASKED: dict[str, Any] = {"model": "llm", "messages": JAPAN, "temperature": 1, "seed": 3, "max_tokens": 120}
 
 
 def form(schema: object, *, strict: bool = False) -> dict[str, Any]:
@@ -59,14 +59,14 @@ def calls_of(answer: openai.types.chat.ChatCompletion) -> list[tuple[str, Any]]:
 
 def test_pydantic_whole(starter: Starter) -> None:
     answer = starter.client.chat.completions.parse(
-        model="llm", messages=FRANCE, response_format=Topic, max_tokens=100
+        model="llm", messages=JAPAN, response_format=Topic, max_tokens=100
     )
     assert isinstance(answer.choices[0].message.parsed, Topic)
     assert answer.choices[0].finish_reason == "stop"
 
 
 def test_pydantic_streamed(starter: Starter) -> None:
-    asked = {"model": "llm", "messages": FRANCE, "response_format": Topic}
+    asked = {"model": "llm", "messages": JAPAN, "response_format": Topic}
     with starter.client.chat.completions.stream(**asked) as stream:
         parsed = stream.get_final_completion().choices[0].message.parsed
     assert isinstance(parsed, Topic)
@@ -75,7 +75,7 @@ def test_pydantic_streamed(starter: Starter) -> None:
 def test_pydantic_that_is_cut(starter: Starter) -> None:
     with pytest.raises(openai.LengthFinishReasonError):
         starter.client.chat.completions.parse(
-            model="llm", messages=FRANCE, response_format=Topic, max_tokens=3
+            model="llm", messages=JAPAN, response_format=Topic, max_tokens=3
         )
 
 
@@ -165,18 +165,18 @@ def test_tools_that_may_be_called(starter: Starter) -> None:
 
 def test_tools_that_may_not_be_called(starter: Starter) -> None:
     answer = starter.client.chat.completions.create(
-        model="llm", messages=FRANCE, tools=[WEATHER], tool_choice="none"
+        model="llm", messages=JAPAN, tools=[WEATHER], tool_choice="none"
     )
-    assert "Paris" in answer.choices[0].message.content
+    assert "Tokyo" in answer.choices[0].message.content
     assert answer.choices[0].message.tool_calls is None
 
 
 def test_a_talk_with_a_tools_result(starter: Starter) -> None:
     create = starter.client.chat.completions.create
     named = {"type": "function", "function": {"name": "clock"}}
-    called = create(model="llm", messages=FRANCE, tools=[CLOCK], tool_choice=named).choices[0].message
+    called = create(model="llm", messages=JAPAN, tools=[CLOCK], tool_choice=named).choices[0].message
     result = {"role": "tool", "tool_call_id": called.tool_calls[0].id, "content": "12:30"}
-    answer = create(model="llm", messages=[*FRANCE, called, result], tools=[CLOCK], max_tokens=60)
+    answer = create(model="llm", messages=[*JAPAN, called, result], tools=[CLOCK], max_tokens=60)
     assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
     assert answer.usage.prompt_tokens > 40, "the functions are told to the model"
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import openai
 import pytest
 
-from tests.e2e.gateway.calls.starter import FRANCE, Starter
+from tests.e2e.gateway.calls.starter import JAPAN, Starter
 from tests.e2e.gateway.test_openai import streamed_logprobs
 from trimodal.client import Client
 from trimodal.errors import InvalidArgument
@@ -21,8 +21,8 @@ FREE = {"temperature": 2, "seed": 3, "max_tokens": 16}
 @pytest.mark.parametrize("options", [{"max_tokens": 16}, FREE], ids=["greedy", "sampled"])
 def test_they_are_those_of_the_answer_every_time(starter: Starter, options: dict[str, object]) -> None:
     create = starter.client.chat.completions.create
-    plain = create(model="llm", messages=FRANCE, **options)
-    asked = {"model": "llm", "messages": FRANCE, "logprobs": True, **options}
+    plain = create(model="llm", messages=JAPAN, **options)
+    asked = {"model": "llm", "messages": JAPAN, "logprobs": True, **options}
     whole, again = (create(**asked).choices[0] for _ in range(2))
     content = whole.logprobs.content
     text = b"".join(bytes(one.bytes) for one in content).decode(errors="replace")
@@ -42,7 +42,7 @@ def test_a_text_completion_and_a_form(starter: Starter) -> None:
     assert all(value <= 0 for value in choice.logprobs.token_logprobs)
     form = {"type": "json_object"}
     held = starter.client.chat.completions.create(
-        model="llm", messages=FRANCE, logprobs=True, response_format=form, max_tokens=16
+        model="llm", messages=JAPAN, logprobs=True, response_format=form, max_tokens=16
     ).choices[0]
     assert "".join(one.token for one in held.logprobs.content) == held.message.content
 
@@ -51,7 +51,7 @@ def test_who_asks_beside_others_of_the_same_question_gets_them(starter: Starter)
     def ask(asks: bool) -> object:
         options = {"logprobs": True} if asks else {}
         (choice,) = starter.client.chat.completions.create(
-            model="llm", messages=FRANCE, max_tokens=16, **options
+            model="llm", messages=JAPAN, max_tokens=16, **options
         ).choices
         return choice.logprobs and "".join(one.token for one in choice.logprobs.content)
 
@@ -65,7 +65,7 @@ def test_who_asks_beside_others_of_the_same_question_gets_them(starter: Starter)
 async def test_more_than_the_engine_has_is_refused(starter: Starter) -> None:
     problem = "top_logprobs is 2: engine 'openvino' tells 0 at most"
     with pytest.raises(openai.BadRequestError, match=problem) as caught:
-        starter.client.chat.completions.create(model="llm", messages=FRANCE, logprobs=True, top_logprobs=2)
+        starter.client.chat.completions.create(model="llm", messages=JAPAN, logprobs=True, top_logprobs=2)
     assert caught.value.param == "top_logprobs"
     async with Client(starter.grpc) as direct:
         with pytest.raises(InvalidArgument, match=problem):

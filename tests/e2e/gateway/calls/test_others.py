@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.e2e.conftest import BOUND
-from tests.e2e.gateway.calls.starter import FRANCE, SAMPLES, Starter
+from tests.e2e.gateway.calls.starter import JAPAN, SAMPLES, Starter
 
 # Slow: the packages are fetched.
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
@@ -110,17 +110,17 @@ def test_both_list_the_models(http: httpx.Client) -> None:
 
 @pytest.mark.parametrize("sent", [OPEN_WEBUI, LIBRECHAT], ids=["Open WebUI", "LibreChat"])
 def test_a_chat_streams_with_its_usage(http: httpx.Client, sent: dict[str, Any]) -> None:
-    parts = [{"role": "user", "content": [{"type": "text", "text": FRANCE[0]["content"]}]}]
+    parts = [{"role": "user", "content": [{"type": "text", "text": JAPAN[0]["content"]}]}]
     system = [{"role": "system", "content": "Answer in one short sentence."}]
     text, usage = streamed(http, {"model": "llm", "messages": [*system, *parts], **sent})
-    assert "Paris" in text
+    assert "Tokyo" in text
     assert usage["completion_tokens"] > 0
 
 
 @pytest.mark.parametrize("limit", ["max_completion_tokens", "max_tokens"])
 def test_a_title_comes_whole(http: httpx.Client, limit: str) -> None:
     """Open WebUI's routers/tasks.py; its `metadata` stays at home. LibreChat's titles are such chats, too."""
-    content = f"### Task: Give a title of 3 to 5 words.\n<chat_history>{FRANCE[0]['content']}</chat_history>"
+    content = f"### Task: Give a title of 3 to 5 words.\n<chat_history>{JAPAN[0]['content']}</chat_history>"
     body = {"model": "llm", "messages": [{"role": "user", "content": content}], "stream": False, limit: 1000}
     answer = http.post("/chat/completions", json=body).json()
     assert answer["choices"][0]["message"]["content"].strip()

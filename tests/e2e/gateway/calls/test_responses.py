@@ -11,12 +11,12 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from tests.e2e.gateway.calls.starter import FRANCE as CHAT
-from tests.e2e.gateway.calls.starter import JAPAN, SAMPLES, Starter
+from tests.e2e.gateway.calls.starter import GREECE, SAMPLES, Starter
+from tests.e2e.gateway.calls.starter import JAPAN as CHAT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
-FRANCE = CHAT[0]["content"]
+JAPAN = CHAT[0]["content"]
 PLACE = {
     "type": "object",
     "properties": {"city": {"type": "string", "maxLength": 20}},
@@ -32,14 +32,14 @@ class Topic(BaseModel):
 
 
 def test_a_response(starter: Starter) -> None:
-    answer = starter.client.responses.create(model="llm", input=FRANCE)
+    answer = starter.client.responses.create(model="llm", input=JAPAN)
     assert answer.status == "completed"
-    assert "Paris" in answer.output_text
+    assert "Tokyo" in answer.output_text
     assert answer.usage.total_tokens == answer.usage.input_tokens + answer.usage.output_tokens > 0
 
 
 def test_a_response_streamed(starter: Starter) -> None:
-    events = list(starter.client.responses.create(model="llm", input=FRANCE, stream=True))
+    events = list(starter.client.responses.create(model="llm", input=JAPAN, stream=True))
     kinds = [event.type.removeprefix("response.") for event in events]
     assert list(dict.fromkeys(kinds)) == [
         "created", "in_progress", "output_item.added", "content_part.added", "output_text.delta",
@@ -48,17 +48,17 @@ def test_a_response_streamed(starter: Starter) -> None:
     assert [event.sequence_number for event in events] == list(range(len(events)))
     text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
     assert text == events[-1].response.output_text
-    assert "Paris" in text
+    assert "Tokyo" in text
 
 
 def test_the_packages_own_stream_of_a_response(starter: Starter) -> None:
-    with starter.client.responses.stream(model="llm", input=FRANCE) as stream:
+    with starter.client.responses.stream(model="llm", input=JAPAN) as stream:
         final = stream.get_final_response()
-    assert "Paris" in final.output_text
+    assert "Tokyo" in final.output_text
 
 
 def test_a_response_that_is_cut(starter: Starter) -> None:
-    answer = starter.client.responses.create(model="llm", input=FRANCE, max_output_tokens=5)
+    answer = starter.client.responses.create(model="llm", input=JAPAN, max_output_tokens=5)
     assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
     assert answer.usage.output_tokens == 5
     assert answer.output_text
@@ -66,11 +66,11 @@ def test_a_response_that_is_cut(starter: Starter) -> None:
 
 def test_a_talk_of_responses(starter: Starter) -> None:
     create = starter.client.responses.create
-    talk = [{"role": "user", "content": FRANCE}]
+    talk = [{"role": "user", "content": JAPAN}]
     talk += create(model="llm", input=talk).output
-    talk.append({"role": "user", "content": [{"type": "input_text", "text": JAPAN}]})
+    talk.append({"role": "user", "content": [{"type": "input_text", "text": GREECE}]})
     answer = create(model="llm", input=talk, instructions="You answer questions about cities.")
-    assert "Tokyo" in answer.output_text
+    assert "Athens" in answer.output_text
 
 
 def test_a_loop_of_tools(starter: Starter) -> None:
@@ -89,17 +89,15 @@ def test_a_loop_of_tools(starter: Starter) -> None:
 
 
 def test_a_schema_parsed(starter: Starter) -> None:
-    answer = starter.client.responses.parse(
-        model="llm", input=FRANCE, text_format=Topic, max_output_tokens=60
-    )
+    answer = starter.client.responses.parse(model="llm", input=JAPAN, text_format=Topic, max_output_tokens=60)
     assert isinstance(answer.output_parsed, Topic)
 
 
 def test_a_talk_that_the_gateway_keeps(starter: Starter) -> None:
     responses = starter.client.responses
-    first = responses.create(model="llm", input=FRANCE)
-    *_, last = responses.create(model="llm", input=JAPAN, previous_response_id=first.id, stream=True)
-    assert "Tokyo" in last.response.output_text
+    first = responses.create(model="llm", input=JAPAN)
+    *_, last = responses.create(model="llm", input=GREECE, previous_response_id=first.id, stream=True)
+    assert "Athens" in last.response.output_text
     assert last.response.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
     assert responses.retrieve(first.id).output_text == first.output_text
     responses.delete(first.id)
@@ -125,7 +123,7 @@ def test_a_picture_and_a_question_after_it(starter: Starter) -> None:
 def test_a_talk_beyond_the_models_room_goes_on(starter: Starter) -> None:
     turns = [pair for n in range(400) for pair in (("user", f"Say {n}."), ("assistant", f"{n}. " * 30))]
     talk = [{"role": role, "content": text} for role, text in turns]
-    question = {"role": "user", "content": FRANCE}
+    question = {"role": "user", "content": JAPAN}
     asked = {"model": "llm", "input": [*talk, question], "max_output_tokens": 6_500}
     with pytest.raises(openai.BadRequestError) as told:
         starter.client.responses.create(**asked)

@@ -9,41 +9,41 @@ import openai
 import pytest
 
 from tests.e2e.conftest import MODEL_REPOSITORY
-from tests.e2e.gateway.calls.starter import FRANCE as CHAT
+from tests.e2e.gateway.calls.starter import JAPAN as CHAT
 from tests.e2e.gateway.calls.starter import Starter
 from trimodal.llm.tokenizer import CheckpointTokenizer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
-FRANCE = CHAT[0]["content"]
-BEGUN = "The capital of France is"  # a completion goes on with its prompt
+JAPAN = CHAT[0]["content"]
+BEGUN = "The capital of Japan is"  # a completion goes on with its prompt
 SIZE = 384
 
 
 def test_a_completion(starter: Starter) -> None:
     answer = starter.client.completions.create(model="llm", prompt=BEGUN, max_tokens=8)
     assert answer.object == "text_completion"
-    assert "Paris" in answer.choices[0].text
+    assert "Tokyo" in answer.choices[0].text
     assert answer.choices[0].finish_reason == "length"
 
 
 def test_several_prompts_of_two_choices(starter: Starter) -> None:
-    asked = [BEGUN, "The capital of Japan is"]
+    asked = [BEGUN, "The capital of Greece is"]
     answer = starter.client.completions.create(model="llm", prompt=asked, n=2, max_tokens=8, temperature=0)
     assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
     one, again, two, again_two = (choice.text for choice in answer.choices)
     assert (one, two) == (again, again_two)
-    assert "Paris" in one
-    assert "Tokyo" in two
+    assert "Tokyo" in one
+    assert "Athens" in two
 
 
 def test_prompts_of_token_ids(starter: Starter) -> None:
     tokenizer = CheckpointTokenizer(MODEL_REPOSITORY / "llm" / "1" / "openvino-int8")
-    asked = [tokenizer.encode_prompt(BEGUN), tokenizer.encode_prompt("The capital of Japan is")]
+    asked = [tokenizer.encode_prompt(BEGUN), tokenizer.encode_prompt("The capital of Greece is")]
     answer = starter.client.completions.create(model="llm", prompt=asked, max_tokens=8)
     one, two = (choice.text for choice in answer.choices)
     assert one == starter.client.completions.create(model="llm", prompt=BEGUN, max_tokens=8).choices[0].text
-    assert "Tokyo" in two
+    assert "Athens" in two
 
 
 def test_a_text_beyond_the_models_length(starter: Starter) -> None:
@@ -56,7 +56,7 @@ def test_a_text_beyond_the_models_length(starter: Starter) -> None:
 
 def test_a_completion_with_its_prompt(starter: Starter) -> None:
     answer = starter.client.completions.create(model="llm", prompt=BEGUN, echo=True, max_tokens=5)
-    assert answer.choices[0].text.startswith(f"{BEGUN} Paris")
+    assert answer.choices[0].text.startswith(f"{BEGUN} Tokyo")
     assert answer.choices[0].finish_reason == "length"
 
 
@@ -64,7 +64,7 @@ def test_a_completion_streamed(starter: Starter) -> None:
     *chunks, last = starter.lenient.completions.create(
         model="llm", prompt=BEGUN, max_tokens=8, stream=True, stream_options={"include_usage": True}
     )
-    assert "Paris" in "".join(chunk.choices[0].text for chunk in chunks)
+    assert "Tokyo" in "".join(chunk.choices[0].text for chunk in chunks)
     assert chunks[-1].choices[0].finish_reason == "length"
     assert last.usage.completion_tokens == 8
 

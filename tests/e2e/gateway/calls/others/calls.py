@@ -24,7 +24,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 URL = f"{sys.argv[1]}/v1"
-ASKED, TOLD, RAW = "What is the capital of France?", "Tell of Paris.", "The capital of France is"
+ASKED, TOLD, RAW = "What is the capital of Japan?", "Tell of Paris.", "The capital of Japan is"
 WEATHER = "What is the weather in Paris?"
 CHAT = [{"role": "user", "content": ASKED}]
 
