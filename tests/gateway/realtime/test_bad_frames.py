@@ -121,6 +121,21 @@ def test_frames_that_end_no_message_are_bounded(serve: Serve, dial: Dial, kind: 
     assert peer.closed() == (1008, "too many frames that end no message")
 
 
+def test_behind_a_ping_too_many_nothing_is_parsed(
+    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """24 connections with a million pings each made other keys' first texts wait 3 times as long."""
+    parsed: list[RealtimeProtocol] = []
+    whole = RealtimeProtocol.handle_ping
+    monkeypatch.setattr(RealtimeProtocol, "handle_ping", lambda self: (parsed.append(self), whole(self)))
+    peer = dial(serve(), "intent=transcription")
+    peer.receive()
+    with suppress(OSError):
+        peer.socket.socket.sendall(Frame(Opcode.PING, b"").serialize(mask=True) * 100_000)
+    assert peer.closed() == (1008, "too many frames that end no message")
+    assert 64 < len(parsed) < 150
+
+
 def test_some_pings_and_parts_of_messages_change_nothing(serve: Serve, dial: Dial) -> None:
     peer = dial(serve(), "intent=transcription")
     peer.receive()
