@@ -183,15 +183,22 @@ class _Wire(asyncio.Transport):
     ],
     ids=["pings", "no frames", "binary"],
 )
-async def test_frames_that_come_before_the_socket_is_accepted(
-    frames: bytes, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "not lost yet"])
+@pytest.mark.parametrize("refused", [False, True], ids=["accepted", "refused"])
+async def test_frames_that_come_before_the_socket_is_answered(
+    frames: bytes, refused: bool, lost: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Each of a flood's connections that was refused left a traceback of 50 lines, which took longest."""
     accepting = asyncio.Event()
 
     async def late(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await accepting.wait()
-        await send({"type": "websocket.accept"})
+        if refused:
+            await send({"type": "websocket.http.response.start", "status": 429, "headers": []})
+            await send({"type": "websocket.http.response.body", "body": b"{}"})
+        else:
+            await send({"type": "websocket.accept"})
 
     wire, state = _Wire(), ServerState()
     protocol = RealtimeProtocol(uvicorn.Config(late, lifespan="off", log_config=None), state, {})
@@ -205,7 +212,8 @@ async def test_frames_that_come_before_the_socket_is_accepted(
     assert not wire.ended
     protocol.data_received(frames)
     assert wire.ended == "aborted"
-    protocol.connection_lost(None)
+    if lost:
+        protocol.connection_lost(None)
     accepting.set()
     await asyncio.gather(*state.tasks)
     assert b"101" not in wire.written

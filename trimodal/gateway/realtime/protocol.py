@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
@@ -28,7 +29,7 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.close_timeout = _CLOSE_S
-        self._failed = False
+        self._asked = self._failed = False
         self._unread = b""
         self._spare, self._spare_at = float(SPARE_FRAMES), self.loop.time()
 
@@ -37,6 +38,10 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
         self.abort()
 
     def data_received(self, data: bytes) -> None:
+        if self._asked and not self.handshake_complete:  # a client has to wait for the handshake's answer
+            self._failed = True
+            self.abort()
+        self._asked = True  # the first is the whole request
         self._unread += data
         self._read_on()
 
@@ -87,10 +92,6 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
             self.handle_parser_exception()
 
     def handle_parser_exception(self) -> None:
-        if self.conn.close_sent is None:  # frames came before the socket was accepted
-            self._failed = True
-            self.abort()
-            return
         # uvicorn closes the transport here. While the client still writes, that resets the connection and the
         # client loses the close frame: 1006 in place of 1009, with a frame of 4 MiB on a busy machine.
         self._failed = self.close_sent = True
@@ -105,6 +106,8 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
 
     async def send(self, message: Any) -> None:
+        if self._failed and not self.handshake_complete:
+            raise ClientDisconnected
         await super().send(message)
         self._read_on()
         if message["type"] == "websocket.http.response.body":
