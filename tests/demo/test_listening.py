@@ -51,6 +51,7 @@ async def test_speakers_speak_at_once_and_one_of_them_is_shown(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str, right: bool
 ) -> None:
     monkeypatch.setattr(listening, "PAUSE_S", 0.2)
+    monkeypatch.setattr(listening, "SPEAKERS", (slice(0, 2), slice(2, 4)))
     texts = ["what", "is this", "what", second]
     for number in range(len(texts)):
         soundfile.write(tmp_path / f"{number}.wav", np.full(11_200, 0.5, np.float32), 16_000)
