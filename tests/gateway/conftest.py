@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import certifi
+import httpx
 import numpy as np
 import openai
 import pytest
@@ -32,11 +33,10 @@ LIMIT_S = 20.0
 CHAT = [{"role": "user", "content": "hi"}]
 
 
-def wait_until(holds: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + LIMIT_S
-    while not holds():
-        assert time.monotonic() < until, what
-        time.sleep(0.01)
+def connect(url: str) -> socket.socket:
+    """A connection on which nothing is sent yet."""
+    parts = httpx.URL(url)
+    return socket.create_connection((parts.host, parts.port or 0), timeout=LIMIT_S)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import time
 
 import httpx
 import pytest
 
-from tests.gateway.conftest import CHAT, LIMIT_S, Serve, fake_triton, wait_until
+from tests.doubles.waiting import wait_until
+from tests.gateway.conftest import CHAT, Serve, connect, fake_triton
 from trimodal.client.transports.fake import llm_outputs
 from trimodal.gateway import answering
 
@@ -59,10 +59,9 @@ def test_a_client_that_does_not_read_holds_little_and_ends_with_its_connection(s
             yield llm_outputs("x" * 10_000)
 
     served = serve(fake_triton(llm=much))
-    host, port = served.url.removeprefix("http://").split(":")
     body = b'{"model": "llm", "messages": [{"role": "user", "content": "hi"}], "stream": true}'
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as connection:
+    with connect(served.url) as connection:
         connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         connection.recv(1000)
         before = 0
@@ -85,7 +84,7 @@ def test_a_client_that_does_not_read_holds_little_and_ends_with_its_connection(s
 def test_http_1_0_gets_no_chunks(serve: Serve, path: str, stream: bool, end: bytes) -> None:
     body = json.dumps({"model": "llm", "messages": CHAT, "input": "hi", "stream": stream}).encode()
     head = f"POST {path} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", httpx.URL(serve().url).port or 0), LIMIT_S) as connection:
+    with connect(serve().url) as connection:
         connection.sendall(head.encode() + body)
         with connection.makefile("rb") as answer:
             told, _, contents = answer.read().partition(b"\r\n\r\n")
@@ -101,8 +100,7 @@ def test_http_1_0_gets_no_chunks(serve: Serve, path: str, stream: bool, end: byt
 
 @pytest.mark.parametrize("path", ["/metrics", "/ready", "/v1/models", "/"])
 def test_http_1_0_reads_every_page_to_its_end(serve: Serve, path: str) -> None:
-    url = httpx.URL(serve().url)
-    with socket.create_connection(("127.0.0.1", url.port or 0), LIMIT_S) as connection:
+    with connect(serve().url) as connection:
         connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
         with connection.makefile("rb") as answer:
             told, _, contents = answer.read().partition(b"\r\n\r\n")

@@ -1,3 +1,4 @@
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,6 +20,16 @@ def test_a_key_is_shown_once_and_kept_as_its_hash(tmp_path: Path) -> None:
     assert read_keys(file) == [key.model_copy(update={"hash": hashed(secret)})]
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in file.parent.iterdir()] == ["keys.toml"]
+
+
+def test_a_file_stays_its_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What root revoked still held: the file was root's from then on, and the gateway could not read it."""
+    file, given = tmp_path / "keys.toml", list[tuple[int, int]]()
+    add_key(file, Key(name="a"))
+    owner = file.stat()
+    monkeypatch.setattr(os, "chown", lambda path, user, group: given.append((user, group)))
+    revoke_key(file, "a")
+    assert given == [(owner.st_uid, owner.st_gid)]
 
 
 def test_commands_at_the_same_time_lose_no_key(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ import pytest
 from pydantic import ValidationError
 from python_multipart.multipart import MultipartParser
 
-from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, fake_triton
+from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, connect, fake_triton
 from trimodal.client.transports.fake import llm_outputs
+from trimodal.gateway import server
 from trimodal.gateway.app import FORM_PIECE
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key, add_key
@@ -40,16 +41,30 @@ def talk(url: str, *parts: bytes, pause: float = 0.0) -> tuple[int, dict[str, ob
 
 def everything(url: str, *parts: bytes, pause: float = 0.0) -> bytes:
     """Sends the parts; what comes until the end of the connection."""
-    host, port = url.removeprefix("http://").split(":")
-    answer = b""
-    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as connection:
+    with connect(url) as connection:
         with suppress(BrokenPipeError, ConnectionResetError):
             for part in parts:
                 connection.sendall(part)
                 time.sleep(pause)
-        with suppress(ConnectionResetError):
-            while more := connection.recv(65_536):
-                answer += more
+        return rest(connection)
+
+
+def rest(connection: socket.socket) -> bytes:
+    """What comes until its end."""
+    answer = b""
+    with suppress(ConnectionResetError):
+        while more := connection.recv(65_536):
+            answer += more
+    return answer
+
+
+def until(connection: socket.socket, end: bytes) -> bytes:
+    """What comes up to these bytes, and what came with them."""
+    answer = b""
+    while end not in answer:
+        more = connection.recv(65_536)
+        assert more, answer
+        answer += more
     return answer
 
 
@@ -147,27 +162,21 @@ def test_a_short_body_in_chunks_that_is_refused_gets_its_answer_and_keeps_the_co
     key = add_key(file, Key(name="a", requests_per_minute=2))
     url = serve(keys=file).url
     head = HEAD + b"Transfer-Encoding: chunked\r\nAuthorization: Bearer " + key.encode() + b"\r\n\r\n"
-    host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as connection:
+    with connect(url) as connection:
         for first, status in ((b"\0", 400), (b"[" + b"," * MAX_VALUES, 400), (b"{", 429)):
             connection.sendall(head + b"%x\r\n%b\r\n" % (len(first), first))
             time.sleep(0.05)
             connection.sendall(b"1\r\n \r\n0\r\n\r\n")
-            answer = b""
-            while not answer.endswith(b"}}"):
-                more = connection.recv(65_536)
-                assert more, answer
-                answer += more
+            answer = until(connection, b"}}")
             assert answer.startswith(b"HTTP/1.1 %d" % status)
             assert b"connection: close" not in answer
 
 
 def test_a_body_that_is_refused_takes_no_room(serve: Serve) -> None:
     served = serve(max_body_bytes=100_000)
-    host, port = served.url.removeprefix("http://").split(":")
     with ExitStack() as stack:
         for _ in range(2 * HELD_BODIES):
-            one = stack.enter_context(socket.create_connection((host, int(port)), timeout=LIMIT_S))
+            one = stack.enter_context(connect(served.url))
             one.sendall(HEAD + b"Content-Length: 99999\r\n\r\n" + b"," * 99_990)
         assert good(served.url)
         one.sendall(b"," * 9)
@@ -182,11 +191,10 @@ def test_the_key_is_looked_at_before_the_body_is_there(serve: Serve, file: Path)
 
 def test_bodies_that_are_never_whole_keep_nobody_out(serve: Serve) -> None:
     served = serve(max_body_bytes=10_000)
-    host, port = served.url.removeprefix("http://").split(":")
     with ExitStack() as stack:
         slow = []
         for _ in range(HELD_BODIES + 1):
-            slow.append(stack.enter_context(socket.create_connection((host, int(port)), timeout=LIMIT_S)))
+            slow.append(stack.enter_context(connect(served.url)))
             slow[-1].sendall(HEAD + b"Content-Length: 9999\r\n\r\n" + b" " * 9900)
         assert b"HTTP/1.1 408" in slow[0].recv(4096), "the oldest made room for the last"
         body = BODY + b" " * 9000
@@ -237,17 +245,11 @@ def test_what_is_too_slow(serve: Serve, limit: str, parts: list[bytes]) -> None:
 def test_a_second_request_of_a_connection_has_the_same_bounds(serve: Serve) -> None:
     served = serve(header_timeout_s=0.3)
     whole = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
-    host, port = served.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as connection:
+    with connect(served.url) as connection:
         connection.sendall(whole)
-        answer = b""
-        while b"chat.completion" not in answer or not answer.endswith(b"}"):
-            answer += connection.recv(65_536)
+        assert until(connection, b'"trimodal":').endswith(b"}")
         connection.sendall(b"POST /v1/chat")
-        rest = b""
-        while more := connection.recv(65_536):
-            rest += more
-    assert rest.startswith(b"HTTP/1.1 408")
+        assert rest(connection).startswith(b"HTTP/1.1 408")
 
 
 @pytest.mark.parametrize(
@@ -263,7 +265,9 @@ def test_a_second_request_of_a_connection_has_the_same_bounds(serve: Serve) -> N
     ],
     ids=["line end", "beginning", "no HTTP", "large headers", "WebSocket", "last of two"],
 )  # fmt: skip
-def test_nothing_is_written_into_an_answer(serve: Serve, behind: bytes, ahead: bytes) -> None:
+def test_nothing_is_written_into_an_answer(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, behind: bytes, ahead: bytes
+) -> None:
     """A line end after a body brought a 408 into its stream, and many idle connections a 503."""
     release = threading.Event()
 
@@ -273,40 +277,30 @@ def test_nothing_is_written_into_an_answer(serve: Serve, behind: bytes, ahead: b
             await asyncio.sleep(0.01)
         yield llm_outputs("end", "stop")
 
-    bounds = {"max_header_bytes": 4096, "max_connections": 3}
-    served = serve(fake_triton(llm=slow), header_timeout_s=0.1 if behind else 10.0, **bounds)
-    host, port = served.url.removeprefix("http://").split(":")
+    monkeypatch.setattr(server, "HEADER_BYTES", 4096)
+    served = serve(fake_triton(llm=slow), header_timeout_s=0.1 if behind else 10.0, max_connections=3)
     body = BODY[:-1] + b', "stream": true}'
     with ExitStack() as opened:
-        connection = opened.enter_context(socket.create_connection((host, int(port)), timeout=LIMIT_S))
+        connection = opened.enter_context(connect(served.url))
         connection.sendall(ahead + HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-        answer = b""
-        while b"word" not in answer:
-            more = connection.recv(65_536)
-            assert more, answer
-            answer += more
+        answer = until(connection, b"word")
         if behind:
             connection.sendall(behind)
             time.sleep(0.5)  # for the timer of headers
         else:
-            idle = [opened.enter_context(socket.create_connection((host, int(port)))) for _ in range(3)]
-            idle[0].settimeout(LIMIT_S)
+            idle = [opened.enter_context(connect(served.url)) for _ in range(3)]
             assert b"HTTP/1.1 503" in idle[0].recv(4096), "the oldest that waits made room"
         release.set()
-        while b"[DONE]" not in answer:
-            more = connection.recv(65_536)
-            assert more, answer
-            answer += more
+        answer += until(connection, b"[DONE]")
         assert answer.count(b"HTTP/1.1 ") == 1 + bool(ahead)
         if len(behind) > 15:
-            rest = answer.partition(b"[DONE]")[2]
-            while more := connection.recv(65_536):
-                rest += more
-            assert rest.split() in ([], [b"0"]), "the last chunk, then its end"
+            after = answer.partition(b"[DONE]")[2] + rest(connection)
+            assert after.split() in ([], [b"0"]), "the last chunk, then its end"
 
 
-def test_a_flood_of_headers(serve: Serve) -> None:
-    served = serve(max_header_bytes=4096)
+def test_a_flood_of_headers(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEADER_BYTES", 4096)
+    served = serve()
     flood = [b"X-%d: " % index + b"a" * 100 + b"\r\n" for index in range(1000)]
     status, _ = talk(served.url, b"GET /health HTTP/1.1\r\nHost: a\r\n", *flood)
     assert status == 431
@@ -425,15 +419,20 @@ def test_posts_of_other_pages(serve: Serve, kind: str) -> None:
     assert httpx.get(f"{served.url}/v1/models", headers={"origin": served.url}).is_success
 
 
+def test_a_page_that_is_let_in_reads_every_header(serve: Serve) -> None:
+    """Those of limits, of the cache and of `retry-after-ms` were kept from it."""
+    origin = "https://good.example"
+    told = httpx.get(f"{serve(cors_origins=(origin,)).url}/v1/models", headers={"origin": origin}).headers
+    assert told["access-control-allow-origin"] == origin
+    assert told["access-control-expose-headers"] == "*"
+
+
 def test_idle_sockets_keep_nobody_out(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     """1,200 that send nothing took all descriptors: everybody's connections were reset."""
     served = serve(max_connections=20)
-    host, port = served.url.removeprefix("http://").split(":")
     with httpx.Client() as client, ExitStack() as opened:
         assert client.get(f"{served.url}/v1/models").status_code == 200
-        sockets = [opened.enter_context(socket.create_connection((host, int(port)))) for _ in range(60)]
-        first = sockets[0]
-        first.settimeout(LIMIT_S)
+        first, *_ = [opened.enter_context(connect(served.url)) for _ in range(60)]
         answer = first.recv(4096)
         assert b"503" in answer
         assert b"too many connections are open" in answer
@@ -480,9 +479,7 @@ def test_a_request_that_offers_http_2_keeps_its_body(serve: Serve, pieces: int) 
     offer = b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\nUpgrade: h2c\r\n"
     body = BODY[:-1] + b', "stop": "\\r\\nUpgrade: h2c\\r\\n"}'
     head = HEAD + offer + f"Content-Length: {len(body)}\r\n\r\n".encode()
-    url = serve().url
-    host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as connection:
+    with connect(serve().url) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         cut = head.index(b"Content-Length")
         for part in ([head + body], [head, body], [head[:cut], head[cut:], body])[pieces - 1]:

@@ -13,7 +13,8 @@ import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.gateway.conftest import CHAT, LIMIT_S, Running, Serve, fails, fake_triton, wait_until
+from tests.doubles.waiting import wait_until
+from tests.gateway.conftest import CHAT, LIMIT_S, Running, Serve, fails, fake_triton
 from trimodal.client.transports.fake import scripted
 from trimodal.errors import Unavailable
 from trimodal.gateway.keys import Key, add_key

@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive, Scope, Send
 
 from trimodal.gateway import limits
-from trimodal.gateway.access import Caller
+from trimodal.gateway.access import Access, Caller
 from trimodal.gateway.keys import Key
 from trimodal.gateway.limits import BODY_BYTES_PER_S, BURST_BYTES, HELD_BODIES, BodyLimits, _Pace
 
@@ -36,18 +36,20 @@ def test_pieces_of_a_key_are_slowed_only_while_others_are_there() -> None:
         assert pace.wait_s(FLOOD, BODY_BYTES_PER_S) == 0.0, "they have left"
 
 
+class TwoKeys(Access):
+    """Lets a key in for each path."""
+
+    def identify(self, connection: HTTPConnection) -> Caller:
+        return Caller(FLOOD if connection.scope["path"] == "/flood" else OTHER, "id")
+
+
 class Gate:
     """Body limits of a gateway in which a piece that waits never goes on by itself."""
 
     def __init__(self) -> None:
         self.answered: list[str] = []
         self.going = asyncio.Event()
-        self.limits = BodyLimits(
-            self._app, self._identify, lambda *_: None, lambda _: 0.0, len(LARGE) * PIECE, 1e6
-        )
-
-    def _identify(self, connection: HTTPConnection) -> Caller:
-        return Caller(FLOOD if connection.scope["path"] == "/flood" else OTHER, "id")
+        self.limits = BodyLimits(self._app, TwoKeys(None), len(LARGE) * PIECE, 1e6)
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/stays":

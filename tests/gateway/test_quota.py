@@ -135,6 +135,14 @@ def test_pictures_are_charged_before_and_audio_while_it_is_heard() -> None:
     quota.check_audio(who)
 
 
+def test_a_long_debt_is_told_in_digits() -> None:
+    """Beyond a quarter of an hour it was "3.6e+03s"."""
+    quota, who = Quota(Clock()), key(audio_seconds_per_minute=60)
+    with quota.use(who, Cost(audio=True)) as usage:
+        usage.hear(3600)
+    assert ask(quota, who)["x-ratelimit-reset-audio-seconds"] == "3600.000s"
+
+
 def test_the_audio_of_one_request_is_bounded_without_a_limit_too() -> None:
     with Quota(Clock()).use(key(), Cost(audio=True)) as usage:
         usage.hear(MAX_AUDIO_S)

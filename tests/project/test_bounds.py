@@ -20,7 +20,7 @@ BOUNDS = {
     "bytes of a body": (GATEWAY.max_body_bytes, limits.HELD_BODIES),
     "bytes of a key's bodies": (limits.BURST_BYTES, limits.BODY_BYTES_PER_S),
     "seconds until a body": (GATEWAY.body_timeout_s, GATEWAY.header_timeout_s),
-    "bytes of headers": (GATEWAY.max_header_bytes,),
+    "bytes of headers": (server.HEADER_BYTES,),
     "connections": (server._OTHER_FILES,),
     "requests of a connection": (server.PIPELINED,),
     "values in JSON": (limits.MAX_VALUES,),

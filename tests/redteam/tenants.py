@@ -21,7 +21,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.gateway.conftest import wait_until
+from tests.doubles.waiting import wait_until
 from tests.redteam.stack import Stack, stack
 
 Act = Callable[[Stack, str, str], object]

@@ -86,19 +86,20 @@ class Access:
             dict(alias.split("=") for alias in (*self._aliases, *key.model_aliases)),
         )
 
-    def count(self, connection: HTTPConnection, key: Key, size: float) -> None:
-        """Counts a request with a body of this size against the limits of its key.
+    def limited(self, connection: HTTPConnection, key: Key, size: float) -> ApiError | None:
+        """Counts a request with a body of this size against the limits of its key: why they leave no room.
 
         Done before a body is read: what a key sends beyond its limits, or sends wrong, costs others little.
         One for a path that there is not costs as much.
-
-        Raises: ApiError 429 where they leave no room.
         """
-        if key.operator and connection.scope["path"] in _OPERATIONS:
-            return
-        if connection.scope["method"] == "POST" or size:
+        free = key.operator and connection.scope["path"] in _OPERATIONS
+        if not free and (connection.scope["method"] == "POST" or size):
             connection.state.tenant = key.tenant
-            self.quota.count(key)
+            try:
+                self.quota.count(key)
+            except ApiError as refusal:
+                return refusal
+        return None
 
     def holds(self, key: Key) -> bool:
         """Whether a caller that was let in still may: its key was not revoked."""

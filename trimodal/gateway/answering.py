@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -60,26 +61,28 @@ async def _head(send: Send, status: int, headers: Mapping[str, str]) -> None:
     await send({"type": "http.response.start", "status": status, "headers": raw})
 
 
-class Answering(Response):
-    """A response that does the work itself, counted by `use`, and ends it when the client leaves.
+@dataclass(frozen=True)
+class Terms:
+    """On what terms one request is answered.
 
-    Args:
+    Attributes:
+        use: counts the request while it runs.
         allowed: asked twice a second; False (the key was revoked) ends the work with an error.
         own_name: see `as_api_error`.
     """
 
-    def __init__(
-        self,
-        request_id: str,
-        use: Use,
-        allowed: Callable[[], bool],
-        own_name: Callable[[str], str] = str,
-    ) -> None:
+    request_id: str
+    use: Use
+    allowed: Callable[[], bool]
+    own_name: Callable[[str], str] = str
+
+
+class Answering(Response):
+    """A response that does the work itself, counted by its terms, and ends it when the client leaves."""
+
+    def __init__(self, terms: Terms) -> None:
         super().__init__()
-        self._own_name = own_name
-        self._request_id = request_id
-        self._use = use
-        self._allowed = allowed
+        self._terms = terms
         self._started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,7 +103,7 @@ class Answering(Response):
         raise NotImplementedError
 
     def _told(self, error: Exception) -> ApiError:
-        return as_api_error(error, self._request_id, self._own_name)
+        return as_api_error(error, self._terms.request_id, self._terms.own_name)
 
     async def _while_allowed(
         self, work: Awaitable[Result], meanwhile: Callable[[], Awaitable[None]] | None = None
@@ -109,7 +112,7 @@ class Answering(Response):
         task = asyncio.ensure_future(work)
         try:
             while not (await asyncio.wait((task,), timeout=_CHECK_S))[0]:
-                if not self._allowed():
+                if not self._terms.allowed():
                     raise ApiError(401, "this API key was revoked", code="invalid_api_key")
                 if meanwhile:
                     await meanwhile()
@@ -123,36 +126,28 @@ class Answering(Response):
     async def _cut(self, send: Send) -> None:
         """Tells a client that its answer ends here."""
         if not self._started:
-            await refuse(send, _shutting_down(), self._request_id)
+            await refuse(send, _shutting_down(), self._terms.request_id)
 
 
 class WholeAnswer(Answering):
     """JSON, or text of another type, made by one call: content (bytes stay as they are) and headers."""
 
-    def __init__(
-        self,
-        make: Make,
-        request_id: str,
-        use: Use,
-        allowed: Callable[[], bool],
-        content_type: str = "application/json",
-        own_name: Callable[[str], str] = str,
-    ) -> None:
-        super().__init__(request_id, use, allowed, own_name)
+    def __init__(self, make: Make, terms: Terms, content_type: str = "application/json") -> None:
+        super().__init__(terms)
         self._make = make
         self._content_type = content_type
 
     async def _work(self, send: Send) -> None:
         try:
-            with self._use() as usage:
+            with self._terms.use() as usage:
                 content, more = await self._while_allowed(self._make(usage))
                 raw = content if isinstance(content, bytes) else encoded(content)
         except Exception as error:
-            await refuse(send, self._told(error), self._request_id)
+            await refuse(send, self._told(error), self._terms.request_id)
             return
         size = {"content-type": self._content_type, "content-length": str(len(raw))}
         self._started = True
-        await _head(send, 200, {**size, "x-request-id": self._request_id, **usage.headers, **more})
+        await _head(send, 200, {**size, "x-request-id": self._terms.request_id, **usage.headers, **more})
         await send({"type": "http.response.body", "body": raw})
 
 
@@ -163,37 +158,28 @@ class EventAnswer(Answering):
         done: whether "[DONE]" ends it, as OpenAI's completions do.
     """
 
-    def __init__(
-        self,
-        events: Events,
-        request_id: str,
-        use: Use,
-        allowed: Callable[[], bool],
-        own_name: Callable[[str], str] = str,
-        *,
-        done: bool = True,
-    ) -> None:
-        super().__init__(request_id, use, allowed, own_name)
+    def __init__(self, events: Events, terms: Terms, *, done: bool = True) -> None:
+        super().__init__(terms)
         self._events = events
         self._done = done
         self._event_headers = {
             "content-type": "text/event-stream; charset=utf-8",
             "cache-control": "no-cache",
             "x-accel-buffering": "no",
-            "x-request-id": request_id,
+            "x-request-id": terms.request_id,
         }
         self._sent = time.monotonic()
         self._turn = asyncio.Lock()
 
     async def _work(self, send: Send) -> None:
         try:
-            with self._use() as usage:
+            with self._terms.use() as usage:
                 self._event_headers |= usage.headers
                 await self._while_allowed(self._copy(self._events(usage), send), partial(self._ping, send))
         except Exception as problem:
             error = self._told(problem)
             if not self._started:
-                await refuse(send, error, self._request_id)
+                await refuse(send, error, self._terms.request_id)
                 return
             await self._write(send, event(error.body))
         else:

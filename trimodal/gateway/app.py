@@ -8,8 +8,9 @@ is sent to Triton before that. The paths are those of OpenAI's API, and two of o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -27,7 +28,7 @@ from starlette.responses import JSONResponse, Response
 from trimodal.client.client import Client
 from trimodal.client.transports.base import Timeouts
 from trimodal.gateway.access import Access, Caller, check_model, check_operator, request_id
-from trimodal.gateway.answering import EventAnswer, Make, Use, WholeAnswer
+from trimodal.gateway.answering import EventAnswer, Terms, WholeAnswer
 from trimodal.gateway.errors import ApiError, as_api_error, invalid_body, unsupported
 from trimodal.gateway.keys import ANYBODY
 from trimodal.gateway.limits import BodyLimits, OriginCheck
@@ -35,22 +36,22 @@ from trimodal.gateway.metrics import GatewayMetrics, Measured
 from trimodal.gateway.openai.audio import Task, Transcription, TranscriptionRequest, read_form
 from trimodal.gateway.openai.chat import Chat, Completion
 from trimodal.gateway.openai.conversation import FindingsCache
-from trimodal.gateway.openai.fields import IGNORED_HEADER, Body, ModelBody, take_ignored
+from trimodal.gateway.openai.fields import Body, ModelBody, take_ignored
 from trimodal.gateway.openai.forms import unheld
 from trimodal.gateway.openai.models import AdapterRequest, ModelList, operate
 from trimodal.gateway.openai.responses.reply import Reply
 from trimodal.gateway.openai.responses.request import ResponseRequest
 from trimodal.gateway.openai.responses.store import ResponseStore
 from trimodal.gateway.openai.rows import (
+    PIECES_AT_ONCE,
     ClassificationRequest,
     EmbeddingRequest,
-    Turns,
     classifications,
     embeddings,
 )
 from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest, Sampling
 from trimodal.gateway.page.serving import add_page
-from trimodal.gateway.quota import Cost, KeyUsage
+from trimodal.gateway.quota import Cost
 from trimodal.gateway.realtime.openai.early import EarlyBudget
 from trimodal.gateway.realtime.route import add_realtime
 from trimodal.gateway.realtime.session import Sessions
@@ -64,23 +65,17 @@ PendingAnswer = Chat | Completion | Reply | Transcription
 class Gateway:
     """What the handlers share: the servers and a client of them, who may what, and what is counted."""
 
-    def __init__(
-        self,
-        upstreams: Upstreams,
-        timeouts: Timeouts,
-        access: Access,
-        responses: ResponseStore,
-        operator_key: str = "",
-    ) -> None:
+    def __init__(self, settings: GatewaySettings, upstreams: Upstreams) -> None:
         self.upstreams = upstreams
-        self.operator_key = operator_key
-        self.client = Client(transport=upstreams, timeouts=timeouts)
-        self.access = access
-        self.responses = responses
-        self.metrics = GatewayMetrics(upstreams)
+        self.operator_key = settings.operator_key
+        self.timeouts = Timeouts(silence=settings.silence_s)
+        self.client = Client(transport=upstreams, timeouts=self.timeouts)
+        self.access = Access(settings.keys, settings.model_aliases)
+        self.responses = ResponseStore(settings.responses)
+        self.metrics = GatewayMetrics(upstreams, self.access.quota)
         self.findings = FindingsCache()
         self.models = ModelList(self.client)
-        self.turns = Turns()
+        self.turns = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(PIECES_AT_ONCE))
 
     async def admit(self, request: Request, asked: ModelBody | TranscriptionRequest) -> Caller:
         """Who asks for this model, whose own name `asked` gets; what is ignored is noted.
@@ -91,17 +86,13 @@ class Gateway:
         request.state.tenant = caller.key.tenant
         request.state.model = asked.model = caller.named(asked.model)
         check_model(caller, asked.model)
-        if isinstance(asked, Sampling) and await self._is_adapter(asked.model):
-            caller = replace(caller, adapter=asked.model)
         if isinstance(asked, Body):
             request.state.ignored = take_ignored(asked)
         if isinstance(asked, Sampling):
             request.state.ignored += tuple(map(asked.own_name, await unheld(asked.options())))
+            if asked.model not in self.upstreams.known and asked.model in await self.models.adapters():
+                caller = replace(caller, adapter=asked.model)
         return caller
-
-    async def _is_adapter(self, name: str) -> bool:
-        """Whether a name that no model has is one of the llm's adapters."""
-        return name not in self.upstreams.known and name in await self.models.adapters()
 
     async def operate(self, request: Request, call: str, **more: Any) -> Response:
         """What an operator wants of the llm, done by every server. Raises: ApiError 403."""
@@ -121,17 +112,10 @@ class Gateway:
         """The client of the servers whose requests have the caller's id and belong to the caller's trace."""
         return self.client.with_metadata(caller.trace, caller.request_id)
 
-    def whole(
-        self,
-        caller: Caller,
-        make: Make,
-        content_type: str = "application/json",
-        own_name: Callable[[str], str] = str,
-        cost: Cost | None = None,
-    ) -> Response:
-        """An answer in one piece, counted against the caller's limits while it is made."""
-        use, allowed = self._terms(caller, cost)
-        return WholeAnswer(make, caller.request_id, use, allowed, content_type, own_name)
+    def terms(self, caller: Caller, cost: Cost | None = None, own_name: Callable[[str], str] = str) -> Terms:
+        """An answer that is counted against the caller's limits while it is made, and ends with its key."""
+        use = partial(self.access.quota.use, caller.key, cost, counted=True)
+        return Terms(caller.request_id, use, partial(self.access.holds, caller.key), own_name)
 
     def answer(
         self,
@@ -141,41 +125,28 @@ class Gateway:
         stream: bool,
         done: bool = True,
         own_name: Callable[[str], str] = str,
-        cost: Cost | None = None,
         **whole: str,
     ) -> Response:
         """An answer as a stream of events or in one piece.
 
         Args:
             done: whether "[DONE]" ends the stream.
+            whole: of an answer in one piece, what `WholeAnswer` takes.
         """
-        if not stream:
-            return self.whole(caller, pending.whole, own_name=own_name, cost=cost, **whole)
-        use, allowed = self._terms(caller, cost)
-        return EventAnswer(pending.events, caller.request_id, use, allowed, own_name, done=done)
-
-    def _terms(self, caller: Caller, cost: Cost | None) -> tuple[Use, Callable[[], bool]]:
-        return lambda: self._use(caller, cost), lambda: self.access.holds(caller.key)
-
-    @contextmanager
-    def _use(self, caller: Caller, cost: Cost | None) -> Iterator[KeyUsage]:
-        with self.access.quota.use(caller.key, cost, counted=True) as usage:
-            try:
-                yield usage
-            finally:
-                self.metrics.used(caller.key.tenant, usage)
+        terms = self.terms(caller, pending.cost, own_name)
+        if stream:
+            return EventAnswer(pending.events, terms, done=done)
+        return WholeAnswer(pending.whole, terms, **whole)
 
 
 def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
     """The application. Raises: SettingsError: the file of keys or the store of responses cannot be used."""
-    timeouts = Timeouts(silence=settings.silence_s)
-    access = Access(settings.keys, settings.model_aliases)
-    gateway = Gateway(upstreams, timeouts, access, ResponseStore(settings.responses), settings.operator_key)
+    gateway = Gateway(settings, upstreams)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with gateway.client:
-            upstreams.start(timeouts)
+            upstreams.start(gateway.timeouts)
             yield
             await app.state.sessions.aclose()
         gateway.responses.close()
@@ -196,17 +167,14 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
     # The last one added is the first to see a request; refusals of bodies have CORS headers too.
     app.add_middleware(
         BodyLimits,
-        identify=gateway.access.identify,
-        count=gateway.access.count,
-        hold_s=gateway.access.quota.refusal_wait_s,
+        access=gateway.access,
         max_bytes=settings.max_body_bytes,
         timeout_s=settings.body_timeout_s,
     )
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins),
-            allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"],
-            expose_headers=["x-request-id", "server-timing", "retry-after", IGNORED_HEADER],
+            allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"], expose_headers=["*"],
         )  # fmt: skip
     app.add_middleware(OriginCheck, settings=settings)
     app.add_middleware(Measured, metrics=gateway.metrics, log_requests=settings.log_requests)
@@ -245,24 +213,20 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
     async def chat(request: Request, body: ChatRequest) -> Response:
         caller = await gateway.admit(request, body)
         pending = Chat(body, gateway.client_for(caller), caller, gateway.findings)
-        cost = pending.cost
-        return gateway.answer(caller, pending, stream=body.stream, own_name=body.own_name, cost=cost)
+        return gateway.answer(caller, pending, stream=body.stream, own_name=body.own_name)
 
     @app.post("/v1/completions")
     async def completions(request: Request, body: CompletionRequest) -> Response:
         caller = await gateway.admit(request, body)
         pending = Completion(body, gateway.client_for(caller), caller)
-        cost = Cost(body.answers)
-        return gateway.answer(caller, pending, stream=body.stream, own_name=body.own_name, cost=cost)
+        return gateway.answer(caller, pending, stream=body.stream, own_name=body.own_name)
 
     @app.post("/v1/responses")
     async def respond(request: Request, body: ResponseRequest) -> Response:
         caller = await gateway.admit(request, body)
         client = gateway.client_for(caller)
         pending = Reply(body, client, caller, gateway.findings, gateway.responses)
-        return gateway.answer(
-            caller, pending, stream=body.stream, done=False, own_name=body.own_name, cost=pending.cost
-        )
+        return gateway.answer(caller, pending, stream=body.stream, done=False, own_name=body.own_name)
 
     @app.get("/v1/responses/{id}")
     async def kept_response(request: Request, id: str) -> Any:
@@ -280,8 +244,8 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
     @app.post("/v1/embeddings")
     async def embed(request: Request, body: EmbeddingRequest) -> Response:
         caller = await gateway.admit(request, body)
-        client, turn = gateway.client_for(caller), gateway.turns.of(caller.key)
-        return gateway.whole(caller, lambda usage: embeddings(body, client, usage, turn))
+        client, turn = gateway.client_for(caller), gateway.turns[caller.key.hash]
+        return WholeAnswer(lambda usage: embeddings(body, client, usage, turn), gateway.terms(caller))
 
 
 def add_media(app: FastAPI, gateway: Gateway) -> None:
@@ -292,8 +256,7 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
         form = read_form(fields, file, task, name)
         caller = await gateway.admit(request, form)
         transcription = Transcription(form, gateway.client_for(caller))
-        cost, kind = Cost(audio=True), form.content_type
-        return gateway.answer(caller, transcription, stream=form.stream, content_type=kind, cost=cost)
+        return gateway.answer(caller, transcription, stream=form.stream, content_type=form.content_type)
 
     @app.post("/v1/audio/transcriptions")
     async def transcribe(request: Request) -> Response:
@@ -306,10 +269,8 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
     @app.post("/v1/images/classifications")
     async def classify(request: Request, body: ClassificationRequest) -> Response:
         caller = await gateway.admit(request, body)
-        cost = Cost(images=1 if isinstance(body.input, str) else len(body.input))
-        return gateway.whole(
-            caller, lambda usage: classifications(body, gateway.client_for(caller)), cost=cost
-        )
+        client, cost = gateway.client_for(caller), Cost(images=len(body.pictures))
+        return WholeAnswer(lambda usage: classifications(body, client), gateway.terms(caller, cost))
 
 
 # Of a form: bytes that are parsed at once, and parts that are no file.

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from trimodal.gateway.access import Caller, request_id
+from trimodal.gateway.access import Access, request_id
 from trimodal.gateway.answering import refuse
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key
@@ -141,28 +141,13 @@ class _Pace:
 class BodyLimits:
     """ASGI middleware: bounds the bytes of a body, those of all together, and the seconds until it is there.
 
-    Bodies come uncompressed: one of 4 MB could stand for gigabytes.
-
-    Args:
-        identify: raises ApiError where a request shows no key that is known; asked before its body is read.
-        count: raises ApiError where its key is at its limits; asked before its body is read, which counts
-            also where it turns out wrong or never comes.
-        hold_s: for how long a refusal for limits is held back.
+    Bodies come uncompressed: one of 4 MB could stand for gigabytes. The key and its limits are looked at
+    before a body is read, which counts also where it turns out wrong or never comes.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        identify: Callable[[HTTPConnection], Caller],
-        count: Callable[[HTTPConnection, Key, float], None],
-        hold_s: Callable[[Key], float],
-        max_bytes: int,
-        timeout_s: float,
-    ) -> None:
+    def __init__(self, app: ASGIApp, access: Access, max_bytes: int, timeout_s: float) -> None:
         self._app = app
-        self._identify = identify
-        self._count = count
-        self._hold_s = hold_s
+        self._access = access
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
         self._held = _Held(HELD_BODIES * max_bytes)
@@ -176,7 +161,7 @@ class BodyLimits:
         with ExitStack() as present:
             if scope["type"] == "websocket":
                 with suppress(ApiError):  # its handler tells it
-                    present.enter_context(self._pace.present(self._identify(connection).key))
+                    present.enter_context(self._pace.present(self._access.identify(connection).key))
                 await self._app(scope, receive, send)
             else:
                 await self._bounded(connection, receive, send, present)
@@ -189,12 +174,12 @@ class BodyLimits:
         whole = False
         try:
             try:
-                caller = self._identify(connection)
+                caller = self._access.identify(connection)
                 present.enter_context(self._pace.present(caller.key))
                 size = self._check_headers(connection)
-                limited = self._limited(connection, caller.key, size)
+                limited = self._access.limited(connection, caller.key, size)
                 if limited:
-                    await asyncio.sleep(self._hold_s(caller.key))
+                    await asyncio.sleep(self._access.quota.refusal_wait_s(caller.key))
                 if limited and _READ_ANYWAY < size < math.inf:
                     raise limited
                 form = connection.headers.get("content-type", "").lower().startswith("multipart/")
@@ -222,18 +207,10 @@ class BodyLimits:
         async def held(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] == 429:
                 self._held.remove(reading)  # its body's room is for others meanwhile
-                await asyncio.sleep(self._hold_s(key))
+                await asyncio.sleep(self._access.quota.refusal_wait_s(key))
             await send(message)
 
         return held
-
-    def _limited(self, connection: HTTPConnection, key: Key, size: float) -> ApiError | None:
-        """Counts the request: why its key's limits leave no room for it."""
-        try:
-            self._count(connection, key, size)
-        except ApiError as error:
-            return error
-        return None
 
     def _check_headers(self, connection: HTTPConnection) -> float:
         """The bytes that the body is to have; inf: it does not say. Raises: ApiError."""

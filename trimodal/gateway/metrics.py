@@ -19,7 +19,7 @@ from trimodal import logs
 from trimodal.client.transports.base import named
 from trimodal.gateway.answering import DONE
 from trimodal.gateway.openai.fields import IGNORED_HEADER, ignored_header
-from trimodal.gateway.quota import KeyUsage
+from trimodal.gateway.quota import Quota
 from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.settings import shorten
 
@@ -27,6 +27,11 @@ logger = logging.getLogger(__name__)
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 _GAPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _ERROR = b'data: {"error":'
+_SPENT = {
+    "tokens": "Tokens of prompts and answers",
+    "images": "Pictures that requests and sessions brought",
+    "audio_seconds": "Recordings that requests brought, and live audio",
+}
 _PROBES = {"/health", "/ready", "/metrics"}
 _LEFT = 499  # what nginx logs of a client that closed its connection before the answer was complete
 
@@ -37,10 +42,10 @@ class GatewayMetrics:
     Labels have few values: an endpoint that is no route, and a model that no server has, is "other".
     """
 
-    def __init__(self, upstreams: Upstreams) -> None:
+    def __init__(self, upstreams: Upstreams, quota: Quota) -> None:
         self._upstreams = upstreams
         self.registry = CollectorRegistry()
-        self.registry.register(_UpstreamFamilies(upstreams))
+        self.registry.register(_StateFamilies(upstreams, quota))
         ProcessCollector(registry=self.registry)
 
         def family(kind: Any, name: str, text: str, *labels: str, **options: Any) -> Any:
@@ -57,11 +62,6 @@ class GatewayMetrics:
         self._ignored: Counter = family(
             Counter, "ignored_fields", "Fields of requests that were ignored", "endpoint"
         )
-        self._used: dict[str, Counter] = {
-            "tokens": family(Counter, "tokens", "Tokens of prompts and answers", "tenant"),
-            "images": family(Counter, "images", "Pictures that requests brought", "tenant"),
-            "audio_s": family(Counter, "audio_seconds", "Recordings that requests brought", "tenant"),
-        }
         self._early: Counter = family(
             Counter, "early_answers", "Answers that began before a turn was over, by outcome", "outcome"
         )
@@ -77,11 +77,6 @@ class GatewayMetrics:
         self._duration: Histogram = family(
             Histogram, "request_seconds", "Arrival to end of the answer", *where, buckets=_SECONDS
         )
-
-    def used(self, tenant: str, usage: KeyUsage) -> None:
-        """Counts what a request has used."""
-        for unit, family in self._used.items():
-            family.labels(tenant).inc(getattr(usage, unit))
 
     def early(self, outcome: str, tokens: int) -> None:
         """Counts an early answer that is over."""
@@ -106,11 +101,12 @@ class GatewayMetrics:
                 self._itl.labels(*where).observe((measure.last - measure.first) / (measure.events - 1))
 
 
-class _UpstreamFamilies(Collector):
-    """Reads the servers' state when it is asked for, so that requests do not pay for it."""
+class _StateFamilies(Collector):
+    """Reads what servers and tenants have when it is asked for, so that requests do not pay for it."""
 
-    def __init__(self, upstreams: Upstreams) -> None:
+    def __init__(self, upstreams: Upstreams, quota: Quota) -> None:
         self._upstreams = upstreams
+        self._spent = quota.spent
 
     def collect(self) -> Iterator[Metric]:
         name = "trimodal_gateway_upstream"
@@ -146,6 +142,11 @@ class _UpstreamFamilies(Collector):
         affinity.add_metric(["hit"], self._upstreams.kept)
         affinity.add_metric(["miss"], self._upstreams.passed_on)
         yield from (running, draining, ready, moved, affinity, routed)
+        for unit, text in _SPENT.items():
+            used = CounterMetricFamily(f"trimodal_gateway_{unit}", text, labels=["tenant"])
+            for tenant, spent in self._spent.items():
+                used.add_metric([tenant], spent[unit])
+            yield used
 
 
 class Measure:
@@ -162,13 +163,12 @@ class Measure:
     def note(self, message: Message) -> None:
         """Takes in a message to the client: one of these for each delta."""
         if message["type"] == "websocket.accept":
-            self.status, self.request_id = 101, _request_id(message)
+            self.status, self.request_id = 101, _header(message, b"x-request-id")
             return
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             self._head = message["status"]
-            headers = {name.lower(): value for name, value in message["headers"]}
-            self.streamed = headers.get(b"content-type", b"").startswith(b"text/event-stream")
-            self.request_id = _request_id(message)
+            self.streamed = _header(message, b"content-type").startswith("text/event-stream")
+            self.request_id = _header(message, b"x-request-id")
             return
         if message["type"].startswith("websocket.") and not message["type"].endswith(".body"):
             return
@@ -186,9 +186,9 @@ class Measure:
             self.status = self._head
 
 
-def _request_id(message: Message) -> str:
-    headers = {name.lower(): value for name, value in message.get("headers", ())}
-    return str(headers.get(b"x-request-id", b"").decode("latin-1"))
+def _header(message: Message, wanted: bytes) -> str:
+    found = (value for name, value in message.get("headers", ()) if name.lower() == wanted)
+    return str(next(found, b"").decode("latin-1"))
 
 
 def _cause(body: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ _UNITS = {
     "tokens": ("tokens_per_minute", 1000.0),
     "audio_seconds": ("audio_seconds_per_minute", 60.0),
 }
+Spent = defaultdict[str, float]
+"""Unit → how much."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +112,12 @@ class KeyUsage:
 
     headers: Mapping[str, str]
     tokens: int = 0
-    images: int = 0
     audio_s: float = 0.0
     audio: Bucket = field(default_factory=lambda: Bucket(0, 0.0, 0.0))
     key: str = ""
     room: HeldAudio = field(default_factory=HeldAudio)
     held: int = 0  # samples
+    spent: Spent = field(default_factory=lambda: defaultdict(float))  # by its tenant, in all
 
     async def hold(self, samples: int) -> None:
         """Waits until there is room for another recording; not beside one, which would wait for itself."""
@@ -130,6 +133,7 @@ class KeyUsage:
         """Charges audio of a session, which may go on for ever."""
         self.audio_s += seconds
         self.audio.left -= seconds
+        self.spent["audio_seconds"] += seconds
 
     def hear(self, seconds: float) -> None:
         """Charges audio, at once. Raises: ApiError 400 where a request has more than is taken."""
@@ -146,12 +150,16 @@ class Quota:
     Tokens are known only after the answer, and the length of a recording when it is decoded: a request is let
     in while its key has any left, of which it reserves as many as the key's requests use on the average; what
     it uses beyond them is a debt that the next ones wait for.
+
+    Attributes:
+        spent: tenant → images, audio_seconds and tokens in all, of requests and of sessions.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._used: dict[str, _Used] = {}
         self._room = HeldAudio()
+        self.spent = defaultdict[str, Spent](lambda: defaultdict(float))
 
     @contextmanager
     def use(
@@ -187,8 +195,9 @@ class Quota:
             buckets[name].left -= count
         reserved = {name: min(buckets[name].average, float(buckets[name].limit)) for name in estimated}
         used.streams += not held
-        headers, audio = self._headers(used), buckets["audio_seconds"]
-        usage = KeyUsage(headers, images=cost.images, audio=audio, key=key.hash, room=self._room)
+        audio, spent = buckets["audio_seconds"], self.spent[key.tenant]
+        usage = KeyUsage(self._headers(used), audio=audio, key=key.hash, room=self._room, spent=spent)
+        spent["images"] += cost.images
         for name, share in reserved.items():
             buckets[name].reserved += share
         try:
@@ -198,12 +207,13 @@ class Quota:
             used.streams -= not held
             self._of(key)
             buckets["tokens"].left -= usage.tokens
-            spent = {"tokens": usage.tokens, "audio_seconds": usage.audio_s}
+            spent["tokens"] += usage.tokens
+            own = {"tokens": usage.tokens, "audio_seconds": usage.audio_s}
             for name, share in reserved.items():
                 bucket = buckets[name]
                 bucket.reserved -= share
-                if spent[name]:  # one that was refused, or begun early and given up, tells nothing of others
-                    bucket.average += (spent[name] - bucket.average) / _LATELY
+                if own[name]:  # one that was refused, or begun early and given up, tells nothing of others
+                    bucket.average += (own[name] - bucket.average) / _LATELY
 
     def count(self, key: Key) -> None:
         """Counts a request that is not read yet: one that turns out wrong counts as well, as OpenAI's do.
@@ -263,7 +273,7 @@ class Quota:
                 name = unit.replace("_", "-")
                 headers[f"x-ratelimit-limit-{name}"] = str(bucket.limit)
                 headers[f"x-ratelimit-remaining-{name}"] = str(max(0, int(bucket.left)))
-                headers[f"x-ratelimit-reset-{name}"] = f"{bucket.wait_s(bucket.limit):.3g}s"
+                headers[f"x-ratelimit-reset-{name}"] = f"{bucket.wait_s(bucket.limit):.3f}s"
         return headers
 
 

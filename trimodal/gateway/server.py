@@ -38,6 +38,7 @@ _CONNECTIONS = 4  # to each Triton
 _BACKLOG = 2048
 # Descriptors that are no client's: of the process itself, and of its connections to Tritons.
 _OTHER_FILES, _FEWEST = 256, 64
+HEADER_BYTES = 64 << 10
 # Requests of a connection that wait for the answer to the one before; no client of today's sends any ahead.
 # uvicorn (0.54) parses and keeps as many as come: 10 MB without a key took 400 MB, and everybody a second.
 PIPELINED = 16
@@ -129,8 +130,8 @@ def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
                 # Java's clients offer HTTP/2 with each request; uvicorn (0.54) would drop its body.
                 data = _HTTP2.sub(b"", head + end[:2]) + end[2:] + rest
             super().data_received(data)
-            if self._in_headers and self._header_bytes > settings.max_header_bytes:
-                self._end(ApiError(431, f"the headers are larger than {settings.max_header_bytes} bytes"))
+            if self._in_headers and self._header_bytes > HEADER_BYTES:
+                self._end(ApiError(431, f"the headers are larger than {HEADER_BYTES} bytes"))
 
         def on_headers_complete(self) -> None:
             self._headers_came()

@@ -36,7 +36,6 @@ class GatewaySettings(Settings):
     responses: str = "memory"
     early_waste: float = Field(default=0.5, ge=0, le=1)  # share of early answers' tokens; 0: no such
     max_body_bytes: int = Field(default=32 << 20, ge=1024)
-    max_header_bytes: int = Field(default=64 << 10, ge=1024)
     header_timeout_s: float = Field(default=10.0, gt=0, le=_DAY_S)
     body_timeout_s: float = Field(default=60.0, gt=0, le=_DAY_S)
     max_connections: int = Field(default=0, ge=0, le=1 << 20)  # 0: as many as the descriptors leave

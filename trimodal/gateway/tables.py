@@ -8,7 +8,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -37,7 +37,7 @@ def read_tables(file: Path, whole: type[Table], row: type[BaseModel]) -> Table:
 
 
 def write_tables(file: Path, comment: str, name: str, rows: Iterable[Mapping[str, object]]) -> None:
-    """Replaces the file in one step, readable by its owner only."""
+    """Replaces the file in one step; it stays its owner's, and readable by nobody else."""
     lines = [f"# {comment}"]
     for row in rows:
         lines += ["", f"[[{name}]]"]
@@ -48,6 +48,9 @@ def write_tables(file: Path, comment: str, name: str, rows: Iterable[Mapping[str
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write("\n".join(lines) + "\n")
+        with suppress(OSError):  # there is none yet, or only its owner may give it away
+            owner = file.stat()
+            os.chown(temporary, owner.st_uid, owner.st_gid)
         os.replace(temporary, file)
     except BaseException:
         os.unlink(temporary)

@@ -14,7 +14,8 @@ import numpy as np
 import openai
 import pytest
 
-from tests.gateway.conftest import ANSWER, CHAT, Serve, fails, fake_triton, wait_until
+from tests.doubles.waiting import wait_until
+from tests.gateway.conftest import ANSWER, CHAT, Serve, fails, fake_triton
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.client.transports.tensors import strings

@@ -14,7 +14,8 @@ import numpy as np
 import openai
 import pytest
 
-from tests.gateway.conftest import LIMIT_S, Serve, fake_triton, vectors, wait_until
+from tests.doubles.waiting import wait_until
+from tests.gateway.conftest import LIMIT_S, Serve, fake_triton, vectors
 from tests.gateway.openai.test_conversation import PICTURE
 from trimodal import trace
 from trimodal.client.transports.fake import labelled

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
-from tests.gateway.conftest import LIMIT_S, Serve, fake_triton
+from tests.doubles.waiting import wait_until
+from tests.gateway.conftest import Serve, fake_triton
 from tests.gateway.page.conftest import TONE_HZ, Open, pitch
 from tests.gateway.page.wire import Wire
 from trimodal.client.transports.fake import FakeSpeech, FakeTransport
@@ -69,10 +68,7 @@ def test_words_while_somebody_speaks(serve: Serve, open_page: Open) -> None:
     expect(page.get_by_role("button", name="Stop", pressed=True)).to_be_visible()
     stop(page)
     assert pitch(heard(served.triton)) == pytest.approx(TONE_HZ, abs=20)
-    deadline = time.monotonic() + LIMIT_S
-    while served.triton.functions["speech"].streams:  # type: ignore[union-attr]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not served.triton.functions["speech"].streams, "the stream ends")  # type: ignore[union-attr]
     expect(words).to_contain_text("what is this?")  # stays
 
 

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 import numpy as np
 from playwright.sync_api import Page, expect
 
-from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton, wait_until
+from tests.doubles.waiting import wait_until
+from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton
 from tests.gateway.page.conftest import Open, answers, ask
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted

@@ -9,8 +9,10 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
-from tests.gateway.conftest import Running, Serve, wait_until
+from tests.doubles.waiting import wait_until
+from tests.gateway.conftest import Running, Serve
 from tests.gateway.realtime.conftest import Dial, transcription
+from tests.gateway.test_metrics import read
 from trimodal.gateway.keys import Key, add_key, revoke_key
 from trimodal.gateway.quota import Quota
 
@@ -101,6 +103,25 @@ def test_live_audio_and_pictures_are_charged_while_they_come(serve: Serve, dial:
     for expected in ("conversation.item.added", "error"):
         peer.send("conversation.item.create", item={"type": "message", "role": "user", "content": picture})
         peer.until(expected)
+
+
+def test_what_a_session_uses_is_counted_by_its_tenant(serve: Serve, dial: Dial, file: Path) -> None:
+    """No metric had the tokens, pictures and audio of sessions."""
+    key = add_key(file, Key(name="one", tenant="acme"))
+    operator = add_key(file, Key(name="prometheus", operator=True))
+    running = serve(keys=file)
+    peer = dial(running, "model=llm", **bearer(key))
+    audio = {"input": {"turn_detection": None}}
+    peer.send("session.update", session={"type": "realtime", "audio": audio})
+    peer.append(1.2)
+    text = {"type": "input_text", "text": "what is it?"}
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
+    peer.ask({"type": "message", "role": "user", "content": [text, picture]})
+    tokens = peer.until("response.done")["response"]["usage"]["total_tokens"]
+    wait_until(lambda: read(running.url, operator)["tokens_total", "acme"] == tokens, "they are counted")
+    found = read(running.url, operator)
+    assert found["images_total", "acme"] == 1
+    assert found["audio_seconds_total", "acme"] == pytest.approx(1.2, abs=0.02), "while it goes on"
 
 
 def test_who_asks_on_and_on_beyond_its_streams_hears_less_often(

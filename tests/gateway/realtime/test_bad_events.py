@@ -60,7 +60,11 @@ def others() -> Iterator[Row]:
     audio = {"output_modalities": ["audio"]}
     yield TALK, "response.create", {"response": audio}, "response.output_modalities", UNSUPPORTED
     yield TALK, "response.create", {"response": {"tools": [{}]}}, "response.tools[0].name", None
-    talks: list[tuple[Event, str, str]] = [
+    talks: list[tuple[Event, str, str | None]] = [
+        ({"tools": [{"type": "function"}]}, "tools[0].name", None),
+        ({"tools": [{"type": "mcp", "name": "x"}]}, "tools[0].type", None),
+        ({"tools": [{"name": "a b"}]}, "tools[0].name", None),
+        ({"tools": [{"name": "a"}] * 65}, "tools", None),
         ({"output_modalities": ["audio"]}, "output_modalities", UNSUPPORTED),
         ({"audio": {"output": {"voice": "marin"}}}, "audio.output", UNSUPPORTED),
         ({"model": "gpt-realtime"}, "model", "model_not_found"),

@@ -46,6 +46,12 @@ APPEND = "input_audio_buffer.append"
         ('{"type": "session.update", "session": {"type": "transcription", "audio": ' + '{"input": ' * 500
          + "1" + "}" * 502, "unknown_parameter"),
         ('{"type": "session.update", "session": {"type": "transcription", "\\ud800": 1}}', None),
+        # Ended the session as a failure of the gateway's own, where Python reads it.
+        *(
+            ('{"type": "session.update", "session": {"type": "transcription"' + ', "a": {"b": 1' * levels
+             + "}" * (levels + 2), "invalid_json")
+            for levels in (900, 2_000)
+        ),
     ],
 )  # fmt: skip
 def test_an_error_and_an_open_session(serve: Serve, dial: Dial, frame: str, code: str) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import os
-import socket
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,8 @@ import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from tests.gateway.conftest import LIMIT_S, Running, Serve, fake_triton, wait_until
+from tests.doubles.waiting import wait_until
+from tests.gateway.conftest import LIMIT_S, Running, Serve, connect, fake_triton
 from tests.gateway.realtime.conftest import Dial, Peer, pcm, transcription
 from tests.gateway.realtime.test_access import bearer, status
 from trimodal.client.errors import ConnectError
@@ -160,10 +160,9 @@ def test_a_client_that_does_not_read_is_let_go_of(
             await asyncio.sleep(0.002)
 
     running = serve(fake_triton(llm=much))
-    host, port = running.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as plain:
+    with connect(running.url) as plain:
         key = base64.b64encode(os.urandom(16)).decode()
-        head = f"GET /v1/realtime?model=llm HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\n"
+        head = "GET /v1/realtime?model=llm HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
         head += f"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
         plain.sendall(head.encode())
         assert plain.recv(1_000).startswith(b"HTTP/1.1 101 ")

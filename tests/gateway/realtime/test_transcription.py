@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.gateway.conftest import LIMIT_S, Serve, fake_triton, wait_until
+from tests.doubles.waiting import wait_until
+from tests.gateway.conftest import LIMIT_S, Serve, fake_triton
 from tests.gateway.realtime.conftest import WORDS, Dial, pcm, transcription
 from trimodal.client.transports.base import Request
 from trimodal.client.transports.fake import FakeSpeech

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gateway.conftest import Serve, wait_until
+from tests.doubles.waiting import wait_until
+from tests.gateway.conftest import Serve
 from tests.gateway.realtime.conftest import WORDS, Dial, Peer
 
 

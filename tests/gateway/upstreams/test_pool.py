@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.doubles.waiting import until
 from tests.gateway.conftest import fails, fake_triton, vectors
 from trimodal.client.client import Client
 from trimodal.client.errors import ConnectionLost, TransportError
@@ -54,13 +55,6 @@ class Servers:
         order = self.pool._order("llm", prompt.encode())
         one, two = (self.fakes[server.address] for server in order)
         return one, two
-
-    async def until(self, holds: Callable[[], object]) -> None:
-        async def wait() -> None:
-            while not holds():
-                await asyncio.sleep(0.002)
-
-        await asyncio.wait_for(wait(), BOUND)
 
 
 def asked(fake: FakeTransport) -> int:
@@ -137,7 +131,7 @@ async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
                 await servers.client.embed(["hi"])
             with pytest.raises(Unavailable):
                 await servers.client.models()
-            await servers.until(lambda: not any(servers.pool.state.values()))
+            await until(lambda: not any(servers.pool.state.values()))
         assert servers.pool.state["llm"] is False, "a model that was served is still told"
 
 
@@ -155,7 +149,7 @@ async def test_the_deadline_of_a_request_that_is_asked_again_is_shorter(
         await servers.client.complete("hi", ttft_deadline_ms=5000)
         (request,) = two.requests
         assert 1 <= request.inputs["ttft_deadline_ms"][0] <= 4900
-        await servers.until(lambda: all(server.models["llm"] for server in servers.pool.servers))
+        await until(lambda: all(server.models["llm"] for server in servers.pool.servers))
         with pytest.raises(ConnectionLost):
             await servers.client.complete("hi", ttft_deadline_ms=50)
         assert len(two.requests) == 1, "there was no time left for another"
@@ -168,11 +162,11 @@ async def test_a_client_that_leaves_while_another_server_is_asked(monkeypatch: p
         two.functions["llm"] = scripted("word " * 100, step=BOUND)
         stream = servers.client.stream("hi")
         reading = asyncio.ensure_future(stream.answer())
-        await servers.until(lambda: two.requests)
+        await until(lambda: two.requests)
         reading.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await reading
-        await servers.until(lambda: two.cancelled)
+        await until(lambda: two.cancelled)
 
 
 async def test_the_same_beginning_goes_to_the_same_server_while_that_has_room(
@@ -188,7 +182,7 @@ async def test_the_same_beginning_goes_to_the_same_server_while_that_has_room(
         one, two = servers.first_of("hi")
         servers.pool.kept = servers.pool.passed_on = 0
         answers = [asyncio.ensure_future(servers.client.complete("hi")) for _ in range(12)]
-        await servers.until(lambda: asked(one) + asked(two) == 12)
+        await until(lambda: asked(one) + asked(two) == 12)
         holding.set()
         await asyncio.gather(*answers)
         # 1.25 times the mean: 8 of 12.
@@ -220,7 +214,7 @@ async def test_a_server_that_comes_back_is_used_again(monkeypatch: pytest.Monkey
         await servers.client.complete("hi")
         assert asked(two) == 1
         one.reachable = True
-        await servers.until(lambda: all(server.models["llm"] for server in servers.pool.servers))
+        await until(lambda: all(server.models["llm"] for server in servers.pool.servers))
         await servers.client.complete("hi")
         assert asked(one) == 1
 
@@ -239,6 +233,32 @@ async def test_speech_stays_where_it_began(monkeypatch: pytest.MonkeyPatch) -> N
         for stream in streams[4:]:
             await stream.aclose()  # left without its last words
         assert not any(fake.functions["speech"].streams for fake in servers.fakes.values())
+
+
+async def test_speech_that_is_left_while_it_begins_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its END went to any server: another one kept the stream until it had been idle for long."""
+    starting = asyncio.Event()
+
+    async def slow(request: Request) -> Tensors:
+        if request.parameters["sequence_start"]:
+            starting.set()
+            await asyncio.sleep(BOUND)
+        return {}
+
+    async with Servers(monkeypatch, fake_triton(speech=slow), fake_triton(speech=slow)) as servers:
+        for _ in range(4):
+            starting.clear()
+            async with servers.client.listen() as stream:
+                sending = asyncio.ensure_future(stream.send(np.zeros(1600, np.float32)))
+                await starting.wait()
+                sending.cancel()
+                await asyncio.wait((sending,))
+        for fake in servers.fakes.values():
+            begun, ended = fake.requests[::2], fake.requests[1::2]
+            assert begun
+            assert [one.parameters["sequence_id"] for one in begun] == [
+                one.parameters["sequence_id"] for one in ended
+            ]
 
 
 async def test_speech_ends_with_its_server_and_a_new_stream_begins_elsewhere(
@@ -290,26 +310,45 @@ async def test_a_file_drains_adds_and_removes(monkeypatch: pytest.MonkeyPatch, t
         one, two = servers.fakes.values()
         one.functions["llm"] = scripted("word " * 20, step=0.02)
         running = asyncio.ensure_future(servers.client.complete("hi"))
-        await servers.until(lambda: one.requests)
+        await until(lambda: one.requests)
         write(f"{first}\ndrain = true", second)
-        await servers.until(lambda: [server.draining for server in servers.pool.servers] == [True, False])
-        await servers.until(lambda: servers.pool.state["llm"])
+        await until(lambda: [server.draining for server in servers.pool.servers] == [True, False])
+        await until(lambda: servers.pool.state["llm"])
         for number in range(5):
             await servers.client.complete(f"question {number}")
         assert (asked(one), asked(two)) == (1, 5)
         write(second)
-        await servers.until(lambda: [len(servers.pool._servers), len(servers.pool._leaving)] == [1, 1])
+        await until(lambda: [len(servers.pool._servers), len(servers.pool._leaving)] == [1, 1])
         assert not one.closed, "a request still runs there"
         assert (await running).text == "word " * 20
-        await servers.until(lambda: one.closed)
+        await until(lambda: one.closed)
         write(f"{second}\ndrain = true")
-        await servers.until(lambda: servers.pool.state["llm"] is False)
+        await until(lambda: servers.pool.state["llm"] is False)
         with pytest.raises(Unavailable):
             await servers.client.complete("hi")
         write("address = 7")
         await asyncio.sleep(0.02)
         write(second)
-        await servers.until(lambda: servers.pool.state["llm"])
+        await until(lambda: servers.pool.state["llm"])
+
+
+async def test_a_server_that_is_named_again_while_its_requests_run_is_the_one_it_was(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was there twice, as were its series in /metrics, and its requests were no load of it."""
+    file = tmp_path / "upstreams.toml"
+    one, two = ('[[upstream]]\naddress = "host-0:8001"\n', '[[upstream]]\naddress = "host-1:8001"\n')
+    file.write_text(one)
+    slow = scripted("word " * 20, step=0.02)
+    async with Servers(monkeypatch, fake_triton(llm=slow), fake_triton(), file=file) as servers:
+        running = asyncio.ensure_future(servers.client.complete("hi"))
+        await until(lambda: asked(servers.fakes["host-0:8001"]))
+        for text, addresses in ((two, ["host-1:8001"]), (one + two, ["host-1:8001", "host-0:8001"])):
+            file.write_text(text)
+            await until(lambda addresses=addresses: list(servers.pool._servers) == addresses)
+        known = [(one.address, one.running) for one in servers.pool.servers]
+        assert known == [("host-1:8001", 0), ("host-0:8001", 1)]
+        assert (await running).text == "word " * 20
 
 
 @pytest.mark.parametrize(
@@ -367,7 +406,7 @@ async def test_the_assistant_is_told_the_versions_to_ask_and_they_are_counted(
         assert sum(servers.pool.routed["llm", version] for version in "12") == 40
         set_route(routes, "llm", {})
         set_route(routes, "vision", {})
-        await servers.until(lambda: not servers.pool.routes)
+        await until(lambda: not servers.pool.routes)
         async for _ in servers.client.ask("hi"):
             pass
         assert "versions" not in triton.requests[-1].parameters

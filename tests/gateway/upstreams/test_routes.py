@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.doubles.waiting import until
 from tests.gateway.conftest import fails, fake_triton
 from tests.gateway.upstreams.test_pool import Servers
 from trimodal.client.transports.base import Request
@@ -90,7 +91,7 @@ async def test_requests_go_to_versions_and_back_by_one_call(
         assert min(first.values()) > 5
         assert await ask() == first, "sticky"
         set_route(file, "llm", {"1": 100.0})
-        await servers.until(lambda: servers.pool._routes.contents["llm"] == {"1": 100.0})
+        await until(lambda: servers.pool._routes.contents["llm"] == {"1": 100.0})
         assert await ask() == {"llm@1": 40}
         assert servers.pool.routed["llm", "1"] == 2 * first["llm@1"] + 40
         assert (await servers.client.complete("hi", model="llm@2")).text
@@ -144,4 +145,4 @@ async def test_a_file_that_is_gone_leaves_the_routes(monkeypatch: pytest.MonkeyP
         await asyncio.sleep(0.05)
         assert servers.pool._routes.contents == {"llm": {"1": 100.0}}
         set_route(file, "vision", {"1": 100.0})
-        await servers.until(lambda: servers.pool._routes.contents == {"vision": {"1": 100.0}})
+        await until(lambda: servers.pool._routes.contents == {"vision": {"1": 100.0}})

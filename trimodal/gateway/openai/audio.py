@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from time import monotonic
 from typing import Any, Literal, cast, get_args
@@ -25,7 +25,7 @@ from trimodal.gateway.answering import event
 from trimodal.gateway.errors import ApiError, invalid, unsupported
 from trimodal.gateway.media import recording, with_keywords
 from trimodal.gateway.openai.generation import timing_headers
-from trimodal.gateway.quota import KeyUsage
+from trimodal.gateway.quota import Cost, KeyUsage
 from trimodal.speech.settings import ListeningSettings, VoiceActivity
 
 Format = Literal["json", "text", "srt", "vtt", "verbose_json"]
@@ -42,16 +42,13 @@ class TranscriptionRequest:
     """The form of an endpoint; `file` is the contents of the upload, `name` its file name."""
 
     file: bytes
+    name: str
     model: str
-    name: str = ""
-    language: str | None = None
-    prompt: str | None = None
-    response_format: Format = "json"
-    granularities: tuple[str, ...] = ()
-    stream: bool = False
-    task: Task = "transcribe"
-    temperature: float = 0.0
-    own: Mapping[str, Any] = field(default_factory=dict)  # of ListeningSettings, what the form sets
+    response_format: Format
+    granularities: tuple[str, ...]
+    stream: bool
+    task: Task
+    listening: Listening
 
     @property
     def content_type(self) -> str:
@@ -59,12 +56,10 @@ class TranscriptionRequest:
 
 
 # OpenAI's names for what the model `speech` does.
-OPENAI_MODELS = frozenset(
-    (
-        *("whisper-1", "gpt-transcribe", "gpt-4o-transcribe"),
-        *("gpt-4o-mini-transcribe", "gpt-4o-mini-transcribe-2025-12-15"),
-    )
-)
+OPENAI_MODELS = {
+    "whisper-1", "gpt-transcribe", "gpt-4o-transcribe", "gpt-4o-mini-transcribe",
+    "gpt-4o-mini-transcribe-2025-12-15",
+}  # fmt: skip
 _FIELDS = {
     *("model", "prompt", "hotwords", "response_format", "temperature", "vad_filter", "vad_parameters"),
     *(ListeningSettings.model_fields.keys() - VoiceActivity.model_fields.keys()),
@@ -114,19 +109,16 @@ def read_form(
     except ValueError as error:
         field = "keywords[]" if "keywords[]" in fields else "hotwords"
         raise invalid(f"{field}: {error}") from None
-    return TranscriptionRequest(
-        file,
-        "speech" if one["model"] in OPENAI_MODELS else one["model"],
-        name,
-        one.get("language") or None,
-        prompt,
-        response_format,  # type: ignore[arg-type]
-        granularities,
-        _boolean(one, "stream") or False,
-        task,
-        temperature,
-        _own(one),
-    )
+    stream = _boolean(one, "stream") or False
+    listening: Listening = {
+        **FILE_LISTENING, **cast("Listening", _own(one)),
+        "language": one.get("language") or None, "prompt": prompt,
+        "task": "translate" if task == "translate" else None,
+        "temperature": temperature or None, "trace": not stream,
+    }  # fmt: skip
+    model = "speech" if one["model"] in OPENAI_MODELS else one["model"]
+    format = cast("Format", response_format)
+    return TranscriptionRequest(file, name, model, format, granularities, stream, task, listening)
 
 
 def _own(one: Mapping[str, str]) -> dict[str, Any]:
@@ -195,16 +187,12 @@ def _temperature(text: str) -> float:
 class Transcription:
     """One recording that is sent as fast as the server takes it."""
 
+    cost = Cost(audio=True)
+
     def __init__(self, request: TranscriptionRequest, client: Client) -> None:
         self._request = request
         self._windows: list[HeardWindow] = []
-        listening: Listening = {
-            **FILE_LISTENING, **cast("Listening", request.own),
-            "language": request.language, "prompt": request.prompt,
-            "task": "translate" if request.task == "translate" else None,
-            "temperature": request.temperature or None, "trace": not request.stream,
-        }  # fmt: skip
-        self._stream: LiveStream = client.listen(model=request.model, **listening)
+        self._stream: LiveStream = client.listen(model=request.model, **request.listening)
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The transcript in the format that was asked for."""

@@ -21,10 +21,11 @@ Part = dict[str, Any]
 
 
 class CallReader:
-    """Reads one answer. `calls`: how many have begun."""
+    """Reads one answer; not `calling`: all of it is text. `calls`: how many have begun."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, calling: bool = True) -> None:
         self.calls = 0
+        self._calling = calling
         self._held = ""
         self._place = "text"  # then head, arguments, tail, and text again
         self._depth = 0
@@ -37,6 +38,8 @@ class CallReader:
 
     def read(self, text: str, *, last: bool = False) -> list[Part]:
         """Deltas of a message: its content, and calls of functions."""
+        if not self._calling:
+            return _text_part(text)
         self._held += text
         parts: list[Part] = []
         while True:
@@ -52,11 +55,11 @@ class CallReader:
         if at >= 0:
             text, self._held = self._held[:at], self._held[at + len(CALL_BEGINS) :]
             self._place = "head"
-            return text_part(text)
+            return _text_part(text)
         keep = 0 if last else _overlap(self._held)
         cut = len(self._held) - keep
         text, self._held = self._held[:cut], self._held[cut:]
-        return text_part(text)
+        return _text_part(text)
 
     def _read_head(self, last: bool) -> list[Part]:
         match = _HEAD.match(self._held)
@@ -64,11 +67,10 @@ class CallReader:
             if not last and len(self._held) <= _MOST_HEAD and CALL_BEGINS not in self._held:
                 return []
             self._place = "text"
-            return text_part(CALL_BEGINS)
+            return _text_part(CALL_BEGINS)
         self._held = self._held[match.end() :]
         self._place = "arguments"
-        id = f"call_{secrets.token_hex(12)}"
-        call = {"id": id, "type": "function", "function": {"name": match[1], "arguments": ""}}
+        call = chat_call(f"call_{secrets.token_hex(12)}", match[1], "")
         self.calls += 1
         return [{"tool_calls": [{"index": self.calls - 1, **call}]}]
 
@@ -103,10 +105,15 @@ class CallReader:
             self._depth += 1 if character == "{" else -1
 
 
-def read_calls(text: str) -> Part:
+def chat_call(id: str, name: str, arguments: str) -> Part:
+    """A call as a chat has it."""
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def read_calls(text: str, *, calling: bool = True) -> Part:
     """The message of a whole answer: content (None where there are only calls) and tool_calls, if any."""
     content, calls = "", []
-    for part in CallReader().read(text, last=True):
+    for part in CallReader(calling=calling).read(text, last=True):
         content += part.get("content", "")
         for call in part.get("tool_calls", ()):
             if "id" in call:
@@ -127,7 +134,7 @@ def tool_options(tools: Sequence[BaseModel], choice: Any, *, parallel: bool) -> 
     )
 
 
-def text_part(text: str) -> list[Part]:
+def _text_part(text: str) -> list[Part]:
     """The delta of a text; none where it is empty."""
     return [{"content": text}] if text else []
 

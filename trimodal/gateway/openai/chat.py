@@ -10,7 +10,7 @@ from trimodal.client.values import TokenLogprob
 from trimodal.gateway.access import Caller
 from trimodal.gateway.answering import event
 from trimodal.gateway.errors import unsupported
-from trimodal.gateway.openai.calls import CallReader, Part, read_calls, text_part
+from trimodal.gateway.openai.calls import CallReader, Part, read_calls
 from trimodal.gateway.openai.conversation import FindingsCache, cost_of, read_messages
 from trimodal.gateway.openai.generation import (
     FINISH_REASONS,
@@ -23,10 +23,10 @@ from trimodal.gateway.openai.generation import (
     usage_body,
     whole,
 )
-from trimodal.gateway.openai.logprobs import CompletionLogprobs, chat_logprobs, completion_names
+from trimodal.gateway.openai.logprobs import CompletionLogprobs, chat_logprobs
 from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest, Generation
 from trimodal.gateway.openai.talk import Talk
-from trimodal.gateway.quota import KeyUsage
+from trimodal.gateway.quota import Cost, KeyUsage
 
 
 class Chat:
@@ -38,9 +38,8 @@ class Chat:
         messages = read_messages(request.messages)
         self.cost = cost_of(messages, request.answers)
         self._talk = Talk(messages, request.model, client, caller, findings, tools=bool(request.tools))
-        if self._talk.has_files and (
-            request.continue_final_message or request.add_generation_prompt is False
-        ):
+        continues = request.continue_final_message or request.add_generation_prompt is False
+        if continues and not self._talk.is_plain:
             raise unsupported("continue_final_message", "is not supported beside pictures and recordings")
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
@@ -48,7 +47,6 @@ class Chat:
         streams = await self._streams(usage)
         answers = await whole(streams, usage)
         self._talk.remember(streams[0])
-        calling = self._request.calls_tools
         choices = [
             {
                 "index": index,
@@ -59,7 +57,7 @@ class Chat:
             for index, answer in enumerate(answers)
             for message in [
                 {
-                    **(read_calls(answer.text) if calling else {"content": answer.text}),
+                    **read_calls(answer.text, calling=self._request.calls_tools),
                     **({"reasoning_content": answer.reasoning} if answer.reasoning else {}),
                 }
             ]
@@ -76,18 +74,17 @@ class Chat:
         shared = envelope("chatcmpl", "chat.completion.chunk", self._request.model)
         readers: dict[int, CallReader] = {}
         held: dict[int, list[TokenLogprob]] = {}  # of text that a reader of calls still holds back
-        calling = self._request.calls_tools
         async for index, delta in deltas(streams, usage):
             chunks, last = b"", bool(delta.finish_reason)
             if index not in readers:
-                readers[index] = CallReader()
+                readers[index] = CallReader(calling=self._request.calls_tools)
                 findings = findings_body(streams[index])
                 chunks = event(_chunk(shared, index, {"role": "assistant", "content": ""}, **findings))
             reader, tokens = readers[index], held.setdefault(index, [])
             if delta.reasoning:
                 chunks += event(_chunk(shared, index, {"reasoning_content": delta.reasoning}))
             tokens += delta.logprobs
-            for part in reader.read(delta.text, last=last) if calling else text_part(delta.text):
+            for part in reader.read(delta.text, last=last):
                 chunks += event(_chunk(shared, index, part, tokens))
                 tokens.clear()
             if last:
@@ -110,6 +107,7 @@ class Completion:
     def __init__(self, request: CompletionRequest, client: Client, caller: Caller) -> None:
         request.refuse_unsupported()
         self._request = request
+        self.cost = Cost(request.answers)
         self._streams = [
             client.stream(
                 prompt,
@@ -123,8 +121,7 @@ class Completion:
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
         """The answer's body and headers."""
-        with completion_names():
-            answers = await whole(self._streams, usage)
+        answers = await whole(self._streams, usage)
         choices = [
             {
                 "index": index,
@@ -143,24 +140,21 @@ class Completion:
         """Chunks of text, the reason of the end, and the usage if it is asked for."""
         shared = envelope("cmpl", "text_completion", self._request.model)
         begun: dict[int, CompletionLogprobs] = {}
-        with completion_names():
-            async for index, delta in deltas(self._streams, usage):
-                text, chunks = delta.text, b""
-                tokens = delta.logprobs
-                if index not in begun:
-                    begun[index] = CompletionLogprobs(self._request.logprobs)
-                    text = self._echo(index) + text
-                    tokens = (*self._streams[index].prompt_logprobs, *tokens)
-                if text:
-                    logprobs = begun[index].part(tokens)
-                    choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
-                    chunks = event({**shared, "choices": [choice]})
-                if delta.finish_reason:
-                    chunks += event(
-                        _last(shared, index, {"text": "", "logprobs": None}, self._streams[index])
-                    )
-                if chunks:
-                    yield chunks
+        async for index, delta in deltas(self._streams, usage):
+            text, chunks = delta.text, b""
+            tokens = delta.logprobs
+            if index not in begun:
+                begun[index] = CompletionLogprobs(self._request.logprobs)
+                text = self._echo(index) + text
+                tokens = (*self._streams[index].prompt_logprobs, *tokens)
+            if text:
+                logprobs = begun[index].part(tokens)
+                choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
+                chunks = event({**shared, "choices": [choice]})
+            if delta.finish_reason:
+                chunks += event(_last(shared, index, {"text": "", "logprobs": None}, self._streams[index]))
+            if chunks:
+                yield chunks
         if self._request.wants_usage:
             yield event({**shared, "choices": [], "usage": _usage(self._request, self._streams)})
 

@@ -21,7 +21,7 @@ from trimodal.client.client import Client
 from trimodal.client.values import Message, Prediction, Turn
 from trimodal.gateway.errors import invalid
 from trimodal.gateway.media import decode_base64, decode_data_url, recording
-from trimodal.gateway.openai.schemas import AudioPart, ChatMessage, ImagePart
+from trimodal.gateway.openai.schemas import AudioPart, ChatMessage, ImagePart, InputImage
 from trimodal.gateway.quota import Cost, KeyUsage
 
 _REMEMBERED = 4096
@@ -47,6 +47,11 @@ class DecodedMessage:
     labels: Sequence[Prediction] = ()
 
     @property
+    def is_plain(self) -> bool:
+        """Whether no picture and no recording belongs to it."""
+        return not (self.image or self.audio or self.heard or self.labels)
+
+    @property
     def for_llm(self) -> Message:
         """As the llm takes it."""
         message = Message(role=self.role, content=self.text)
@@ -66,13 +71,6 @@ def cost_of(messages: Sequence[DecodedMessage], answers: int = 1) -> Cost:
     """What is known of the cost of a talk's next answer."""
     images = sum(one.image is not None for one in messages)
     return Cost(answers, images, any(one.audio is not None for one in messages))
-
-
-def plain(chat: Sequence[DecodedMessage]) -> list[Message] | None:
-    """The chat for the llm; None where it holds pictures or recordings."""
-    if any(one.image or one.audio or one.heard or one.labels for one in chat):
-        return None
-    return [message.for_llm for message in chat]
 
 
 class FindingsCache:
@@ -168,19 +166,20 @@ def _decoded(contents: bytes, field: str, left: threading.Event) -> Samples:
     return samples
 
 
-def read_message(field: str, message: ChatMessage, url: str = "image_url.url") -> DecodedMessage:
-    """Decodes the parts of one message; `url`: a picture's field. Raises: ApiError 400 naming the part."""
+def read_message(field: str, message: ChatMessage) -> DecodedMessage:
+    """Decodes the parts of one message. Raises: ApiError 400 naming the part."""
     role = "system" if message.role == "developer" else message.role
     image: bytes | None = None
     audio: bytes | None = None
     for index, part in enumerate(message.content if isinstance(message.content, list) else ()):
         place = f"{field}.content[{index}]"
-        if isinstance(part, ImagePart | AudioPart) and role != "user":
+        if isinstance(part, ImagePart | InputImage | AudioPart) and role != "user":
             raise invalid(f"{place}: only a user's message may hold one of these")
-        if isinstance(part, ImagePart):
+        if isinstance(part, ImagePart | InputImage):
             if image is not None:
                 raise invalid(f"{place}: one picture a message is taken")
-            image = decode_data_url(part.image_url.url, f"{place}.{url}")
+            name, url = part.picture
+            image = decode_data_url(url, f"{place}.{name}")
         elif isinstance(part, AudioPart):
             if audio is not None:
                 raise invalid(f"{place}: one recording a message is taken")

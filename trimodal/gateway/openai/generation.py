@@ -18,9 +18,8 @@ from trimodal.gateway.quota import KeyUsage
 
 Stream = AnswerStream | AskStream
 _WAITS = {"window waits": "queue"}  # speech's name of it
-_AT_ONCE = (
-    8  # answers to one request that the model has at a time: the others of its batch are other callers'
-)
+# Answers to one request that the model has at a time: the others of its batch are other callers'.
+_AT_ONCE = 8
 # Our finish reasons as OpenAI's clients know them; the field "trimodal" of an answer has ours.
 FINISH_REASONS = {"stop": "stop", "length": "length", "deadline": "length", "cancelled": "stop"}
 

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import codecs
 import math
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from trimodal.client.values import TokenLogprob
-from trimodal.errors import InvalidArgument
-
-_OURS = re.compile(r"(top|prompt)_logprobs is")
 
 
 def chat_logprobs(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
@@ -57,12 +52,3 @@ class CompletionLogprobs:
             "top_logprobs": tops if self._top else None,
             "text_offset": offsets,
         }
-
-
-@contextmanager
-def completion_names() -> Iterator[None]:
-    """Names the field in a refusal as text completions do: the llm has the chat's name for it."""
-    try:
-        yield
-    except InvalidArgument as error:
-        raise InvalidArgument(_OURS.sub("logprobs is", str(error), 1)) from None

@@ -74,7 +74,7 @@ class ModelList:
     async def adapters(self) -> Mapping[str, int]:
         """The llm's adapters and when they were loaded, at most a second ago."""
         if time.monotonic() - self._asked >= _FRESH_S:
-            await self._told(LLM)
+            await self._told()
         return self._adapters
 
     def forget(self) -> None:
@@ -82,15 +82,17 @@ class ModelList:
         self._asked = -_FRESH_S
 
     async def _entry(self, name: str) -> dict[str, Any]:
-        told = await self._told(name) if name == LLM else {}
+        told = await self._told() if name == LLM else {}
         created = told.get("created") or self._seen.setdefault(name, int(time.time()))
         entry = {"id": name, "object": "model", "created": created, "owned_by": "trimodal", "root": name}
-        return entry | {key: told[key] for key in ("max_model_len",) if key in told}
+        if "max_model_len" in told:
+            entry["max_model_len"] = told["max_model_len"]
+        return entry
 
-    async def _told(self, name: str) -> Mapping[str, Any]:
-        """What a model says of itself; nothing where it does not answer."""
+    async def _told(self) -> Mapping[str, Any]:
+        """What the llm says of itself; nothing where it does not answer."""
         try:
-            told = json.loads(await self._client.probe(PROBES[name]))
+            told = json.loads(await self._client.probe(PROBES[LLM]))
         except (TrimodalError, ValueError):
             return {}
         told = told if isinstance(told, dict) else {}

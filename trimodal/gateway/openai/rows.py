@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Annotated, Any, Literal
-from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,6 @@ from trimodal.client.client import Client
 from trimodal.errors import InvalidArgument, ModelNotFound
 from trimodal.gateway.answering import encoded
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
-from trimodal.gateway.keys import Key
 from trimodal.gateway.media import decode_data_url
 from trimodal.gateway.openai.fields import ModelBody, Refusal, Whole
 from trimodal.gateway.openai.generation import timing_headers
@@ -35,8 +33,9 @@ MAX_IMAGES = 64
 _TEXT = re.compile(r"^text_input(?:\[(\d+)\])?")
 # Characters of a text that the embedder reads, about; of the texts in a piece; of a request that never waits.
 _READ, _PIECE, _SHORT = 1024, 2048, 512
-# Of one key's longer requests, and of one of them.
-_PIECES_AT_ONCE, _PIECES_OF_ONE = 4, 2
+# Of one key's longer requests at the embedder, and of one of them. It takes what comes first: whoever sends a
+# thousand pages would go before everybody's next word.
+PIECES_AT_ONCE, _PIECES_OF_ONE = 4, 2
 Vectors = NDArray[np.float32]
 
 
@@ -60,22 +59,9 @@ class ClassificationRequest(ModelBody):
     input: str | Annotated[list[str], Field(min_length=1, max_length=MAX_IMAGES)]
     top_k: Whole | None = Field(default=None, ge=1)
 
-
-class Turns:
-    """Lets each key have a few pieces of its longer requests at the embedder at a time, in turn.
-
-    The embedder takes what comes first: whoever sends a thousand pages would go before everybody's next word.
-    """
-
-    def __init__(self) -> None:
-        self._of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-
-    def of(self, key: Key) -> asyncio.Semaphore:
-        """What a piece of this key's is sent within."""
-        turn = self._of.get(key.hash)
-        if turn is None:
-            turn = self._of[key.hash] = asyncio.Semaphore(_PIECES_AT_ONCE)
-        return turn
+    @property
+    def pictures(self) -> list[str]:
+        return _listed(self.input)
 
 
 async def embeddings(
@@ -84,8 +70,8 @@ async def embeddings(
     """Vectors of unit length. With `dimensions` their first numbers, scaled to unit length again.
 
     A text beyond the model's length is refused, unless it is to be cut: `truncate` is TEI's word for it,
-    `truncate_prompt_tokens` -1 is vLLM's. Each piece is written as it comes: 2,048 vectors at once would keep
-    all others waiting for half a second.
+    `truncate_prompt_tokens` -1 is vLLM's. Pieces of a longer request are sent within its key's `turn`, and
+    written as they come: 2,048 vectors at once would keep all others waiting for half a second.
     """
     texts = _listed(request.input)
     for index, text in enumerate(texts):
@@ -156,7 +142,7 @@ async def classifications(
 
     A lone picture that is refused is an error of the request.
     """
-    images = [decode_data_url(url, f"input[{index}]") for index, url in enumerate(_listed(request.input))]
+    images = [decode_data_url(url, f"input[{index}]") for index, url in enumerate(request.pictures)]
     began, spans = time.monotonic(), list[Span]()
     rows = await client.classify(
         images, top_k=request.top_k, return_exceptions=True, model=request.model, spans=spans

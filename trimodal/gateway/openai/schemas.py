@@ -21,6 +21,9 @@ MAX_TOOLS = 64
 MAX_TOP_LOGPROBS = 20
 
 
+_NO_FILES = "is not supported: this server keeps no files; image_url takes a data URL"
+
+
 class StreamOptions(Body):
     include_usage: bool = False
 
@@ -39,6 +42,13 @@ class TextPart(Body):
     text: str
 
 
+class InputText(Body):
+    """As /v1/responses has it."""
+
+    type: Literal["input_text", "output_text", "text"]
+    text: str
+
+
 class RefusalPart(Body):
     type: Literal["refusal"]
     refusal: str
@@ -51,6 +61,23 @@ class RefusalPart(Body):
 class ImagePart(Body):
     type: Literal["image_url"]
     image_url: Url
+
+    @property
+    def picture(self) -> tuple[str, str]:
+        """Its field, and the URL in it."""
+        return "image_url.url", self.image_url.url
+
+
+class InputImage(Body):
+    """As /v1/responses has it."""
+
+    refused = {"file_id": Refusal(_NO_FILES)}  # noqa: RUF012
+    type: Literal["input_image"]
+    image_url: str = ""
+
+    @property
+    def picture(self) -> tuple[str, str]:
+        return "image_url", self.image_url
 
 
 class AudioPart(Body):
@@ -97,7 +124,8 @@ class ChatMessage(Body):
     def text(self) -> str:
         """Its words; parts of text are joined by line ends."""
         if isinstance(self.content, list):
-            return "\n".join(part.text for part in self.content if isinstance(part, TextPart | RefusalPart))
+            parts = (part for part in self.content if isinstance(part, TextPart | InputText | RefusalPart))
+            return "\n".join(part.text for part in parts)
         return self.content or self.refusal or ""
 
 
@@ -144,26 +172,17 @@ class Sampling(ModelBody):
 
     def options(self, choice: int = 0) -> Options:
         """The client's options of one of the choices."""
-        return Options(
-            temperature=self.temperature,
-            top_p=self.top_p,
-            top_k=self.top_k,
-            min_p=self.min_p,
-            presence_penalty=self.presence_penalty,
-            frequency_penalty=self.frequency_penalty,
-            repetition_penalty=self.repetition_penalty,
-            seed=None if self.seed is None else (self.seed + choice) % (1 << 64),
-            stop=self.stop,
-            logit_bias=self.logit_bias or None,
-            min_tokens=self.min_tokens,
-            ignore_eos=self.ignore_eos,
-            stop_token_ids=self.stop_token_ids,
-            cache_salt=self.cache_salt,
-        )
+        options: Options = Options(**self.model_dump(include=_SAMPLING))  # type: ignore[typeddict-item]
+        options["seed"] = None if self.seed is None else (self.seed + choice) % (1 << 64)
+        options["logit_bias"] = self.logit_bias or None
+        return options
 
     def own_name(self, sentence: str) -> str:
         """What the model, or its client, says of a field, with the field's name in this request in front."""
         return sentence
+
+
+_SAMPLING = Sampling.model_fields.keys() - {"model", "stream"}
 
 
 class Generation(Sampling):
@@ -210,6 +229,13 @@ def _shallow(schema: dict[str, Any]) -> dict[str, Any]:
 Schema = Annotated[dict[str, Any], AfterValidator(_shallow)]
 
 
+def form_for_model(kind: str, schema: Mapping[str, Any] | None, strict: bool | None) -> dict[str, Any] | None:
+    """A form as the model takes it; None: any text."""
+    if schema is None:
+        return None if kind == "text" else {"type": kind}
+    return {"type": kind, "json_schema": {"schema": schema, "strict": bool(strict)}}
+
+
 class JsonSchema(Body):
     name: Name
     schema_: Schema = Field(alias="schema")
@@ -234,11 +260,9 @@ class ResponseFormat(Body):
         return self
 
     def for_model(self) -> dict[str, Any] | None:
-        """As the model takes it; None: any text."""
-        if self.json_schema is None:
-            return None if self.type == "text" else {"type": self.type}
         named = self.json_schema
-        return {"type": self.type, "json_schema": {"schema": named.schema_, "strict": bool(named.strict)}}
+        schema, strict = (named.schema_, named.strict) if named else (None, None)
+        return form_for_model(self.type, schema, strict)
 
 
 class Function(Body):
@@ -394,6 +418,9 @@ class CompletionRequest(Generation):
             raise unsupported("echo", "is not supported beside prompts of token ids without logprobs")
         if self.best_of is not None and self.best_of != self.n:
             raise unsupported("best_of", f"is {self.best_of} and n is {self.n}: this server takes equal ones")
+
+    def own_name(self, sentence: str) -> str:
+        return re.sub(r"^(top|prompt)_logprobs\b", "logprobs", sentence)
 
     def options(self, choice: int = 0) -> Options:
         options = super().options(choice)

@@ -10,7 +10,7 @@ from trimodal.client.streams.ask import AskStream
 from trimodal.client.transports.base import named
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import invalid, unsupported
-from trimodal.gateway.openai.conversation import DecodedMessage, FindingsCache, plain, read_samples
+from trimodal.gateway.openai.conversation import DecodedMessage, FindingsCache, read_samples
 from trimodal.gateway.openai.generation import Stream
 from trimodal.gateway.quota import KeyUsage
 
@@ -50,7 +50,7 @@ def newest_turns(roles: Sequence[str], sizes: Sequence[int], most: int, most_byt
 
 
 class Talk:
-    """The messages of one request, the last of which is to be answered.
+    """The messages of one request, the last of which is to be answered; unless `is_plain` by the assistant.
 
     Raises: ApiError where the caller may not ask the assistant, or it cannot answer such a talk.
     """
@@ -70,25 +70,21 @@ class Talk:
         self._client = client
         self._caller = caller
         self._findings = findings.of(caller.key.tenant)
-        self._plain = None if named(model)[0] == ASSISTANT else plain(messages)
-        if self._plain is None:
+        self.is_plain = named(model)[0] != ASSISTANT and all(one.is_plain for one in messages)
+        if not self.is_plain:
             check_model(caller, ASSISTANT)
             if tools or any(message.calls or message.answers for message in messages):
                 raise unsupported("tools", "are not supported beside pictures and recordings")
             if messages[-1].role != "user":
                 raise invalid(f"{messages[-1].field or 'input'}: the last message must be the user's")
 
-    @property
-    def has_files(self) -> bool:
-        """Whether it is the assistant's."""
-        return self._plain is None
-
     async def streams(self, choices: Sequence[Options], usage: KeyUsage) -> Sequence[Stream]:
         """A stream for each choice; sent when they are read. What is heard for them is charged."""
-        if self._plain is not None:
+        if self.is_plain:
+            chat = [message.for_llm for message in self._messages]
             return [
                 self._client.stream(
-                    messages=self._plain,
+                    messages=chat,
                     model=self._caller.served(self._model),
                     request_id=self._caller.request_id,
                     **self._caller.terms(options),

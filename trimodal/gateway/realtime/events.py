@@ -10,8 +10,11 @@ from trimodal.errors import RequestError
 from trimodal.gateway.errors import ApiError, invalid
 from trimodal.gateway.limits import JsonText
 from trimodal.gateway.realtime.outbox import Outbox
+from trimodal.llm.structured.reading import nested_beyond
 
 Event = dict[str, Any]
+# Settings are read by recursion, which Python ends at 1,000; its JSON reader (3.12) goes ten times deeper.
+_MOST_LEVELS = 600
 
 
 def read_event(text: str) -> Event:
@@ -19,6 +22,8 @@ def read_event(text: str) -> Event:
     JsonText().add(text.encode("utf-8", "replace"), last=True)
     try:
         event = json.loads(text)
+        if nested_beyond(event, _MOST_LEVELS):
+            raise RecursionError
     except RecursionError:
         raise ApiError(400, "the event is nested too deeply", code="invalid_json") from None
     except ValueError as error:

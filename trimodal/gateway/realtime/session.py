@@ -162,8 +162,7 @@ class Sessions:
         self._access = access
         self._budgets = defaultdict[str, EarlyBudget](budget)  # of each key, by its hash
         self._paces = defaultdict[str, Pace](Pace)
-        self._sessions: set[Session] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._sessions: dict[Session, asyncio.Task[None]] = {}
         self._draining = False
         speech_detector(0.5)  # its network is opened now, not while others are heard
 
@@ -178,10 +177,7 @@ class Sessions:
             # Without keys nobody is kept from anybody: each session has a room of its own.
             wait_s = (self._paces[key] if key else Pace()).session()
             session = Session(client, self._access, caller, config, usage, self._budgets[key], wait_s)
-            self._sessions.add(session)
-            task = asyncio.ensure_future(self._run(session, stack.pop_all()))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._sessions[session] = asyncio.ensure_future(self._run(session, stack.pop_all()))
         return session
 
     async def drain(self, timeout_s: float) -> None:
@@ -194,12 +190,12 @@ class Sessions:
         self._draining = True
         for session in self._sessions:
             session.outbox.end(1001, "the server is going down")
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if self._sessions:
+            await asyncio.wait(self._sessions.values())
 
     async def _run(self, session: Session, counted: ExitStack) -> None:
         with counted:
             try:
                 await session.run()
             finally:
-                self._sessions.remove(session)
+                del self._sessions[session]

@@ -23,7 +23,7 @@ _DEADLINES = ("ttft_deadline_ms", "deadline_ms")
 
 
 class Failover:
-    """One request and the servers that it may go to, each once."""
+    """One request and the servers that it may go to, each once; `asked`: the last that it went to."""
 
     def __init__(self, order: Sequence[Upstream], request: Request, timeouts: Timeouts) -> None:
         self.request = request
@@ -31,17 +31,17 @@ class Failover:
         self._order: Iterator[Upstream] = iter(order)
         self._began = time.monotonic()
         self._problem: TrimodalError = no_server()
-        self._last: Upstream | None = None
+        self.asked: Upstream | None = None
 
     def next(self) -> Upstream:
         """The next server. Raises: what the last one said, or Unavailable where none could be reached."""
         server = next(self._order, None)
         if server is None:
             raise self._problem
-        if self._last is not None:
+        if self.asked is not None:
             self._shorten()
-            self._last.moved += 1
-        self._last = server
+            self.asked.moved += 1
+        self.asked = server
         logs.note(upstream=server.address)
         return server
 

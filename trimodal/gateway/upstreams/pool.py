@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trimodal import logs
-from trimodal.client.errors import ConnectError, ConnectionLost
+from trimodal.client.errors import ConnectError, ConnectionLost, Timeout
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport, named
 from trimodal.client.values import Model
 from trimodal.errors import InvalidArgument, ModelNotFound, RequestError, TrimodalError
@@ -58,7 +58,7 @@ class Upstreams:
         self._connect = connect
         self._file: WatchedFile[dict[str, bool]] | None = None
         self._servers: dict[str, Upstream] = {}
-        self._leaving: list[Upstream] = []
+        self._leaving: dict[str, Upstream] = {}  # whose requests still run
         if isinstance(servers, Path):
             self._file = WatchedFile(servers, read_upstreams)
             self._set(self._file.contents)
@@ -76,7 +76,7 @@ class Upstreams:
 
     @property
     def servers(self) -> list[Upstream]:
-        return [*self._servers.values(), *self._leaving]
+        return [*self._servers.values(), *self._leaving.values()]
 
     @property
     def state(self) -> dict[str, bool]:
@@ -120,7 +120,8 @@ class Upstreams:
     async def infer(self, request: Request, timeouts: Timeouts) -> Tensors:
         if "sequence_id" in request.parameters:
             return await self._hear(request, timeouts)
-        outputs, _ = await self._ask(self._to_version(request), timeouts)
+        request = self._to_version(request)
+        outputs, _ = await self._ask(Failover(self._order(request.model), request, timeouts))
         return outputs
 
     async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
@@ -186,8 +187,8 @@ class Upstreams:
                     await asyncio.wait(looks.values())
                     await asyncio.gather(*(server.answered(_FIRST_S) for server in looks))
                     self._looked.set()
-                for server in [one for one in self._leaving if not one.running]:
-                    self._leaving.remove(server)
+                for server in [one for one in self._leaving.values() if not one.running]:
+                    del self._leaving[server.address]
                     if look := looks.pop(server, None):
                         look.cancel()
                     await server.aclose()
@@ -201,10 +202,11 @@ class Upstreams:
         """Replaces the servers: address → whether it is to get no new requests. What runs goes on."""
         for address in list(self._servers):
             if address not in draining:
-                self._leaving.append(self._servers.pop(address))
+                self._leaving[address] = self._servers.pop(address)
         for address, drains in draining.items():
             if address not in self._servers:
-                self._servers[address] = Upstream(address, self._connect(address))
+                back = self._leaving.pop(address, None)
+                self._servers[address] = back or Upstream(address, self._connect(address))
             if drains != self._servers[address].draining:
                 logger.info("%s %s", address, "drains" if drains else "is used again")
             self._servers[address].draining = drains
@@ -273,16 +275,22 @@ class Upstreams:
     async def _hear(self, request: Request, timeouts: Timeouts) -> Tensors:
         """Sends a chunk of speech to where its stream is."""
         stream = request.parameters["sequence_id"]
-        if request.parameters.get("sequence_start") or stream not in self._speech:
+        begins, ended = (bool(request.parameters.get(f"sequence_{name}")) for name in ("start", "end"))
+        if begins or stream not in self._speech:
             request = self._to_version(request)
-            outputs, server = await self._ask(request, timeouts)
-            if request.parameters.get("sequence_start") and not request.parameters.get("sequence_end"):
-                self._speech[stream] = server, request.model
-                server.running += 1
+            failover = Failover(self._order(request.model), request, timeouts)
+            try:
+                outputs, server = await self._ask(failover)
+            except (asyncio.CancelledError, Timeout):
+                # It may have begun there all the same: its END is to find it.
+                if begins and not ended and failover.asked is not None:
+                    self._keep(stream, failover.asked, request.model)
+                raise
+            if begins and not ended:
+                self._keep(stream, server, request.model)
             return outputs
         server, model = self._speech[stream]
         request = replace(request, model=model)
-        ended = bool(request.parameters.get("sequence_end"))
         try:
             return await server.transport.infer(request, timeouts)
         except (ConnectError, ConnectionLost) as error:
@@ -298,9 +306,13 @@ class Upstreams:
                 del self._speech[stream]
                 server.running -= 1
 
-    async def _ask(self, request: Request, timeouts: Timeouts) -> tuple[Tensors, Upstream]:
+    def _keep(self, stream: Any, server: Upstream, model: str) -> None:
+        self._speech[stream] = server, model
+        server.running += 1
+
+    @staticmethod
+    async def _ask(failover: Failover) -> tuple[Tensors, Upstream]:
         """The answer to a request that gives one, and whose it is."""
-        failover = Failover(self._order(request.model), request, timeouts)
         while True:
             server = failover.next()
             server.running += 1

@@ -25,10 +25,10 @@ class Upstream:
         moved: requests that it failed or refused and that another server was asked.
     """
 
-    def __init__(self, address: str, transport: Transport, *, draining: bool = False) -> None:
+    def __init__(self, address: str, transport: Transport) -> None:
         self.address = address
         self.transport = transport
-        self.draining = draining
+        self.draining = False
         self.versions: dict[str, dict[str, bool]] = {}
         self.running = 0
         self.moved = 0

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 
-from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fails, fake_triton, wait_until
+from tests.doubles.waiting import wait_until
+from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fails, fake_triton
 from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer
 from trimodal.client.errors import ConnectionLost
 from trimodal.client.transports.base import Request, Tensors

@@ -9,7 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.gateway.conftest import ANSWER, Running, Serve, fails, fake_triton, wait_until
+from tests.doubles.waiting import wait_until
+from tests.gateway.conftest import ANSWER, Running, Serve, fails, fake_triton
 from tests.gateway.realtime.conftest import WORDS, Dial, Peer
 from tests.gateway.realtime.openai.test_conversation import messages
 from tests.gateway.realtime.test_access import bearer

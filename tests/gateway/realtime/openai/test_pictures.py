@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tests.gateway.conftest import ANSWER, Running, Serve, assistant, fake_triton, wait_until
+from tests.doubles.waiting import wait_until
+from tests.gateway.conftest import ANSWER, Running, Serve, assistant, fake_triton
 from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer
 from tests.gateway.realtime.openai.test_conversation import cancelled, item
 from tests.gateway.realtime.test_access import bearer, status

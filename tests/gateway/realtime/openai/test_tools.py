@@ -117,23 +117,6 @@ def test_a_client_brings_calls_of_its_own(serve: Serve, dial: Dial) -> None:
 
 
 @pytest.mark.parametrize(
-    ("session", "param"),
-    [
-        ({"tools": [{"type": "function"}]}, "tools.0.name"),
-        ({"tools": [{"type": "mcp", "name": "x"}]}, "tools.0.type"),
-        ({"tools": [{**TOOL, "name": "a b"}]}, "tools.0.name"),
-        ({"tools": [TOOL] * 65}, "tools"),
-    ],
-)
-def test_bad_tools_are_named(serve: Serve, dial: Dial, session: Event, param: str) -> None:
-    peer = dial(serve(), "model=llm")
-    peer.receive()
-    peer.send("session.update", session={"type": "realtime", **session}, event_id="mine")
-    error = peer.receive()["error"]
-    assert error["param"].replace("[", ".").replace("]", "") == f"session.{param}"
-
-
-@pytest.mark.parametrize(
     ("fields", "told"),
     [
         (

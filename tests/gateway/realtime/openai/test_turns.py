@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.gateway.conftest import Running, Serve, fake_triton, wait_until
+from tests.doubles.waiting import wait_until
+from tests.gateway.conftest import Running, Serve, fake_triton
 from tests.gateway.realtime.conftest import Dial, Event, Peer
 from tests.gateway.realtime.openai.test_conversation import item, messages
 from trimodal.client.transports.base import Request, Tensors

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trimodal.client.values import Delta, TokenLogprob
-from trimodal.gateway.openai.calls import CallReader, text_part
+from trimodal.gateway.openai.calls import CallReader, chat_call
 from trimodal.gateway.openai.logprobs import chat_logprobs
 
 Item = dict[str, Any]
@@ -20,7 +20,7 @@ class Output:
 
     def __init__(self, *, calling: bool) -> None:
         self.items: list[Item] = []
-        self._reader = CallReader() if calling else None
+        self._reader = CallReader(calling=calling)
         self._tokens: list[TokenLogprob] = []  # of text that the reader of calls still holds back
 
     @property
@@ -31,11 +31,7 @@ class Output:
     def calls(self) -> list[Item]:
         """The whole calls, as a chat has them."""
         return [
-            {
-                "id": item["call_id"],
-                "type": "function",
-                "function": {"name": item["name"], "arguments": item["arguments"]},
-            }
+            chat_call(item["call_id"], item["name"], item["arguments"])
             for item in self.items
             if item["type"] == "function_call" and item["status"] == "completed"
         ]
@@ -45,9 +41,7 @@ class Output:
         if delta.reasoning:
             yield from self._think(delta.reasoning)
         self._tokens += delta.logprobs
-        last = bool(delta.finish_reason)
-        parts = self._reader.read(delta.text, last=last) if self._reader else text_part(delta.text)
-        for part in parts:
+        for part in self._reader.read(delta.text, last=bool(delta.finish_reason)):
             if "content" in part:
                 yield from self._write(part["content"])
             for call in part.get("tool_calls", ()):

@@ -10,68 +10,28 @@ from pydantic import BeforeValidator, Discriminator, Field, StringConstraints, T
 
 from trimodal.client.options import Options
 from trimodal.gateway.errors import invalid
-from trimodal.gateway.openai.calls import tool_options
+from trimodal.gateway.openai.calls import chat_call, tool_options
 from trimodal.gateway.openai.conversation import DecodedMessage, read_message
 from trimodal.gateway.openai.fields import Body, Refusal, Whole
 from trimodal.gateway.openai.schemas import (
     MAX_MESSAGES,
     MAX_TOOLS,
     MAX_TOP_LOGPROBS,
-    AudioData,
     AudioPart,
     ChatMessage,
     Function,
-    ImagePart,
-    JsonSchema,
+    InputImage,
+    InputText,
     Name,
     RefusalPart,
-    ResponseFormat,
     Sampling,
     Schema,
-    TextPart,
-    Url,
     check_strict,
+    form_for_model,
 )
 
 LOGPROBS = "message.output_text.logprobs"
-_NO_FILES = Refusal("is not supported: this server keeps no files; image_url takes a data URL")
-
-
-class InputText(Body):
-    type: Literal["input_text", "output_text", "text"]
-    text: str
-
-    @property
-    def part(self) -> TextPart:
-        return TextPart(type="text", text=self.text)
-
-
-class InputImage(Body):
-    refused = {"file_id": _NO_FILES}  # noqa: RUF012
-    type: Literal["input_image"]
-    image_url: str = ""
-
-    @property
-    def part(self) -> ImagePart:
-        return ImagePart(type="image_url", image_url=Url(url=self.image_url))
-
-
-class InputAudio(Body):
-    type: Literal["input_audio"]
-    input_audio: AudioData
-
-    @property
-    def part(self) -> AudioPart:
-        return AudioPart(type="input_audio", input_audio=self.input_audio)
-
-
-class SaidRefusal(RefusalPart):
-    @property
-    def part(self) -> RefusalPart:
-        return self
-
-
-Part = Annotated[InputText | InputImage | InputAudio | SaidRefusal, Field(discriminator="type")]
+Part = Annotated[InputText | InputImage | AudioPart | RefusalPart, Field(discriminator="type")]
 
 
 class InputMessage(Body):
@@ -139,12 +99,7 @@ class TextFormat(Body):
         return self
 
     def for_model(self) -> dict[str, Any] | None:
-        """As the model takes it; None: any text."""
-        wanted = None
-        if self.schema_ is not None:
-            name = self.name or "answer"
-            wanted = JsonSchema.model_construct(name=name, schema_=self.schema_, strict=self.strict)
-        return ResponseFormat.model_construct(type=self.type, json_schema=wanted).for_model()
+        return form_for_model(self.type, self.schema_, self.strict)
 
 
 class TextOptions(Body):
@@ -247,8 +202,7 @@ class ResponseRequest(Sampling):
                 if not found or found[-1].role != "assistant":
                     found.append(DecodedMessage("assistant", ""))
                     calls = []
-                function = {"name": item.name, "arguments": item.arguments}
-                calls.append({"id": item.call_id, "type": "function", "function": function})
+                calls.append(chat_call(item.call_id, item.name, item.arguments))
                 last = found[-1]
                 found[-1] = DecodedMessage(last.role, last.text, calls=calls)
             elif isinstance(item, FunctionOutput):
@@ -256,10 +210,9 @@ class ResponseRequest(Sampling):
                 text = output if isinstance(output, str) else "\n".join(part.text for part in output)
                 found.append(DecodedMessage("tool", text, answers=item.call_id))
             elif isinstance(item, InputMessage):
-                content = item.content
-                parts = content if isinstance(content, str) else [part.part for part in content]
-                message = ChatMessage.model_construct(role=item.role, content=parts)
-                found.append(read_message(f"input[{index}]", message, url="image_url"))
+                content: Any = item.content
+                message = ChatMessage.model_construct(role=item.role, content=content)
+                found.append(read_message(f"input[{index}]", message))
                 calls = []
         if not found:
             raise invalid("input: there is nothing to answer in it")

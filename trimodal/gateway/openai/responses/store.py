@@ -13,9 +13,9 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from trimodal.cache.stores.base import Limits, StoreError, open_store
+from trimodal.cache.stores.base import Limits, Store, StoreError, open_store
 from trimodal.cache.values import CacheScope, Entry, Vector
 from trimodal.client.values import Prediction
 from trimodal.errors import OperatorError, SettingsError
@@ -52,17 +52,11 @@ class KeptResponse:
         return [messages[at] for at in newest], self.left_out + len(messages) - len(newest)
 
 
-class Answers(Protocol):
-    """What is needed of a store of the cache."""
-
-    def get(self, scope: CacheScope, key: str) -> Entry | None: ...
-    def put(self, scope: CacheScope, key: str, entry: Entry, vector: Vector | None) -> None: ...
-    def close(self) -> None: ...
-
-
 class MemoryAnswers:
-    """Keeps entries in memory. Where there is no room, the tenant who takes the most loses the one that was
-    not asked for the longest: nobody pushes out what others keep.
+    """Keeps entries in memory, in place of a store of the cache.
+
+    Where there is no room, the tenant who takes the most loses the one that was not asked for the longest:
+    nobody pushes out what others keep.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -112,8 +106,9 @@ class ResponseStore:
     def __init__(self, place: str) -> None:
         self._in_memory = place == "memory"
         try:
-            limits = Limits(MAX_RESPONSES, _TIMEOUT_S)
-            self._answers: Answers = MemoryAnswers() if self._in_memory else open_store(place, limits)
+            self._answers: MemoryAnswers | Store = (
+                MemoryAnswers() if self._in_memory else open_store(place, Limits(MAX_RESPONSES, _TIMEOUT_S))
+            )
         except OperatorError as error:
             raise SettingsError(str(error).replace("cache_store", "responses")) from None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 
 import numpy as np
@@ -11,6 +9,7 @@ from numpy.typing import NDArray
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.gateway.errors import invalid
+from trimodal.gateway.media import decode_base64
 
 PCM, PCMU, PCMA = "audio/pcm", "audio/pcmu", "audio/pcma"
 _G711_RATE = 8_000
@@ -40,10 +39,7 @@ def audio_bytes(audio: object) -> bytes:
     """The bytes of an event's field `audio`. Raises: ApiError."""
     if not isinstance(audio, str):
         raise invalid("audio: a text in base64 is needed", code="invalid_audio")
-    try:
-        data = base64.b64decode(audio, validate=True)
-    except (binascii.Error, ValueError):
-        raise invalid("audio is not valid base64", code="invalid_audio") from None
+    data = decode_base64(audio, "audio", "invalid_audio")
     if not data:
         raise invalid("audio is empty", code="invalid_audio")
     return data

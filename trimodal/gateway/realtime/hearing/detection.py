@@ -59,7 +59,7 @@ class TurnDetector:
 
     Args:
         padding_s: audio before the speech that belongs to the turn; `silence_s` ends it, unless `end_after`
-            says otherwise in a pause, which is told after `pause_s`.
+            says otherwise in a pause.
         at: the session's sample that comes first.
         speaking: it belongs to a turn that goes on.
     """
@@ -71,14 +71,13 @@ class TurnDetector:
         silence_s: float,
         at: int,
         *,
-        pause_s: float = PAUSE_S,
         speaking: bool = False,
     ) -> None:
         self._threshold = threshold
         self._detector = speech_detector(threshold)
         self._padding = round(padding_s * SAMPLE_RATE)
         self._longest = self._silence = round(silence_s * SAMPLE_RATE)
-        self._pause = round(pause_s * SAMPLE_RATE)
+        self._pause = round(PAUSE_S * SAMPLE_RATE)
         self._paused = False
         self._before = 0  # samples of speech in earlier turns
         self._base = at

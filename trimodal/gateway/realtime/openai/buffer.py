@@ -21,12 +21,7 @@ from trimodal.gateway.realtime.hearing.decoder import Decoder
 from trimodal.gateway.realtime.hearing.detection import Paused, Resumed, Speech, Started, TurnDetector
 from trimodal.gateway.realtime.hearing.endpoint import LONGEST_S, UNKNOWN_S, is_backchannel, silence_s
 from trimodal.gateway.realtime.hearing.turn import AudioTurn, TurnText
-from trimodal.gateway.realtime.openai.config import (
-    Config,
-    ConversationSession,
-    SemanticVad,
-    ServerVad,
-)
+from trimodal.gateway.realtime.openai.config import Config, ConversationSession, SemanticVad, ServerVad
 from trimodal.gateway.realtime.openai.conversation import Conversation
 from trimodal.gateway.realtime.openai.items import new_id
 from trimodal.gateway.realtime.openai.responses import Responses
@@ -133,7 +128,9 @@ class InputBuffer:
     async def commit(self) -> None:
         """Ends the turn. Raises: ApiError where there is none."""
         self._wait_on()
-        await self._flush()
+        rest = self._decoder.flush()
+        if self._open is not None:  # what the filter held back belongs to the turn that ends
+            await self._hear(rest)
         if self._open is None:
             raise ApiError(
                 400, "the audio buffer is empty: nothing to commit", code="input_audio_buffer_commit_empty"
@@ -174,12 +171,6 @@ class InputBuffer:
             self._detector.cut()
             self._tell_speech("stopped", self._open, audio_end_ms=_ms(self._samples))
             self._commit()
-
-    async def _flush(self) -> None:
-        """Without detection, what the filter holds back belongs to the turn that ends."""
-        rest = self._decoder.flush()
-        if self._open is not None:
-            await self._hear(rest)
 
     async def _hear(self, samples: Samples) -> None:
         begin = self._samples
@@ -224,9 +215,7 @@ class InputBuffer:
         if isinstance(self._vad, SemanticVad):
             finished = await self._finished(utterance)
             words, eagerness = utterance.transcript.whole, self._vad.eagerness
-            detector.end_after(
-                UNKNOWN_S if finished is None else silence_s(finished, words, eagerness),
-            )
+            detector.end_after(UNKNOWN_S if finished is None else silence_s(finished, words, eagerness))
         utterance.over = detector.silence_s <= LIKELY_S
         self._foresee(utterance)
 
@@ -247,9 +236,8 @@ class InputBuffer:
     @property
     def _answers(self) -> ConversationSession | None:
         """What turns are answered by, if they are."""
-        config, vad = self._config, self._vad
-        wanted = isinstance(config, ConversationSession) and vad is not None and vad.create_response
-        return config if wanted and isinstance(config, ConversationSession) else None
+        answering = self._vad is not None and self._vad.create_response
+        return self._config if answering and isinstance(self._config, ConversationSession) else None
 
     def _tell_speech(self, what: str, utterance: _Utterance, **at: int) -> None:
         self._outbox.put(f"input_audio_buffer.speech_{what}", item_id=utterance.item_id, **at)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from trimodal.gateway.answering import encoded
 from trimodal.gateway.errors import invalid
+from trimodal.gateway.openai.calls import chat_call
+from trimodal.gateway.openai.conversation import DecodedMessage
 from trimodal.gateway.openai.talk import MAX_TALK_BYTES, newest_turns
 from trimodal.gateway.realtime.openai.items import Item, Picture, message_item
 from trimodal.gateway.realtime.outbox import Outbox
@@ -18,18 +18,11 @@ MAX_PICTURE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class ConversationMessage:
-    """One message of a talk: its words, and the picture that they are about; `heard`: they were spoken.
+class ConversationMessage(DecodedMessage):
+    """One message of a talk, with the picture that its words are about; `spoken`: they were."""
 
-    An assistant's may have `calls` of functions as OpenAI's chat has them, a tool's has the `call_id`.
-    """
-
-    role: str
-    text: str
     picture: Picture | None = None
-    heard: bool = False
-    calls: tuple[Mapping[str, Any], ...] = ()
-    call_id: str = ""
+    spoken: bool = False
 
 
 class Conversation:
@@ -126,32 +119,31 @@ class Conversation:
         """
         messages: list[ConversationMessage] = []
         talk = [self._message(item) for item in self._items if not _is_cut_call(item)]
-        for one in reversed([*talk, ConversationMessage("user", said.strip(), heard=True)]):
+        for one in reversed([*talk, ConversationMessage("user", said.strip(), spoken=True)]):
             after = messages[-1] if messages else None
             if not one.text and one.picture is None and not one.calls and one.role != "tool":
                 continue
             if after is not None and after.calls and one.role == "assistant":
-                messages[-1] = replace(after, text=one.text, calls=one.calls + after.calls)
+                messages[-1] = replace(after, text=one.text, calls=(*one.calls, *after.calls))
             elif after is not None and _belong_together(one, after):
-                messages[-1] = ConversationMessage(
-                    "user", one.text or after.text, one.picture or after.picture, one.heard or after.heard
-                )
+                text, picture = one.text or after.text, one.picture or after.picture
+                spoken = one.spoken or after.spoken
+                messages[-1] = ConversationMessage("user", text, picture=picture, spoken=spoken)
             else:
                 messages.append(one)
         return messages[::-1]
 
     def _message(self, item: Item) -> ConversationMessage:
         if item["type"] == "function_call":
-            function = {"name": item["name"], "arguments": item["arguments"]}
-            call = {"id": item["call_id"], "type": "function", "function": function}
+            call = chat_call(item["call_id"], item["name"], item["arguments"])
             return ConversationMessage("assistant", "", calls=(call,))
         if item["type"] == "function_call_output":
-            return ConversationMessage("tool", item["output"], call_id=item["call_id"])
+            return ConversationMessage("tool", item["output"], answers=item["call_id"])
         parts = (part.get("text") or part.get("transcript") or "" for part in item["content"])
-        heard = any(part.get("transcript") for part in item["content"])
+        spoken = any(part.get("transcript") for part in item["content"])
         picture = self._pictures.get(item["id"])
         picture = picture if picture and picture.contents else None
-        return ConversationMessage(item["role"], "\n".join(parts).strip(), picture, heard)
+        return ConversationMessage(item["role"], "\n".join(parts).strip(), picture=picture, spoken=spoken)
 
     def _index(self, identity: object, field: str) -> int:
         for index, item in enumerate(self._items):

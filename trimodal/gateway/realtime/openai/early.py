@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal
 
 from trimodal.errors import Unavailable
 from trimodal.gateway.realtime.openai.generation import Generation, Question
@@ -19,24 +19,18 @@ _LEAST_TOKENS = 1_000.0  # the share is of so many at least: each waste alone wo
 Outcome = Literal["used", "changed", "resumed", "dropped", "refused"]
 
 
-class Counted(Protocol):
-    """Takes the outcome of an early answer, and the tokens that were computed for it."""
-
-    def __call__(self, outcome: Outcome, tokens: int) -> None: ...
-
-
 class EarlyBudget:
     """Bounds the share of tokens that early answers of one key waste.
 
     Args:
         share: of the tokens computed for early answers, those of answers that were given up; 0: none begins.
-        count: is told of each.
+        count: takes the outcome of each, and the tokens that were computed for it.
     """
 
     def __init__(
         self,
         share: float = 0.5,
-        count: Counted = lambda outcome, tokens: None,
+        count: Callable[[Outcome, int], None] = lambda outcome, tokens: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._share = share

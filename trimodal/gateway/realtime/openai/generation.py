@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trimodal.gateway.openai.generation import charging
@@ -26,11 +26,7 @@ class Question:
 
     def sounds_like(self, other: Question) -> bool:
         """Whether the other differs at most in case and punctuation of the last words."""
-        same = (self.model, self.instructions, self.options) == (
-            other.model,
-            other.instructions,
-            other.options,
-        )
+        same = replace(self, talk=()) == replace(other, talk=())
         (*before, last), (*others, latest) = self.talk, other.talk
         alike = (last.role, last.picture) == (latest.role, latest.picture)
         return same and before == others and alike and spoken(last.text) == spoken(latest.text)

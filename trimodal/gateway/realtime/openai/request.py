@@ -32,7 +32,7 @@ class PreparedRequest:
         """What was heard and what the assistant saw, as the field "trimodal" of an event; {}: of the llm."""
         body = findings_body(self.stream)
         if body:  # the assistant itself has heard nothing: it was given the words
-            body["trimodal"]["heard"] = self._question.text if self._question.heard else ""
+            body["trimodal"]["heard"] = self._question.text if self._question.spoken else ""
         return body
 
     @property
@@ -70,16 +70,14 @@ async def prepare(
     the model "assistant" has the answers that /v1/chat/completions gives to recordings.
 
     Raises:
-        ApiError: there is nothing to answer, an earlier picture is none, or the key does not hold for the
-            model that would be asked.
+        ApiError: the assistant has nothing to answer, an earlier picture is none, or the key does not hold
+            for the model that would be asked.
         RequestError, TransportError: an earlier picture could not be looked at.
     """
-    if not any(one.role != "system" for one in talk):
-        raise ApiError(400, "there is nothing to answer: nothing was said or written yet")
     *earlier, question = talk
     if model != ASSISTANT and not any(one.picture for one in talk):
         check_model(caller, model)
-        messages = [_message(one) for one in talk]
+        messages = [one.for_llm for one in talk]
         if instructions:
             messages.insert(0, Message(role="system", content=instructions))
         stream = client.stream(messages=messages, model=model, request_id=caller.request_id, **options)
@@ -102,15 +100,6 @@ async def prepare(
         **options,
     )
     return PreparedRequest(answer, question)
-
-
-def _message(one: ConversationMessage) -> Message:
-    message = Message(role=one.role, content=one.text)
-    if one.calls:
-        message["tool_calls"] = one.calls
-    if one.role == "tool":
-        message["tool_call_id"] = one.call_id
-    return message
 
 
 async def _look(client: Client, pictures: Sequence[Picture]) -> None:

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from trimodal.client.client import Client
 from trimodal.client.options import Options
-from trimodal.gateway.access import Caller, check_model
+from trimodal.gateway.access import Caller
 from trimodal.gateway.errors import ApiError, as_api_error
-from trimodal.gateway.openai.calls import CallReader, text_part, tool_options
+from trimodal.gateway.openai.calls import CallReader, tool_options
 from trimodal.gateway.quota import Cost, Quota
 from trimodal.gateway.realtime.events import end_where_fatal, put_error
 from trimodal.gateway.realtime.openai.config import ConversationSession, ResponseParams
@@ -44,7 +44,7 @@ class Response:
         self._conversation = conversation
         self._outbox = outbox
         self._items: list[Item] = []
-        self._reader = CallReader() if calls_tools(self.config) else None
+        self._reader = CallReader(calling=bool(self.config.tools) and self.config.tool_choice != "none")
         self._cutter = SentenceCutter() if self.config.deltas == "sentences" else None
         self._body: dict[str, Any] = {
             "id": new_id("resp"), "object": "realtime.response", "status": "in_progress",
@@ -59,7 +59,7 @@ class Response:
 
     def add(self, text: str, *, last: bool = False) -> None:
         """Tells of new text, which may be calls of functions; an item comes with its first."""
-        for part in self._reader.read(text, last=last) if self._reader else text_part(text):
+        for part in self._reader.read(text, last=last):
             if "content" in part:
                 for piece in self._cutter.push(part["content"]) if self._cutter else [part["content"]]:
                     self._write(piece)
@@ -78,7 +78,7 @@ class Response:
         self.done = True
         if self._items:
             cut = status != "completed"
-            if self._reader is not None and self._items[-1]["type"] == "function_call":
+            if self._items[-1]["type"] == "function_call":
                 cut = self._reader.within
             self._end("incomplete" if cut else "completed")
             self._body["output"] = self._items
@@ -176,7 +176,6 @@ class Responses:
 
     def create(self, config: ConversationSession, params: ResponseParams) -> None:
         """Begins an answer to the talk. Raises: ApiError where one runs."""
-        check_model(self._caller, config.model)
         if self.active:
             raise ApiError(
                 409, "a response is active: wait for response.done, or send response.cancel",
@@ -285,13 +284,5 @@ class Responses:
 
     def _go_on(self) -> None:
         config, self._next = self._next, None
-        if config is not None and not self.active:
-            try:
-                self.create(config, ResponseParams())
-            except ApiError as error:  # the key does not hold for the model any more
-                put_error(self._outbox, error)
-
-
-def calls_tools(config: ConversationSession) -> bool:
-    """Whether an answer may be calls of functions."""
-    return bool(config.tools) and config.tool_choice != "none"
+        if config is not None:
+            self.answer(config)
