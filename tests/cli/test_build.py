@@ -144,6 +144,23 @@ def test_what_is_there_from_the_same_checkpoint_can_be_left_alone(ran: list[Any]
     assert "all is there; serve it with:" in result.output
 
 
+@pytest.mark.parametrize(
+    ("source", "there"),
+    [
+        ("Qwen/Qwen2.5-0.5B-Instruct", True),
+        ("/elsewhere/Qwen2.5-0.5B-Instruct", True),
+        ("Qwen/Qwen2.5-0.5B", False),  # it is part of the other's name
+        (".", False),
+    ],
+)
+def test_a_checkpoint_of_a_similar_name_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, there: bool
+) -> None:
+    monkeypatch.setenv(ENGINES_VARIABLE, str(tmp_path))
+    made(tmp_path / "llm" / "checkpoint", "llm", "any", source="Qwen/Qwen2.5-0.5B-Instruct")
+    assert build.is_built("llm", build.RECIPES["cuda"]["llm"], source) == there
+
+
 def test_a_hub_that_does_not_answer_is_one_sentence_before_anything_is_built(
     ran: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
