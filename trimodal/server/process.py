@@ -104,8 +104,7 @@ class TritonServer:
             )
             self.health_url = f"{ports.bracketed(health_host)}:{health}"
             self.api = Api(options.host, http, metrics, self.operator_key)
-            self.log_path = options.log.absolute() if options.log else _new_log()
-            self.log_path.parent.mkdir(parents=True, exist_ok=True)
+            self.log_path = open_log(options.log)
             self.load = LoadLog()
             try:
                 self._supervisor = Supervisor(self.api, self.grpc_url, options.hang_timeout)
@@ -279,18 +278,25 @@ class TritonServer:
         self.stop()
 
 
-def _new_log() -> Path:
-    """A new file in the cache; only the latest are kept. Raises: ServerError: it cannot be made."""
-    directory = cache_directory() / "logs"
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+def open_log(named: Path | None) -> Path:
+    """The file of Triton's log: as named, or a new one in the cache, of which only the latest are kept.
+
+    For its user alone: it names clients' requests. Raises: ServerError: it cannot be made.
+    """
+    directory = named.absolute().parent if named else cache_directory() / "logs"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for old in sorted(directory.glob("server-*.log"))[:-_LOGS_KEPT]:
-            old.unlink(missing_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f"server-{stamp}-", suffix=".log", dir=directory)
+        if named:
+            name = str(named.absolute())
+            handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        else:
+            for old in sorted(directory.glob("server-*.log"))[:-_LOGS_KEPT]:
+                old.unlink(missing_ok=True)
+            start = datetime.now().strftime("server-%Y%m%d-%H%M%S-")
+            handle, name = tempfile.mkstemp(prefix=start, suffix=".log", dir=directory)
     except OSError as error:
         raise ServerError(
-            f"no log can be written to {directory} ({(error.strerror or str(error)).lower()}): "
+            f"no log can be written to {named or directory} ({(error.strerror or str(error)).lower()}): "
             "set TRIMODAL_CACHE to a folder that can be written, or name a file with --log"
         ) from None
     os.close(handle)
