@@ -83,10 +83,10 @@ def test_written_to_files(fake, talk, tmp_path):
     assert (result.exit_code, result.stdout) == (0, "")
     assert "what is ä lambda" in (tmp_path / "a.vtt").read_text(encoding="utf-8")
     soundfile.write(tmp_path / "cut.flac", np.zeros(RATE), RATE)
-    assert run(talk, tmp_path / "cut.flac", "--format", "srt", "--out", tmp_path / "new").exit_code == 0
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["cut.srt", "talk.srt"]
-    assert run(talk, "--out", tmp_path / "new").exit_code == 0
-    assert (tmp_path / "new" / "talk.txt").read_text(encoding="utf-8") == "what is ä lambda\n"
+    assert run(talk, tmp_path / "cut.flac", "--format", "srt", "--out", tmp_path / "a" / "new").exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "a" / "new").iterdir()) == ["cut.srt", "talk.srt"]
+    assert run(talk, "--out", tmp_path / "a" / "new").exit_code == 0
+    assert (tmp_path / "a" / "new" / "talk.txt").read_text(encoding="utf-8") == "what is ä lambda\n"
 
 
 @pytest.mark.parametrize(

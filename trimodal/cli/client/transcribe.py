@@ -159,9 +159,7 @@ def _targets(sources: Sequence[str], form: Format, out: Path | None) -> list[Pat
 
 def _write(document: str, target: Path | None) -> None:
     if target is not None:
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(document, encoding="utf-8")
-        return
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that is not UTF-8 must not end it
-    typer.echo(common.plain(document) if sys.stdout.isatty() else document, nl=False)
+    else:
+        typer.echo(common.plain(document) if sys.stdout.isatty() else document, nl=False)
