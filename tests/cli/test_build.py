@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -196,6 +197,38 @@ def test_torch_comes_first_and_without_cuda_where_there_is_no_gpu(
         "'trimodal[cpu,build]'",
         "optimum-intel==2.2.0",
     ]
+
+
+SCRIPT = """
+import time
+try:
+    print("building", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    time.sleep(1)
+    print("cleaned up", flush=True)
+    raise SystemExit(130)
+"""
+
+
+def test_ctrl_c_leaves_a_script_the_time_to_clean_up(tmp_path: Path) -> None:
+    """It was killed within 0.25 s, and left gigabytes in a hidden folder."""
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "slow.py").write_text(SCRIPT)
+    code = f"""
+import pathlib, sys
+from trimodal import paths
+from trimodal.cli import build
+paths.PACKAGE = pathlib.Path({str(tmp_path / "trimodal")!r})
+sys.exit(build.run_script("slow", []))
+"""
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as building:
+        assert building.stdout
+        assert building.stdout.readline() == "building\n"
+        os.killpg(building.pid, signal.SIGINT)
+        assert building.stdout.readline() == "cleaned up\n"
+    assert building.returncode == 130
 
 
 @pytest.mark.parametrize(

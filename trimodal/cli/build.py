@@ -257,6 +257,7 @@ def fetch(sources: Mapping[str, str]) -> None:
 
 def run_script(name: str, arguments: Sequence[str]) -> int:
     """Runs build/<name>.py with this interpreter; its exit code. Raises: ArtefactError (not installed)."""
+    import signal
     import subprocess
     import sys
 
@@ -266,5 +267,11 @@ def run_script(name: str, arguments: Sequence[str]) -> int:
     # The scripts import this very package, also where it runs from a source tree that is not installed.
     paths = [str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    script = data_directory() / "build" / f"{name}.py"
-    return subprocess.run([sys.executable, str(script), *arguments], env=environment, check=False).returncode
+    command = [sys.executable, str(data_directory() / "build" / f"{name}.py"), *arguments]
+    # The script gets Ctrl-C, too, and removes what it has written; `run` would kill it after 0.25 s.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        code = subprocess.run(command, env=environment, check=False).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return code if code >= 0 else 128 - code
