@@ -162,7 +162,7 @@ def wait_for_signal(server: TritonServer, signals: Signals, *, verbose: bool, re
         status = server.wait(_POLL)
         _write(server.new_lines(), verbose=verbose)
         if status is None:
-            manager.sign_of_life(server.api.live)
+            manager.sign_of_life(server.answers)
         elif not signals.once():
             problem = f"tritonserver ended by itself (exit status {status})"
             if not restart:

@@ -32,6 +32,7 @@ from trimodal.server.installation import Triton, assemble, find_triton
 from trimodal.server.options import ServerOptions
 from trimodal.server.overlay import served_repository
 from trimodal.server.supervision.health_page import HealthServer
+from trimodal.server.supervision.heartbeat import answers_grpc
 from trimodal.server.supervision.supervisor import Supervisor
 from trimodal.server.triton_log import LoadLog, LogReader
 
@@ -212,6 +213,10 @@ class TritonServer:
     @property
     def alive(self) -> bool:
         return self._child is not None and self._child.guard.poll() is None
+
+    def answers(self) -> bool:
+        """Whether tritonserver answers at all. Loads of models may hold all its HTTP threads, not gRPC's."""
+        return self.api.live() or answers_grpc(self.grpc_url, self.api.timeout)
 
     def wait(self, timeout: float) -> int | None:
         """The exit status of a server that ended by itself; None while it runs after `timeout` seconds."""
