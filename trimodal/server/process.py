@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from trimodal.errors import ServerError
 from trimodal.paths import (
@@ -29,7 +30,7 @@ from trimodal.repository import Model, callers, loaded_last, select_models
 from trimodal.server import launch, ports, preflight
 from trimodal.server.admin import Api, LoadsInTurn, await_unloaded, drain
 from trimodal.server.installation import Triton, assemble, find_triton
-from trimodal.server.options import ServerOptions
+from trimodal.server.options import PORTS, ServerOptions
 from trimodal.server.overlay import served_repository
 from trimodal.server.supervision.health_page import HealthServer
 from trimodal.server.supervision.heartbeat import answers_grpc
@@ -127,8 +128,8 @@ class TritonServer:
     def restart(self, *, stop: Callable[[], bool], on_lines: Callable[[list[str]], None]) -> None:
         """Starts a server that ended by itself again, on the same ports and with the same log; as `start`."""
         self.kill()
-        ports = {flag[2:].replace("-", "_"): port for flag, port in self.ports.items()}
-        self.options = replace(self.options, log=self.log_path, **ports)  # type: ignore[arg-type]
+        ports: dict[str, Any] = dict(zip(PORTS, self.ports.values(), strict=True))
+        self.options = replace(self.options, log=self.log_path, **ports)
         self.start(stop=stop, on_lines=on_lines)
 
     def _launch(self, triton: Triton) -> list[str]:
