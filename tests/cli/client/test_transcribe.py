@@ -57,6 +57,14 @@ def test_plain_text(fake, talk, speech):
     assert fake.closed
 
 
+def test_a_path_with_brackets(fake, talk):
+    """It was taken for markup: a traceback."""
+    (talk.parent / "talks[").mkdir()
+    moved = talk.rename(talk.parent / "talks[" / "2024].wav")
+    result = run(moved)
+    assert (result.exit_code, result.stdout) == (0, "what is ä lambda\n")
+
+
 def test_the_formats(fake, talk):
     assert run(talk, "--format", "srt").stdout == "1\n00:00:00,100 --> 00:00:01,800\nwhat is ä lambda\n"
     assert run(talk, "--format", "vtt").stdout.startswith("WEBVTT\n\n00:00:00.100 --> 00:00:01.800\n")

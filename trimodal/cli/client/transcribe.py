@@ -112,6 +112,7 @@ async def _hear(
 ) -> tuple[Transcript, bool]:
     """What was heard, and whether Ctrl-C ended it."""
     from rich.console import Console
+    from rich.markup import escape
 
     from trimodal.audio.files import read_blocks
     from trimodal.audio.microphone import record
@@ -119,10 +120,11 @@ async def _hear(
 
     if not (settings.live or settings.mic):
         # Shown on a terminal only.
-        with Console(stderr=True, highlight=False).status(f"{source} …") as status:
+        name = escape(source)
+        with Console(stderr=True, highlight=False).status(f"{name} …") as status:
             whole = await client.transcribe(
                 source,
-                on_update=lambda update: status.update(f"{source}: {update.received_s:.0f} s heard"),
+                on_update=lambda update: status.update(f"{name}: {update.received_s:.0f} s heard"),
                 **settings.listening,
             )
         return whole, False
