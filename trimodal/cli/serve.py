@@ -96,10 +96,10 @@ class ListenSettings(RepositorySettings):
 class ServeCommand(AccessSettings, ListenSettings):
     """All options of `trimodal serve`."""
 
+    health_host: Annotated[str, addresses(help="address of that page; default: --host")] = ""
     gateway: Annotated[bool, served("--gateway", help="OpenAI's API in front of it")] = False
     gateway_host: Annotated[str, addresses(help="of the gateway")] = "127.0.0.1"
     gateway_port: Annotated[int, addresses()] = 8080
-    health_host: Annotated[str, addresses(help="address of that page; default: --host")] = ""
     drain_timeout: Annotated[float, life(min=0, help="seconds for running requests")] = 30.0
     ready_timeout: Annotated[float, life(min=1, help="seconds until all must be ready")] = 300.0
     hang_timeout: Annotated[
