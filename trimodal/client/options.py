@@ -87,7 +87,7 @@ class Options(TypedDict, total=False):
 _LISTS = ("stop", "stop_token_ids")
 _ARRAYS: dict[Any, type[np.generic]] = {int: np.int32, float: np.float32, bool: np.bool_}
 # Option → type of its tensor; None: text, or JSON where the value is no text.
-_KINDS = {
+_KINDS: dict[str, type[np.generic] | None] = {
     name: np.uint64 if name == "seed" else _ARRAYS.get(get_args(hint)[0])
     for name, hint in get_type_hints(Options).items()
     if name not in _LISTS
