@@ -151,14 +151,14 @@ class Api:
         """Model → requests in it, for models with gauges `trimodal_…_{active,queued}_requests`."""
         totals: dict[str, float] = {}
         for sample in self._samples(_IN_FLIGHT):
-            model = sample.labels["model"]
+            model = sample.labels.get("model", "")
             totals[model] = totals.get(model, 0.0) + sample.value
         return totals
 
     def engines(self) -> dict[tuple[str, str], float]:
         """Model and version → 1 while its engine is open, else 0; where the engine is a process."""
         samples = self._samples(_ENGINES)
-        return {(one.labels["model"], one.labels["version"]): one.value for one in samples}
+        return {(one.labels.get("model", ""), one.labels.get("version", "")): one.value for one in samples}
 
     def _samples(self, names: re.Pattern[str]) -> Iterator[Sample]:
         """The series of these names on the metrics page, which has hundreds of others."""
