@@ -91,7 +91,7 @@ def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path):
         open_log(None)
 
 
-@pytest.mark.parametrize(("name", "why"), [("folder", "is a directory"), ("file/log", "not a directory")])
+@pytest.mark.parametrize(("name", "why"), [("folder", "is a directory"), ("file/log", "file exists")])
 def test_a_named_log_that_cannot_be_written(tmp_path, name, why):
     """It was a traceback."""
     (tmp_path / "folder").mkdir()
