@@ -106,21 +106,10 @@ NVIDIA_DRIVER = Path("/proc/driver/nvidia")
 INSTALL_OPTIMUM = "pip install --no-deps optimum==2.3.0 optimum-intel==2.2.0"
 
 
-def _put_into(engines: Path | None) -> Path | None:
-    """The scripts read the variable, as does whoever looks for what was built."""
-    if engines:
-        os.environ[ENGINES_VARIABLE] = str(engines)
-    return engines
-
-
 Checkpoint = Annotated[str | None, typer.Option(help="Other checkpoint: directory or hub id.")]
 Engines = Annotated[
     Path | None,
-    typer.Option(
-        envvar=ENGINES_VARIABLE,
-        callback=_put_into,
-        help="Where engines are put; default: into the repository.",
-    ),
+    typer.Option(envvar=ENGINES_VARIABLE, help="Where engines are put; default: into the repository."),
 ]
 
 build = typer.Typer(
@@ -140,6 +129,7 @@ def _add_command(task: str, what: str) -> None:
 
         if runtime not in known:
             raise typer.BadParameter(f"--runtime {runtime}: known are {', '.join(known)}")
+        put_into(engines)
         with operator_errors():
             code = run_script(f"{task}_{runtime}", context.args)
         raise typer.Exit(code)
@@ -178,6 +168,7 @@ def build_all(
 
     if recipe not in RECIPES:
         raise typer.BadParameter(f"--recipe {recipe}: known are {', '.join(RECIPES)}")
+    put_into(engines)
     if packages:
         os.environ[PACKAGES_VARIABLE] = str(packages.absolute())
     own = {"llm": llm, "vision": vision, "speech": speech, "embedding": embedding, "turn": turn}
@@ -191,6 +182,12 @@ def build_all(
     changes += [f"--set {setting}" for part in RECIPES[recipe].values() for setting in part.settings]
     typer.echo("built; serve them with:" if built else "all is there; serve it with:")
     typer.echo(" ".join(["  trimodal serve", *changes]))
+
+
+def put_into(engines: Path | None) -> None:
+    """Names the folder of the engines to the scripts, and to whoever looks for what was built."""
+    if engines:
+        os.environ[ENGINES_VARIABLE] = str(engines)
 
 
 def build_recipe(recipe: str, own: Mapping[str, str | None], *, missing: bool) -> tuple[list[str], int]:

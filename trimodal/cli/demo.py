@@ -21,23 +21,21 @@ def demo(
 
     The exit code is 0 when every act is right.
     """
-    import os
     import signal
     import sys
 
     from rich.console import Console
 
     from trimodal.build_support import operator_errors
-    from trimodal.cli.build import build_recipe
+    from trimodal.cli.build import build_recipe, put_into
     from trimodal.demo.run import ACTS, run
-    from trimodal.paths import ENGINES_VARIABLE, default_engines, is_wheel, user_engines
+    from trimodal.paths import default_engines, is_wheel, user_engines
 
     # A SIGTERM must take the server along, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # A wheel's own files are not written to, whatever lies in the working directory.
     engines = user_engines() if is_wheel() else default_engines()
-    if engines:
-        os.environ[ENGINES_VARIABLE] = str(engines)
+    put_into(engines)
     with operator_errors():
         _, code = build_recipe("starter", {}, missing=True)
     if code:
