@@ -99,4 +99,4 @@ def test_ctrl_c_is_a_word_and_exit_code_130(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit) as ended, operator_errors():
         raise KeyboardInterrupt
     assert ended.value.code == 130
-    assert capsys.readouterr().err.strip() == "stopped: nothing was replaced"
+    assert capsys.readouterr().err.strip() == "stopped: the build under way replaced nothing"

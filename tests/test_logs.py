@@ -31,6 +31,14 @@ def test_text_has_time_level_model_and_request(capsys: pytest.CaptureFixture[str
     assert re.fullmatch(LINE, capsys.readouterr().err)
 
 
+def test_a_request_s_id_makes_no_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """The client chooses it, and Triton takes any text."""
+    logs.configure("llm")
+    logger.warning("it failed", extra={"request_id": "17]\n2026-11-27T00:00:00.000Z ERROR llm forged"})
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(' llm [request "17]\\n2026-11-27T00:00:00.000Z ERROR llm forged"] it failed')
+
+
 def test_json_is_an_object_a_line_also_with_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

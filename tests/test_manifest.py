@@ -187,7 +187,8 @@ def test_a_file_hash_is_sha256(tmp_path: Path) -> None:
     assert sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_the_old_artefact_comes_back_when_the_new_one_cannot_be_put_in_place(tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_the_old_artefact_comes_back_when_the_new_one_cannot_be_put_in_place(tmp_path, monkeypatch, error):
     target = tmp_path / "onnx-int8"
     with atomic_directory(target) as work:
         (work / "model.onnx").write_text("old")
@@ -195,11 +196,11 @@ def test_the_old_artefact_comes_back_when_the_new_one_cannot_be_put_in_place(tmp
 
     def fails_once(source, destination):
         if destination == target and "-old" not in str(source):
-            raise OSError("disk full")
+            raise error("disk full")
         replace(source, destination)
 
     monkeypatch.setattr(os, "replace", fails_once)
-    with pytest.raises(OSError, match="disk full"), atomic_directory(target) as work:
+    with pytest.raises(error, match="disk full"), atomic_directory(target) as work:
         (work / "model.onnx").write_text("new")
     assert (target / "model.onnx").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["onnx-int8"]

@@ -104,7 +104,7 @@ def operator_errors() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        Console(stderr=True).print("stopped: nothing was replaced", highlight=False)
+        Console(stderr=True).print("stopped: the build under way replaced nothing", highlight=False)
         raise SystemExit(130) from None
     except (OperatorError, OSError) as error:
         Console(stderr=True).print(

@@ -87,7 +87,7 @@ class RecordFormatter(logging.Formatter):
         exception = self.formatException(record.exc_info) if record.exc_info else ""
         more: dict[str, object] = getattr(record, "fields", {})
         if not self._as_json:
-            request = f" [request {request_id}]" if request_id else ""
+            request = f" [request {_plain(request_id)}]" if request_id else ""
             traced = f" [trace {trace}]" if trace else ""
             line = f"{moment} {record.levelname} {self._model or 'trimodal'}{request}{traced} {message}"
             line += "".join(f" {name}={_plain(value)}" for name, value in more.items())

@@ -136,12 +136,12 @@ def atomic_directory(target: Path) -> Iterator[Path]:
     try:
         yield work
         old = work.with_name(work.name + "-old")
-        if target.exists():
-            os.replace(target, old)
         try:
+            if target.exists():
+                os.replace(target, old)
             os.replace(work, target)
-        except OSError:
-            if old.exists():
+        except BaseException:  # also Ctrl-C between the two
+            if old.exists() and not target.exists():
                 os.replace(old, target)
             raise
         shutil.rmtree(old, ignore_errors=True)

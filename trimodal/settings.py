@@ -26,19 +26,14 @@ S = TypeVar("S", bound="Settings")
 MAX_TOML_BYTES = 16 << 20
 
 
-def parse_toml(text: str) -> dict[str, Any]:
-    """Reads TOML. Raises: ValueError; RecursionError: nested too deeply."""
-    values: dict[str, Any] = tomllib.loads(text)
-    return values
-
-
 def read_toml(file: Path) -> dict[str, Any]:
-    """Reads a TOML file. Raises: OSError; ValueError; RecursionError."""
+    """Reads a TOML file. Raises: OSError; ValueError; RecursionError: nested too deeply."""
     with file.open("rb") as opened:
         raw = opened.read(MAX_TOML_BYTES + 1)  # /dev/zero has no end
     if len(raw) > MAX_TOML_BYTES:
         raise ValueError(f"it has more than {MAX_TOML_BYTES} bytes")
-    return parse_toml(raw.decode())
+    values: dict[str, Any] = tomllib.loads(raw.decode())
+    return values
 
 
 class Settings(BaseModel):

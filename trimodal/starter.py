@@ -24,6 +24,7 @@ from rich.console import Console
 from trimodal.errors import ArtefactError
 from trimodal.manifest import atomic_directory, sha256
 from trimodal.paths import PACKAGES_VARIABLE, STARTER, cache_directory, data_directory
+from trimodal.settings import read_toml
 
 console = Console()
 _BLOCK = 1 << 20
@@ -63,11 +64,7 @@ class StarterCheckpoint(BaseModel):
 @cache
 def starter_set() -> dict[str, StarterCheckpoint]:
     """All checkpoints of build/starter.toml, by name."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    tables = tomllib.loads((data_directory() / "build" / "starter.toml").read_text(encoding="utf-8"))
+    tables = read_toml(data_directory() / "build" / "starter.toml")
     return {name: StarterCheckpoint.model_validate(table) for name, table in tables.items()}
 
 

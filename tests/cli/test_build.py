@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,23 @@ def test_what_is_there_from_the_same_checkpoint_can_be_left_alone(ran: list[Any]
     assert "all is there; serve it with:" in result.output
 
 
+@pytest.mark.parametrize(
+    ("source", "there"),
+    [
+        ("Qwen/Qwen2.5-0.5B-Instruct", True),
+        ("/elsewhere/Qwen2.5-0.5B-Instruct", True),
+        ("Qwen/Qwen2.5-0.5B", False),  # it is part of the other's name
+        (".", False),
+    ],
+)
+def test_a_checkpoint_of_a_similar_name_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, there: bool
+) -> None:
+    monkeypatch.setenv(ENGINES_VARIABLE, str(tmp_path))
+    made(tmp_path / "llm" / "checkpoint", "llm", "any", source="Qwen/Qwen2.5-0.5B-Instruct")
+    assert build.is_built("llm", build.RECIPES["cuda"]["llm"], source) == there
+
+
 def test_a_hub_that_does_not_answer_is_one_sentence_before_anything_is_built(
     ran: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +197,38 @@ def test_torch_comes_first_and_without_cuda_where_there_is_no_gpu(
         "'trimodal[cpu,build]'",
         "optimum-intel==2.2.0",
     ]
+
+
+SCRIPT = """
+import time
+try:
+    print("building", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    time.sleep(1)
+    print("cleaned up", flush=True)
+    raise SystemExit(130)
+"""
+
+
+def test_ctrl_c_leaves_a_script_the_time_to_clean_up(tmp_path: Path) -> None:
+    """It was killed within 0.25 s, and left gigabytes in a hidden folder."""
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "slow.py").write_text(SCRIPT)
+    code = f"""
+import pathlib, sys
+from trimodal import paths
+from trimodal.cli import build
+paths.PACKAGE = pathlib.Path({str(tmp_path / "trimodal")!r})
+sys.exit(build.run_script("slow", []))
+"""
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as building:
+        assert building.stdout
+        assert building.stdout.readline() == "building\n"
+        os.killpg(building.pid, signal.SIGINT)
+        assert building.stdout.readline() == "cleaned up\n"
+    assert building.returncode == 130
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from trimodal.cli.app import app
 from trimodal.repository import select_models
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
-PORTS = ("--http-port", "0", "--grpc-port", "0", "--metrics-port", "0")
+PORTS = ("--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--health-port", "0")
 
 
 def doctor(*arguments: object):

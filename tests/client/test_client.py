@@ -40,6 +40,24 @@ async def test_images_go_in_batches_and_come_back_in_order():
     assert transport.closed
 
 
+async def test_a_model_that_is_loaded_again_with_smaller_batches_is_asked_for_their_size_again():
+    """A gateway that ran on sent it the old size, which was refused, until it was started again."""
+    sizes = {"embedding": 4}
+
+    def loaded(request):
+        if len(request.inputs["text_input"]) > sizes["embedding"]:
+            raise InvalidArgument("[request id: <id_unknown>] inference request batch-size must be <= 2")
+        return embedding(request)
+
+    client = Client(transport=FakeTransport(embedding=loaded, batch_sizes=sizes))
+    texts = ["a", "b", "c", "d"]
+    assert (await client.embed(texts)).shape == (4, 2)
+    sizes["embedding"] = 2
+    with pytest.raises(InvalidArgument, match="batch-size"):
+        await client.embed(texts)
+    assert (await client.embed(texts)).shape == (4, 2)
+
+
 async def test_top_k():
     client = Client(transport=FakeTransport(vision=labelled(("a", 0.7), ("b", 0.2))))
     assert await client.classify([b"x"], top_k=1) == [[Prediction("a", pytest.approx(0.7))]]

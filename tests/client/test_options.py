@@ -48,10 +48,11 @@ def test_token_ids_and_biases():
         generation_inputs([1, "x"], None, {})
 
 
-@pytest.mark.parametrize("name", ["tenant", "tier", "cancel_key"])
+@pytest.mark.parametrize("name", ["prompt", "stop", "tenant", "tier", "cancel_key"])
 def test_a_lone_surrogate_is_named(name: str):
+    prompt, options = ("\ud800", {}) if name == "prompt" else ("x", {name: "\ud800"})
     with pytest.raises(InvalidArgument, match=f"{name} holds a lone surrogate"):
-        generation_inputs("x", None, {name: "\ud800"})  # type: ignore[misc]
+        generation_inputs(prompt, None, options)  # type: ignore[arg-type]
 
 
 def test_an_unknown_option_is_named():

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trimodal.settings import parse_toml
+from trimodal.settings import read_toml
 
 ROOT = Path(__file__).parents[2]
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -25,7 +25,7 @@ def test_the_lock_has_the_pinned_versions_and_a_hash_for_each() -> None:
     lines = (ROOT / "deploy" / "docker" / "gateway.lock").read_text().splitlines()[1:]
     assert all(re.fullmatch(r"[\w.-]+==\S+ --hash=sha256:[0-9a-f]{64}", line) for line in lines)
     names = {_plain(line.partition("==")[0]) for line in lines}
-    project = parse_toml((ROOT / "pyproject.toml").read_text())["project"]
+    project = read_toml(ROOT / "pyproject.toml")["project"]
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *extras["gateway"], *extras["audio"]]
     direct = {_plain(re.split(r"[\[<>=]", one)[0]) for one in wanted if "python_version <" not in one}

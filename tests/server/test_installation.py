@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -76,9 +77,11 @@ def test_the_environment_variable_names_the_binary_or_its_folder(container, monk
     for named in (container, container / "bin" / "tritonserver"):
         monkeypatch.setenv("TRIMODAL_TRITONSERVER", str(named))
         assert find_triton().root == container
-    monkeypatch.setenv("TRIMODAL_TRITONSERVER", str(container / "bin" / "other" / "tritonserver"))
-    with pytest.raises(ServerError, match="TRIMODAL_TRITONSERVER names"):
-        find_triton()
+    for named in (container / "bin" / "other" / "tritonserver", "/no-such-tritonserver"):
+        monkeypatch.setenv("TRIMODAL_TRITONSERVER", str(named))
+        with pytest.raises(ServerError, match="TRIMODAL_TRITONSERVER names"):
+            find_triton()
+    assert Triton(Path("/tritonserver")).libraries is None
 
 
 def test_nothing_found_names_the_extra(monkeypatch, tmp_path):

@@ -6,7 +6,7 @@ from trimodal.errors import ServerError
 from trimodal.server.installation import Triton
 from trimodal.server.launch import command_line
 from trimodal.server.options import ServerOptions
-from trimodal.server.process import _new_log
+from trimodal.server.process import open_log
 from trimodal.server.process_guard import HIDDEN
 
 PORTS = {"--http-port": 8000, "--grpc-port": 8001, "--metrics-port": 8002}
@@ -88,4 +88,21 @@ def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "file"))
     with pytest.raises(ServerError, match="not a directory.*set TRIMODAL_CACHE .* or name a file with --log"):
-        _new_log()
+        open_log(None)
+
+
+@pytest.mark.parametrize(("name", "why"), [("folder", "is a directory"), ("file/log", "file exists")])
+def test_a_named_log_that_cannot_be_written(tmp_path, name, why):
+    """It was a traceback."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(ServerError, match=f"no log can be written to .*{name} \\({why}\\)"):
+        open_log(tmp_path / name)
+
+
+def test_a_named_log_is_appended_to_and_for_its_user_alone(tmp_path):
+    file = tmp_path / "new" / "log"
+    assert open_log(file) == file
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.write_text("of an earlier server\n")
+    assert open_log(file).read_text() == "of an earlier server\n"

@@ -7,6 +7,7 @@ function, so that `trimodal --help` answers at once.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 
 import typer
@@ -60,6 +61,9 @@ def main() -> None:
 
     logs.configure()
     exempt_loopback(os.environ)
+    if hasattr(sys.stdout, "reconfigure"):
+        # What a terminal cannot show, or a file's name that is no UTF-8, must not end an answer.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

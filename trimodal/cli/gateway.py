@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,42 +28,54 @@ servers = partial(typer.Option, envvar=VARIABLE, rich_help_panel="Model servers"
 access = partial(typer.Option, envvar=VARIABLE, rich_help_panel="Gateway")
 limits = partial(typer.Option, envvar=VARIABLE, rich_help_panel="Limits, in seconds and bytes")
 
-# Also of `trimodal serve --gateway`.
+# Also of `trimodal doctor --production`.
 Host = Annotated[str, access(envvar="TRIMODAL_GATEWAY_HOST", help="address of the gateway")]
-Port = Annotated[int, access(envvar="TRIMODAL_GATEWAY_PORT", help="0 picks a free one")]
 Keys = Annotated[Path | None, access(help="file that `trimodal keys add` makes")]
-WithoutKeys = Annotated[bool, access("--without-keys", help="let everybody in, also beyond this machine")]
 CorsOrigins = Annotated[
     list[str] | None,
     access("--cors-origin", help="web pages from here may call it, as https://example.com; repeatable"),
 ]
-ModelAliases = Annotated[
-    list[str] | None,
-    access("--model-alias", help="another name of a model, as gpt-4o-mini=llm; repeatable"),
-]
-
-Routes = Annotated[
-    Path | None,
-    access(help="file that `trimodal route` makes: versions' shares of requests"),
-]
-AllowedHosts = Annotated[
-    list[str] | None,
-    access(
-        "--allowed-host",
-        help="name that it has, as api.example.com, where there are no keys; * for any; repeatable",
-    ),
-]
-LogRequests = Annotated[
-    float,
-    access(
-        min=0, max=1,
-        help="share of the requests that get a line in the log; failures always do, unless it is 0",
-    ),
-]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class GatewayCommand:
+class AccessSettings:
+    """Who is let in, and to what: options of `trimodal gateway` and of `trimodal serve --gateway`."""
+
+    keys: Keys = None
+    without_keys: Annotated[
+        bool, access("--without-keys", help="let everybody in, also beyond this machine")
+    ] = False
+    cors_origins: CorsOrigins = None
+    allowed_hosts: Annotated[
+        list[str] | None,
+        access(
+            "--allowed-host",
+            help="name that it has, as api.example.com, where there are no keys; * for any; repeatable",
+        ),
+    ] = None
+    log_requests: Annotated[
+        float,
+        access(
+            min=0,
+            max=1,
+            help="share of the requests that get a line in the log; failures always do, unless it is 0",
+        ),
+    ] = 1.0
+    model_aliases: Annotated[
+        list[str] | None,
+        access("--model-alias", help="another name of a model, as gpt-4o-mini=llm; repeatable"),
+    ] = None
+    routes: Annotated[
+        Path | None, access(help="file that `trimodal route` makes: versions' shares of requests")
+    ] = None
+
+    def access_settings(self) -> dict[str, Any]:
+        """These alone, named as in `GatewaySettings`."""
+        return {field.name: getattr(self, field.name) for field in fields(AccessSettings)}
+
+
+@dataclass(frozen=True)
+class GatewayCommand(AccessSettings):
     """The options of `trimodal gateway`, named as in `GatewaySettings`; None: as there."""
 
     upstream: Annotated[
@@ -78,15 +90,8 @@ class GatewayCommand:
         Path | None,
         servers(help="file of such servers; it may be changed meanwhile"),
     ] = None
-    routes: Routes = None
     host: Host = "127.0.0.1"
-    port: Port = 8080
-    keys: Keys = None
-    without_keys: WithoutKeys = False
-    cors_origins: CorsOrigins = None
-    allowed_hosts: AllowedHosts = None
-    log_requests: LogRequests = 1.0
-    model_aliases: ModelAliases = None
+    port: Annotated[int, access(envvar="TRIMODAL_GATEWAY_PORT", help="0 picks a free one")] = 8080
     operator_key_file: OperatorKeyFile = None
     responses: Annotated[
         str,

@@ -20,8 +20,8 @@ def add(
     file: File = FILE,
     tenant: str = typer.Option("", help="whose stored answers it may be given; two tenants share none"),
     tier: str = typer.Option("", help="class of service, of the model's tiers.toml"),
-    model: list[str] | None = typer.Option(None, help="a model that it may use; repeatable; default: all"),
-    model_alias: list[str] | None = typer.Option(None, help="another name of a model, as gpt-4o-mini=llm"),
+    models: list[str] = typer.Option([], "--model", help="a model that it may use; repeatable; default: all"),
+    model_aliases: list[str] = typer.Option([], "--model-alias", help="another name, as gpt-4o-mini=llm"),
     requests_per_minute: int = typer.Option(0, min=0, help="0: no limit"),
     tokens_per_minute: int = typer.Option(0, min=0, help="0: no limit"),
     audio_seconds_per_minute: int = typer.Option(0, min=0, help="of recordings and live; 0: no limit"),
@@ -30,6 +30,7 @@ def add(
     operator: bool = typer.Option(False, "--operator", help="may read /metrics, where all tenants are named"),
 ) -> None:
     """Makes a key and prints it, once; the file keeps its hash. A running gateway takes it at once."""
+    given = {name: value for name, value in locals().items() if name != "file"}
     with one_sentence("trimodal keys"):
         from pydantic import ValidationError
 
@@ -38,19 +39,7 @@ def add(
         from trimodal.settings import describe
 
         try:
-            key = Key(
-                name=name,
-                tenant=tenant,
-                tier=tier,
-                models=tuple(model or ()),
-                model_aliases=tuple(model_alias or ()),
-                requests_per_minute=requests_per_minute,
-                tokens_per_minute=tokens_per_minute,
-                audio_seconds_per_minute=audio_seconds_per_minute,
-                images_per_minute=images_per_minute,
-                max_streams=max_streams,
-                operator=operator,
-            )
+            key = Key.model_validate(given)
         except ValidationError as error:
             raise SettingsError(describe(error, Key)) from None
         typer.echo(add_key(file, key))

@@ -23,11 +23,6 @@ plan.command()(fleet)
 plan.command()(replica)
 
 
-@plan.callback()
-def _group() -> None:
-    """Say what fits on a GPU, and how many replicas a load needs."""
-
-
 @dataclass(frozen=True)
 class EngineLimits:
     """Options of `trimodal plan llm`, named as in `Deployment`."""

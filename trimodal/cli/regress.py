@@ -6,8 +6,6 @@ Exit code 0: nothing is worse; 1: something is; 2: it could not run.
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -82,6 +80,8 @@ def regress(
 async def _ask(urls: list[str], cases: list[Case], repeat: int, timeout: float) -> list[RecordedRun]:
     from contextlib import AsyncExitStack
 
+    from rich.console import Console
+
     from trimodal.regress import identity
     from trimodal.regress.rounds import Side, run_cases
 
@@ -90,16 +90,7 @@ async def _ask(urls: list[str], cases: list[Case], repeat: int, timeout: float) 
         for url in urls:
             client = await stack.enter_async_context(common.connect(url, silence=timeout))
             sides.append(Side(client, partial(identity.identify, url, timeout=timeout)))
-        return await run_cases(sides, cases, repeat, timeout, _progress())
-
-
-def _progress() -> Callable[[int, int], None]:
-    """Shows on a terminal how far it is."""
-    if not sys.stderr.isatty():
-        return lambda done, of: None
-
-    def tell(done: int, of: int) -> None:
-        sys.stderr.write(f"\r{done} of {of} requests" + (" " if done < of else "\r\033[K"))
-        sys.stderr.flush()
-
-    return tell
+        status = stack.enter_context(Console(stderr=True).status("asking …"))  # on a terminal only
+        return await run_cases(
+            sides, cases, repeat, timeout, lambda done, of: status.update(f"{done} of {of} requests")
+        )

@@ -22,21 +22,7 @@ from trimodal.cli.common import (
     read_key,
     with_settings,
 )
-from trimodal.cli.gateway import (
-    AllowedHosts,
-    CorsOrigins,
-    Keys,
-    LogRequests,
-    ModelAliases,
-    Routes,
-    WithoutKeys,
-    access,
-    server_of,
-    settings_of,
-    whom,
-)
-from trimodal.cli.gateway import Host as GatewayHost
-from trimodal.cli.gateway import Port as GatewayPort
+from trimodal.cli.gateway import AccessSettings, server_of, settings_of, whom
 from trimodal.errors import OperatorError
 from trimodal.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 
@@ -107,10 +93,13 @@ class ListenSettings(RepositorySettings):
 
 
 @dataclass(frozen=True)
-class ServeCommand(ListenSettings):
+class ServeCommand(AccessSettings, ListenSettings):
     """All options of `trimodal serve`."""
 
     health_host: Annotated[str, addresses(help="address of that page; default: --host")] = ""
+    gateway: Annotated[bool, served("--gateway", help="OpenAI's API in front of it")] = False
+    gateway_host: Annotated[str, addresses(help="of the gateway")] = "127.0.0.1"
+    gateway_port: Annotated[int, addresses()] = 8080
     drain_timeout: Annotated[float, life(min=0, help="seconds for running requests")] = 30.0
     ready_timeout: Annotated[float, life(min=1, help="seconds until all must be ready")] = 300.0
     hang_timeout: Annotated[
@@ -156,16 +145,6 @@ class ServeCommand(ListenSettings):
         bool,
         records("--verbose", "-v", help="stream Triton's log to stderr"),
     ] = False
-    gateway: Annotated[bool, access("--gateway", help="OpenAI's API in front of it")] = False
-    gateway_host: GatewayHost = "127.0.0.1"
-    gateway_port: GatewayPort = 8080
-    keys: Keys = None
-    without_keys: WithoutKeys = False
-    cors_origins: CorsOrigins = None
-    allowed_hosts: AllowedHosts = None
-    log_requests: LogRequests = 1.0
-    model_aliases: ModelAliases = None
-    routes: Routes = None
 
 
 @with_settings(ServeCommand)
@@ -222,14 +201,8 @@ class BuiltInGateway:
         self._settings = settings_of(
             host=settings.gateway_host,
             port=settings.gateway_port,
-            keys=settings.keys,
-            without_keys=settings.without_keys,
-            cors_origins=settings.cors_origins,
-            allowed_hosts=settings.allowed_hosts,
-            log_requests=settings.log_requests,
-            model_aliases=settings.model_aliases,
-            routes=settings.routes,
             drain_timeout_s=settings.drain_timeout,
+            **settings.access_settings(),
         )
         from trimodal.gateway.keys import read_keys
         from trimodal.gateway.server import open_port

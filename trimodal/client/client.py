@@ -107,7 +107,7 @@ class Client:
         return await self._transport.models(self._timeouts)
 
     async def max_batch_size(self, model: str) -> int:
-        """Returns the most items in one request to `model`; 0: it takes no batches. Asked once."""
+        """Returns the most items in a request to `model`; 0: no batches. Asked once, and after a refusal."""
         if model not in self._batch_sizes:
             self._batch_sizes[model] = await self._transport.max_batch_size(model, self._timeouts)
         return self._batch_sizes[model]
@@ -357,7 +357,11 @@ class Client:
     ) -> Tensors:
         asked = {**(parameters or {}), **({} if spans is None else {trace.NAME: True})}
         request = Request(model, inputs, self._request_id, asked, self._metadata)
-        outputs = await self._transport.infer(request, self._within(timeout))
+        try:
+            outputs = await self._transport.infer(request, self._within(timeout))
+        except InvalidArgument:
+            self._batch_sizes.pop(model, None)  # it may have been loaded again, and take fewer at once
+            raise
         if spans is not None:
             with readable(f"model '{model}'"):
                 spans += trace.shifted(trace.read(outputs), time.monotonic())

@@ -111,10 +111,8 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
         return ConnectError(f"no server at {url}")
     if code in _MAY_BE_LOST and _LOST.search(text):
         return ConnectionLost(f"the server at {url} went away")
-    if unknown := _UNKNOWN.search(text):
-        return ModelNotFound(f"the server has no model {unknown[1]}")
-    if _DIED.search(text):
-        return _died()
+    if known := _of_triton(text):
+        return known
     if _NO_STREAM.search(text):
         return Unavailable("the server does not know this stream any more: begin it again")
     if code is grpc.StatusCode.NOT_FOUND and _NOT_NOW.search(text):  # it was unloaded: the server drains
@@ -127,15 +125,20 @@ def from_message(message: str, *, by_model: bool) -> RequestError:
     if match := _PREFIX.fullmatch(message):
         return _made(_CODES[match[1]], match[2])
     text = _plain(message)
-    if _DIED.search(text):
-        return _died()
+    if known := _of_triton(text):
+        return known
     if by_model:
         return RequestError(text)
-    if _NOT_NOW.search(text):
-        return Unavailable(text)
+    return Unavailable(text) if _NOT_NOW.search(text) else InvalidArgument(text)
+
+
+def _of_triton(text: str) -> RequestError | None:
+    """What Triton says of a model that it has not, or whose process died; None: it is something else."""
     if unknown := _UNKNOWN.search(text):
         return ModelNotFound(f"the server has no model {unknown[1]}")
-    return InvalidArgument(text)
+    if _DIED.search(text):
+        return Unavailable("the model's process is not healthy: it is loaded again", 2.0)
+    return None
 
 
 def may_lack_version(error: TrimodalError) -> bool:
@@ -170,10 +173,6 @@ def of_index(error: Unavailable, model: str, version: str, message: Any) -> Requ
 
 def _missing(model: str, version: str, loaded: Sequence[str]) -> ModelNotFound:
     return ModelNotFound(f"the server has no model '{model}' version {version}, only {', '.join(loaded)}")
-
-
-def _died() -> Unavailable:
-    return Unavailable("the model's process is not healthy: it is loaded again", 2.0)
 
 
 def _made(kind: type[RequestError], text: str) -> RequestError:

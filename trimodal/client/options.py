@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args, get_type_hints
 
 import numpy as np
 
@@ -12,30 +12,6 @@ from trimodal.client.transports.base import Array
 from trimodal.client.transports.tensors import strings
 from trimodal.client.values import Message
 from trimodal.errors import InvalidArgument
-
-_SCALARS: dict[str, type[np.generic]] = {
-    "max_tokens": np.int32,
-    "temperature": np.float32,
-    "top_p": np.float32,
-    "top_k": np.int32,
-    "min_p": np.float32,
-    "presence_penalty": np.float32,
-    "frequency_penalty": np.float32,
-    "repetition_penalty": np.float32,
-    "seed": np.uint64,
-    "top_logprobs": np.int32,
-    "prompt_logprobs": np.int32,
-    "min_tokens": np.int32,
-    "priority": np.int32,
-    "ttft_deadline_ms": np.int32,
-    "deadline_ms": np.int32,
-}
-_TEXTS = ("tenant", "tier", "cache_control", "cache_namespace", "cache_salt", "cancel_key", "lora_name")
-_JSON = ("response_format", "tools", "tool_choice", "logit_bias", "chat_template_kwargs", "truncation")
-_CHOICES = (
-    *("parallel_tool_calls", "apply_chat_template", "ignore_eos"),
-    *("add_generation_prompt", "continue_final_message"),
-)
 
 
 class Options(TypedDict, total=False):
@@ -108,16 +84,24 @@ class Options(TypedDict, total=False):
     cancel_key: str | None
 
 
-_KNOWN = frozenset(Options.__annotations__)
+_LISTS = ("stop", "stop_token_ids")
+_ARRAYS: dict[Any, type[np.generic]] = {int: np.int32, float: np.float32, bool: np.bool_}
+# Option → type of its tensor; None: text, or JSON where the value is no text.
+_KINDS: dict[str, type[np.generic] | None] = {
+    name: np.uint64 if name == "seed" else _ARRAYS.get(get_args(hint)[0])
+    for name, hint in get_type_hints(Options).items()
+    if name not in _LISTS
+}
 
 
 def generation_inputs(
     prompt: str | Sequence[int] | None, messages: Sequence[Message] | None, options: Options
 ) -> dict[str, Array]:
     """Makes the llm model's tensors: text as UTF-8, numbers as [1]. Raises: InvalidArgument."""
-    if unknown := sorted(set(options) - _KNOWN):
+    if unknown := sorted(options.keys() - Options.__annotations__.keys()):
         # A typo that no type checker has seen must not be ignored.
-        raise InvalidArgument(f"unknown option '{unknown[0]}': {', '.join(sorted(_KNOWN))} are known")
+        known = ", ".join(sorted(Options.__annotations__))
+        raise InvalidArgument(f"unknown option '{unknown[0]}': {known} are known")
     inputs: dict[str, Array] = {}
     if isinstance(prompt, str):
         inputs["text_input"] = strings([utf8("prompt", prompt)])
@@ -125,17 +109,14 @@ def generation_inputs(
         inputs["prompt_token_ids"] = _numbers("prompt", prompt)
     if messages is not None:
         inputs["messages"] = strings([_json("messages", list(messages))])
-    for name, kind in _SCALARS.items():
-        value = options.get(name)
-        if value is not None:
-            inputs[name] = _number(name, value, kind)
-    for name in (*_TEXTS, *_JSON):
-        value = options.get(name)
-        if value is not None:
+    for name, kind in _KINDS.items():
+        value: Any = options.get(name)
+        if value is None:
+            continue
+        if kind is None:
             inputs[name] = strings([utf8(name, value) if isinstance(value, str) else _json(name, value)])
-    for name in _CHOICES:
-        if (value := options.get(name)) is not None:
-            inputs[name] = np.array([value], np.bool_)
+        else:
+            inputs[name] = np.array([value], kind) if kind is np.bool_ else _number(name, value, kind)
     if ids := options.get("stop_token_ids"):
         inputs["stop_token_ids"] = _numbers("stop_token_ids", ids)
     stop = options.get("stop") or ()

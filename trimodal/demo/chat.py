@@ -20,7 +20,6 @@ class Reply:
     """An answer. `note` is the field "trimodal" of its last chunk: cache, what was heard and seen, stages."""
 
     text: str = ""
-    finish_reason: str = ""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
@@ -65,7 +64,6 @@ async def ask(
                 watch.text()
                 reply.text += choice.delta.content
                 show(choice.delta.content)
-            reply.finish_reason = choice.finish_reason or reply.finish_reason
         if chunk.usage:
             reply.prompt_tokens = chunk.usage.prompt_tokens
             reply.completion_tokens = chunk.usage.completion_tokens

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from trimodal.gateway.server import GatewayServer
 from trimodal.gateway.settings import GatewaySettings
 from trimodal.paths import data_directory, judge_artefact
 from trimodal.server.foreground import show_summary
-from trimodal.server.options import ServerOptions
+from trimodal.server.options import FREE_PORTS, ServerOptions
 from trimodal.server.process import TritonServer
 
 REPOSITORY = data_directory() / "model_repository"
@@ -67,13 +66,8 @@ def run(console: Console, engines: Path | None, *, keep: bool) -> int:
                 }
             }
             # The demo's own models, also where a repository lies in the working directory.
-            options = ServerOptions(
-                repository=REPOSITORY,
-                engines=engines,
-                changes=changes,
-            )
-            if not keep:
-                options = replace(options, http_port=0, grpc_port=0, metrics_port=0, health_port=0)
+            ports = {} if keep else FREE_PORTS
+            options = ServerOptions(repository=REPOSITORY, engines=engines, changes=changes, **ports)
             with console.status("starting the server and loading the models …"):
                 server = stack.enter_context(TritonServer(options))
             show_summary(server, console)

@@ -8,13 +8,16 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from trimodal.server.launch import OPERATOR_HEADER
 
-_IN_FLIGHT = re.compile(r"^trimodal_\w*(?:active|queued)_requests\{([^}]*)\} (\S+)$", re.MULTILINE)
-_ENGINES = re.compile(r"^trimodal_llm_engine_ready\{([^}]*)\} (\S+)$", re.MULTILINE)
+_IN_FLIGHT = re.compile(r"trimodal_\w*(?:active|queued)_requests\{")
+_ENGINES = re.compile(r"trimodal_llm_engine_ready\{")
 _POLL, _SHORT_POLL = 0.1, 0.002  # seconds
 _PORT_SECONDS = 10.0
 _IDLE_LOOKS = 3  # in a row: the last response may still be on its way out
@@ -146,14 +149,22 @@ class Api:
 
     def in_flight(self) -> dict[str, float]:
         """Model → requests in it, for models with gauges `trimodal_…_{active,queued}_requests`."""
-        return _by_model(_IN_FLIGHT, self._metrics())
+        totals: dict[str, float] = {}
+        for sample in self._samples(_IN_FLIGHT):
+            model = sample.labels.get("model", "")
+            totals[model] = totals.get(model, 0.0) + sample.value
+        return totals
 
     def engines(self) -> dict[tuple[str, str], float]:
         """Model and version → 1 while its engine is open, else 0; where the engine is a process."""
-        return {
-            (_label(labels, "model"), _label(labels, "version")): float(value)
-            for labels, value in _ENGINES.findall(self._metrics())
-        }
+        samples = self._samples(_ENGINES)
+        return {(one.labels.get("model", ""), one.labels.get("version", "")): one.value for one in samples}
+
+    def _samples(self, names: re.Pattern[str]) -> Iterator[Sample]:
+        """The series of these names on the metrics page, which has hundreds of others."""
+        lines = filter(names.match, self._metrics().splitlines(keepends=True))
+        for family in text_string_to_metric_families("".join(lines)):
+            yield from family.samples
 
     def _metrics(self) -> str:
         return self._call("GET", "/metrics", self.metrics_port)[1].decode()
@@ -180,20 +191,6 @@ class Api:
             return response.status, response.read()
         finally:
             connection.close()
-
-
-def _by_model(pattern: re.Pattern[str], metrics: str) -> dict[str, float]:
-    """Sums what `pattern` finds on the metrics page by the label `model`."""
-    totals: dict[str, float] = {}
-    for labels, value in pattern.findall(metrics):
-        if model := _label(labels, "model"):
-            totals[model] = totals.get(model, 0.0) + float(value)
-    return totals
-
-
-def _label(labels: str, name: str) -> str:
-    found = re.search(rf'\b{name}="([^"]*)"', labels)
-    return found[1] if found else ""
 
 
 class LoadsInTurn(threading.Thread):

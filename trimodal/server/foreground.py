@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from trimodal.errors import OperatorError, ServerError
+from trimodal.report.console import Table, print_table
 from trimodal.server.artefacts import newer_beside
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import Interrupted, TritonServer
@@ -39,22 +38,12 @@ def loading(server: TritonServer) -> str:
 
 def show_summary(server: TritonServer, console: Console) -> None:
     """Prints the models with engine, precision and load time, then profile and endpoints."""
-    # Narrow: all of it fits a terminal of 80 columns.
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("model", no_wrap=True)
-    for column in ("engine", "artefact", "precision"):
-        table.add_column(column, overflow="fold")
-    table.add_column("load", justify="right")
+    rows = []
     for name, model in sorted(server.models.items()):
         seconds = server.load.seconds.get(name)
-        table.add_row(
-            name,
-            model.engine,
-            Path(model.artefact).name,
-            model.precision(),
-            f"{seconds:.1f} s" if seconds else "–",
-        )
-    console.print(table)
+        load = f"{seconds:.1f} s" if seconds else "–"
+        rows.append([name, model.engine, Path(model.artefact).name, model.precision(), load])
+    print_table(Table("", ("model", "engine", "artefact", "precision", "load"), rows, names=4), console)
     lines = [f"profile {server.options.profile}"]
     if server.options.engines:
         lines.append(f"engines {server.options.engines}")
@@ -148,7 +137,7 @@ def serving(options: ServerOptions, signals: Signals, *, verbose: bool) -> Itera
                     status.update(loading(server))
 
             server.start(stop=signals.once, on_lines=on_lines)
-        show_summary(server, Console(highlight=False, markup=False))
+        show_summary(server, Console(highlight=False))
         yield server
         # What stood before the server, such as a gateway, has drained in the same time.
         left = options.drain_timeout - (time.monotonic() - signals.first)
@@ -173,7 +162,7 @@ def wait_for_signal(server: TritonServer, signals: Signals, *, verbose: bool, re
         status = server.wait(_POLL)
         _write(server.new_lines(), verbose=verbose)
         if status is None:
-            manager.sign_of_life(server.api.live)
+            manager.sign_of_life(server.answers)
         elif not signals.once():
             problem = f"tritonserver ended by itself (exit status {status})"
             if not restart:

@@ -51,13 +51,9 @@ class Triton:
         return (int(match[1]), int(match[2])) if match else (0, 0)
 
     @property
-    def caches(self) -> Path:
-        return self.root / "caches"
-
-    @property
     def libraries(self) -> Path | None:
         """The wheel's bundled libraries; None in a container, where the loader knows them."""
-        directory = self.root.parents[1] / "nvidia_pytriton.libs"
+        directory = self.root.parent.parent / "nvidia_pytriton.libs"
         return directory if self.is_wheel and directory.is_dir() else None
 
     def stub(self) -> Path:
@@ -89,7 +85,7 @@ def find_triton() -> Triton:
     """TRIMODAL_TRITONSERVER's (binary or folder), the container's or the wheel's. Raises: ServerError."""
     if named := os.environ.get("TRIMODAL_TRITONSERVER"):
         path = Path(named).expanduser().absolute()
-        root = path if path.is_dir() else path.parents[1]
+        root = path if path.is_dir() else path.parent.parent
         if not (root / "bin" / "tritonserver").is_file():
             raise ServerError(f"TRIMODAL_TRITONSERVER names {named}, but no bin/tritonserver is there")
         return Triton(root)

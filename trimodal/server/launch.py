@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 
 from trimodal.errors import ServerError
@@ -46,7 +45,7 @@ def command_line(
         str(triton.binary),
         f"--model-repository={repository}",
         f"--backend-directory={backends}",
-        f"--cache-directory={triton.caches}",
+        f"--cache-directory={triton.root / 'caches'}",
         "--model-control-mode=explicit",
         *(f"--load-model={name}" for name in models),
         # libevhtp and gRPC each have a notation of their own for IPv6.
@@ -109,8 +108,7 @@ class Child:
         self._log = log
         self.pid = 0  # of tritonserver, which is also its process group; 0 before `start`
         read, write = os.pipe()
-        # For its user alone: it names clients' requests.
-        with open(log, "ab", opener=partial(os.open, mode=0o600)) as output:
+        with log.open("ab") as output:
             self.guard = subprocess.Popen(
                 # Isolated and without site-packages: it starts in a few milliseconds.
                 [sys.executable, "-I", "-S", guard.__file__, str(write), PREFIX],

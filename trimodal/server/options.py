@@ -15,7 +15,8 @@ from trimodal.paths import default_engines, default_repository
 Profile = Literal["cpu", "cuda", "tensorrt"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 
-FREE_PORTS: dict[str, Any] = dict.fromkeys(("http_port", "grpc_port", "metrics_port", "health_port"), 0)
+PORTS = ("http_port", "grpc_port", "metrics_port", "health_port")
+FREE_PORTS: dict[str, Any] = dict.fromkeys(PORTS, 0)
 """Options of a server whose ports are picked."""
 
 
@@ -66,9 +67,4 @@ class ServerOptions:
     @property
     def ports(self) -> dict[str, int]:
         """Flag → port, as asked for."""
-        return {
-            "--http-port": self.http_port,
-            "--grpc-port": self.grpc_port,
-            "--metrics-port": self.metrics_port,
-            "--health-port": self.health_port,
-        }
+        return {f"--{name.replace('_', '-')}": getattr(self, name) for name in PORTS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 from trimodal.errors import ServerError, SettingsError
@@ -22,10 +22,7 @@ SHM_PER_INSTANCE = 4 << 20
 
 def check_numpy() -> None:
     """Raises: ServerError when the stub would die on its first string tensor (numpy 2, Triton 2.51)."""
-    try:
-        installed = version("numpy")
-    except PackageNotFoundError:
-        raise ServerError("numpy is not installed: pip install 'numpy<2'") from None
+    installed = version("numpy")
     if int(installed.split(".")[0]) >= 2:
         raise ServerError(
             f"numpy {installed} is installed, but this Triton's Python backend needs numpy below 2: "

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from trimodal.errors import ServerError
 from trimodal.paths import (
@@ -29,9 +30,10 @@ from trimodal.repository import Model, callers, loaded_last, select_models
 from trimodal.server import launch, ports, preflight
 from trimodal.server.admin import Api, LoadsInTurn, await_unloaded, drain
 from trimodal.server.installation import Triton, assemble, find_triton
-from trimodal.server.options import ServerOptions
+from trimodal.server.options import PORTS, ServerOptions
 from trimodal.server.overlay import served_repository
 from trimodal.server.supervision.health_page import HealthServer
+from trimodal.server.supervision.heartbeat import answers_grpc
 from trimodal.server.supervision.supervisor import Supervisor
 from trimodal.server.triton_log import LoadLog, LogReader
 
@@ -104,8 +106,7 @@ class TritonServer:
             )
             self.health_url = f"{ports.bracketed(health_host)}:{health}"
             self.api = Api(options.host, http, metrics, self.operator_key)
-            self.log_path = options.log.absolute() if options.log else _new_log()
-            self.log_path.parent.mkdir(parents=True, exist_ok=True)
+            self.log_path = open_log(options.log)
             self.load = LoadLog()
             try:
                 self._supervisor = Supervisor(self.api, self.grpc_url, options.hang_timeout)
@@ -127,8 +128,8 @@ class TritonServer:
     def restart(self, *, stop: Callable[[], bool], on_lines: Callable[[list[str]], None]) -> None:
         """Starts a server that ended by itself again, on the same ports and with the same log; as `start`."""
         self.kill()
-        ports = {flag[2:].replace("-", "_"): port for flag, port in self.ports.items()}
-        self.options = replace(self.options, log=self.log_path, **ports)  # type: ignore[arg-type]
+        ports: dict[str, Any] = dict(zip(PORTS, self.ports.values(), strict=True))
+        self.options = replace(self.options, log=self.log_path, **ports)
         self.start(stop=stop, on_lines=on_lines)
 
     def _launch(self, triton: Triton) -> list[str]:
@@ -214,6 +215,10 @@ class TritonServer:
     def alive(self) -> bool:
         return self._child is not None and self._child.guard.poll() is None
 
+    def answers(self) -> bool:
+        """Whether tritonserver answers at all. Loads of models may hold all its HTTP threads, not gRPC's."""
+        return self.api.live() or answers_grpc(self.grpc_url, self.api.timeout)
+
     def wait(self, timeout: float) -> int | None:
         """The exit status of a server that ended by itself; None while it runs after `timeout` seconds."""
         return self._child.wait(timeout) if self._child else 0
@@ -279,18 +284,25 @@ class TritonServer:
         self.stop()
 
 
-def _new_log() -> Path:
-    """A new file in the cache; only the latest are kept. Raises: ServerError: it cannot be made."""
-    directory = cache_directory() / "logs"
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+def open_log(named: Path | None) -> Path:
+    """The file of Triton's log: as named, or a new one in the cache, of which only the latest are kept.
+
+    For its user alone: it names clients' requests. Raises: ServerError: it cannot be made.
+    """
+    directory = named.absolute().parent if named else cache_directory() / "logs"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for old in sorted(directory.glob("server-*.log"))[:-_LOGS_KEPT]:
-            old.unlink(missing_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f"server-{stamp}-", suffix=".log", dir=directory)
+        if named:
+            name = str(named.absolute())
+            handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        else:
+            for old in sorted(directory.glob("server-*.log"))[:-_LOGS_KEPT]:
+                old.unlink(missing_ok=True)
+            start = datetime.now().strftime("server-%Y%m%d-%H%M%S-")
+            handle, name = tempfile.mkstemp(prefix=start, suffix=".log", dir=directory)
     except OSError as error:
         raise ServerError(
-            f"no log can be written to {directory} ({(error.strerror or str(error)).lower()}): "
+            f"no log can be written to {named or directory} ({(error.strerror or str(error)).lower()}): "
             "set TRIMODAL_CACHE to a folder that can be written, or name a file with --log"
         ) from None
     os.close(handle)

@@ -55,6 +55,13 @@ def test_the_prompt_comes_from_a_pipe(fake, arguments):
     assert fake.requests[0].inputs["text_input"].tolist() == ["two\nlines é".encode()]
 
 
+def test_what_is_no_text_is_refused(fake):
+    """It was a traceback."""
+    refused = run("-", stdin=b"\xff\xfe")
+    assert (refused.exit_code, fake.requests) == (2, [])
+    assert "standard input is no text in UTF-8" in refused.stderr
+
+
 def test_json_lines(fake):
     result = run("hi", "--json")
     *deltas, summary = [json.loads(line) for line in result.stdout.splitlines()]

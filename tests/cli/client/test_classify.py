@@ -1,4 +1,5 @@
 import json
+import os
 
 import numpy as np
 import pytest
@@ -73,6 +74,15 @@ def test_a_bad_file_is_reported_and_the_others_are_answered(fake, folder):
     assert table.exit_code == 1
     assert "image cannot be decoded" in table.stdout
     assert "0.7500" in table.stdout
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_name_that_is_no_text_of_this_system_is_shown_escaped(fake, tmp_path, options):
+    """It was a traceback, after the work."""
+    (tmp_path / os.fsdecode(b"caf\xe9.png")).write_bytes(b"cat")
+    result = run(tmp_path, *options)
+    assert result.exit_code == 0, result.output
+    assert "caf\\udce9.png" in result.stdout
 
 
 def test_nothing_to_classify(fake, tmp_path):

@@ -57,6 +57,14 @@ def test_plain_text(fake, talk, speech):
     assert fake.closed
 
 
+def test_a_path_with_brackets(fake, talk):
+    """It was taken for markup: a traceback."""
+    (talk.parent / "talks[").mkdir()
+    moved = talk.rename(talk.parent / "talks[" / "2024].wav")
+    result = run(moved)
+    assert (result.exit_code, result.stdout) == (0, "what is ä lambda\n")
+
+
 def test_the_formats(fake, talk):
     assert run(talk, "--format", "srt").stdout == "1\n00:00:00,100 --> 00:00:01,800\nwhat is ä lambda\n"
     assert run(talk, "--format", "vtt").stdout.startswith("WEBVTT\n\n00:00:00.100 --> 00:00:01.800\n")
@@ -83,10 +91,10 @@ def test_written_to_files(fake, talk, tmp_path):
     assert (result.exit_code, result.stdout) == (0, "")
     assert "what is ä lambda" in (tmp_path / "a.vtt").read_text(encoding="utf-8")
     soundfile.write(tmp_path / "cut.flac", np.zeros(RATE), RATE)
-    assert run(talk, tmp_path / "cut.flac", "--format", "srt", "--out", tmp_path / "new").exit_code == 0
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["cut.srt", "talk.srt"]
-    assert run(talk, "--out", tmp_path / "new").exit_code == 0
-    assert (tmp_path / "new" / "talk.txt").read_text(encoding="utf-8") == "what is ä lambda\n"
+    assert run(talk, tmp_path / "cut.flac", "--format", "srt", "--out", tmp_path / "a" / "new").exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "a" / "new").iterdir()) == ["cut.srt", "talk.srt"]
+    assert run(talk, "--out", tmp_path / "a" / "new").exit_code == 0
+    assert (tmp_path / "a" / "new" / "talk.txt").read_text(encoding="utf-8") == "what is ä lambda\n"
 
 
 @pytest.mark.parametrize(

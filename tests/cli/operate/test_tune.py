@@ -52,6 +52,14 @@ def test_one_sentence(arguments: tuple[str, ...], why: str) -> None:
 
 
 @pytest.mark.usefixtures("no_server")
+def test_a_file_that_cannot_be_written_is_told_before_the_search() -> None:
+    """It was told after a quarter of an hour, and nothing was written."""
+    code, output = invoke("vision", "--json", "/nowhere/figures.json")
+    assert code == 2
+    assert "no file can be written there" in " ".join(output.replace("│", " ").split())
+
+
+@pytest.mark.usefixtures("no_server")
 def test_lists_the_knobs() -> None:
     code, output = invoke("llm", "--list-knobs", "--knob", "max_num_seqs=1,2")
     assert code == 0

@@ -472,3 +472,22 @@ async def test_a_stream_that_is_left_while_it_waits_for_news(transport):
     await asyncio.sleep(0.01)
     assert transport.cancelled[0].parameters["after_s"] == 2.0
     assert transport.requests[-1].parameters["sequence_end"]
+
+
+async def test_a_stream_is_closed_after_its_client(speech):
+    """A request for news that the client had cancelled cancelled the task that closed the stream."""
+
+    async def leaving(request):
+        if "after_s" in request.parameters:
+            await asyncio.sleep(0.01)
+            raise asyncio.CancelledError
+        return speech(request)
+
+    stream = Client(transport=FakeTransport(speech=leaving)).listen()
+    await stream.send(seconds(1.0))
+    until = asyncio.Event()
+    until.set()
+    assert await stream.news(until) is None
+    await asyncio.sleep(0.05)
+    await stream.aclose()
+    assert not speech.streams

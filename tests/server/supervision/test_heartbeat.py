@@ -14,6 +14,8 @@ import pytest
 
 from tests.doubles.http_server import Asked, answering
 from trimodal.server.admin import Api
+from trimodal.server.options import ServerOptions
+from trimodal.server.process import TritonServer
 from trimodal.server.supervision import heartbeat
 from trimodal.server.supervision.heartbeat import Heartbeat
 
@@ -81,11 +83,9 @@ def test_a_server_that_answers_lives_on_over_one_connection(process: subprocess.
     assert len(connections) == 1
 
 
-def test_an_answer_by_grpc_is_a_sign_of_life(
-    process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Loads of models hold all HTTP threads of Triton."""
-    monkeypatch.setattr(Heartbeat, "_answers_http", lambda self: False)
+@pytest.fixture
+def grpc_alone() -> Iterator[tuple[int, threading.Semaphore]]:
+    """The port of a Triton that is live over gRPC, and one release for each time it was asked."""
     asked = threading.Semaphore(0)
 
     def live(request: bytes, context: grpc.ServicerContext) -> bytes:
@@ -97,10 +97,31 @@ def test_an_answer_by_grpc_is_a_sign_of_life(
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, {"ServerLive": handler}),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
+    yield port, asked
+    server.stop(None)
+
+
+def test_an_answer_by_grpc_is_a_sign_of_life(
+    process: subprocess.Popen[bytes],
+    grpc_alone: tuple[int, threading.Semaphore],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Loads of models hold all HTTP threads of Triton."""
+    monkeypatch.setattr(Heartbeat, "_answers_http", lambda self: False)
+    port, asked = grpc_alone
     thread, stopping = beat(9, process.pid, limit_s=0.1, grpc_port=port, timeout_s=LIMIT_S)
     for _ in range(20):  # of 20 ms each
         assert asked.acquire(timeout=LIMIT_S)
     stopping.set()
     thread.join(LIMIT_S)
-    server.stop(None)
     assert process.poll() is None
+
+
+def test_a_service_manager_is_told_of_that_sign_of_life_too(grpc_alone: tuple[int, object]) -> None:
+    """systemd killed a server whose models took a minute to load again, eight at once."""
+    server = TritonServer(ServerOptions())
+    server.api = Api("127.0.0.1", 9, 9, "", timeout=LIMIT_S)
+    server.grpc_url = f"127.0.0.1:{grpc_alone[0]}"
+    assert server.answers()
+    server.grpc_url = "127.0.0.1:9"
+    assert not server.answers()

@@ -14,8 +14,6 @@ import typer
 from trimodal.cli.common import check_writable, on_interrupt, one_sentence
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from trimodal.bench.load.slo import Slo
     from trimodal.bench.scenarios.server import Measurement
 
@@ -31,16 +29,31 @@ def check_files(**files: Path | None) -> None:
 
 
 def run_load(measure: Measure, slo: Slo, json: Path | None, jsonl: Path | None) -> None:
-    """Runs a load test; Ctrl-C ends it with what was measured. A run that ended early is exit code 1."""
+    """Runs a load test and shows it. A run that ended early is exit code 1.
+
+    Ctrl-C ends it with what was measured; a second one ends the command at once.
+    """
     from rich.console import Console
 
     from trimodal.bench.report.files import write_json, write_jsonl
     from trimodal.bench.report.results import print_tables
     from trimodal.bench.report.tables import names_of
 
-    console = Console(highlight=False)
+    console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
+
+    async def main() -> Measurement:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def interrupted() -> None:
+            loop.remove_signal_handler(signal.SIGINT)
+            console.print("interrupted: what was measured so far is shown", style="dim")
+            stop.set()
+
+        with on_interrupt(loop, interrupted):
+            return await measure(stop, lambda text: progress.print(text, style="dim"))
+
     with one_sentence("bench"):
-        found = _measured(measure, console)
+        found = asyncio.run(main())
         print_tables(found.title, found.unit, found.results, slo, console)
         if json:
             cases = [{**names_of(one), **asdict(one.summary)} for one in found.results]
@@ -52,23 +65,3 @@ def run_load(measure: Measure, slo: Slo, json: Path | None, jsonl: Path | None) 
     if stopped:
         typer.echo(f"bench: the run ended early: {stopped}", err=True)
         raise typer.Exit(130 if stopped == "interrupted" else 1)
-
-
-def _measured(measure: Measure, console: Console) -> Measurement:
-    """Ctrl-C ends it with what there is; a second one ends the command at once."""
-    from rich.console import Console
-
-    async def main() -> Measurement:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        progress = Console(stderr=True, highlight=False)
-
-        def interrupted() -> None:
-            loop.remove_signal_handler(signal.SIGINT)
-            console.print("interrupted: what was measured so far is shown", style="dim")
-            stop.set()
-
-        with on_interrupt(loop, interrupted):
-            return await measure(stop, lambda text: progress.print(text, style="dim"))
-
-    return asyncio.run(main())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import typer
@@ -29,7 +28,7 @@ def ask(
     options = streaming.options_of(locals())
     if text is None and audio is None:
         raise typer.BadParameter("a question is needed: as text, or spoken with --audio")
-    question = sys.stdin.read().rstrip("\n") if text == "-" else text
+    question = common.read_stdin() if text == "-" else text
 
     async def main() -> None:
         async with common.connect(url, silence=timeout) as client:

@@ -6,7 +6,6 @@ A one-shot answer ends with Ctrl-C; in a conversation Ctrl-C ends the answer, Ct
 from __future__ import annotations
 
 import contextlib
-import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -68,9 +67,7 @@ def chat(settings: ChatCommand, prompt: Prompt = None) -> None:
     if prompt is None and common.is_terminal():
         _converse(messages, options, settings)
         return
-    if prompt is None or prompt == "-":
-        prompt = sys.stdin.read().rstrip("\n")
-    question = prompt
+    question = common.read_stdin() if prompt is None or prompt == "-" else prompt
 
     async def ask() -> None:
         async with common.connect(settings.url, silence=settings.timeout) as client:

@@ -29,9 +29,9 @@ def classify(
     as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
 ) -> None:
     """Classify image files."""
-    paths = list(expand(files))
-    if skipped := [str(path) for path in others(files)]:
-        shown = ", ".join(skipped[:3]) + (", …" if len(skipped) > 3 else "")
+    paths, skipped = expand(files)
+    if skipped:
+        shown = ", ".join(map(str, skipped[:3])) + (", …" if len(skipped) > 3 else "")
         typer.echo(f"trimodal: {len(skipped)} skipped, as no {', '.join(SUFFIXES)}: {shown}", err=True)
     if not paths:
         typer.echo(f"trimodal: no {', '.join(SUFFIXES)} files there", err=True)
@@ -52,19 +52,17 @@ def classify(
         raise typer.Exit(1)
 
 
-def expand(files: Iterable[Path]) -> Iterable[Path]:
-    """The files, with folders replaced by the images in them and below, in order of their names."""
+def expand(files: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+    """The files, with folders replaced by the images in them and below, by name; what else is in these."""
+    paths: list[Path] = []
+    skipped: list[Path] = []
     for path in files:
-        if path.is_dir():
-            yield from sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
-        else:
-            yield path
-
-
-def others(files: Iterable[Path]) -> Iterable[Path]:
-    """What `expand` leaves out of the folders."""
-    for path in filter(Path.is_dir, files):
-        yield from sorted(p for p in path.rglob("*") if p.suffix.lower() not in SUFFIXES and p.is_file())
+        if not path.is_dir():
+            paths.append(path)
+            continue
+        for file in sorted(filter(Path.is_file, path.rglob("*"))):
+            (paths if file.suffix.lower() in SUFFIXES else skipped).append(file)
+    return paths, skipped
 
 
 async def label(client: Client, paths: Sequence[Path], top_k: int) -> list[Row]:

@@ -31,8 +31,6 @@ async def show(stream: AnswerStream | AskStream, *, as_json: bool, stats: bool) 
     from trimodal.errors import RequestError, TrimodalError
 
     with_stages = isinstance(stream, AskStream)
-    if not as_json and hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that is not UTF-8 must not end an answer
     try:
         async with stream:
             async for item in stream:

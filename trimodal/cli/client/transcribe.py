@@ -112,6 +112,7 @@ async def _hear(
 ) -> tuple[Transcript, bool]:
     """What was heard, and whether Ctrl-C ended it."""
     from rich.console import Console
+    from rich.markup import escape
 
     from trimodal.audio.files import read_blocks
     from trimodal.audio.microphone import record
@@ -119,10 +120,11 @@ async def _hear(
 
     if not (settings.live or settings.mic):
         # Shown on a terminal only.
-        with Console(stderr=True, highlight=False).status(f"{source} …") as status:
+        name = escape(source)
+        with Console(stderr=True, highlight=False).status(f"{name} …") as status:
             whole = await client.transcribe(
                 source,
-                on_update=lambda update: status.update(f"{source}: {update.received_s:.0f} s heard"),
+                on_update=lambda update: status.update(f"{name}: {update.received_s:.0f} s heard"),
                 **settings.listening,
             )
         return whole, False
@@ -159,9 +161,7 @@ def _targets(sources: Sequence[str], form: Format, out: Path | None) -> list[Pat
 
 def _write(document: str, target: Path | None) -> None:
     if target is not None:
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(document, encoding="utf-8")
-        return
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that is not UTF-8 must not end it
-    typer.echo(common.plain(document) if sys.stdout.isatty() else document, nl=False)
+    else:
+        typer.echo(common.plain(document) if sys.stdout.isatty() else document, nl=False)

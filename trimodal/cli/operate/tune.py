@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trimodal.cli.common import one_sentence, with_settings
+from trimodal.cli.common import check_writable, one_sentence, with_settings
 from trimodal.cli.serve import RepositorySettings
 
 if TYPE_CHECKING:
@@ -115,6 +115,8 @@ def tune(
     with one_sentence("trimodal tune"):
         from trimodal.tune.session import tune
 
+        if settings.json:
+            check_writable("--json", settings.json)
         chosen = settings.settings(model)
         if settings.list_knobs:
             _list(chosen)

@@ -186,7 +186,7 @@ class LiveStream:
 
     async def aclose(self) -> None:
         """Frees the stream on the server, whatever is still unheard; nothing if it has ended."""
-        if self._news is not None and not self._news.cancel():
+        if self._news is not None and not self._news.cancel() and not self._news.cancelled():
             self._news.exception()  # it is told to nobody
         started, self._started = self._started, False
         if self._over is None:

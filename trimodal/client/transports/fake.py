@@ -94,7 +94,7 @@ class FakeTransport:
 
     async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
         self._reach()
-        return self._batch_sizes.get(model, 16)
+        return self._batch_sizes.get(named(model)[0], 16)
 
     async def aclose(self) -> None:
         self.closed = True

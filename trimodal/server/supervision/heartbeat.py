@@ -45,7 +45,7 @@ class Heartbeat(threading.Thread):
         silence = 0.0
         while not self._stopping.wait(BEAT_S):
             asked = time.monotonic()
-            if self._answers_http() or self._answers_grpc():
+            if self._answers_http() or answers_grpc(self._grpc_url, self._api.timeout):
                 silence = 0.0
                 continue
             silence += BEAT_S + min(2 * self._api.timeout, time.monotonic() - asked)
@@ -67,12 +67,14 @@ class Heartbeat(threading.Thread):
             return False
         return True
 
-    def _answers_grpc(self) -> bool:
-        import grpc  # seldom needed
 
-        with grpc.insecure_channel(self._grpc_url, [("grpc.enable_http_proxy", 0)]) as channel:
-            live = channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
-            try:
-                return bool(live(b"", timeout=self._api.timeout))
-            except grpc.RpcError:
-                return False
+def answers_grpc(url: str, timeout: float) -> bool:
+    """Whether tritonserver answers over gRPC within `timeout` seconds."""
+    import grpc  # seldom needed
+
+    with grpc.insecure_channel(url, [("grpc.enable_http_proxy", 0)]) as channel:
+        live = channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
+        try:
+            return bool(live(b"", timeout=timeout))
+        except grpc.RpcError:
+            return False

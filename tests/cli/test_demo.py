@@ -1,0 +1,36 @@
+"""`trimodal init`: what a copy that fails says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from trimodal import paths
+from trimodal.cli.app import app
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A source tree of one model and one sample."""
+    for folder in ("model_repository/m", "samples"):
+        (tmp_path / "source" / folder).mkdir(parents=True)
+    monkeypatch.setattr(paths, "PACKAGE", tmp_path / "source" / "trimodal")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "source"
+
+
+def test_a_file_that_cannot_be_copied_is_named(source: Path) -> None:
+    """It said "None: ": what the copy of a folder gathers has neither a name nor a reason of its own."""
+    (source / "model_repository" / "m" / "labels.txt").symlink_to("gone")
+    done = CliRunner().invoke(app, ["init", "mine"])
+    assert done.exit_code == 1
+    assert done.output.startswith("trimodal init: [Errno 2] No such file or directory: ")
+    assert "labels.txt" in done.output
+
+
+def test_a_place_where_no_folder_can_be(source: Path) -> None:
+    Path("file").touch()
+    done = CliRunner().invoke(app, ["init", "file"])
+    assert (done.exit_code, done.output) == (1, "trimodal init: file/model_repository: not a directory\n")
