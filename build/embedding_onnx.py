@@ -1,10 +1,10 @@
 """Builds ONNX graphs of a sentence embedder, pooling and normalisation inside.
 
     python build/embedding_onnx.py starter:minilm-l6-v2 --precision fp32
-    python build/embedding_onnx.py path/or/hub-id --precision int8 --precision fp16
+    python build/embedding_onnx.py path/or/hub-id --precision fp16
 
-Which checkpoints are taken is in `steps/embedding/checkpoint.py`. INT8 is dynamic, for CPUs, and costs
-accuracy (see the printed cosines): fp32 is the default. FP16 is for GPUs: encoder in FP16, pooling in FP32.
+Which checkpoints are taken is in `steps/embedding/checkpoint.py`. FP16 is for GPUs: encoder in FP16, pooling
+in FP32.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steps.onnx.logs import without_advice
+from steps.artefact import origin
 
-from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
-from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
+from trimodal.build_support import operator_errors, progress, report, resolve_checkpoint
+from trimodal.manifest import Manifest, atomic_directory, write_manifest
 from trimodal.paths import artefact_root
 
 if TYPE_CHECKING:
     import onnx
 
 DEFAULT_OUT = artefact_root("embedding")
-PRECISIONS = ["fp32", "fp16", "int8"]
+PRECISIONS = ["fp32", "fp16"]
 
 
 def main() -> None:
@@ -61,9 +61,7 @@ def main() -> None:
                 runtime="onnxruntime",
                 runtime_version=importlib.metadata.version("onnxruntime"),
                 precision=precision,
-                source=source,
-                source_sha256=checkpoint_sha256(directory),
-                command=build_command("build/embedding_onnx.py"),
+                **origin(directory, source, "embedding_onnx"),
                 shapes={"dimension": dimension, "max_length": max_length},
                 check=check,
             )
@@ -93,26 +91,6 @@ def write_graph(model: onnx.ModelProto, precision: str, path: Path) -> None:
     if precision == "fp16":
         model = to_fp16(model, keep=[OUTPUT], keep_nodes=pooling(model))
     onnx.save(model, path)
-    if precision == "int8":
-        quantise(path)
-
-
-@without_advice()
-def quantise(path: Path) -> None:
-    """INT8 weights per channel, activations measured at run time."""
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    prepared = path.with_name("prepared.onnx")
-    quant_pre_process(str(path), str(prepared), skip_symbolic_shape=True)
-    quantize_dynamic(
-        str(prepared),
-        str(path),
-        per_channel=True,
-        weight_type=QuantType.QInt8,
-        op_types_to_quantize=["MatMul"],
-    )
-    prepared.unlink()
 
 
 if __name__ == "__main__":

@@ -11,17 +11,16 @@ no code of the checkpoint; a GGUF file is converted first, with torch, to FP16 w
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import typer
-from steps.artefact import origin, target
+from steps.artefact import origin, read_json, target, tell_built
 from steps.llm.checkpoint import check_causal, dimensions, end_ids
 from steps.llm.gguf import resolve_model
 
-from trimodal.build_support import operator_errors, progress, report
+from trimodal.build_support import operator_errors, progress
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest, atomic_directory, write_manifest
 
@@ -46,6 +45,7 @@ def main(
         if not draft:
             check_causal(directory, source)
         files = checkpoint_files(directory, tokenizer=not draft)
+        config = read_json(directory / "config.json")
         with progress("Hashing the checkpoint"):
             made_of = origin(directory, source, "llm_place")
         manifest = Manifest(
@@ -54,7 +54,7 @@ def main(
             runtime_version="",
             precision=precision(directory),
             **made_of,
-            shapes={} if draft else dimensions(_text(_read(directory / "config.json")).get, directory.name),
+            shapes={} if draft else dimensions(_text(config).get, directory.name),
             extra={} if draft else special_ids(directory),
         )
         with atomic_directory(place) as work:
@@ -67,16 +67,7 @@ def main(
                     advance()
             with progress("Hashing what was put in place"):
                 write_manifest(work, manifest)
-        size = sum(file.stat().st_size for file in files) / 2**30
-        report(
-            "In place",
-            {
-                "artefact": place,
-                "files": len(files),
-                "size": f"{size:.2f} GiB",
-                "precision": manifest.precision,
-            },
-        )
+        tell_built(place)
 
 
 def checkpoint_files(directory: Path, *, tokenizer: bool = True) -> list[Path]:
@@ -93,7 +84,7 @@ def checkpoint_files(directory: Path, *, tokenizer: bool = True) -> list[Path]:
             "save_pretrained() it there"
         )
     if (directory / INDEX).is_file():
-        places = _part(_read(directory / INDEX), "weight_map")
+        places = _part(read_json(directory / INDEX), "weight_map")
         names = sorted({str(name) for name in places.values()})
         # A checkpoint that somebody else made could have any file of this machine put into the artefact.
         if elsewhere := [name for name in names if Path(name).name != name]:
@@ -119,8 +110,8 @@ def checkpoint_files(directory: Path, *, tokenizer: bool = True) -> list[Path]:
 
 def precision(directory: Path) -> str:
     """Of the weights: the method of a quantised checkpoint in its own word, else fp16, bf16 or fp32."""
-    quantised = _part(_read(directory / "hf_quant_config.json"), "quantization").get("quant_algo")
-    config = _read(directory / "config.json")
+    quantised = _part(read_json(directory / "hf_quant_config.json"), "quantization").get("quant_algo")
+    config = read_json(directory / "config.json")
     if method := quantised or _part(config, "quantization_config").get("quant_method"):
         return str(method).lower()
     dtype = str(_text(config).get("dtype") or _text(config).get("torch_dtype") or config.get("torch_dtype"))
@@ -131,10 +122,10 @@ def special_ids(directory: Path) -> dict[str, Any]:
     """`eos_token_ids`: every id that ends an answer, by generation config, model or tokenizer."""
     import tokenizers
 
-    config, tokenizer_config = _read(directory / "config.json"), _read(directory / "tokenizer_config.json")
-    owners = (_read(directory / "generation_config.json"), config, _text(config))
-    ends = [owner.get("eos_token_id") for owner in owners]
-    token = tokenizer_config.get("eos_token")
+    names = ("config.json", "tokenizer_config.json", "generation_config.json")
+    config, of_tokenizer, generation = (read_json(directory / name) for name in names)
+    ends = [owner.get("eos_token_id") for owner in (generation, config, _text(config))]
+    token = of_tokenizer.get("eos_token")
     text = token.get("content") if isinstance(token, dict) else token
     if text:
         try:
@@ -145,7 +136,7 @@ def special_ids(directory: Path) -> dict[str, Any]:
     ids = end_ids(ends)
     if not ids:
         raise ArtefactError(f"{directory.name} names no eos_token_id: its answers would never end")
-    template = "chat_template" in tokenizer_config or (directory / "chat_template.jinja").is_file()
+    template = "chat_template" in of_tokenizer or (directory / "chat_template.jinja").is_file()
     return {
         "eos_token_ids": ids,
         "has_chat_template": template,
@@ -162,19 +153,6 @@ def _part(content: dict[str, Any], key: str) -> dict[str, Any]:
     """The object under `key`; empty when there is none."""
     part = content.get(key)
     return part if isinstance(part, dict) else {}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; empty when there is no such file. Raises: ArtefactError: it is something else."""
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        content = None
-    if not isinstance(content, dict):
-        raise ArtefactError(f"{path} is no readable JSON object")
-    return content
 
 
 if __name__ == "__main__":

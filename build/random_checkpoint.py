@@ -66,25 +66,21 @@ ShapeName = Enum("ShapeName", {name: name for name in NAMES}, type=str)  # type:
 def main(
     shape: ShapeName = typer.Argument(..., help="whose dimensions to use"),
     out: Path = typer.Option(..., help="directory of the checkpoint; replaced when it exists"),
-    seed: int = typer.Option(0, help="seed of the weights"),
-    text_tokens: int = typer.Option(
-        16, min=0, max=400, help="Whisper: tokens written a window (speech has about 3 a second; 0: no end)"
-    ),
 ) -> None:
     """Write a Hugging Face checkpoint of SHAPE with random weights to --out."""
     with operator_errors(), atomic_directory(out) as work:
         if shape.value in WHISPER_SHAPES:
-            parameters = write_whisper(WHISPER_SHAPES[shape.value], work, seed, text_tokens)
+            parameters = write_whisper(WHISPER_SHAPES[shape.value], work)
         elif shape.value in CLASSIFIER_SHAPES:
-            parameters = write_classifier(shape.value, work, seed)
+            parameters = write_classifier(shape.value, work)
         else:
-            parameters = write_weights(SHAPES[shape.value], work, seed)
+            parameters = write_weights(SHAPES[shape.value], work)
             write_tokenizer(SHAPES[shape.value].config["vocab_size"], work)
     size = sum(path.stat().st_size for path in out.iterdir())
     report(f"Random checkpoint in {out}", {"shape": shape.value, "parameters": parameters, "bytes": size})
 
 
-def write_weights(shape: Shape, directory: Path, seed: int) -> int:
+def write_weights(shape: Shape, directory: Path) -> int:
     """Saves config.json, generation_config.json and BF16 weights; returns the number of parameters."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -96,7 +92,7 @@ def write_weights(shape: Shape, directory: Path, seed: int) -> int:
     config.random_weights = True  # Build scripts do not expect agreement with torch of such a model.
     with torch.device("meta"):  # Shapes alone: the weights below are made once, in their final type.
         model = AutoModelForCausalLM.from_config(config)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     weights = make_weights(model, lambda name, sizes: _weight(name, sizes, shape.std, generator))
     model.generation_config.save_pretrained(directory)
     return save_weights(model, weights, directory)

@@ -9,6 +9,8 @@ before it replaces an older one, with torch, or, where it was converted already,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from enum import Enum
 from importlib.metadata import version
@@ -19,7 +21,7 @@ import numpy as np
 import typer
 from steps.artefact import origin, refuse_below, targets, tell_built, tell_check
 from steps.speech import build
-from steps.speech.audio import SAMPLES, read_recordings
+from steps.speech.audio import SAMPLES, Recording, read_recordings
 from steps.speech.check import MIN_AGREEMENT, compare, compare_words, judge
 from steps.speech.checkpoint import Checkpoint, parse_contexts, parse_padding
 from steps.speech.converted import ConvertedCheckpoint, compare_with_faster_whisper, is_converted
@@ -30,6 +32,7 @@ from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
 from trimodal.speech.engines.ctranslate2 import open_engine
 from trimodal.speech.settings import RecogniseSettings
+from trimodal.speech.values import MAX_WINDOW_S
 
 
 class Precision(str, Enum):
@@ -56,69 +59,70 @@ def main(
     with operator_errors():
         directory = resolve_whisper(source)
         if is_converted(directory):
-            take(directory, source, precision, name, out, contexts, padding, audio, language, min_agreement)
+            converted = ConvertedCheckpoint(directory, source, parse_padding(padding))
+            contexts_s = parse_contexts(contexts, MAX_WINDOW_S)
+            if language and language not in converted.languages:
+                raise ArtefactError(f"{source} does not know the language {language!r}")
+            recordings = read_recordings(audio, contexts_s[-1])
+            places = targets(build.MODEL, [each.value for each in precision], name, out)
+            for each, place in places.items():
+                with described(converted, source, each, contexts_s, place) as (manifest, work):
+                    take(converted, manifest, work, recordings, language)
+                    tell_check(manifest, place.name, min_agreement, MIN_AGREEMENT, "faster-whisper")
+                    refuse_below(manifest, "faster-whisper", "word")
             return
         made = build.prepare(source, precision, name, out, contexts, padding, audio, language)
-        for chosen, place in made.targets.items():
-            build_one(made, chosen, place, min_agreement)
+        for each, place in made.targets.items():
+            with described(made.checkpoint, source, each, made.contexts_s, place) as (manifest, work):
+                make(made, manifest, work)
+                judge(manifest, min_agreement, place.name)
 
 
-def take(
-    directory: Path, source: str, precisions: list[Precision], name: str, out: str, contexts: str,
-    padding: str, audio: Path, language: str, min_agreement: float | None,
-) -> None:  # fmt: skip
-    """Puts a Whisper in place that is converted already. Raises: ArtefactError: it replaces nothing."""
-    padded = parse_padding(padding)
-    converted = ConvertedCheckpoint(directory, source)
-    contexts_s = converted.contexts_s(parse_contexts(contexts))
-    if language and language not in converted.languages:
-        raise ArtefactError(f"{source} does not know the language {language!r}")
-    spoken = language or (converted.languages[0] if len(converted.languages) == 1 else "")
-    recordings = read_recordings(audio, contexts_s[-1])
-    for precision, place in targets(build.MODEL, [each.value for each in precisions], name, out).items():
-        manifest = Manifest(
-            task="speech",
-            runtime="ctranslate2",
-            runtime_version=version("ctranslate2"),
-            precision=precision,
-            **origin(converted.directory, source, "speech_ctranslate2"),
-            shapes=converted.shapes(contexts_s, padded),
-            extra=converted.described(),
-        )
-        with atomic_directory(place) as work:
-            converted.copy(work)
-            write_manifest(work, manifest)  # The serving engine reads it.
-            engine = open_engine(work, serving_settings(work))
-            manifest.check = compare_with_faster_whisper(work, engine, recordings, spoken)
-            tell_check(manifest, place.name, min_agreement, MIN_AGREEMENT, "faster-whisper")
-            refuse_below(manifest, "faster-whisper", "word")
-            write_manifest(work, manifest)
-        tell_built(place)
-
-
-def build_one(made: build.Prepared, precision: str, place: Path, min_agreement: float | None) -> None:
-    """Writes, checks and describes one artefact. Raises: ArtefactError: it replaces nothing."""
-    checkpoint = made.checkpoint
+@contextmanager
+def described(
+    checkpoint: Checkpoint | ConvertedCheckpoint,
+    source: str,
+    precision: str,
+    contexts_s: list[float],
+    place: Path,
+) -> Iterator[tuple[Manifest, Path]]:
+    """A manifest, and a directory that replaces `place` unless the block raises."""
     manifest = Manifest(
         task="speech",
         runtime="ctranslate2",
         runtime_version=version("ctranslate2"),
         precision=precision,
-        **origin(checkpoint.directory, made.source, "speech_ctranslate2"),
-        shapes=checkpoint.shapes(made.contexts_s),
+        **origin(checkpoint.directory, source, "speech_ctranslate2"),
+        shapes=checkpoint.shapes(contexts_s),
         extra=checkpoint.described(),
     )
     with atomic_directory(place) as work:
-        with progress(f"Writing {precision}"):
-            convert(checkpoint, work, precision)
-            checkpoint.write_files(work)
-        write_manifest(work, manifest)  # The serving engine reads it.
-        engine = open_engine(work, serving_settings(work))
-        manifest.check = compare(checkpoint, made.heard, *runtime(work, checkpoint))
-        manifest.check |= compare_words(made.heard, engine, random_weights=checkpoint.random_weights)
-        judge(manifest, min_agreement, place.name)
+        yield manifest, work
         write_manifest(work, manifest)
     tell_built(place)
+
+
+def take(
+    converted: ConvertedCheckpoint, manifest: Manifest, work: Path, recordings: list[Recording], language: str
+) -> None:
+    """Copies a Whisper that is converted already into `work`, and compares it with faster-whisper."""
+    converted.copy(work)
+    write_manifest(work, manifest)  # The serving engine reads it.
+    spoken = language or (converted.languages[0] if len(converted.languages) == 1 else "")
+    engine = open_engine(work, serving_settings(work))
+    manifest.check = compare_with_faster_whisper(work, engine, recordings, spoken)
+
+
+def make(made: build.Prepared, manifest: Manifest, work: Path) -> None:
+    """Converts a checkpoint into `work`, and compares it with torch."""
+    checkpoint = made.checkpoint
+    with progress(f"Writing {manifest.precision}"):
+        convert(checkpoint, work, manifest.precision)
+        checkpoint.write_files(work)
+    write_manifest(work, manifest)  # The serving engine reads it.
+    engine = open_engine(work, serving_settings(work))
+    manifest.check = compare(checkpoint, made.heard, *runtime(work, checkpoint))
+    manifest.check |= compare_words(made.heard, engine, random_weights=checkpoint.random_weights)
 
 
 def serving_settings(directory: Path) -> RecogniseSettings:

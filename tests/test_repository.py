@@ -1,12 +1,26 @@
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tritonclient.grpc import model_config_pb2
 
-from tests.server.artefacts import add_model, python_model
-from trimodal.errors import ServerError
-from trimodal.repository import Model, callers, loaded_last, model_names, read_model, select_models
+from tests.server.artefacts import add_model, build, python_model
+from trimodal.errors import OperatorError, ServerError
+from trimodal.paths import PROFILE_VARIABLE
+from trimodal.repository import (
+    FAKE,
+    Built,
+    Model,
+    built_model,
+    callers,
+    loaded_last,
+    model_names,
+    read_model,
+    select_models,
+)
 
 PYTHON = 'name: "{name}" backend: "python" instance_group [{{ count: {count} }}]'
 STEPS = '{ model_name: "a" }, { model_name: "b" }'
@@ -193,3 +207,63 @@ def test_a_kind_that_no_enumeration_has_is_told(repository, kind):
     (repository / "a" / "config.pbtxt").write_text(f'name: "a" input [ {{ name: "x" data_type: {kind} }} ]')
     with pytest.raises(ServerError, match=r"a/config.pbtxt is not a valid model configuration"):
         read_model(repository, "a", "cpu")
+
+
+BUILT = (
+    "from pathlib import Path; from trimodal.repository import built_model; import sys; "
+    "print(built_model(Path(sys.argv[1]), 'm', parameter='embedder', task='embedding').checkpoint)"
+)
+
+
+class TestBuiltModel:
+    """What a model was built from that another one calls."""
+
+    @pytest.fixture
+    def llm(self, tmp_path):
+        """The caller, beside a model in FP16, in FP32 on processors."""
+        config = python_model("m", engine="onnxruntime", artefact="fp16")
+        version = add_model(tmp_path, f"# bytes → vectors\n{config}")
+        (version.parent / "configs").mkdir()
+        (version.parent / "configs" / "cpu.pbtxt").write_text(config.replace("fp16", "fp32"))
+        return tmp_path / "llm"
+
+    def made(self, llm, name, checkpoint):
+        directory = llm.parent / "m" / "1" / name
+        build(directory, "embedding", "onnxruntime", source_sha256=checkpoint)
+        return directory
+
+    def of(self, llm, model="m"):
+        return built_model(llm, model, parameter="embedder", task="embedding")
+
+    def test_profiles_with_artefacts_of_one_checkpoint_agree(self, llm):
+        places = self.made(llm, "fp16", "abc"), self.made(llm, "fp32", "abc")
+        assert self.of(llm) == Built("abc", places)
+
+    def test_profiles_with_different_ones_are_refused_but_where_one_is_served(self, llm, monkeypatch):
+        self.made(llm, "fp16", "abc")
+        self.made(llm, "fp32", "def")
+        with pytest.raises(OperatorError, match="fp16, fp32 of m have different checkpoints"):
+            self.of(llm)
+        for profile, checkpoint in (("cpu", "def"), ("tensorrt", "abc")):
+            monkeypatch.setenv(PROFILE_VARIABLE, profile)
+            assert self.of(llm).checkpoint == checkpoint
+
+    def test_of_the_fake_engine_is_fake(self, llm):
+        for file in llm.parent.glob("m/**/*.pbtxt"):
+            file.write_text(file.read_text().replace('"onnxruntime"', '"fake"'))
+        assert self.of(llm) == Built(FAKE)
+
+    def test_what_is_not_built_or_not_there_is_named(self, llm):
+        with pytest.raises(OperatorError, match="build one first"):
+            self.of(llm)
+        with pytest.raises(OperatorError, match="parameter 'embedder': there is no model 'other'"):
+            self.of(llm, "other")
+
+    def test_is_read_where_the_locale_knows_ascii_alone_as_in_tritons_stub(self, llm):
+        self.made(llm, "fp16", "abc")
+        environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+        done = subprocess.run(
+            [sys.executable, "-c", BUILT, str(llm)],
+            env=environment, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert (done.stdout, done.stderr) == ("abc\n", "")

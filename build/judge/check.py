@@ -13,7 +13,7 @@ from judge.model import OUTPUT, CrossEncoder, Inputs, as_read, encode
 from judge.pairs import Example
 from steps.onnx.logs import without_advice
 
-from trimodal.cache.judge import in_order
+from trimodal.cache.models import in_order
 from trimodal.errors import ArtefactError
 from trimodal.judge.readings import alike
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from judge.pairs import HARD, Example, clopper_pearson
+from scipy.stats import mannwhitneyu
 
 from trimodal.cache.calibration import Calibration, Point
 from trimodal.errors import ArtefactError
@@ -61,9 +62,7 @@ def summary(scored: Scored) -> dict[str, Any]:
 
 def area(same: Floats, different: Floats) -> float:
     """How often a pair that is the same gets more than one that differs; a tie counts half."""
-    ordered = np.sort(different)
-    below = np.searchsorted(ordered, same, "left") + np.searchsorted(ordered, same, "right")
-    return float(below.mean() / 2 / len(different))
+    return float(mannwhitneyu(same, different).statistic / (len(same) * len(different)))
 
 
 def threshold_at(different: Floats, share: float) -> float:

@@ -82,7 +82,7 @@ def scores_of(
     import numpy as np
 
     from trimodal.cache.decision import LEAST_SIMILARITY, known_score
-    from trimodal.cache.judge import in_order
+    from trimodal.cache.models import in_order
     from trimodal.judge.engines.onnxruntime import open_engine
     from trimodal.judge.language import is_foreign
     from trimodal.judge.settings import JudgeSettings

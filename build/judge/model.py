@@ -7,7 +7,6 @@ One output: the logit of `same`. It is told of each token whether the other ques
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from steps.artefact import read_json
 from transformers import AutoConfig, AutoModel
 from transformers.utils import logging as transformers_logging
 
@@ -112,11 +112,10 @@ def _more_types(known: torch.nn.Embedding) -> torch.nn.Embedding:
 
 
 def _config(directory: Path) -> Any:
-    try:
-        values = json.loads((directory / "config.json").read_text())
-        kind = values.get("model_type")
-    except (OSError, ValueError, AttributeError):
-        raise ArtefactError(f"{directory} is not a checkpoint: it lacks a readable config.json") from None
+    values = read_json(directory / "config.json")
+    if not values:
+        raise ArtefactError(f"{directory} is not a checkpoint: it lacks a readable config.json")
+    kind = values.get("model_type")
     if kind not in KINDS:
         raise ArtefactError(f"{directory}/config.json: model_type {kind!r}; supported are {', '.join(KINDS)}")
     if not (directory / "tokenizer.json").is_file():

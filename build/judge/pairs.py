@@ -68,9 +68,6 @@ class _Line(BaseModel):
     label: Literal["same", "different"]
     kind: PairClass = Field(alias="class")
     domain: str = Field("", max_length=64)
-    # What the audit wrote up to November 2026 beside a pair; nobody reads it.
-    score: object = None
-    answers: object = None
 
 
 def read_text(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,6 +16,24 @@ from trimodal.paths import artefact_root
 Item = TypeVar("Item")
 # Relative error of all outputs, √Σ(a − b)² / √Σb². INT8 and FP8 are judged by the answers they give.
 MAX_ERROR = {"fp32": 1e-3, "fp16": 1e-2}
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """A file's fields; none where there is no such file. Raises: ArtefactError: it is no JSON object."""
+    if not file.is_file():
+        return {}
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
+    if not isinstance(found, dict):
+        raise ArtefactError(f"{file} is no readable JSON object")
+    return found
+
+
+def reason(error: Exception) -> str:
+    """The first line of what a library says, cut."""
+    return (str(error).strip().split("\n")[0] or type(error).__name__)[:200]
 
 
 def target(model: str, precision: str, name: str, out: str) -> Path:
@@ -113,7 +132,7 @@ def refuse_errors(name: str, precision: str, figures: dict[str, Any], keys: Iter
 
 def tell_built(place: Path) -> None:
     size = sum(path.stat().st_size for path in place.iterdir()) / 1e6
-    report("Built", {"artefact": place, "size": f"{size:.1f} MB"})
+    report("In place", {"artefact": place, "size": f"{size:.1f} MB"})
 
 
 def evenly(items: list[Item], most: int) -> list[Item]:

@@ -80,22 +80,18 @@ CLASSES = 4
 def write_classifier(path: Path, side: int = SIDE) -> Path:
     """pixels uint8[batch, 3, side, side] → logits float32[batch, 4], a linear layer."""
     weights = np.random.default_rng(0).normal(size=(3 * side * side, CLASSES)).astype(np.float32) / side
-    graph = helper.make_graph(
+    model = graph(
         [
-            helper.make_node("Cast", ["pixels"], ["floats"], to=TensorProto.FLOAT),
-            helper.make_node("Div", ["floats", "most"], ["scaled"]),
-            helper.make_node("Flatten", ["scaled"], ["flat"]),
-            helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
+            node("Cast", ["pixels"], "floats", to=TensorProto.FLOAT),
+            node("Div", ["floats", "most"], "scaled"),
+            node("Flatten", ["scaled"], "flat"),
+            node("MatMul", ["flat", "weights"], "logits"),
         ],
-        "classifier",
-        [helper.make_tensor_value_info("pixels", TensorProto.UINT8, ["batch", 3, side, side])],
-        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", CLASSES])],
-        [
-            numpy_helper.from_array(weights, "weights"),
-            numpy_helper.from_array(np.array(255, np.float32), "most"),
-        ],
+        inputs={"pixels": (TensorProto.UINT8, ["batch", 3, side, side])},
+        outputs={"logits": (TensorProto.FLOAT, ["batch", CLASSES])},
+        weights={"weights": weights, "most": np.array(255, np.float32)},
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(model, path)
     return path
 
 

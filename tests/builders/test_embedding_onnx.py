@@ -29,7 +29,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def built(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("embedding") / "1"
-    run(SCRIPT, checkpoint, "--precision", "fp32", "--precision", "int8", "--out-dir", out)
+    run(SCRIPT, checkpoint, "--out-dir", out)
     return out
 
 
@@ -38,8 +38,6 @@ def test_the_check_is_in_the_manifest(built):
     assert fp32.shapes == {"dimension": 32, "max_length": 16}
     assert fp32.check["max_error"] < 1e-4
     assert fp32.check["min_cosine"] > 0.9999
-    int8 = read_manifest(built / "onnx-int8", task="embedding", runtime="onnxruntime")
-    assert 0.9 < int8.check["min_cosine"] < 0.9999
 
 
 def test_the_built_embedder_gives_torchs_vectors_whatever_the_batch(built, checkpoint):
@@ -76,7 +74,7 @@ def test_too_low_a_cosine_leaves_the_old_artefact(checkpoint, tmp_path, capsys):
         ("1_Pooling/config.json", {"pooling_mode_cls_token": True}, "only pooling by the mean is supported"),
         ("tokenizer.json", None, "it lacks tokenizer.json"),
         ("config.json", None, "it lacks config.json"),
-        ("config.json", ["bert"], "config.json is not a JSON object"),
+        ("config.json", ["bert"], "config.json is no readable JSON object"),
         ("config.json", {"model_type": "bert"}, "lacks or garbles a size ('max_position_embeddings')"),
     ],
 )

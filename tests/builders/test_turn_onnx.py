@@ -19,18 +19,19 @@ pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 SCRIPT = "turn_onnx"
 
 
-def saved(directory: Path, frames: int = 800) -> Path:
-    """A checkpoint whose probability is the sigmoid of the features' mean."""
+def saved(directory: Path, frames: int = 800, factor: float = 1.0) -> Path:
+    """A checkpoint whose probability is the sigmoid of the features' mean times a factor."""
     nodes = [
         node("ReduceMean", ["input_features"], "mean", axes=[1, 2], keepdims=0),
-        node("Reshape", ["mean", "shape"], "column"),
+        node("Mul", ["mean", "factor"], "product"),
+        node("Reshape", ["product", "shape"], "column"),
         node("Sigmoid", ["column"], "logits"),
     ]
     made = graph(
         nodes,
         inputs={"input_features": (TensorProto.FLOAT, ["batch", 80, frames])},
         outputs={"logits": (TensorProto.FLOAT, ["batch", 1])},
-        weights={"shape": np.array([-1, 1], np.int64)},
+        weights={"shape": np.array([-1, 1], np.int64), "factor": np.array(factor, np.float32)},
     )
     onnx.save(made, str(directory / "turns.onnx"))
     return directory
@@ -53,3 +54,11 @@ def test_what_is_no_model_of_turns_is_refused(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "turns.onnx").write_bytes(b"no graph")
     assert "is no ONNX graph" in refusal(capsys, SCRIPT, tmp_path)
     assert "input_features [any, [80, 800]] alone is needed" in refusal(capsys, SCRIPT, saved(tmp_path, 3000))
+
+
+def test_probabilities_that_are_no_numbers_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = refusal(capsys, SCRIPT, saved(tmp_path, factor=float("nan")), "--out-dir", tmp_path / "1")
+    assert "turns.onnx: a batch against its rows, largest difference, is nan" in told
+    assert not list((tmp_path / "1").iterdir())

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,8 +25,6 @@ PARAPHRASE = "lambda a is what"  # the words of `ask()`'s question: one vector f
 
 class FakeEmbedder:
     """A unit vector that the text's words decide: texts with the same words are alike, in whatever order."""
-
-    checkpoint = "fake"
 
     def __init__(self, dimension: int = 64) -> None:
         self._dimension = dimension
@@ -118,8 +114,6 @@ class ScriptedStore:
 class ScriptedJudge:
     """Gives `scores` in turn, the last one again and again; keeps what it was asked, call by call."""
 
-    checkpoint = "fake"
-
     def __init__(self, *scores: float) -> None:
         self._scores = list(scores or (1.0,))
         self.asked: list[list[tuple[str, str]]] = []
@@ -127,16 +121,6 @@ class ScriptedJudge:
     def same(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         self.asked.append(list(pairs))
         return [self._scores.pop(0) if len(self._scores) > 1 else self._scores[0] for _ in pairs]
-
-
-def write_manifest(directory: Path, task: str, checkpoint: str) -> None:
-    """An artefact's directory with a manifest alone."""
-    directory.mkdir(parents=True)
-    manifest = {
-        "task": task, "runtime": "onnxruntime", "runtime_version": "1", "precision": "fp32",
-        "source": "s", "source_sha256": checkpoint, "command": "c",
-    }  # fmt: skip
-    (directory / "manifest.json").write_text(json.dumps(manifest))
 
 
 def calibration(**changes: object) -> Calibration:
@@ -190,9 +174,9 @@ class Rig:
         options = {**budgets, "ttls": {"default": 900.0, "live": 1.0}, **options}
         self.cache = AnswerCache(
             CacheOptions(mode, "unused", **options),
-            self.embedder,
+            self.embedder.embed,
             CacheMetrics(self.metrics, "llm"),
-            judge=self.judge,
+            same=self.judge.same,
             calibration=calibrated or calibration(),
             store=self.store,
         )

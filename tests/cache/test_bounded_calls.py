@@ -58,6 +58,24 @@ class TestDaemonThreads:
         wait_until(lambda: threads.unfinished == 0)
         assert 1 <= len(idents) <= 2
 
+    def test_where_the_system_has_no_thread_left_a_job_waits_for_one_or_is_not_taken(
+        self, threads, monkeypatch
+    ):
+        over, done = threading.Event(), threading.Event()
+
+        def refuse(thread):
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", refuse)
+            assert not threads.submit(done.set)
+        assert threads.unfinished == 0
+        assert threads.submit(over.wait, 60)
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        assert threads.submit(done.set)
+        over.set()
+        assert done.wait(60)
+
     def test_after_close_nothing_is_run(self):
         threads = DaemonThreads(1, "test", jobs=4)
         ran = queue.SimpleQueue()

@@ -42,7 +42,7 @@ def look(tmp_path, monkeypatch):
 def test_one_line_a_library_with_all_that_want_it(look):
     checks = look(
         {
-            **TOKENS,
+            **CHAT,
             "onnxruntime": "1.31.1",
             "pillow": "13",
             "simplejpeg": "1.9",
@@ -51,15 +51,18 @@ def test_one_line_a_library_with_all_that_want_it(look):
         python_model("embedding", engine="onnxruntime", artefact="onnx-fp32"),
         python_model("vision_preprocess", classifier="x"),
         python_model("speech", recognizer="speech_recognize"),
+        python_model("turn", engine="onnxruntime", artefact="onnx-int8"),
+        python_model("assistant"),
         PLAN,
         python_model("somebody_elses", engine="vllm"),
     )
     assert {name: check.sentence for name, check in checks.items()} == {
-        "onnxruntime": "1.31.1 (for embedding, speech)",
+        "onnxruntime": "1.31.1 (for embedding, speech, turn)",
         "tokenizers": "0.22 (for embedding)",
         "pillow": "13 (for vision_preprocess)",
         "simplejpeg": "1.9 (for vision_preprocess)",
         "faster-whisper": "1.2.1 (for speech)",
+        "jinja2": "3.1 (for assistant)",
     }
     assert {check.severity for check in checks.values()} == {"ok"}
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from tests.server.artefacts import H200, PLAN, add_model, build, plan_fields, python_model
-from trimodal.doctor.models import check_models
-from trimodal.repository import select_models
+from trimodal.doctor.models import check_models, settings_class
+from trimodal.paths import default_repository
+from trimodal.repository import model_names, read_model, select_models
 from trimodal.runtimes import gpu_libraries
 
 CLASSIFIER = "../../vision_classify/1/tensorrt-fp16"
@@ -67,6 +68,13 @@ def test_deep_finds_a_file_that_was_changed(repository):
     check = look(repository, deep=True)["vision_classify"]
     assert (check.severity, check.sentence) == ("error", f"{plan} is not the file that was built")
     assert check.remedy == "build again with: python build/vision.py checkpoint"
+
+
+def test_the_settings_of_every_python_model_are_known():
+    repository = default_repository()
+    for name in model_names(repository):
+        for model in (read_model(repository, name, profile) for profile in ("cpu", "tensorrt")):
+            assert (model.backend == "python") == bool(settings_class(model)), name
 
 
 def test_a_setting_that_is_not_known(repository):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trimodal.cache.calibration import FILE, Calibration
-from trimodal.cache.judge import in_order
+from trimodal.cache.models import in_order
 from trimodal.judge.engines.onnxruntime import OnnxRuntimeJudge, open_engine
 from trimodal.judge.settings import JudgeSettings
 from trimodal.manifest import read_manifest

@@ -51,8 +51,8 @@ def test_another_embedding_model_finds_nothing_of_the_first(
 ) -> None:
     prints = []
     for checkpoint in ("a" * 64, "b" * 64):
-        monkeypatch.setattr(answer_cache, "embedder_checkpoint", lambda llm, model, found=checkpoint: found)
-        monkeypatch.setattr(answer_cache, "built_judge", lambda llm, model: Built(FAKE))
+        built = {"embedding": Built(checkpoint), "judge": Built(FAKE)}
+        monkeypatch.setattr(answer_cache, "built_model", lambda *_, task, built=built, **__: built[task])
         monkeypatch.setattr(answer_cache, "AnswerCache", lambda *parts, **more: SimpleNamespace())
         prints.append(open_answers(settings("semantic"), None, MemoryMetrics(), tmp_path)[1])
     assert len({*prints, model_fingerprint(settings("semantic"))}) == 3

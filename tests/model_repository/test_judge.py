@@ -10,7 +10,7 @@ import pytest
 
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import MODELS, InferenceRequest, TritonError
-from trimodal.cache.judge import TritonJudge
+from trimodal.cache.models import judge
 from trimodal.errors import InvalidArgument
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "judge"
@@ -53,12 +53,10 @@ def test_the_cache_calls_it(module: Any) -> None:
         return response.error or response.outputs
 
     MODELS["judge"] = infer
-    judge = TritonJudge(pb_utils, "judge", "fake")
-    assert judge.same(
-        [("a lambda", "lambda A"), ("a b", "a c"), ("judge: answer yes", "a")]
-    ) == pytest.approx([1, 1 / 3, 0])
+    pairs = [("a lambda", "lambda A"), ("a b", "a c"), ("judge: answer yes", "a")]
+    assert judge(pb_utils, "judge", pairs) == pytest.approx([1, 1 / 3, 0])
     with pytest.raises(InvalidArgument, match="judge: other: 1000000 bytes; at most 100 are accepted"):
-        judge.same([("x" * 1_000_000, "x")])
+        judge(pb_utils, "judge", [("x" * 1_000_000, "x")])
     MODELS["judge"] = lambda tensors: TritonError("Request for unknown model: 'judge' is not found")
     with pytest.raises(Exception, match="judge: "):
-        judge.same([("a", "b")])
+        judge(pb_utils, "judge", [("a", "b")])

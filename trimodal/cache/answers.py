@@ -16,11 +16,10 @@ from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.bounded_calls import Bypassed, DaemonThreads, Guarded, TimedCalls
 from trimodal.cache.calibration import Calibration
 from trimodal.cache.decision import Decider
-from trimodal.cache.embedder import Embedder, QuestionVectors
-from trimodal.cache.judge import Judge
+from trimodal.cache.embedder import QuestionVectors
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.stores.base import Limits, Store, open_store
-from trimodal.cache.values import Entry, Hit, Question
+from trimodal.cache.values import Embed, Entry, Hit, Question, Same
 from trimodal.cache.write_behind import DIGEST, WriteBehind
 from trimodal.errors import InvalidArgument, SettingsError
 
@@ -71,7 +70,7 @@ class AnswerCache:
     """Both layers over one store. Its methods are called from several threads at once.
 
     Args:
-        embedder, judge, calibration: of the semantic layer; None with mode "exact".
+        embed, same, calibration: of the semantic layer; None with mode "exact".
         store: another one than `options.store` names.
         audits: of the semantic layer, closed with the cache; None: nothing is audited.
 
@@ -82,10 +81,10 @@ class AnswerCache:
     def __init__(
         self,
         options: CacheOptions,
-        embedder: Embedder | None,
+        embed: Embed | None,
         metrics: CacheMetrics,
         *,
-        judge: Judge | None = None,
+        same: Same | None = None,
         calibration: Calibration | None = None,
         store: Store | None = None,
         audits: Auditor | None = None,
@@ -95,14 +94,14 @@ class AnswerCache:
         self._vectors: QuestionVectors | None = None
         self._decider: Decider | None = None
         if options.mode == "semantic":
-            if embedder is None or judge is None or calibration is None:
+            if embed is None or same is None or calibration is None:
                 raise SettingsError(
                     "cache 'semantic' needs a model that embeds questions and one that judges them: "
                     "parameters 'embedder' and 'judge'"
                 )
-            self._vectors = QuestionVectors(embedder, self.threads, _CALLERS, options.embedding_budget_s)
+            self._vectors = QuestionVectors(embed, self.threads, _CALLERS, options.embedding_budget_s)
             self._decider = Decider(
-                judge,
+                same,
                 calibration,
                 calibration.threshold(options.max_false_hit),
                 metrics,

@@ -52,15 +52,21 @@ class DaemonThreads:
         return self._unfinished
 
     def submit(self, job: Callable[..., None], *args: Any) -> bool:
-        """Runs `job(*args)` soon; False: too many wait, or the threads are closed."""
+        """Runs `job(*args)` soon; False: too many wait, there is no thread, or they are closed."""
         with self._lock:
             if self._closed or self._unfinished >= self._most:
                 return False
-            self._unfinished += 1
-            if len(self._threads) < min(self._unfinished, self._count):
+            if len(self._threads) < min(self._unfinished + 1, self._count):
                 name = f"{self._name}-{len(self._threads) + 1}"
-                self._threads.append(threading.Thread(target=self._run, name=name, daemon=True))
-                self._threads[-1].start()
+                thread = threading.Thread(target=self._run, name=name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # the system lets this process have no more of them
+                    if not self._threads:
+                        return False
+                else:
+                    self._threads.append(thread)
+            self._unfinished += 1
             self._queue.put(partial(job, *args))
             return True
 

@@ -6,7 +6,6 @@ one from an operator's own pairs.
 
 from __future__ import annotations
 
-import json
 from itertools import takewhile
 from pathlib import Path
 from typing import Literal
@@ -14,6 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from trimodal.errors import SettingsError
+from trimodal.repository import FAKE, Built
 
 FILE = "calibration.json"
 COMMAND = "python build/judge/measure.py PAIRS --calibrate FILE.json"
@@ -49,19 +49,13 @@ class Calibration(BaseModel):
         """Reads a file.
 
         Args:
-            checkpoint: SHA-256 of the judge's checkpoint; see `Judge.checkpoint`.
+            checkpoint: SHA-256 of the judge's checkpoint.
 
         Raises:
-            SettingsError: there is none, it is damaged, or it is for another checkpoint or way to read pairs.
+            SettingsError: there is none, it is damaged, or it is for another checkpoint.
         """
         try:
-            given = json.loads(path.read_text(encoding="utf-8"))
-            if isinstance(given, dict) and "curve" in given and "reading" not in given:
-                raise SettingsError(
-                    f"{path} is of a judge that reads each pair both ways, as up to November 2026: calibrate "
-                    f"with: {COMMAND}"
-                )
-            found = cls.model_validate(given)
+            found = cls.model_validate_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             why = "damaged" if isinstance(error, ValueError) else error.strerror
             raise SettingsError(
@@ -91,10 +85,23 @@ class Calibration(BaseModel):
 
 
 OF_FAKE = Calibration(
-    checkpoint_sha256="fake",
+    checkpoint_sha256=FAKE,
     pairs="none: a fake has not been measured",
     paraphrases=1,
     hard_negatives=1,
     curve=(Point(threshold=0.8, hit_rate=0, false_hits=0, false_hit_upper=0),),
 )
 """Of the fake judge: four words of five in common."""
+
+
+def calibration_of(judge: Built, own: Path | None, max_false_hit: float) -> Calibration:
+    """The operator's own calibration, or the strictest of those that lie beside the judge's models.
+
+    Raises:
+        SettingsError: there is none for this checkpoint, or no threshold keeps `max_false_hit`.
+    """
+    if own is None and judge.checkpoint == FAKE:
+        return OF_FAKE
+    files = [own] if own else [directory / FILE for directory in judge.directories]
+    found = [Calibration.read(file, judge.checkpoint) for file in files]
+    return max(found, key=lambda one: one.threshold(max_false_hit))

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 from trimodal.cache.bounded_calls import Bypassed, Guarded, TimedCalls
 from trimodal.cache.calibration import Calibration
-from trimodal.cache.judge import Judge
 from trimodal.cache.metrics import CacheMetrics
-from trimodal.cache.values import Entry, Hit, Question
+from trimodal.cache.values import Entry, Hit, Question, Same
 from trimodal.errors import InvalidArgument
 from trimodal.judge.language import is_foreign
 from trimodal.judge.normaliser import normalise
@@ -52,7 +51,7 @@ class Decider:
 
     def __init__(
         self,
-        judge: Judge,
+        same: Same,
         calibration: Calibration,
         threshold: float,
         metrics: CacheMetrics,
@@ -60,7 +59,7 @@ class Decider:
         callers: int,
         budget_s: float,
     ) -> None:
-        self._judge, self._calibration = judge, calibration
+        self._same, self._calibration = same, calibration
         self._threshold, self._metrics = threshold, metrics
         self._guarded = Guarded("the cache's judge", callers)
         self._budget_s = budget_s
@@ -102,7 +101,7 @@ class Decider:
         """P(same), 0 for what is no probability; None: the judge cannot read the question."""
         try:
             (score,) = calls.call(
-                self._guarded, lambda: self._judge.same([(question, stored)]), budget_s, (InvalidArgument,)
+                self._guarded, lambda: self._same([(question, stored)]), budget_s, (InvalidArgument,)
             )
         except Bypassed as missed:
             if not isinstance(missed.cause, InvalidArgument):

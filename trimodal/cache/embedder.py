@@ -1,4 +1,4 @@
-"""Embeds questions through a Triton model, and keeps their vectors until their answers are stored."""
+"""Embeds questions within their time budget, and keeps the vectors until their answers are stored."""
 
 from __future__ import annotations
 
@@ -6,68 +6,15 @@ import math
 import queue
 import threading
 from collections import OrderedDict
-from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
 
 from trimodal.cache.bounded_calls import Bypassed, DaemonThreads, Guarded, TimedCalls
-from trimodal.cache.values import Vector
-from trimodal.errors import InternalError, InvalidArgument, RequestError
-from trimodal.repository import built_model
-from trimodal.triton.calls import infer
+from trimodal.cache.values import Embed, Vector
+from trimodal.errors import InvalidArgument
 
 VECTORS_KEPT = 1024
 STORING_S = 1.0
 """How long the embedding of an answer that is stored may take, when that is more than a lookup's. No request
 waits for it, and an answer stored without its vector would be found by no paraphrase until it expires."""
-
-
-class Embedder(Protocol):
-    """Texts to vectors. Called from several threads at once."""
-
-    @property
-    def checkpoint(self) -> str:
-        """SHA-256 of the embedding model's checkpoint: vectors of two are never compared."""
-
-    def embed(self, text: str) -> Vector:
-        """float32[d] of unit length. Raises RequestError or any other exception when there is none."""
-
-
-class TritonEmbedder:
-    """Calls the embedding model named `model`, whose vectors are of `checkpoint`."""
-
-    def __init__(self, pb_utils: Any, model: str, checkpoint: str) -> None:
-        self._pb_utils = pb_utils
-        self._model = model
-        self.checkpoint = checkpoint
-
-    def embed(self, text: str) -> Vector:
-        """The vector float32[d] of `text`, of unit length.
-
-        Raises:
-            RequestError: with the model's own code; InternalError when what it sent is no direction.
-        """
-        inputs = {"text_input": np.array([[text.encode()]], dtype=object)}
-        try:
-            out = infer(self._pb_utils, self._model, inputs, ("embedding",), fields=("text_input",))
-        except RequestError as error:
-            raise type(error)(f"{self._model}: {error}") from None
-        vector = np.asarray(out["embedding"], np.float32)
-        length = float(np.linalg.norm(vector))
-        if not (np.isfinite(length) and length > 0):
-            raise InternalError(f"{self._model}: the embedding has no direction")
-        # A copy: what Triton handed over lies in memory that it takes back.
-        return (vector / length).astype(np.float32)
-
-
-def embedder_checkpoint(llm: Path, model: str) -> str:
-    """SHA-256 of the checkpoint behind the model `model` that lies beside the llm's; "fake" for a fake.
-
-    Raises:
-        OperatorError: see `built_model`.
-    """
-    return built_model(llm, model, parameter="embedder", task="embedding").checkpoint
 
 
 class QuestionVectors:
@@ -79,8 +26,8 @@ class QuestionVectors:
         budget_s: how long one embedding may take.
     """
 
-    def __init__(self, embedder: Embedder, threads: DaemonThreads, callers: int, budget_s: float) -> None:
-        self._embedder = embedder
+    def __init__(self, embed: Embed, threads: DaemonThreads, callers: int, budget_s: float) -> None:
+        self._embed = embed
         self._threads = threads
         self._budget_s = budget_s
         self._guarded = Guarded("the cache's embedding model", callers)
@@ -91,7 +38,7 @@ class QuestionVectors:
         """The vector of a question, by a call of `calls` within `budget_s` or a lookup's. Raises Bypassed."""
 
         def work() -> Vector:
-            vector = self._embedder.embed(text)
+            vector = self._embed(text)
             # Also when the lookup has been given up by now: its answer is stored later.
             with self._lock:
                 self._kept[key] = vector

@@ -96,6 +96,7 @@ def _sampling(temperature: float, top_p: float, top_k: int, seed: int | None) ->
 
 
 def pack(*texts: str) -> bytes:
+    """As `join` of texts: no two lists of them are alike."""
     return join(tuple(_bytes(text) for text in texts))
 
 

@@ -5,7 +5,7 @@ No label holds anything that a client sent.
 
 from __future__ import annotations
 
-from trimodal.metrics import Metric, Metrics
+from trimodal.metrics import Metrics, counters
 
 LAYERS, OUTCOMES = ("exact", "semantic"), ("hit", "miss", "bypass")
 BYPASSED = ("timeout", "error", "open", "busy")
@@ -19,21 +19,18 @@ class CacheMetrics:
     """Counts for the cache of one model. Every series is there from the start, at zero."""
 
     def __init__(self, metrics: Metrics, model: str) -> None:
-        def counter(name: str, description: str, **labels: str) -> Metric:
-            return metrics.counter(f"{_P}_{name}", description, {"model": model, **labels})
-
-        lookups = "Lookups by layer and outcome"
-        bypassed = "Lookups that went past the cache, by reason"
+        lookups, past = "Lookups by layer and outcome", "Lookups that went past the cache, by reason"
         refused = "Near answers that were refused, by reason"
         stored = "Answers that were to be kept, by outcome"
         self._lookups = {
-            (layer, outcome): counter("lookups_total", lookups, layer=layer, outcome=outcome)
+            layer: counters(
+                f"{_P}_lookups_total", metrics, lookups, "outcome", OUTCOMES, model=model, layer=layer
+            )
             for layer in LAYERS
-            for outcome in OUTCOMES
         }
-        self._bypassed = {reason: counter("bypassed_total", bypassed, reason=reason) for reason in BYPASSED}
-        self._refused = {reason: counter("refused_total", refused, reason=reason) for reason in REFUSED}
-        self._stored = {outcome: counter("stored_total", stored, outcome=outcome) for outcome in STORED}
+        self._bypassed = counters(f"{_P}_bypassed_total", metrics, past, "reason", BYPASSED, model=model)
+        self._refused = counters(f"{_P}_refused_total", metrics, refused, "reason", REFUSED, model=model)
+        self._stored = counters(f"{_P}_stored_total", metrics, stored, "outcome", STORED, model=model)
         self._seconds = {
             layer: metrics.histogram(
                 f"{_P}_lookup_seconds", "One lookup", {"model": model, "layer": layer}, _SECONDS
@@ -44,7 +41,7 @@ class CacheMetrics:
 
     def looked_up(self, layer: str, outcome: str, seconds: float) -> None:
         """Counts a lookup of a layer."""
-        self._lookups[layer, outcome].increment(1)
+        self._lookups[layer][outcome].increment(1)
         self._seconds[layer].observe(seconds)
 
     def bypassed(self, reason: str) -> None:

@@ -7,6 +7,7 @@ never meet. `keys` makes both of a request.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -17,6 +18,10 @@ from pydantic import ConfigDict, NonNegativeInt
 
 Vector = NDArray[np.float32]
 """A question's embedding, float32[d] of unit length."""
+# Both are called from several threads at once, and raise any exception where there is no answer.
+Embed = Callable[[str], Vector]
+Same = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
+"""P(same) of pairs, whichever is named first."""
 
 
 @dataclass(frozen=True)

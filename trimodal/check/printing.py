@@ -11,9 +11,7 @@ from rich.text import Text
 
 from trimodal.check.findings import Finding
 from trimodal.report import findings as report
-from trimodal.report.findings import STYLES, Severity, counted
-
-_NAMES: dict[Severity, str] = {"error": "error", "warning": "warning", "note": "note"}
+from trimodal.report.findings import STYLES, counted
 
 
 def shown_path(file: Path) -> str:
@@ -33,7 +31,7 @@ def print_findings(
         line.append(f" {finding.rule} {finding.sentence}", style="not bold")
         console.print(line, soft_wrap=True)
         console.print(Text(f"    fix: {finding.remedy}", style="dim"), soft_wrap=True)
-    counts = ", ".join(counted(findings, _NAMES)) or "nothing found"
+    counts = ", ".join(counted(findings)) or "nothing found"
     looked = f"{models} model{'s' if models != 1 else ''}"
     named = f"profile{'s' if len(profiles) > 1 else ''} {', '.join(profiles)}"
     console.print(f"{counts} in {looked}, {named}", soft_wrap=True)

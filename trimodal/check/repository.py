@@ -184,37 +184,36 @@ def read_repository(path: Path) -> Repository:
 
 def read_config(directory: Path, file: Path) -> Config:
     """Reads what can be read of one file; what cannot is in its findings."""
+    config = Config(directory.name, directory, file, "", Node("", SourcePosition(), is_message=True), None)
     try:
-        text, unreadable = file.read_text(encoding="utf-8", errors="replace"), ""
+        config.text = file.read_text(encoding="utf-8", errors="replace")
+        config.root = read_fields(config.text)
+        message = _parse(config.text)
     except OSError as error:
-        text, unreadable = "", f"the file cannot be read: {error.strerror}"
-    config = Config(directory.name, directory, file, text, Node("", SourcePosition(), is_message=True), None)
-    if unreadable:
-        config.found.append(config.at("TRI001", unreadable, SourcePosition()))
+        sentence = f"the file cannot be read: {error.strerror}"
+        config.found.append(config.at("TRI001", sentence, SourcePosition()))
         return config
-    try:
-        config.root = read_fields(text)
     except Malformed as error:
         config.found.append(config.at("TRI001", str(error), error.position))
-        return config
-    message = model_config_pb2.ModelConfig()
-    try:  # Fields that it does not know are looked for by name, with their places.
-        config.message = text_format.Parse(text, message, allow_unknown_field=True)
-    except text_format.ParseError as error:
-        position = SourcePosition(error.GetLine() or 1, error.GetColumn() or 1)
-        # As `5:17 : 'max_batch_size: 8.0': Couldn't parse integer: 8.0`, the line in quotes.
-        sentence = re.sub(r"^\d+:\d+ : (?:'.*': )?", "", str(error), flags=re.DOTALL)
-        config.found.append(config.at("TRI001", sentence, position))
-        return config
-    except ValueError as error:  # what protobuf 6.33 raises where an enumeration's number is too large
-        config.found.append(config.at("TRI001", shorten(str(error)), SourcePosition()))
         return config
     for path, number in _unknown_numbers(message):
         name = next(part for part in reversed(path) if isinstance(part, str))
         sentence = f"{name} is {number}: none of its names has this number"
         config.found.append(config.finding("TRI001", sentence, *path))
-        config.message = None
+    config.message = None if config.found else message
     return config
+
+
+def _parse(text: str) -> Any:
+    """The ModelConfig. Raises: Malformed."""
+    try:  # Fields that it does not know are looked for by name, with their places.
+        return text_format.Parse(text, model_config_pb2.ModelConfig(), allow_unknown_field=True)
+    except text_format.ParseError as error:
+        # As `5:17 : 'max_batch_size: 8.0': Couldn't parse integer: 8.0`, the line in quotes.
+        sentence = re.sub(r"^\d+:\d+ : (?:'.*': )?", "", str(error), flags=re.DOTALL)
+        raise Malformed(sentence, SourcePosition(error.GetLine() or 1, error.GetColumn() or 1)) from None
+    except ValueError as error:  # what protobuf 6.33 raises where an enumeration's number is too large
+        raise Malformed(shorten(str(error)), SourcePosition()) from None
 
 
 def _unknown_numbers(message: Any) -> Iterator[tuple[tuple[str | int, ...], int]]:

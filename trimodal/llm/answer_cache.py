@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from trimodal.cache.answers import AnswerCache, Answers, CacheOptions, NoAnswers
 from trimodal.cache.audit.auditor import Auditor
-from trimodal.cache.embedder import TritonEmbedder, embedder_checkpoint
-from trimodal.cache.judge import TritonJudge, built_judge, calibration_of
+from trimodal.cache.calibration import calibration_of
 from trimodal.cache.keys import join, pack
 from trimodal.cache.metrics import CacheMetrics
+from trimodal.cache.models import embed, judge
 from trimodal.cache.stores.base import default_store
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import MANIFEST
 from trimodal.metrics import Metrics
+from trimodal.repository import built_model
 
 _DIGITS = 16
 _CHANGE_ANSWERS = (
@@ -70,17 +72,16 @@ def open_answers(
     if settings.cache == "coalesce":
         return NoAnswers(), fingerprint
     counts, options = CacheMetrics(metrics, llm.name), cache_options(settings, llm.name)
-    embedder = judge = calibration = audits = None
+    embeds = same = calibration = audits = None
     if settings.cache == "semantic":
-        checkpoint = embedder_checkpoint(llm, settings.embedder)
-        embedder = TritonEmbedder(pb_utils, settings.embedder, checkpoint)
+        embeds, same = partial(embed, pb_utils, settings.embedder), partial(judge, pb_utils, settings.judge)
+        checkpoint = built_model(llm, settings.embedder, parameter="embedder", task="embedding").checkpoint
         # Vectors of another model must never be compared with this one's.
         fingerprint = hashlib.sha256(f"{fingerprint} {checkpoint}".encode()).hexdigest()[:_DIGITS]
-        built = built_judge(llm, settings.judge)
-        judge = TritonJudge(pb_utils, settings.judge, built.checkpoint)
+        built = built_model(llm, settings.judge, parameter="judge", task="judge")
         own = settings.beside_config(settings.cache_calibration)
         calibration = calibration_of(built, own, settings.cache_max_false_hit)
         if settings.cache_audit:
-            audits = Auditor(settings.cache_audit, metrics, llm.name, embed=embedder.embed, same=judge.same)
-    cache = AnswerCache(options, embedder, counts, judge=judge, calibration=calibration, audits=audits)
+            audits = Auditor(settings.cache_audit, metrics, llm.name, embed=embeds, same=same)
+    cache = AnswerCache(options, embeds, counts, same=same, calibration=calibration, audits=audits)
     return cache, fingerprint

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 # error: it is refused, or breaks when it is used · warning: it may hurt · note: worth a look
 Severity = Literal["error", "warning", "note", "ok"]
+BAD: tuple[Severity, ...] = ("error", "warning", "note")
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
 Place = TypeVar("Place")
 
@@ -24,11 +26,10 @@ class Finding(Generic[Place]):
     rule: str = ""
 
 
-def counted(findings: Sequence[Finding[Any]], names: Mapping[Severity, str]) -> list[str]:
-    """`["2 errors", "1 warning"]`, in the order of `names`, which says what each severity is called."""
-    found = [sum(finding.severity == severity for finding in findings) for severity in names]
-    pairs = zip(found, names.values(), strict=True)
-    return [f"{count} {name}{'s' if count > 1 else ''}" for count, name in pairs if count]
+def counted(findings: Sequence[Finding[Any]]) -> list[str]:
+    """`["2 errors", "1 warning"]`, what is worst first."""
+    counts = Counter(finding.severity for finding in findings)
+    return [f"{counts[kind]} {kind}{'s' if counts[kind] > 1 else ''}" for kind in BAD if counts[kind]]
 
 
 def as_json(report: Mapping[str, Any]) -> str:

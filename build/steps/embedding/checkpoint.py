@@ -5,13 +5,13 @@ BERT encoders that pool by the mean are taken. Precisions are made in `embedding
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from steps.artefact import read_json
 
 from trimodal.errors import ArtefactError
 
@@ -26,32 +26,20 @@ Inputs = dict[str, npt.NDArray[np.int64]]
 
 def read_contract(directory: Path) -> tuple[int, int]:
     """Longest sequence and vector size. Raises: ArtefactError: no BERT encoder with mean pooling."""
-
-    def read(name: str, default: dict[str, Any] | None = None) -> dict[str, Any]:
-        try:
-            content = json.loads((directory / name).read_text())
-        except FileNotFoundError:
-            if default is not None:
-                return default
-            raise ArtefactError(f"{directory} is not a sentence embedder: it lacks {name}") from None
-        except ValueError:
-            raise ArtefactError(f"{directory / name} is not JSON") from None
-        if not isinstance(content, dict):
-            raise ArtefactError(f"{directory / name} is not a JSON object")
-        return content
-
-    config = read("config.json")
+    for name in ("config.json", "tokenizer.json"):
+        if not (directory / name).is_file():
+            raise ArtefactError(f"{directory} is not a sentence embedder: it lacks {name}")
+    config = read_json(directory / "config.json")
     if config.get("model_type") != "bert":
         raise ArtefactError(
             f"{directory}/config.json: model_type {config.get('model_type')!r}; bert is supported"
         )
-    if not read("1_Pooling/config.json", {"pooling_mode_mean_tokens": True}).get("pooling_mode_mean_tokens"):
+    pooling = read_json(directory / "1_Pooling/config.json")
+    if pooling and not pooling.get("pooling_mode_mean_tokens"):
         raise ArtefactError(f"{directory}/1_Pooling/config.json: only pooling by the mean is supported")
-    if not (directory / "tokenizer.json").is_file():
-        raise ArtefactError(f"{directory} is not a sentence embedder: it lacks tokenizer.json")
     try:
         longest, size = int(config["max_position_embeddings"]), int(config["hidden_size"])
-        told = read("sentence_bert_config.json", {}).get("max_seq_length") or longest
+        told = read_json(directory / "sentence_bert_config.json").get("max_seq_length") or longest
         return min(int(told), longest), size
     except (KeyError, TypeError, ValueError) as error:
         raise ArtefactError(f"{directory}: its configuration lacks or garbles a size ({error})") from None

@@ -17,6 +17,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from steps.artefact import read_json, reason
+
 from trimodal.errors import ArtefactError
 from trimodal.llm.chat_template import CHAT_TEMPLATE, ChatTemplate
 
@@ -65,8 +67,7 @@ def check_weights(directory: Path, source: str) -> None:
 
 def unreadable(directory: Path, error: Exception) -> ArtefactError:
     """What transformers raised, in a sentence: each format of weights has errors of its own."""
-    reason = str(error).strip().split("\n")[0][:200]
-    return ArtefactError(f"{directory.name} cannot be loaded by transformers: {reason}")
+    return ArtefactError(f"{directory.name} cannot be loaded by transformers: {reason(error)}")
 
 
 def copy_files(directory: Path, tokenizer: Any, names: Iterable[str], into: Path) -> None:
@@ -188,9 +189,7 @@ class Checkpoint:
         owners = (self.config, self.tokenizer)
         ends = [getattr(each, "eos_token_id", None) for each in owners]
         # Many checkpoints have no generation config: the config's and the tokenizer's ids remain.
-        with suppress(OSError, ValueError, AttributeError):
-            settings = json.loads((self.directory / GENERATION_CONFIG).read_text(encoding="utf-8"))
-            ends.append(settings.get("eos_token_id"))
+        ends.append(read_json(self.directory / GENERATION_CONFIG).get("eos_token_id"))
         return {
             "eos_token_ids": end_ids(ends),
             "bos_token_id": self.tokenizer.bos_token_id,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from steps.artefact import reason
 from steps.llm.checkpoint import Checkpoint
 from steps.llm.groups import GROUP, compress_groups
 
@@ -52,9 +53,8 @@ def export(checkpoint: Checkpoint, directory: Path) -> None:
             ov_config=OVConfig(dtype="fp32"),
         )
     except Exception as error:  # An architecture that the converter does not know, out of memory, …
-        reason = str(error).strip().split("\n")[0][:200]
         name = checkpoint.directory.name
-        raise ArtefactError(f"{name} cannot be exported to OpenVINO: {reason}") from error
+        raise ArtefactError(f"{name} cannot be exported to OpenVINO: {reason(error)}") from error
     try:
         parts = openvino_tokenizers.convert_tokenizer(checkpoint.tokenizer, with_detokenizer=True)
     except Exception:  # The server encodes and decodes with tokenizer.json, and the pipeline opens without.

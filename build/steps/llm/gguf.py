@@ -9,11 +9,10 @@ rule, SentencePiece's BPE from its tokens and scores.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from steps.artefact import resolve_converted
+from steps.artefact import reason, resolve_converted
 from steps.llm.checkpoint import quiet, unreadable
 
 from trimodal.build_support import progress
@@ -74,8 +73,7 @@ def read_fields(file: Path) -> dict[str, Any]:
         fields = {name: field.contents() for name, field in reader.fields.items()}
         return fields | {_TENSORS: {tensor.name for tensor in reader.tensors}}
     except Exception as error:  # A damaged file ends in errors of numpy, mmap and the reader itself.
-        reason = str(error).strip().split("\n")[0][:200]
-        raise ArtefactError(f"{file} cannot be read as GGUF: {reason}") from None
+        raise ArtefactError(f"{file} cannot be read as GGUF: {reason(error)}") from None
 
 
 def check_known(file: Path, fields: dict[str, Any]) -> None:
@@ -130,7 +128,6 @@ def _write(file: Path, fields: dict[str, Any], directory: Path) -> None:
     model.generation_config.eos_token_id = ends or None
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
-    (directory / "origin.json").write_text(json.dumps({"gguf": file.name, "sha256": sha256(file)}) + "\n")
 
 
 def byte_level_tokenizer(fields: dict[str, Any]) -> Any:

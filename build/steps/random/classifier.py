@@ -36,12 +36,10 @@ def _cropped(side: int, shorter: int) -> Fields:
 
 _TINY: Fields = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32, "image_size": 64}
 _CONVNEXT = {"size": {"shortest_edge": 224}, "crop_pct": 0.875}
-_BASIC: Fields = {"layer_type": "basic", "hidden_sizes": [64, 128, 256, 512], "depths": [2, 2, 2, 2]}
 # A width factor of 1 is EfficientNet-B0; the configuration's own defaults are B7.
 _B0: Fields = {"width_coefficient": 1.0, "depth_coefficient": 1.0, "hidden_dim": 1280, "image_size": 224}
 
 CLASSIFIER_SHAPES = {
-    "resnet18": ClassifierShape("ResNet", _BASIC, "ConvNextImageProcessor", _CONVNEXT),
     "resnet50": ClassifierShape("ResNet", {}, "ConvNextImageProcessor", _CONVNEXT),
     "vit_b_16": ClassifierShape("ViT"),
     "convnext_tiny": ClassifierShape("ConvNext", {}, "ConvNextImageProcessor", _CONVNEXT),
@@ -87,7 +85,7 @@ CLASSIFIER_SHAPES = {
 }  # fmt: skip
 
 
-def random_classifier(name: str, pixels: npt.NDArray[np.float32], seed: int = 0) -> nn.Module:
+def random_classifier(name: str, pixels: npt.NDArray[np.float32]) -> nn.Module:
     """transformers' network of that shape, ready to evaluate, in a range that trained weights have.
 
     Its batch norms see `pixels` float32[N, 3, H, W], so that activations keep a realistic range.
@@ -97,7 +95,7 @@ def random_classifier(name: str, pixels: npt.NDArray[np.float32], seed: int = 0)
     from torch import nn
 
     shape = CLASSIFIER_SHAPES[name]
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     config = getattr(transformers, f"{shape.kind}Config")(num_labels=shape.classes, **shape.config)
     config._attn_implementation = "eager"
     model: nn.Module = getattr(transformers, f"{shape.kind}ForImageClassification")(config).train()
@@ -129,7 +127,7 @@ def random_classifier(name: str, pixels: npt.NDArray[np.float32], seed: int = 0)
     return model
 
 
-def write_classifier(name: str, directory: Path, seed: int) -> int:
+def write_classifier(name: str, directory: Path) -> int:
     """Saves config.json, preprocessor_config.json and FP32 weights; returns the number of parameters."""
     import numpy as np
     import transformers
@@ -137,8 +135,8 @@ def write_classifier(name: str, directory: Path, seed: int) -> int:
     shape = CLASSIFIER_SHAPES[name]
     side = shape.fields.get("crop_size") or shape.fields["size"]
     height = side.get("height") or side["shortest_edge"]
-    pixels = np.random.default_rng(seed).normal(size=(32, 3, height, height)).astype(np.float32)
-    model: Any = random_classifier(name, pixels, seed)
+    pixels = np.random.default_rng(0).normal(size=(32, 3, height, height)).astype(np.float32)
+    model: Any = random_classifier(name, pixels)
     model.save_pretrained(directory)
     getattr(transformers, f"{shape.processor}Pil")(**shape.fields).save_pretrained(directory)
     return sum(weight.numel() for weight in model.parameters())

@@ -25,6 +25,7 @@ TRANSLATE, TRANSCRIBE, START_OF_LM, START_OF_PREVIOUS, NO_SPEECH, NO_TIMESTAMPS 
 VOCABULARY = 51_865
 # <|startoftranscript|>, language, task, <|notimestamps|>: what the first written token follows.
 PROMPT_TOKENS = 4
+TEXT_TOKENS = 16  # written a window; speech has about 3 a second
 # Spread of the logits: the largest stands out so far that rounding seldom changes which it is.
 LOGIT_STD = 20.0
 
@@ -48,7 +49,7 @@ WHISPER_SHAPES = {
 }
 
 
-def write_whisper(shape: WhisperShape, directory: Path, seed: int, text_tokens: int) -> int:
+def write_whisper(shape: WhisperShape, directory: Path) -> int:
     """Saves config, generation config, FP16 weights, tokenizer; returns the number of parameters."""
     import torch
     from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
@@ -63,10 +64,9 @@ def write_whisper(shape: WhisperShape, directory: Path, seed: int, text_tokens: 
     config.random_weights = True  # Build scripts do not expect agreement with torch of such a model.
     with torch.device("meta"):  # Shapes alone: the weights below are made once.
         model = WhisperForConditionalGeneration(config)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     weights = make_weights(model, lambda name, sizes: _weight(name, sizes, generator))
-    if text_tokens:
-        _end_after(weights, PROMPT_TOKENS - 1 + text_tokens)
+    _end_after(weights, PROMPT_TOKENS - 1 + TEXT_TOKENS)
     _write_generation_config(shape, directory)
     WhisperFeatureExtractor(feature_size=shape.mel_bins).save_pretrained(directory)
     _write_tokenizer(directory)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from trimodal.audio.files import AudioError, read_blocks
@@ -42,8 +43,10 @@ def read_recordings(directory: Path, longest_s: float) -> list[Recording]:
     texts = _texts(directory / TEXTS)
     recordings, room = [], MOST_WINDOWS
     for path in files:
+        if not room:
+            break
         try:
-            windows = tuple(read_blocks(path, longest_s))
+            windows = tuple(islice(read_blocks(path, longest_s), room + 1))
         except AudioError as error:
             raise ArtefactError(str(error)) from None
         if len(windows) <= room:

@@ -82,7 +82,7 @@ def prepare(
         )
     with progress("Loading torch and the checkpoint"):
         checkpoint = load(directory, source, parse_padding(padding))
-    contexts_s = checkpoint.contexts_s(parse_contexts(contexts))
+    contexts_s = parse_contexts(contexts, checkpoint.longest_s)
     heard = reference(checkpoint, read_recordings(audio, contexts_s[-1]), contexts_s, language)
     checkpoint.tell()
     return Prepared(places, checkpoint, source, contexts_s, heard)

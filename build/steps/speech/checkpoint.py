@@ -47,12 +47,23 @@ def load(directory: Path, source: str, padding: Padding = "silence") -> Checkpoi
     return Checkpoint(directory, padding)
 
 
-def parse_contexts(text: str) -> list[float]:
-    """Seconds of `--contexts 5,10,30`, ascending. Raises: ArtefactError: not such a list."""
+def parse_contexts(text: str, longest: float) -> list[float]:
+    """Encoder lengths in seconds of `--contexts 5,10,30`, ascending.
+
+    Raises:
+        ArtefactError: no such list, or one is longer than `longest`, or no whole number of positions.
+    """
     try:
-        return sorted({float(part) for part in text.split(",")})
+        contexts = sorted({float(part) for part in text.split(",")})
     except ValueError:
         raise ArtefactError(f"--contexts {text!r} is not a list of seconds such as 5,10,30") from None
+    step = FRAMES_PER_POSITION / FRAMES_PER_S
+    for context in contexts:
+        if not 0 < context <= longest or abs(context / step - round(context / step)) > 1e-6:
+            raise ArtefactError(
+                f"a context of {context:g} s does not fit: at most {longest:g} s, in steps of {step:g} s"
+            )
+    return contexts
 
 
 def parse_padding(text: str) -> Padding:
@@ -123,21 +134,10 @@ class Checkpoint:
         """Made by random_checkpoint.py: its tokens hang on rounding, so agreement says little."""
         return bool(getattr(self.config, "random_weights", False))
 
-    def contexts_s(self, asked: list[float] | None = None) -> list[float]:
-        """Encoder lengths in seconds: as asked, or its longest, which it was trained with.
-
-        Raises:
-            ArtefactError: longer than the encoder, or not a whole number of its positions.
-        """
-        longest = self.config.max_source_positions * FRAMES_PER_POSITION / FRAMES_PER_S
-        contexts = [float(each) for each in asked or [longest]]
-        for context in contexts:
-            positions = context * FRAMES_PER_S / FRAMES_PER_POSITION
-            if not 0 < context <= min(longest, MAX_WINDOW_S) or positions != round(positions):
-                raise ArtefactError(
-                    f"a context of {context:g} s does not fit: at most {longest:g} s, in steps of 0.02 s"
-                )
-        return sorted(contexts)
+    @property
+    def longest_s(self) -> float:
+        """The encoder's own length, which it was trained with."""
+        return float(min(self.config.max_source_positions * FRAMES_PER_POSITION / FRAMES_PER_S, MAX_WINDOW_S))
 
     def shapes(self, contexts_s: list[float]) -> dict[str, Any]:
         """What a serving engine relies on, for the manifest."""

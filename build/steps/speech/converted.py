@@ -13,17 +13,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from steps.artefact import reason
 from steps.speech.audio import Recording
 from steps.speech.check import agreement, error_rates, hear
-from steps.speech.checkpoint import FRAMES_PER_POSITION
 from steps.speech.openai import TOKENIZER, languages, tokenizer_for
 
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.build_support import progress
 from trimodal.errors import ArtefactError
 from trimodal.speech.engines.ctranslate2 import CTranslate2Whisper
-from trimodal.speech.values import MAX_WINDOW_S, Window
-from trimodal.speech.whisper.features import FRAMES_PER_S, Padding
+from trimodal.speech.values import Window
+from trimodal.speech.whisper.features import Padding
 
 WEIGHTS = "model.bin"
 POSITIONS = 448  # tokens that every Whisper's decoder has room for
@@ -44,40 +44,33 @@ class ConvertedCheckpoint:
         languages: ISO 639-1 codes, in the order of their tokens; ("en",) of an English-only Whisper.
     """
 
-    def __init__(self, directory: Path, source: str) -> None:
+    def __init__(self, directory: Path, source: str, padding: Padding) -> None:
         """Raises: ArtefactError: not a Whisper, or a file is missing or damaged."""
         import ctranslate2
 
-        self.directory = directory
+        self.directory, self._padding = directory, padding
         try:
             self._config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
             model = ctranslate2.models.Whisper(str(directory), device="cpu", compute_type="float32")
             self._multilingual, self._mel_bins = bool(model.is_multilingual), int(model.n_mels)
             size = len(_vocabulary(directory))
         except Exception as error:  # json and CTranslate2 raise kinds of their own
-            reason = str(error).strip().split("\n")[0][:200]
-            raise ArtefactError(f"{source} cannot be opened as a Whisper of CTranslate2: {reason}") from None
+            raise ArtefactError(
+                f"{source} cannot be opened as a Whisper of CTranslate2: {reason(error)}"
+            ) from None
         self._tokenizer = tokenizer_for(directory / WEIGHTS, size)
         self.languages = tuple(languages(self._tokenizer.get_vocab())) if self._multilingual else ("en",)
         if not self.languages:
             raise ArtefactError(f"{source}: its {TOKENIZER} has no token of a language")
 
-    def contexts_s(self, asked: list[float]) -> list[float]:
-        """Encoder lengths in seconds, as asked. Raises: ArtefactError: one does not fit."""
-        step = FRAMES_PER_POSITION / FRAMES_PER_S
-        for context in asked:
-            if not 0 < context <= MAX_WINDOW_S or abs(context / step - round(context / step)) > 1e-6:
-                raise ArtefactError(f"a context of {context:g} s does not fit: at most {MAX_WINDOW_S:g} s")
-        return sorted(asked)
-
-    def shapes(self, contexts_s: list[float], padding: Padding) -> dict[str, Any]:
+    def shapes(self, contexts_s: list[float]) -> dict[str, Any]:
         """What a serving engine relies on, for the manifest."""
         return {
             "contexts_s": contexts_s,
             "languages": list(self.languages),
             "mel_bins": self._mel_bins,
             "sample_rate": SAMPLE_RATE,
-            "padding": padding,
+            "padding": self._padding,
             "positions": POSITIONS,
         }
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from steps.artefact import MAX_ERROR, reason
 from steps.limits import hold_error
 from steps.speech.check import encode_with_torch
 from steps.speech.checkpoint import Checkpoint
@@ -27,8 +28,6 @@ from trimodal.speech.engines.tensorrt.rows import Floats, Rules
 from trimodal.speech.whisper.artefact import SpeechShapes
 from trimodal.speech.whisper.features import FRAMES_PER_S, Features
 
-# Rounding alone gives FP32 1e-5, FP16 5e-3.
-MAX_ERROR = {"fp32": 1e-3, "fp16": 1e-2}
 # All profiles of the decoder.
 OPENING, STEPS = (4, 3), 6
 
@@ -101,8 +100,9 @@ def check_plans(
         title = "Comparing the plans with torch"
         figures: dict[str, Any] = dict(largest_errors(checkpoint, graphs, shapes, batches, title))
     except RuntimeError as error:  # TensorRT's refusals, torch's out of memory, CUDA's own.
-        reason = str(error).strip().split("\n")[0][:200]
-        raise ArtefactError(f"the plans were built and do not run ({reason}): nothing was replaced") from None
+        raise ArtefactError(
+            f"the plans were built and do not run ({reason(error)}): nothing was replaced"
+        ) from None
     for key in list(figures):
         who = f"nothing was replaced: the plans' {key.partition('_')[0]}"
         hold_error(figures, key, MAX_ERROR[precision], None, who=who, whose="torch's")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from steps.artefact import resolve_converted
+from steps.artefact import reason, resolve_converted
 from steps.llm.checkpoint import quiet
 
 from trimodal.build_support import progress, resolve_checkpoint
@@ -126,8 +126,9 @@ def _read(file: Path) -> tuple[dict[str, int], dict[str, Any]]:
     try:
         held = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # no zip archive, code in the pickle, …
-        reason = str(error).strip().split("\n")[0][:200]
-        raise ArtefactError(f"{file.name} cannot be loaded by torch as plain weights: {reason}") from None
+        raise ArtefactError(
+            f"{file.name} cannot be loaded by torch as plain weights: {reason(error)}"
+        ) from None
     if not (isinstance(held, dict) and {"dims", "model_state_dict"} <= held.keys()):
         raise ArtefactError(
             f"{file.name} does not hold dims and model_state_dict, as OpenAI's files do: a fine-tune is "
@@ -210,10 +211,8 @@ def generation(ids: Mapping[str, int], room: int) -> dict[str, Any]:
     noises = [id for id in (NON_SPEECH_TOKENS_MULTI if multilingual else NON_SPEECH_TOKENS) if id < end]
     names = (f"<|{name}|>" for name in SPECIAL)
     never = sorted({*noises, *(ids[name] for name in names if name in ids)})
-    languages = {
-        token: id for token, id in ids.items() if id > end and re.fullmatch(r"<\|[a-z]{2,3}\|>", token)
-    }
-    given = {"lang_to_id": dict(sorted(languages.items(), key=lambda pair: pair[1]))} if multilingual else {}
+    tokens = [f"<|{code}|>" for code in languages(ids)]
+    given = {"lang_to_id": {token: ids[token] for token in tokens}} if multilingual else {}
     return {
         "is_multilingual": multilingual,
         "suppress_tokens": never,

@@ -9,12 +9,12 @@ No code of a checkpoint is ever run: pickles are opened with `weights_only`.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from steps.artefact import read_json
 
 from trimodal.errors import ArtefactError
 from trimodal.settings import describe
@@ -90,19 +90,6 @@ def imagenet_labels() -> list[str]:
     Names that two classes share tell them apart.
     """
     return Path(__file__).with_name("imagenet.txt").read_text(encoding="utf-8").splitlines()
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    """A file's fields; none where there is no file. Raises: ArtefactError: it cannot be read."""
-    if not file.is_file():
-        return {}
-    try:
-        found = json.loads(file.read_bytes())
-    except ValueError as error:
-        raise ArtefactError(f"{file} is no JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise ArtefactError(f"{file} holds no fields")
-    return found
 
 
 def read_classifier(directory: Path) -> Classifier:

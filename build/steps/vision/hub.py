@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from steps.vision.classifier import EXPORT_THERE, Classifier, read_json
+from steps.artefact import read_json, reason
+from steps.vision.classifier import EXPORT_THERE, Classifier
 from steps.vision.images import normalised
 from torch import Tensor, nn
 
@@ -62,9 +63,9 @@ def read_hub(directory: Path, model_type: str) -> Classifier:
             attn_implementation="eager", ignore_mismatched_sizes=True,
         )  # fmt: skip
     except Exception as error:  # transformers, safetensors and torch raise errors of their own.
-        reason = str(error).strip().splitlines()[0][:200]
         raise ArtefactError(
-            f"{directory}: transformers opens no image classifier of model_type {model_type} ({reason})"
+            f"{directory}: transformers opens no image classifier of model_type {model_type} "
+            f"({reason(error)})"
         ) from None
     lacking = sorted({*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])})
     if lacking:

@@ -6,7 +6,10 @@ served. Where there are fewer than are wanted, parts of each are taken, mirrored
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +29,7 @@ FEWEST, MOST = 8, 512
 CALIBRATING, CHECKING = 128, 64  # views
 SMALLEST_SHARE = 0.6  # of a side that a part has at least
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp"}
+HELD = 24  # pictures in memory at once: one of 12 megapixels takes 36 MB
 
 
 @dataclass(frozen=True)
@@ -49,21 +53,23 @@ def load_images(folder: Path | None, spec: InputSpec) -> tuple[ImageSet, ImageSe
     if not folder.is_dir():
         raise ArtefactError(f"no images at {folder}: name a folder of them with --images")
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    pictures = [picture for file in evenly(files, MOST) if (picture := _open(file))]
-    if len(pictures) < FEWEST:
-        raise ArtefactError(f"{folder} holds {len(pictures)} usable images: at least {FEWEST} are needed")
-    if len(pictures) >= 2 * CALIBRATING:
-        halves = [_whole(pictures[start::2], spec) for start in (0, 1)]
+    opened = lru_cache(HELD)(lambda file: decode(file.read_bytes(), Limits()))
+    files = [file for file in evenly(files, MOST) if _is_usable(file, opened)]
+    if len(files) < FEWEST:
+        raise ArtefactError(f"{folder} holds {len(files)} usable images: at least {FEWEST} are needed")
+    if len(files) >= 2 * CALIBRATING:
+        halves = [_prepared(map(opened, part), len(part), spec) for part in (files[::2], files[1::2])]
         return ImageSet(halves[0], f"{folder.name}, every other"), ImageSet(
             halves[1], f"{folder.name}, the rest"
         )
     generator = np.random.default_rng(0)
-    calibration = _views(pictures, CALIBRATING, spec, generator)
-    others = _views(pictures, max(0, CHECKING - len(pictures)), spec, generator)
-    told = f"{len(pictures)} of {folder.name}"
+    calibration = _prepared(_views(files, opened, CALIBRATING, generator), CALIBRATING, spec)
+    more = max(0, CHECKING - len(files))
+    checked = chain(map(opened, files), _views(files, opened, more, generator))
+    told = f"{len(files)} of {folder.name}"
     return (
         ImageSet(calibration, f"parts of {told}, half of them mirrored"),
-        ImageSet(np.concatenate([_whole(pictures, spec), others]), f"{told}, whole and other parts of them"),
+        ImageSet(_prepared(checked, len(files) + more, spec), f"{told}, whole and other parts of them"),
     )
 
 
@@ -87,31 +93,32 @@ def normalised(pixels: Pixels, spec: InputSpec) -> npt.NDArray[np.float32]:
     return np.asarray((pixels.astype(np.float32) / 255 - mean) / std, np.float32)
 
 
-def _open(file: Path) -> Picture | None:
+def _is_usable(file: Path, opened: Callable[[Path], Picture]) -> bool:
     try:
-        return decode(file.read_bytes(), Limits())
+        opened(file)
     except RequestError as error:
         print(f"skipped {file.name}: {error}")
-        return None
+        return False
+    return True
 
 
-def _whole(pictures: list[Picture], spec: InputSpec) -> Pixels:
+def _prepared(pictures: Iterable[Picture], count: int, spec: InputSpec) -> Pixels:
     prepare = Preprocessor(spec, Limits())
-    pixels = np.empty((len(pictures), *prepare.shape), np.uint8)
+    pixels = np.empty((count, *prepare.shape), np.uint8)
     for picture, out in zip(pictures, pixels, strict=True):
         prepare.lay_out(prepare.fit(picture), out)
     return pixels
 
 
-def _views(pictures: list[Picture], count: int, spec: InputSpec, generator: np.random.Generator) -> Pixels:
+def _views(
+    files: list[Path], opened: Callable[[Path], Picture], count: int, generator: np.random.Generator
+) -> Iterator[Picture]:
     """`count` parts of the pictures in turn, of random sizes and places, every other one mirrored."""
-    parts = []
     for index in range(count):
-        whole = pictures[index % len(pictures)]
+        whole = opened(files[index % len(files)])
         width, height = (max(1, int(side * generator.uniform(SMALLEST_SHARE, 1))) for side in whole.rgb.size)
         left = int(generator.integers(0, whole.rgb.width - width + 1))
         top = int(generator.integers(0, whole.rgb.height - height + 1))
         part = whole.rgb.crop((left, top, left + width, top + height))
-        mirrored = index // len(pictures) % 2
-        parts.append(Picture(ImageOps.mirror(part) if mirrored else part, whole.orientation))
-    return _whole(parts, spec)
+        mirrored = index // len(files) % 2
+        yield Picture(ImageOps.mirror(part) if mirrored else part, whole.orientation)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from steps.artefact import reason
 from steps.limits import hold_agreement, hold_error
 from steps.tensorrt import plan as tensorrt_plan
 from steps.vision.check import Run, batched, runner
@@ -58,8 +59,9 @@ def compare_plan(
     try:
         compared = _compared(plan_runner(plan, reference.shape[1]), batches, pixels, reference)
     except RuntimeError as error:  # TensorRT's refusals, torch's out of memory, CUDA's own
-        reason = str(error).strip().split("\n")[0][:200]
-        raise ArtefactError(f"the plan was built and does not run ({reason}): it is not written") from None
+        raise ArtefactError(
+            f"the plan was built and does not run ({reason(error)}): it is not written"
+        ) from None
     figures: dict[str, Any] = {
         "images": len(pixels),
         "images_from": images.origin,

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
+from steps.artefact import reason
 from steps.vision.classifier import (
     CONFIG,
     EXPORT_THERE,
@@ -79,8 +80,7 @@ def _load(file: Path) -> State:
         else:
             found = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle, zipfile, safetensors and torch raise errors of their own.
-        reason = str(error).strip().splitlines()[0][:150] if str(error).strip() else type(error).__name__
-        raise ArtefactError(f"{file} holds no plain weights ({reason})") from None
+        raise ArtefactError(f"{file} holds no plain weights ({reason(error)})") from None
     for key in WRAPPED:
         if isinstance(found, dict) and isinstance(found.get(key), dict):
             found = found[key]
@@ -107,8 +107,8 @@ def _resnet(state: State, file: Path) -> tuple[str, nn.Module]:
         model = transformers.ResNetForImageClassification(config)
         loaded = model.load_state_dict({_transformers_name(key): x for key, x in state.items()}, strict=False)
     except (KeyError, RuntimeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[-1].strip()[:150]
-        raise ArtefactError(f"{file} fits no plain ResNet ({reason}): {EXPORT_THERE}") from None
+        said = str(error).strip().splitlines()[-1].strip()[:150]
+        raise ArtefactError(f"{file} fits no plain ResNet ({said}): {EXPORT_THERE}") from None
     missing = [key for key in loaded.missing_keys if not key.endswith("num_batches_tracked")]
     if missing or loaded.unexpected_keys:
         examples = ", ".join([*missing, *loaded.unexpected_keys][:3])

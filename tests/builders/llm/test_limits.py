@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.builders.scripts import Later
@@ -11,7 +13,9 @@ from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest
 
 artefact: Any = Later("steps.artefact")
+check: Any = Later("steps.llm.check")
 openvino: Any = Later("llm_openvino")
+torch: Any = Later("torch")
 
 
 def manifest(precision: str, torch: float, built: float, **extra: Any) -> Manifest:
@@ -40,3 +44,17 @@ def test_other_precisions_are_held_to_less_and_random_weights_to_nothing() -> No
     artefact.refuse_perplexity(manifest("int8", 2, 9, random_weights=True), 1.1)
     with pytest.raises(ArtefactError, match="nan times"):
         artefact.refuse_perplexity(manifest("int8", 2, float("nan")), 1.1)
+
+
+@pytest.mark.build
+def test_a_graph_that_is_surprised_beyond_any_number_is_refused() -> None:
+    def reference(ids: Any) -> Any:
+        return SimpleNamespace(logits=torch.zeros(1, ids.shape[1], 2))
+
+    def built(ids: list[int]) -> Any:
+        return np.tile(np.array([0, 2000], np.float32), (len(ids), 1))
+
+    figures = check.compare(reference, built, [check.Sample([0, 0, 0], 1)], lambda: None)
+    assert figures["perplexity_torch"] == pytest.approx(2)
+    with pytest.raises(ArtefactError, match="to inf, inf times"):
+        artefact.refuse_perplexity(manifest("fp16", 2, figures["perplexity_built"]), 1.1)

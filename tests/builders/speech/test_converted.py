@@ -84,7 +84,7 @@ def test_a_tokenizer_that_an_older_converter_left_out_is_openais(monkeypatch, tm
     monkeypatch.setattr(openai, "resolve_checkpoint", lambda source: BUILT / "ctranslate2-tiny.en")
     old = tmp_path / "old"
     shutil.copytree(BUILT / "ctranslate2-tiny.en", old, ignore=shutil.ignore_patterns("tokenizer.json"))
-    taken = converter.ConvertedCheckpoint(old, "old")
+    taken = converter.ConvertedCheckpoint(old, "old", "silence")
     assert taken.languages == ("en",)
     (tmp_path / "out").mkdir()
     taken.copy(tmp_path / "out")

@@ -10,9 +10,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import soundfile
 
 from tests.builders.engine_builds import command, sentence
 from tests.speech.whisper.checkpoints import LANGUAGES, sound, write_checkpoint
+from trimodal.audio.values import SAMPLE_RATE
 from trimodal.manifest import read_manifest
 from trimodal.speech.engines.protocol import open_engine
 from trimodal.speech.settings import RecogniseSettings
@@ -149,14 +151,13 @@ def test_an_old_checkpoint_as_pytorch_bin_with_128_mel_bins_and_fewer_decoder_la
 
 @pytest.mark.slow
 def test_a_random_whisper_ends_where_it_should_and_is_judged_by_its_encoder(audio, build, tmp_path):
-    random_checkpoint = command("random_checkpoint")
-    result = random_checkpoint("whisper-nano", "--out", tmp_path / "nano", "--text-tokens", 7)
+    result = command("random_checkpoint")("whisper-nano", "--out", tmp_path / "nano")
     assert result.exit_code == 0, result.output
     result = build(tmp_path / "nano", "--out", tmp_path / "int8", "--audio", audio, "--contexts", "5")
     assert result.exit_code == 0, result.output
     assert "random weights: the encoder's error is judged" in result.output
     manifest = read_manifest(tmp_path / "int8", task="speech", runtime="ctranslate2")
-    assert manifest.check["tokens"] == 7 * manifest.check["windows"]
+    assert manifest.check["tokens"] == 16 * manifest.check["windows"]
     assert manifest.check["min_agreement"] == 0
     assert "word_error_rate_torch" not in manifest.check
     assert len(manifest.shapes["languages"]) == 99
@@ -191,6 +192,19 @@ def test_unfit_options_are_one_sentence(checkpoint, audio, build, tmp_path, monk
     out = () if "--name" in options else ("--out", "out")
     assert expected in sentence(build(checkpoint, *out, "--audio", audio, *options))
     assert not Path("out").exists()
+
+
+def test_every_length_in_steps_of_the_encoder_is_a_context():
+    every = [f"{step * 0.02:.2f}" for step in range(1, 1501)]
+    assert len(importlib.import_module("steps.speech.checkpoint").parse_contexts(",".join(every), 30)) == 1500
+
+
+def test_no_more_of_a_folder_is_read_than_is_heard(tmp_path):
+    """Or a corpus of a thousand hours would be decoded for 64 windows."""
+    for number in range(64):
+        soundfile.write(tmp_path / f"{number:02}.wav", sound(0.1, number), SAMPLE_RATE)
+    (tmp_path / "more.wav").write_bytes(b"not read")
+    assert len(importlib.import_module("steps.speech.audio").read_recordings(tmp_path, 5.0)) == 64
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def random_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
             made[name] = tmp_path_factory.mktemp("classifiers") / name
             made[name].mkdir()
             with importable():
-                importlib.import_module("steps.random.classifier").write_classifier(name, made[name], 0)
+                importlib.import_module("steps.random.classifier").write_classifier(name, made[name])
         return made[name]
 
     return checkpoint

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
+import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.builders.graphs import write_classifier
 from tests.builders.scripts import Later, refusal, run
@@ -16,6 +18,7 @@ from trimodal.manifest import read_manifest
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import data_directory
 from trimodal.vision.artefact import InputSpec
+from trimodal.vision.image import Picture
 from trimodal.vision.settings import VisionSettings
 from trimodal.vision.steps import VisionStep
 
@@ -178,6 +181,24 @@ def test_calibration_and_check_share_no_view():
     assert not seen & {view.tobytes() for view in evaluation.pixels}
     again, _ = images.load_images(None, spec)
     assert np.array_equal(calibration.pixels, again.pixels)
+
+
+def test_no_more_pictures_are_in_memory_than_fit(tmp_path, monkeypatch):
+    """A folder of 512 photographs of a telephone would take 18 GB."""
+    for number in range(60):
+        (tmp_path / f"{number}.jpg").write_bytes(b"picture")
+    made, alive = [], []
+
+    def decode(data, limits):
+        picture = Picture(Image.new("RGB", (32, 32)), 1)
+        made.append(weakref.ref(picture))
+        alive.append(sum(one() is not None for one in made))
+        return picture
+
+    monkeypatch.setattr("steps.vision.images.decode", decode)
+    calibration, evaluation = images.load_images(tmp_path, InputSpec(height=24, width=24))
+    assert (len(calibration.pixels), len(evaluation.pixels)) == (128, 64)
+    assert max(alive) <= images.HELD + 2
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,36 @@ def test_what_the_server_evicted_is_gone(store: RedisStore, raw: redis.Redis) ->
     assert store.get(scope(), "k1") is not None
 
 
+def test_where_the_server_evicted_the_counts_the_oldest_of_all_go(
+    shared: RedisServer, store: RedisStore, raw: redis.Redis
+) -> None:
+    clock = Clock()
+    store._clock = clock
+    for number in range(3):
+        clock.now += 1
+        store.put(scope(tenant=str(number)), "k", entry(f"{number}"), None)
+    raw.delete("trimodal:counts")
+    smaller = opened(shared, Limits(2, timeout_s=5.0), clock)
+    smaller.put(scope(tenant="2"), "k", entry("again"), None)
+    held = [store.get(scope(tenant=str(number)), "k") for number in range(3)]
+    assert [one and one.answer for one in held] == [None, "1", "again"]
+    smaller.close()
+
+
+def test_where_the_server_evicted_whose_answers_they_are_the_oldest_go(
+    shared: RedisServer, raw: redis.Redis
+) -> None:
+    clock = Clock()
+    with closing(opened(shared, Limits(3, timeout_s=5.0), clock)) as store:
+        for number in range(4):
+            clock.now += 1
+            if number == 3:
+                raw.delete(*raw.keys("trimodal:stored:*"))
+            store.put(scope(), f"k{number}", entry(f"{number}"), None)
+        assert store.get(scope(), "k0") is None
+        assert store.get(scope(), "k3") == entry("3")
+
+
 def test_names_hold_nothing_of_a_client(store: RedisStore, raw: redis.Redis) -> None:
     where = scope(tenant="Tenant", namespace="Namespace")
     store.put(where, "k", entry(), axis(0))

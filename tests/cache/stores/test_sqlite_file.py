@@ -142,25 +142,6 @@ def test_another_version_is_left_alone(path: Path) -> None:
     assert not set_aside(path).exists()
 
 
-def test_the_version_before_is_brought_up(path: Path) -> None:
-    filled(path, 3)
-    with sqlite3.connect(path) as other:
-        begin = "CREATE TRIGGER {} ON answers BEGIN UPDATE tally SET entries = entries {} 1; END;"
-        other.executescript(
-            "DROP INDEX by_age; DROP TABLE tenants; DROP TRIGGER counted; DROP TRIGGER uncounted;"
-            + begin.format("counted AFTER INSERT", "+")
-            + begin.format("uncounted AFTER DELETE", "-")
-            + "PRAGMA user_version = 2"
-        )
-    other.close()
-    store = open_at(path)
-    assert store.count() == 3
-    store.close()
-    with sqlite3.connect(path) as other:
-        assert other.execute("SELECT sum(entries) FROM tenants").fetchone() == (3,)
-    other.close()
-
-
 def test_a_path_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for url, words in (

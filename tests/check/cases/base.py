@@ -39,8 +39,6 @@ output [ { name: "y" data_type: TYPE_FP32 dims: [ 4 ] } ]
 CPU = "instance_group [ { count: 1 kind: KIND_CPU } ]\n"
 BATCHES = 'backend: "python"\nmax_batch_size: 8\n' + CPU + TENSORS
 SEQUENCE = BATCHES + "sequence_batching { max_sequence_idle_microseconds: 5000000 direct { } %s }\n"
-CONTROL = '{ name: "START" control [ { kind: CONTROL_SEQUENCE_START %s } ] }'
-PAIR = "int32_false_true: [ 0, 1 ]"
 # Two steps, x → middle → y.
 STEP = (
     'step { model_name: "%s" model_version: -1 '
@@ -95,57 +93,52 @@ class Case:
             file.write_text(text.replace("@", prefix))
 
 
-def tensor(text: str) -> str:
-    return BATCHES.replace("dims: [ 4 ] } ]\noutput", f"{text} }} ]\noutput")
-
-
 OK = python(BATCHES)
 DYNAMIC = BATCHES + "dynamic_batching { %s }\n"
 DECOUPLED = 'backend: "python"\n' + CPU + TENSORS + "model_transaction_policy { decoupled: true }\n"
-UNREADABLE = "failed to read text proto"
 WARM = (
     BATCHES
     + 'model_warmup [ { name: "s" batch_size: 1 inputs { key: "x" value { data_type: TYPE_FP32 %s } } } ]\n'
 )
-CORRELATION = (
-    'control_input [ { name: "ID" control [ { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_%s } ] } ]'
-)
-STATE = (
-    'state [ { input_name: "s" output_name: "t" data_type: TYPE_FP32 dims: [ 1 ] '
-    'initial_state: { name: "i" data_type: TYPE_FP32 %s } } ]'
-)
 PLAN = 'platform: "tensorrt_plan"\nmax_batch_size: 8\n' + TENSORS
 
 
-def _changed(snippet: str, text: str) -> str:
-    """`old => new` of a text, once."""
-    old, _, new = snippet.partition(" =>")
-    return text.replace(old, new.strip(), 1)
+def changed(snippet: str, text: str) -> str:
+    """`old => new` of a text, once; several between `&&`. `\\n` begins a line."""
+    for change in snippet.replace("\\n", "\n").split(" && "):
+        old, _, new = change.partition(" =>")
+        text = text.replace(old, new.removeprefix(" "), 1)
+    return text
 
 
-# What a snippet of refused.txt is put into.
+# What a snippet of a table is put into.
 KINDS: Mapping[str, Callable[[str], Files]] = {
     "added": lambda snippet: python(f"{BATCHES}{snippet}\n"),
-    "changed": lambda snippet: python(_changed(snippet, BATCHES)),
-    "tensor": lambda snippet: python(tensor(snippet)),
+    "changed": lambda snippet: python(changed(snippet, BATCHES)),
+    "tensor": lambda snippet: python(changed(f"dims: [ 4 ] => {snippet}", BATCHES)),
     "dynamic": lambda snippet: python(DYNAMIC % snippet),
     "sequence": lambda snippet: python(SEQUENCE % snippet),
     "warm-up": lambda snippet: python(WARM % snippet),
+    "code": lambda snippet: python(BATCHES, changed(snippet, EXECUTE)),
+    "profile": lambda snippet: OK | {"@m/configs/gpu.pbtxt": changed(snippet, BATCHES)},
     "head": lambda snippet: pipeline(head=ENSEMBLE + snippet),
-    "step-1": lambda snippet: pipeline(_changed(snippet, STEP_1), STEP_2),
-    "step-2": lambda snippet: pipeline(STEP_1, _changed(snippet, STEP_2)),
+    "steps": lambda snippet: pipeline(STEP_1, STEP_2, snippet),
+    "step-1": lambda snippet: pipeline(changed(snippet, STEP_1), STEP_2),
+    "step-2": lambda snippet: pipeline(STEP_1, changed(snippet, STEP_2)),
+    "step-a": lambda snippet: pipeline(a=changed(snippet, BATCHES)),
+    "step-b": lambda snippet: pipeline(b=changed(snippet, BATCHES)),
 }
+HEAD = re.compile(r"(TRI\d+)-?(\S*) ([\w-]+):?(\d*) ?(.*)")
 
 
-def read_cases(file: Path) -> Iterator[Case]:
-    """The cases of a file as refused.txt."""
-    text = re.sub(r"^#.*\n", "", file.read_text(), flags=re.MULTILINE)
+def read_cases(table: str) -> Iterator[Case]:
+    """The cases of a table beside this file."""
+    text = re.sub(r"^#.*\n", "", Path(__file__).with_name(table).read_text(), flags=re.MULTILINE)
     for row in re.split(r"\n(?=TRI)", text.strip()):
         head, broken, *clean = row.split("\n")
         named, _, reply = head.partition(" | ")
-        name, kind, line = re.fullmatch(r"(\S+) ([\w-]+)(?::(\d+))?", named).groups()  # type: ignore[union-attr]
-        rule, _, short = name.partition("-")
+        rule, name, kind, line, on = HEAD.fullmatch(named).groups()  # type: ignore[union-attr]
         bare = pipeline() if kind.startswith(("head", "step")) else OK
-        make = KINDS[kind]
-        right = make(clean[0][2:]) if clean else bare
-        yield Case(rule, make(broken[2:]), right, reply, int(line or 0), name=short)
+        right = KINDS[kind](clean[0][2:]) if clean else bare
+        target = {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", on)}
+        yield Case(rule, KINDS[kind](broken[2:]), right, reply, int(line or 0), target, name)

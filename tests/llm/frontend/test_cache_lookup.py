@@ -134,10 +134,10 @@ class Hanging:
         options = CacheOptions("semantic", "unused", budget_s=0.02, embedding_budget_s=0.02)
         self.cache = AnswerCache(
             options,
-            embedder,
+            embedder.embed,
             CacheMetrics(self.counts, "llm"),
             store=self.store,
-            judge=ScriptedJudge(),
+            same=ScriptedJudge().same,
             calibration=calibration(),
         )
 

@@ -197,8 +197,8 @@ def real_cache(draw: random.Random, metrics: MemoryMetrics, *, share: float = 0.
             share, metrics, "llm",
             embed=embedder.embed, same=judge.same, draw=Shared(random.Random(draw.random())).random,
         )  # fmt: skip
-    models = {"judge": judge, "calibration": known, "audits": audits}
-    return AnswerCache(options, embedder, counts, store=store, **models)  # type: ignore[arg-type]
+    models = {"same": judge.same, "calibration": known, "audits": audits}
+    return AnswerCache(options, embedder.embed, counts, store=store, **models)  # type: ignore[arg-type]
 
 
 class Engine(FakeEngine):

@@ -11,9 +11,9 @@ import math
 import random
 from collections.abc import Callable
 
-from trimodal.cache.audit.compare import Embed, Same, compare
+from trimodal.cache.audit.compare import compare
 from trimodal.cache.bounded_calls import DaemonThreads
-from trimodal.cache.values import Entry, Question
+from trimodal.cache.values import Embed, Entry, Question, Same
 from trimodal.metrics import Metrics, counters
 
 logger = logging.getLogger(__name__)

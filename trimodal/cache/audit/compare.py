@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from trimodal.cache.values import Vector
+from trimodal.cache.values import Embed, Same
 from trimodal.judge.normaliser import compatible
 
 logger = logging.getLogger(__name__)
@@ -33,9 +33,6 @@ _WORDS = re.compile(
 
 Agreement = Literal["agreed", "disagreed", "unclear"]
 """Whether a stored answer and a fresh one could stand for each other."""
-Embed = Callable[[str], Vector]
-Same = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
-"""P(same) of pairs, whichever is named first; raises any exception when there is no answer."""
 
 
 def compare(stored: str, fresh: str, embed: Embed | None, same: Same | None) -> Agreement:

@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 from pydantic import TypeAdapter
 
+from trimodal.cache import keys
 from trimodal.cache.stores.base import StoreError
 from trimodal.cache.values import CacheScope, Entry, Vector
 
@@ -25,9 +26,8 @@ _ENTRY = TypeAdapter(Entry)
 
 
 def digest(*parts: str) -> str:
-    """SHA-256 in hex over the parts, each with its length in front: no two lists of parts are alike."""
-    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
-    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in encoded)).hexdigest()
+    """SHA-256 in hex over the parts: no two lists of parts are alike."""
+    return hashlib.sha256(keys.pack(*parts)).hexdigest()
 
 
 def scope_name(scope: CacheScope) -> str:

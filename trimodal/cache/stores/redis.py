@@ -43,8 +43,12 @@ STORED = PREFIX + "stored"
 EXPIRES = PREFIX + "expires"
 STEP = 100  # answers that one put removes at most, so that the server is not held up
 
-# Names' owners are theirs in `Names.of`. What another version stored has no place among the tenants'.
+# Names' owners are theirs in `Names.of`.
 DROP = """
+local function count(tenant)
+    local held = redis.call('ZCARD', 'trimodal:stored:' .. tenant)
+    redis.call('ZADD', 'trimodal:counts', held, tenant)
+end
 local function drop(names)
     local gone = 0
     for _, name in ipairs(names) do
@@ -52,8 +56,9 @@ local function drop(names)
         redis.call('ZREM', 'trimodal:stored', name)
         redis.call('ZREM', 'trimodal:expires', name)
         local tenant = string.match(name, '^trimodal:answer:[^:]*:([^:]*):')
-        if tenant and redis.call('ZREM', 'trimodal:stored:' .. tenant, name) == 1 then
-            redis.call('ZINCRBY', 'trimodal:counts', -1, tenant)
+        if tenant then
+            redis.call('ZREM', 'trimodal:stored:' .. tenant, name)
+            count(tenant)
         end
     end
     redis.call('ZREMRANGEBYSCORE', 'trimodal:counts', '-inf', 0)
@@ -69,22 +74,20 @@ PUT = (
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('ZADD', KEYS[3], ARGV[3], KEYS[1])
 redis.call('ZADD', KEYS[4], ARGV[4], KEYS[1])
-if redis.call('ZADD', KEYS[3] .. ':' .. ARGV[10], ARGV[3], KEYS[1]) == 1 then
-    redis.call('ZINCRBY', 'trimodal:counts', 1, ARGV[10])
-end
+redis.call('ZADD', KEYS[3] .. ':' .. ARGV[10], ARGV[3], KEYS[1])
+count(ARGV[10])
 if ARGV[6] ~= '' then
     redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[7], '*', 'k', ARGV[5], 'v', ARGV[6], 'e', ARGV[4])
     if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end
 end
 drop(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', ARGV[3], 'LIMIT', 0, ARGV[9]))
-local count = redis.call('ZCARD', KEYS[3])
-local over = count - tonumber(ARGV[8])
+local held = redis.call('ZCARD', KEYS[3])
+local over = held - tonumber(ARGV[8])
 if over > 0 then
-    local most = redis.call('ZREVRANGE', 'trimodal:counts', 0, 0, 'WITHSCORES')
-    -- Where the tenants' entries cannot be all, the oldest are another version's.
-    local all = tonumber(most[2]) * redis.call('ZCARD', 'trimodal:counts') >= count
-    local from = all and KEYS[3] .. ':' .. most[1] or KEYS[3]
-    drop(redis.call('ZRANGE', from, 0, math.min(over, tonumber(ARGV[9])) - 1))
+    local most = KEYS[3] .. ':' .. redis.call('ZREVRANGE', 'trimodal:counts', 0, 0)[1]
+    -- Either may have been evicted: where they cannot be of all entries, the oldest of all go.
+    local known = redis.call('ZCARD', most) * redis.call('ZCARD', 'trimodal:counts') >= held
+    drop(redis.call('ZRANGE', known and most or KEYS[3], 0, math.min(over, tonumber(ARGV[9])) - 1))
 end
 return over
 """

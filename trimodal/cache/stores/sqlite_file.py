@@ -23,7 +23,7 @@ from trimodal.errors import OperatorError
 logger = logging.getLogger(__name__)
 
 APPLICATION = 0x54524D43  # "TRMC" in the file's header: one of ours
-VERSION = 3
+VERSION = 3  # of the tables
 _MAGIC, _HEADER = b"SQLite format 3\0", 100  # https://www.sqlite.org/fileformat.html, 1.3
 # Checked in full when opened (about 0.1 s); damage in a larger one is noticed where it is read.
 CHECKED_BYTES = 64 << 20
@@ -49,16 +49,10 @@ CREATE UNIQUE INDEX by_key ON answers(place, key);
 CREATE INDEX by_number ON answers(place, number) WHERE vector IS NOT NULL;
 CREATE INDEX by_expiry ON answers(expires_at);
 CREATE INDEX by_tenant ON answers(tenant, namespace, fingerprint);
+CREATE INDEX by_age ON answers(tenant, number);
 CREATE TABLE tally (entries INTEGER NOT NULL, cleared INTEGER NOT NULL);
 INSERT INTO tally VALUES (0, 0);
-"""
-# New in version 3: how many entries each tenant has. The triggers count from here on.
-TENANTS = """
-CREATE INDEX by_age ON answers(tenant, number);
 CREATE TABLE tenants (tenant BLOB PRIMARY KEY, entries INTEGER NOT NULL);
-INSERT INTO tenants SELECT tenant, count(*) FROM answers GROUP BY tenant;
-DROP TRIGGER IF EXISTS counted;
-DROP TRIGGER IF EXISTS uncounted;
 CREATE TRIGGER counted AFTER INSERT ON answers BEGIN
     UPDATE tally SET entries = entries + 1;
     INSERT INTO tenants VALUES (new.tenant, 1) ON CONFLICT (tenant) DO UPDATE SET entries = entries + 1;
@@ -274,15 +268,15 @@ def _make_ready(writer: sqlite3.Connection, path: Path) -> None:
     tables, version = answer("SELECT count(*) FROM sqlite_master"), answer("PRAGMA user_version")
     if tables and answer("PRAGMA application_id") != APPLICATION:
         raise OperatorError(f"cache_store '{path}' is another program's database: name another file")
-    if tables and version not in (2, VERSION):
+    if tables and version != VERSION:
         raise OperatorError(
             f"cache_store '{path}' has schema {version}, {VERSION} is needed: remove it, or name another file"
         )
     if answer("PRAGMA journal_mode=WAL") != "wal":
         raise OperatorError(f"cache_store '{path}': its file system cannot share memory: name a local file")
-    if not tables or version == 2:
+    if not tables:
         header = f"PRAGMA application_id={APPLICATION}; PRAGMA user_version={VERSION};"
-        writer.executescript(f"BEGIN IMMEDIATE; {'' if tables else SCHEMA} {TENANTS} {header} COMMIT;")
+        writer.executescript(f"BEGIN IMMEDIATE; {SCHEMA} {header} COMMIT;")
     elif path.stat().st_size <= CHECKED_BYTES and (found := answer("PRAGMA quick_check(1)")) != "ok":
         raise sqlite3.DatabaseError(f"malformed: {found}")
 

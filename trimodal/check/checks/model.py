@@ -12,7 +12,6 @@ from tritonclient.grpc import model_config_pb2
 from trimodal.check.findings import Finding, Target
 from trimodal.check.repository import PLATFORMS, SOURCES, Config
 
-_TENSORRT = "tensorrt_plan"
 _GROUP = model_config_pb2.ModelInstanceGroup
 # They read what is missing in a tensor from the model's file.
 _COMPLETE_TENSORS = ("tensorrt", "onnxruntime", "openvino", "tensorflow")

@@ -13,10 +13,10 @@ from trimodal.check.version import shown
 
 _FIXED = (25, 7)  # CVE-2025-23310, 23311, 23319, 23320, 23334
 _IMAGE = re.compile(r"tritonserver:(\d\d)\.(\d\d)-")
-_RESTRICTED = re.compile(r"--(?:http-restricted-api|grpc-restricted-protocol)[=\s\"',]+([\w,-]+):")
+_RESTRICTED = re.compile(r"--(http-restricted-api|grpc-restricted-protocol)[=\s\"',]+([\w,-]+):")
 _MODE = re.compile(r"--model-control-mode[=\s\"',]+(\w+)")
 _SERVER = re.compile(r"\btritonserver(?=[\s\"',]|$)", re.MULTILINE)
-_ALL_LOCAL = re.compile(r"--(?:http|grpc)-address[=\s\"',]+(?:127\.0\.0\.1|localhost)")
+_ALL_LOCAL = re.compile(r"--(http|grpc)-address[=\s\"',]+(?:127\.0\.0\.1|localhost)")
 
 
 def check_deployment(target: Target) -> Iterator[Finding]:
@@ -39,9 +39,9 @@ def _file(file: Path) -> Iterator[Finding]:
         if release < _FIXED:
             yield finding("TRI122", f"the image is of {shown(release)}", image.start())
     server = _SERVER.search(text)
-    if not server or len(_ALL_LOCAL.findall(text)) >= 2:
+    if not server or len(set(_ALL_LOCAL.findall(text))) == 2:
         return
-    restricted = [set(found.split(",")) for found in _RESTRICTED.findall(text)]
+    restricted = [(flag, apis.split(",")) for flag, apis in _RESTRICTED.findall(text)]
     mode = _MODE.search(text)
     if mode and mode[1] == "explicit" and _open("model-repository", restricted):
         yield finding("TRI120", "--model-control-mode=explicit, and the repository API is open", mode.start())
@@ -49,6 +49,6 @@ def _file(file: Path) -> Iterator[Finding]:
         yield finding("TRI121", "tritonserver with its shared-memory API open", server.start())
 
 
-def _open(api: str, restricted: list[set[str]]) -> bool:
+def _open(api: str, restricted: list[tuple[str, list[str]]]) -> bool:
     """Whether one of the two protocols leaves an API to anybody."""
-    return sum(api in apis for apis in restricted) < 2
+    return len({flag for flag, apis in restricted if api in apis}) < 2

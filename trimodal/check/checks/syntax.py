@@ -19,8 +19,9 @@ SINCE: dict[str, dict[str, Release]] = {
     "ModelConfig": {"model_metrics": (24, 11)},
     "ModelEnsembling": {"max_inflight_requests": (25, 11)},
 }
-# ${name}, $(name), {{name}} and <<name>>; Triton's own variable begins with two dollars.
+# ${name}, {{name}} and <<name>>; Triton's own variable begins with two dollars.
 PLACEHOLDER = re.compile(r"(?<!\$)\$\{\w+\}|\{\{\s*\w+\s*\}\}|<<\w+>>")
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"?|\'(?:\\.|[^\'\\])*\'?|#.*')  # strings, and a comment
 
 
 def check_syntax(config: Config, target: Target) -> Iterator[Finding]:
@@ -34,22 +35,12 @@ def check_syntax(config: Config, target: Target) -> Iterator[Finding]:
 
 def _placeholders(config: Config) -> Iterator[Finding]:
     for number, line in enumerate(config.text.splitlines(), 1):
-        code = _without_comment(line)
-        for match in PLACEHOLDER.finditer(code):
-            quotes = code[: match.start()].count('"')
-            position = SourcePosition(number, match.start() + 1)
-            if quotes % 2:
-                yield config.at("TRI005", f"{match.group()} was not filled in", position)
-            else:
-                yield config.at("TRI004", f"{match.group()} was not filled in", position)
-
-
-def _without_comment(line: str) -> str:
-    """The line up to a `#` outside a string."""
-    for match in re.finditer(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|#', line):
-        if match.group() == "#":
-            return line[: match.start()]
-    return line
+        pieces = list(_QUOTED.finditer(line))
+        for match in PLACEHOLDER.finditer(line):
+            within = next((one[0][0] for one in pieces if one.start() <= match.start() < one.end()), "")
+            if within != "#":
+                rule, position = "TRI005" if within else "TRI004", SourcePosition(number, match.start() + 1)
+                yield config.at(rule, f"{match.group()} was not filled in", position)
 
 
 def _unknown_fields(config: Config, node: Node, message: Any, target: Target) -> Iterator[Finding]:
