@@ -80,14 +80,13 @@ def time_theirs(kind: str, directory: str, windows: list[Samples], batch: int, s
     from faster_whisper.audio import pad_or_trim
 
     from trimodal.manifest import read_manifest
-    from trimodal.speech.engines.ctranslate2 import threads
     from trimodal.speech.whisper.artefact import read_shapes
     from trimodal.speech.whisper.features import smallest_context
     from trimodal.speech.whisper.tokens import WhisperTokens
     from trimodal.speech.whisper.word_timestamps import most_tokens
 
     given, path = served_settings(directory), Path(directory)
-    model, tokenizer = kept(lambda: open_faster_whisper(path, threads(path, given)))
+    model, tokenizer = kept(lambda: open_faster_whisper(path, given.threads))
     shapes = read_shapes(path, read_manifest(path, task="speech", runtime="ctranslate2"))
     tokens = WhisperTokens(path, shapes.languages, multilingual=model.model.is_multilingual)
     pipeline, length = BatchedInferencePipeline(model), len(windows[0]) / SAMPLE_RATE

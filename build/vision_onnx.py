@@ -24,7 +24,7 @@ from trimodal.build_support import build_command, operator_errors, progress, rep
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
 from trimodal.paths import artefact_root
-from trimodal.vision.artefact import LABELS, PIXELS
+from trimodal.vision.artefact import LABELS
 
 if TYPE_CHECKING:
     import onnx
@@ -158,11 +158,7 @@ def manifest(source: Source, precision: str, check: dict[str, Any], options: arg
         shapes={"pixels": [-1, 3, spec.height, spec.width], "classes": len(source.labels)},
         calibration=used,
         check=check,
-        extra={
-            "architecture": source.architecture,
-            "pixels": PIXELS,
-            "input": spec.model_dump(mode="json"),
-        },
+        extra={"architecture": source.architecture, "input": spec.model_dump(mode="json")},
     )
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -148,13 +147,6 @@ def note(**changes) -> dict[str, np.ndarray]:
         "predicted_ttft_ms": np.array([np.nan], np.float32),
     }
     return values | changes
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + BOUND
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.005)
 
 
 def _set() -> threading.Event:

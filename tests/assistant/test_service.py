@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.assistant.doubles import WORDS, Models, Sink, eventually, piece
+from tests.assistant.doubles import WORDS, Models, Sink, piece
+from tests.doubles.waiting import wait_until
 from trimodal import trace
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.request import AskRequest, Label, Turn
@@ -50,7 +51,7 @@ class Bench:
 
     def idle(self) -> None:
         """Waits until no stage works any more, and nothing but the end was told."""
-        eventually(lambda: self.metric("active_requests").value == 0)
+        wait_until(lambda: self.metric("active_requests").value == 0)
 
 
 @pytest.fixture
@@ -206,7 +207,7 @@ def test_hearing_and_seeing_go_on_at_the_same_time(bench):
     assert one.models.reached["heard"].wait(10)
     assert one.models.reached["saw"].wait(10)
     one.models.go["saw"].set()
-    eventually(lambda: sink.stages == ["saw"])
+    wait_until(lambda: sink.stages == ["saw"])
     one.models.go["heard"].set()
     assert sink.wait().stages[:2] == ["saw", "heard"]
 
@@ -316,12 +317,12 @@ def test_a_response_that_cannot_be_sent_ends_the_request(bench, caplog):
     one = bench()
     one.models.hold("answer")
     sink = one.ask()
-    eventually(lambda: len(sink.responses) == 2)
+    wait_until(lambda: len(sink.responses) == 2)
     sink.broken = True
     one.models.go["answer"].set()
     assert str(sink.wait().error) == "answer: it could not be sent; send the request again"
     one.idle()
-    eventually(lambda: len(one.models.cancelled) == 1)
+    wait_until(lambda: len(one.models.cancelled) == 1)
     assert "MemoryError" in caplog.text
 
 

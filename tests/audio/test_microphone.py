@@ -25,7 +25,6 @@ class FakeSoundDevice(types.ModuleType):
         super().__init__("sounddevice")
         self.rate, self.any_rate, self.blocks, self.devices = rate, any_rate, blocks, devices
         self.opened = None
-        self.given = threading.Event()
         self.closed = threading.Event()
 
     def query_devices(self, kind):
@@ -43,12 +42,14 @@ class FakeSoundDevice(types.ModuleType):
         module = self
 
         class Stream:
+            active = False  # PortAudio's word for it once the device is gone
+
             def __enter__(self):
                 buffer = np.empty((blocksize, 1), np.float32)  # PortAudio's own, used again and again
                 for number in range(module.blocks):
                     buffer[:, 0] = np.arange(number * blocksize, (number + 1) * blocksize) / 1e6
                     callback(buffer, blocksize, None, None)
-                module.given.set()
+                return self
 
             def __exit__(self, *error):
                 module.closed.set()
@@ -92,6 +93,15 @@ def test_a_server_that_is_too_slow_ends_it(device, monkeypatch):
     device(blocks=30)
     with pytest.raises(AudioError, match="too slow"):
         list(record(0.1))
+
+
+def test_one_that_is_unplugged_ends_it_with_what_was_heard_before(device, monkeypatch):
+    monkeypatch.setattr(microphone, "_LOOK_S", 0.0)
+    device(blocks=3)
+    heard = record(0.1)
+    assert [len(next(heard)) for _ in range(3)] == [1_600] * 3
+    with pytest.raises(AudioError, match="it was unplugged, or its recording ended"):
+        next(heard)
 
 
 def test_no_microphone(device):

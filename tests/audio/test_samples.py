@@ -40,14 +40,14 @@ def test_floats_are_copied_and_integers_become_fractions():
 @pytest.mark.parametrize(
     ("samples", "sentence"),
     [
-        ([0, np.nan, np.inf], "window: sample 1 is nan; FP32 samples are finite, within [-1, 1]"),
-        ([0, -np.inf], "window: sample 1 is -inf; FP32"),
-        ([0, -8.5, 1], "window: a sample of 8.5; FP32 samples lie within [-1, 1]"),
+        ([0, np.nan, np.inf], "audio: sample 1 is nan; FP32 samples are finite, within [-1, 1]"),
+        ([0, -np.inf], "audio: sample 1 is -inf; FP32"),
+        ([0, -8.5, 1], "audio: a sample of 8.5; FP32 samples lie within [-1, 1], integers go"),
     ],
 )
 def test_what_is_no_audio_is_refused(samples, sentence):
     with pytest.raises(InvalidArgument) as error:
-        check_samples(np.float32(samples), "window")
+        check_samples(np.float32(samples), "audio")
     assert str(error.value).startswith(sentence)
 
 

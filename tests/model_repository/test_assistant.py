@@ -12,10 +12,11 @@ import pytest
 from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import triton_to_np_dtype
 
-from tests.assistant.doubles import eventually, note
+from tests.assistant.doubles import note
 from tests.assistant.endpoint import Endpoint, response
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import InferenceRequest, ResponseSender, TritonError
+from tests.doubles.waiting import wait_until
 from trimodal.assistant.request import INPUTS
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "assistant"
@@ -130,10 +131,10 @@ def test_a_client_that_leaves_gets_one_end_and_is_not_looked_at_again(glue):
 
     glue.endpoint.answer = endless
     (sender,) = glue.ask(question())
-    eventually(lambda: bool(sender.responses))
+    wait_until(lambda: bool(sender.responses))
     sender.cancelled = True
     assert sender.ended.wait(BOUND)
     assert sender.error().code == TritonError.CANCELLED
-    eventually(lambda: not glue.model.service._requests)
+    wait_until(lambda: not glue.model.service._requests)
     assert (sender.finals, sender.looks_after_final) == (1, 0)
     assert glue.endpoint.ended.wait(BOUND), "the llm's answer is ended, too"

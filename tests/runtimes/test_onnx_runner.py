@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from tests.doubles import onnx_runtime
-from trimodal.errors import ServerError
-from trimodal.runtimes.onnx_runner import make_runner
-from trimodal.runtimes.onnx_session import open_session
+from tests.runtimes.test_gpu_fit import COMMAND, manifest
+from trimodal.errors import ArtefactError, ServerError
+from trimodal.runtimes.onnx_runner import make_runner, open_model
+from trimodal.runtimes.onnx_session import OnnxSettings, open_session
 
 pytest.importorskip("onnx")
 rng = np.random.default_rng(0)
@@ -119,3 +120,12 @@ def test_threads_take_turns(run, machine):
     for thread in threads:
         thread.join(30)
     assert not failures
+
+
+def test_a_checkpoint_that_is_pinned_is_compared(tmp_path):
+    onnx_runtime.save_graph(tmp_path / "model.onnx")
+    pinned = OnnxSettings(artefact="x", intra_op_threads=1, checkpoint_sha256="abcdef")  # how it begins
+    logits = open_model(tmp_path, manifest(), pinned).run({"pixels": pixels(2)}, "logits")
+    assert logits.shape == (2, 3)
+    with pytest.raises(ArtefactError, match=f"hash abcdef012345, not ffff: build again with: {COMMAND}"):
+        open_model(tmp_path, manifest(), pinned.model_copy(update={"checkpoint_sha256": "ffff"}))

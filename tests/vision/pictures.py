@@ -180,7 +180,7 @@ def artefact(directory: Path, *, classes: int = 3, runtime: str = "onnxruntime",
         source_sha256="none",
         command="python build/vision_onnx.py test",
         shapes={"classes": classes},
-        extra={"pixels": "uint8", "input": {"height": 8, "width": 8, "resize": "exact", **spec}},
+        extra={"input": {"height": 8, "width": 8, "resize": "exact", **spec}},
     )
     write_manifest(directory, manifest)
     return directory

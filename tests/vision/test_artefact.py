@@ -13,21 +13,6 @@ def test_reads_input_and_labels_whatever_the_runtime(tmp_path):
     assert (found.input.height, found.input.width, found.input.resize) == (32, 16, "exact")
 
 
-@pytest.mark.parametrize(("pixels", "told"), [(None, "float32"), ("float16", "float16")])
-def test_an_artefact_of_the_older_form_is_refused_with_its_command(tmp_path, pixels, told):
-    directory = artefact(tmp_path / "a")
-    manifest = json.loads((directory / "manifest.json").read_text())
-    del manifest["extra"]["pixels"]
-    if pixels:
-        manifest["extra"]["pixels"] = pixels
-    (directory / "manifest.json").write_text(json.dumps(manifest))
-    sentence = (
-        f"of an older form \\(pixels {told}, now uint8\\): build again with: python build/vision_onnx.py"
-    )
-    with pytest.raises(ArtefactError, match=sentence):
-        read_classifier(directory)
-
-
 @pytest.mark.parametrize("labels", ["[1, 2, 3]", '["a"]', '{"a": 1}', "nonsense"])
 def test_labels_that_do_not_fit_are_refused(tmp_path, labels):
     directory = artefact(tmp_path / "a")

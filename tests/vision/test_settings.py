@@ -1,5 +1,3 @@
-import re
-
 import pytest
 from google.protobuf import text_format
 
@@ -33,18 +31,7 @@ def test_warm_up_sizes_are_a_list_of_numbers():
     assert settings.threads == host_cpus()
 
 
-@pytest.mark.parametrize(
-    ("cls", "parameters", "told"),
-    [
-        (
-            VisionSettings,
-            {"artefact": "x", "warm_up_batch_sizes": "1,x"},
-            "parameter 'warm_up_batch_sizes.1'",
-        ),
-        (PreprocessSettings, {"classifier": "x", "decode_threads": "0"}, "parameter 'decode_threads' = '0'"),
-        (RankSettings, {"classifier": "x", "top_k": "many"}, "f: parameter 'top_k' = 'many'"),
-    ],
-)
-def test_a_bad_setting_names_the_file_and_the_key(cls, parameters, told):
-    with pytest.raises(SettingsError, match=re.escape(told)):
-        parse_parameters(cls, parameters, source="f")
+def test_a_warm_up_size_that_is_none_is_named():
+    given = {"artefact": "x", "warm_up_batch_sizes": "1,x"}
+    with pytest.raises(SettingsError, match=r"f: parameter 'warm_up_batch_sizes\.1' = 'x'"):
+        parse_parameters(VisionSettings, given, source="f")

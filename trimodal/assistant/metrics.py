@@ -26,14 +26,8 @@ class AssistantMetrics:
             )
             for stage in STAGES
         }
-        self.failures = counters(
-            f"{_P}_stage_failures_total",
-            metrics,
-            "Requests that a stage failed",
-            "stage",
-            STAGES,
-            model=model,
-        )
+        failed = "Requests that a stage failed"
+        self.failures = counters(f"{_P}_stage_failures_total", metrics, failed, "stage", STAGES, **label)
         self.ttft = metrics.histogram(
             f"{_P}_ttft_seconds", "Arrival to the first text of the answer", label, _SECONDS
         )

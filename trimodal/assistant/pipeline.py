@@ -69,7 +69,7 @@ class Pipeline:
                 heard = self._models.hear(state.request.samples, stream, state.check, state.spans, versions)
             if not heard and state.request.text is None:
                 raise InvalidArgument("audio: no words are heard in it, and there is no text_input to answer")
-            state.send(values.heard_columns(heard))
+            state.send(values.texts(stage=HEARD, text_output=heard))
             return heard
 
     def _see(self, state: RequestState, image: bytes) -> ImageLabels:

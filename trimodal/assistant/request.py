@@ -132,12 +132,7 @@ def _image(inputs: Inputs, settings: AssistantSettings) -> bytes | None:
         return None
     if not settings.vision:
         raise InvalidArgument("image: this assistant has no model for images")
-    image = raw.encode() if isinstance(raw, str) else bytes(raw)
-    if not 0 < len(image) <= settings.max_image_bytes:
-        raise InvalidArgument(
-            f"image has {len(image)} bytes: a file of 1 to {settings.max_image_bytes} bytes is taken"
-        )
-    return image
+    return raw.encode() if isinstance(raw, str) else bytes(raw)
 
 
 def _audio(inputs: Inputs, settings: AssistantSettings) -> Samples | None:

@@ -22,7 +22,6 @@ class AssistantSettings(Settings):
     max_requests: int = Field(64, ge=1, le=1024, description="at once; more get UNAVAILABLE")
     max_text_bytes: int = Field(65_536, ge=1, description="of text_input")
     max_history_bytes: int = Field(262_144, ge=2, description="of history")
-    max_image_bytes: int = Field(24 << 20, ge=64)
     max_audio_s: float = Field(60, gt=0, le=600)
     chunk_s: float = Field(5, ge=0.5, le=20, description="audio handed to the model that hears in one piece")
     cancel_poll_ms: int = Field(20, ge=1, le=1000, description="how often cancellation is looked for")

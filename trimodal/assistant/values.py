@@ -47,11 +47,6 @@ class Piece:
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
-def heard_columns(heard: str) -> Columns:
-    """What was said in the audio."""
-    return texts(stage=HEARD, text_output=heard)
-
-
 def saw_columns(saw: ImageLabels) -> Columns:
     """What the image shows; `labels` and `scores` are [k], best first."""
     labels = {"labels": _strings(saw.labels), "scores": np.array(saw.scores, np.float32)}

@@ -11,12 +11,14 @@ from trimodal.audio.values import SAMPLE_RATE, Samples
 
 # Audio that is not taken is kept for so long; then the server is too slow for a microphone.
 PATIENCE_S = 60.0
+_LOOK_S = 1.0  # without audio: is the stream still there?
 
 
 def record(chunk_s: float) -> Generator[Samples, None, None]:
     """What the default microphone hears until it is closed: float32[n], n = 16,000 · chunk_s.
 
-    Raises AudioError: no PortAudio, no microphone, or the audio was not taken for a minute.
+    Raises AudioError: no PortAudio, no microphone, one that was unplugged, or the audio was not taken for a
+        minute.
     """
     sounddevice = package("sounddevice")
     try:
@@ -32,18 +34,22 @@ def record(chunk_s: float) -> Generator[Samples, None, None]:
             except queue.Full:
                 missed = True
 
-        def blocks() -> Generator[Samples, None, None]:
+        def blocks(stream: Any) -> Generator[Samples, None, None]:
             resample = Resampler(rate)
             while not missed:
-                yield resample(recorded.get())
+                try:
+                    yield resample(recorded.get(timeout=_LOOK_S + chunk_s))
+                except queue.Empty:
+                    if not stream.active:
+                        raise AudioError("microphone: it was unplugged, or its recording ended") from None
             raise AudioError(
                 f"microphone: {PATIENCE_S:g} s of audio wait to be sent; the server is too slow for it"
             )
 
         with sounddevice.InputStream(
             samplerate=rate, channels=1, dtype="float32", blocksize=round(rate * chunk_s), callback=take
-        ):
-            yield from exactly(max(1, round(chunk_s * SAMPLE_RATE)), blocks())
+        ) as stream:
+            yield from exactly(max(1, round(chunk_s * SAMPLE_RATE)), blocks(stream))
     except (sounddevice.PortAudioError, ValueError) as error:
         raise AudioError(f"no microphone: {error}") from None
 

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.errors import ServerError
-from trimodal.runtimes.onnx_session import Device, first_line
+from trimodal.manifest import Manifest
+from trimodal.runtimes.gpu_fit import check_checkpoint
+from trimodal.runtimes.onnx_session import Device, OnnxSettings, first_line, open_session
 
+MODEL = "model.onnx"
 Array = NDArray[Any]
 
 
@@ -25,6 +30,25 @@ class Runner(Protocol):
 
     def run(self, inputs: Mapping[str, Array], output: str) -> Array:
         """The named output, an array of the host to keep. Raises: ServerError: the GPU cannot run it."""
+
+
+def open_model(
+    directory: Path,
+    manifest: Manifest,
+    settings: OnnxSettings,
+    sizes: Sequence[int] = (),
+    cuda_options: Mapping[str, str] | None = None,
+) -> Runner:
+    """Runs the artefact's `model.onnx` as the settings say; `sizes` as in `make_runner`.
+
+    Raises ArtefactError: of another checkpoint than is pinned, or refused; ServerError: no CUDA.
+    """
+    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
+    open_one = partial(
+        open_session, directory / MODEL, device=settings.device, threads=settings.threads,
+        command=manifest.command, cuda_options=cuda_options,
+    )  # fmt: skip
+    return make_runner(open_one, settings.device, sizes)
 
 
 def make_runner(open_one: Callable[[], Any], device: Device, sizes: Sequence[int] = ()) -> Runner:

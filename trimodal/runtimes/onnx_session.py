@@ -14,8 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
+from pydantic import Field
+
 from trimodal.errors import ArtefactError, ServerError
 from trimodal.runtimes.gpu_device import visible_gpus
+from trimodal.settings import EngineSettings
 
 Device = Literal["cpu", "cuda"]
 PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
@@ -30,6 +33,15 @@ CUDA_OPTIONS = {
     # Several models share one GPU: no process takes twice what it needs, as kNextPowerOfTwo does.
     "arena_extend_strategy": "kSameAsRequested",
 }
+
+
+class OnnxSettings(EngineSettings):
+    """Of a model that is one ONNX graph: which artefact, opened by which engine."""
+
+    artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
+    engine: Literal["onnxruntime", "fake"] = "onnxruntime"
+    device: Device = "cpu"
+    checkpoint_sha256: str = Field("", description="of the checkpoint, or how it begins; empty: any")
 
 
 def open_session(
@@ -99,8 +111,6 @@ def _load_cuda(onnxruntime: ModuleType) -> str:
     """
     if PROVIDERS["cuda"] not in onnxruntime.get_available_providers():
         raise ServerError(f"ONNX Runtime {onnxruntime.__version__} here is built without CUDA: {REPLACE}")
-    if not hasattr(onnxruntime, "preload_dlls"):  # before 1.21
-        return ""
     trouble = _preload(onnxruntime)
     if trouble:
         # It looked beside its own package alone: under a virtual environment they may be the interpreter's.
@@ -132,14 +142,13 @@ def _no_cuda(onnxruntime: ModuleType, reason: str) -> ServerError:
             return ServerError("CUDA_VISIBLE_DEVICES hides every GPU: unset it, or use the CPU profile")
     except ServerError as error:
         return error
-    needs = f"CUDA {onnxruntime.cuda_version}" if getattr(onnxruntime, "cuda_version", "") else "CUDA"
+    needs = f"its log says why; it needs CUDA {onnxruntime.cuda_version} and a driver for it"
     return ServerError(
-        f"ONNX Runtime {onnxruntime.__version__} cannot use the GPU "
-        f"({reason or f'its log says why; it needs {needs} and a driver for it'}): "
+        f"ONNX Runtime {onnxruntime.__version__} cannot use the GPU ({reason or needs}): "
         "pip install 'onnxruntime-gpu[cuda,cudnn]', or ask `trimodal doctor --profile cuda`"
     )
 
 
 def first_line(error: BaseException) -> str:
-    """What of an error of ONNX Runtime fits into a sentence; its stack follows on other lines."""
+    """What of a library's error fits into a sentence; its stack follows on other lines."""
     return str(error).strip().split("\n")[0][:200]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trimodal.errors import ArtefactError
-from trimodal.manifest import Manifest
+from trimodal.manifest import MANIFEST, Manifest
 
 TOKENIZER = "tokenizer.json"
 # A text may be padded by half its length and 8 tokens: below that, a run of its own costs more.
@@ -46,5 +46,7 @@ def shape_of(directory: Path, manifest: Manifest, name: str) -> int:
     """A size that the manifest must state. Raises: ArtefactError: it does not."""
     value = manifest.shapes.get(name)
     if not isinstance(value, int) or value < 1:
-        raise ArtefactError(f"{directory}/manifest.json is damaged (shapes.{name}): build the engine again")
+        raise ArtefactError(
+            f"{directory / MANIFEST} is damaged (shapes.{name}): build again with: {manifest.command}"
+        )
     return value

@@ -16,7 +16,6 @@ from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest, read_manifest
 
 LABELS = "labels.json"
-PIXELS = "uint8"  # type of the graph's input; `extra.pixels` of the manifest
 Side = Annotated[int, Field(ge=1, le=4096)]
 Channels = tuple[float, float, float]
 
@@ -72,14 +71,9 @@ class ClassifierArtefact:
 def read_classifier(directory: Path, *, runtime: str | None = None) -> ClassifierArtefact:
     """Reads the classifier in `directory`, whatever runtime it is for unless `runtime` asks for one.
 
-    Raises ArtefactError: missing, damaged, of an older form, for another runtime, or with other labels.
+    Raises ArtefactError: missing, damaged, for another runtime, or with other labels.
     """
     manifest = read_manifest(directory, task="vision", runtime=runtime)
-    if (pixels := manifest.extra.get("pixels")) != PIXELS:
-        raise ArtefactError(
-            f"{directory} is of an older form (pixels {pixels or 'float32'}, now {PIXELS}): "
-            f"build again with: {manifest.command}"
-        )
     try:
         spec = InputSpec.model_validate(manifest.extra.get("input"))
     except ValidationError as error:

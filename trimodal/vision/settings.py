@@ -5,12 +5,12 @@ What the classifier expects of an image stands in its artefact (`artefact.py`).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from trimodal.runtimes.onnx_session import Device
-from trimodal.settings import EngineSettings, Settings
+from trimodal.runtimes.onnx_session import OnnxSettings
+from trimodal.settings import Settings
 
 TopK = Annotated[int, Field(ge=1, description="labels in an answer; fewer when there are fewer classes")]
 
@@ -39,15 +39,11 @@ class PreprocessSettings(Decoding):
     classifier: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
 
 
-class VisionSettings(EngineSettings, Decoding):
+class VisionSettings(OnnxSettings, Decoding):
     """vision: which artefact, opened by which engine, on how many threads; decoding; labels in an answer."""
 
-    artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
-    engine: Literal["onnxruntime", "fake"] = "onnxruntime"
-    device: Device = "cpu"
     prefer_nhwc: Annotated[bool, Field(description="on CUDA: convolutions on channels-last tensors")] = False
     fuse_conv_bias: Annotated[bool, Field(description="on CUDA: convolution and bias in one kernel")] = False
-    checkpoint_sha256: str = Field("", description="of the checkpoint, or how it begins; empty: any")
     warm_up_batch_sizes: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (1,)
     fake_delay_ms: Annotated[float, Field(ge=0, le=10_000, description="fake engine: time a batch")] = 0
     top_k: TopK = 5

@@ -139,7 +139,7 @@ def _decode(graphs: DeviceGraphs, features: Features, tokens: Any) -> tuple[Floa
     decoding = graphs.start(features)
     first, second = OPENING
     logits, attention = [decoding.open(tokens[:, :first], 0)], []
-    decoding.follow(tokens[:, first : first + second])
+    decoding.open(tokens[:, first : first + second], 0)
     for at in range(first + second, tokens.shape[1]):
         scores, weights = decoding.step(tokens[:, at : at + 1])
         logits.append(scores)

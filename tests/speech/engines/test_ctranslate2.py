@@ -12,10 +12,10 @@ import pytest
 
 from tests.speech.whisper.checkpoints import LANGUAGES, convert, edit_manifest, sound, write_checkpoint
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.errors import ArtefactError
+from trimodal.errors import ArtefactError, ServerError
 from trimodal.manifest import Manifest
 from trimodal.speech.engines import ctranslate2
-from trimodal.speech.engines.ctranslate2 import TINY_BYTES, compute_type, preload_cublas, threads
+from trimodal.speech.engines.ctranslate2 import compute_type, preload_cublas
 from trimodal.speech.engines.protocol import open_engine
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
@@ -298,14 +298,22 @@ def test_a_damaged_file_is_refused_with_the_remedy(artefact, tmp_path, name):
         opened(directory)
 
 
+def test_a_gpu_that_cannot_be_used_is_not_blamed_on_the_artefact(artefact, monkeypatch):
+    def refuse(*arguments, **settings):
+        raise RuntimeError("CUDA failed with error no CUDA-capable device is detected\nstack")
+
+    monkeypatch.setattr("ctranslate2.models.Whisper", refuse)
+    told = r"cannot use the GPU \(CUDA failed .* is detected\): `trimodal doctor --profile cuda` tells what"
+    with pytest.raises(ServerError, match=told):
+        opened(artefact, device="cuda")
+    with pytest.raises(ArtefactError, match="cannot be opened"):
+        opened(artefact)
+
+
 UNREAD = Manifest(
     task="speech", runtime="ctranslate2", runtime_version="4", precision="int8", source="x",
     source_sha256="0", command="make it again",
 )  # fmt: skip
-
-
-def settings(**changes):
-    return RecogniseSettings.model_validate({"artefact": "x", **changes})
 
 
 @pytest.mark.parametrize(
@@ -315,16 +323,6 @@ def settings(**changes):
 def test_the_precision_decides_how_each_device_computes(precision, cpu, cuda):
     assert compute_type(Path("a"), UNREAD.model_copy(update={"precision": precision}), "cpu") == cpu
     assert compute_type(Path("a"), UNREAD.model_copy(update={"precision": precision}), "cuda") == cuda
-
-
-def test_a_tiny_model_gets_one_thread_unless_told_otherwise(tmp_path):
-    weights = tmp_path / "model.bin"
-    weights.write_bytes(b"x")
-    assert threads(tmp_path, settings()) == 1
-    assert threads(tmp_path, settings(intra_op_threads=3)) == 3
-    with weights.open("wb") as file:
-        file.truncate(TINY_BYTES)
-    assert threads(tmp_path, settings()) == settings().threads
 
 
 def test_cublas_comes_out_of_its_wheel_in_the_order_of_its_needs(tmp_path, monkeypatch):

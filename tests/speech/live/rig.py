@@ -173,13 +173,6 @@ class Bench:
         return self.metric("streams_total", outcome=name).value
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + BOUND
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.005)
-
-
 class BrokenAnswer(Answer):
     """Its answer cannot be written; with `fails`, its error neither."""
 

@@ -9,7 +9,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from tests.speech.live.rig import BOUND, Answer, BrokenAnswer, Recogniser, eventually
+from tests.doubles.waiting import wait_until
+from tests.speech.live.rig import BOUND, Answer, BrokenAnswer, Recogniser
 from trimodal.audio.values import SAMPLE_RATE, PolicyName
 from trimodal.errors import Cancelled, InternalError, InvalidArgument, Unavailable
 from trimodal.metrics import MemoryMetrics
@@ -29,7 +30,7 @@ def test_windows_of_many_streams_are_in_flight_together_as_many_as_set(bench, se
     one.recogniser.go.clear()
     for stream in range(1, 9):
         one.send(stream, start=True).wait()
-    eventually(lambda: one.recogniser.inside == most)
+    wait_until(lambda: one.recogniser.inside == most)
     assert one.metric("windows_in_flight", model="speech").value == most
     one.recogniser.go.set()
     for stream in range(1, 9):
@@ -41,7 +42,7 @@ def test_a_stream_has_one_window_in_flight(bench):
     one = bench()
     one.recogniser.go.clear()
     one.send(start=True, seconds=5).wait()
-    eventually(lambda: one.recogniser.inside == 1)
+    wait_until(lambda: one.recogniser.inside == 1)
     one.send(seconds=5).wait()
     one.recogniser.go.set()
     assert one.send(end=True, seconds=0).wait().error is None
@@ -130,7 +131,7 @@ def test_a_stream_that_cannot_be_heard_fails_with_the_recognisers_error(bench, m
     one.recogniser.errors = [InternalError("speech_recognize: broken")] * MAX_FAILURES
     other = one.send(2, start=True, seconds=0.5).wait()
     one.send(start=True).wait()
-    eventually(lambda: one.recogniser.calls == MAX_FAILURES)
+    wait_until(lambda: one.recogniser.calls == MAX_FAILURES)
     failed = one.send(end=True, seconds=0).wait()
     assert isinstance(failed.error, InternalError)
     assert "speech_recognize: broken" in str(failed.error)
@@ -144,7 +145,7 @@ def test_nothing_more_is_heard_for_a_client_that_left(bench):
     one.recogniser.gate = threading.Semaphore(0)
     one.send(start=True, seconds=5).wait()
     end = one.send(end=True, seconds=0)
-    eventually(lambda: one.recogniser.calls == 1)
+    wait_until(lambda: one.recogniser.calls == 1)
     end.left = True
     one.recogniser.gate.release(5)
     assert isinstance(end.wait().error, Cancelled)
@@ -155,7 +156,7 @@ def test_a_wrong_request_is_not_tried_again(bench):
     one = bench()
     one.recogniser.errors = [InvalidArgument("language: 'xx'; known are en")]
     one.send(start=True).wait()
-    eventually(lambda: one.recogniser.calls == 1)
+    wait_until(lambda: one.recogniser.calls == 1)
     failed = one.send(seconds=0.5).wait()
     assert isinstance(failed.error, InvalidArgument)
     assert one.open_streams == 0
@@ -165,7 +166,7 @@ def test_a_wrong_request_does_not_make_the_recogniser_s_speed_unknown(bench):
     one = bench()
     one.send(1, start=True).wait()
     assert one.send(1, end=True, seconds=0).wait().words() == " 0"
-    eventually(lambda: one.service._windows.speed)
+    wait_until(lambda: one.service._windows.speed)
     one.recogniser.errors = [InvalidArgument("language: 'xx'; known are en")]
     assert isinstance(one.send(2, start=True, end=True).wait().error, InvalidArgument)
     assert one.service._windows.speed

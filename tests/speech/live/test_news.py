@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.speech.live.rig import Answer, eventually
+from tests.doubles.waiting import wait_until
+from tests.speech.live.rig import Answer
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import InternalError, InvalidArgument, Unavailable
 from trimodal.metrics import MemoryMetrics
@@ -29,7 +30,7 @@ def test_news_come_as_soon_as_they_are_heard(bench):
     one.recogniser.go.clear()
     one.send(start=True).wait()
     asked = one.ask(after_s=1.0)
-    eventually(lambda: one.recogniser.inside == 1)
+    wait_until(lambda: one.recogniser.inside == 1)
     assert not asked.given
     one.recogniser.go.set()
     assert asked.wait().words() == " 0"
@@ -70,7 +71,7 @@ def test_who_waits_is_not_idle_is_answered_in_the_end_and_holds_up_no_drain(benc
     one = bench(idle_s=0.4, clock=lambda: now[0])
     one.send(start=True, seconds=0.5).wait()
     asked = one.ask(after_s=0.5)
-    eventually(lambda: one.service._table.get(1)._waits_for_news)
+    wait_until(lambda: one.service._table.get(1)._waits_for_news)
     assert one.metric("active_requests", model="speech").value == 0
     now[0] = NEWS_S - 0.1
     one.service._table.get(1).look(0.4, IDLE)
@@ -79,7 +80,7 @@ def test_who_waits_is_not_idle_is_answered_in_the_end_and_holds_up_no_drain(benc
     now[0] = NEWS_S + 0.1
     assert asked.wait().error is None
     now[0] += 1
-    eventually(lambda: one.open_streams == 0)
+    wait_until(lambda: one.open_streams == 0)
     assert one.outcome("idle") == 1
 
 
@@ -88,7 +89,7 @@ def test_a_defect_at_a_look_fails_its_stream_alone(bench, monkeypatch):
     one.send(1, start=True, seconds=0.5).wait()
     asked = one.ask(after_s=0.5)
     one.send(2, start=True, seconds=0.5).wait()
-    eventually(lambda: one.service._table.get(1)._waits_for_news)
+    wait_until(lambda: one.service._table.get(1)._waits_for_news)
     monkeypatch.setattr(one.service._table.get(1), "look", lambda *_: 1 / 0)
     assert isinstance(asked.wait().error, InternalError)
     assert one.send(2, end=True, seconds=0.5).wait().words() == " 0"

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from tests.speech.live.rig import Answer, eventually
+from tests.doubles.waiting import wait_until
+from tests.speech.live.rig import Answer
 
 
 def test_the_answer_to_end_has_everything(bench):
@@ -26,7 +27,7 @@ def test_end_waits_for_what_is_still_being_heard(bench):
     one.recogniser.go.clear()
     one.send(start=True).wait()
     last = one.send(end=True, seconds=0)
-    eventually(lambda: one.recogniser.inside == 1)
+    wait_until(lambda: one.recogniser.inside == 1)
     assert not last.given
     one.recogniser.go.set()
     assert last.wait().words() == " 0"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.speech.live.rig import eventually
+from tests.doubles.waiting import wait_until
 from trimodal.errors import Unavailable
 from trimodal.speech.live.stream import PARTIAL_S, RECORDING_S
 from trimodal.speech.live.windows import WindowQueue
@@ -69,7 +69,7 @@ def test_live_windows_need_not_wait_for_two_of_recordings():
     taken: list[Stream | None] = []
     threading.Thread(target=lambda: taken.append(queue.get()), daemon=True).start()
     queue.put(Stream("live", 9.0))
-    eventually(lambda: len(taken) == 1)
+    wait_until(lambda: len(taken) == 1)
     assert taken[0].name == "live"
     queue.close()
 
@@ -92,9 +92,9 @@ def test_as_many_windows_are_at_the_recogniser_as_it_hears_in_half_a_second(seco
     threads = [threading.Thread(target=lambda: taken.append(queue.get()), daemon=True) for _ in range(20)]
     for thread in threads:
         thread.start()
-    eventually(lambda: len(taken) == min(at_once, 20))
+    wait_until(lambda: len(taken) == min(at_once, 20))
     queue.done(streams[0], 0.0)  # one comes back, one goes
-    eventually(lambda: len(taken) == min(at_once + 1, 20))
+    wait_until(lambda: len(taken) == min(at_once + 1, 20))
     queue.close()
     for thread in threads:
         thread.join(10)
@@ -148,16 +148,16 @@ def test_a_recogniser_that_fails_is_asked_by_all_that_wait(bench, monkeypatch):
     one = bench(clock=lambda: now[0])
     one.recogniser.gate = threading.Semaphore(0)
     one.send(1, start=True).wait()
-    eventually(lambda: one.recogniser.inside == 1)
+    wait_until(lambda: one.recogniser.inside == 1)
     now[0] += 3.0  # it is slow
     one.recogniser.gate.release()
-    eventually(lambda: one.recogniser.inside == 0)
+    wait_until(lambda: one.recogniser.inside == 0)
     for stream in range(2, 9):
         one.recogniser.errors.append(Unavailable("gone"))
         one.send(stream, start=True).wait()
-    eventually(lambda: one.recogniser.inside == 2)
+    wait_until(lambda: one.recogniser.inside == 2)
     one.recogniser.gate.release()
-    eventually(lambda: one.recogniser.inside == 7)
+    wait_until(lambda: one.recogniser.inside == 7)
     one.recogniser.gate.release(1000)
     for stream in range(1, 9):
         assert one.send(stream, end=True, seconds=0).wait().error is None

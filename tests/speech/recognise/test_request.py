@@ -30,11 +30,6 @@ def test_rows_become_windows_with_their_own_prompt_and_language():
     assert [one.translate for one in both] == [True, False]
 
 
-@pytest.mark.parametrize("level", [1.0, 1.5, -8.0])
-def test_clipped_and_amplified_audio_is_accepted(level):
-    assert len(request(level).checked(("en",))) == 1
-
-
 @pytest.mark.parametrize(
     ("refused", "told"),
     [
@@ -43,8 +38,6 @@ def test_clipped_and_amplified_audio_is_accepted(level):
         (of_shape(0, 5), "window: shape [rows, samples] is needed, got [0, 5]"),
         (of_shape(5), "window: shape [rows, samples] is needed, got [5]"),
         (request(np.nan), "window: sample 0 is nan; FP32 samples are finite, within [-1, 1]"),
-        (request(-np.inf), "window: sample 0 is -inf; FP32 samples are finite, within [-1, 1]"),
-        (request(-8.5), "window: a sample of 8.5; FP32 samples lie within [-1, 1]"),
         (
             RecogniseRequest(np.float32([[0, 0], [0, 99]])),
             "window[1]: a sample of 99; FP32 samples lie within [-1, 1]",

@@ -326,7 +326,8 @@ def test_one_window_is_heard_as_its_session_chose(temperatures):
     assert [hot for _, hot in engine.runs] == list(temperatures or service._settings.temperatures)
 
 
-def test_one_window_that_is_wrong_gets_its_error():
-    service = RecogniseService(Scripted(), RecogniseSettings(artefact="x"), MemoryMetrics())
-    with pytest.raises(InvalidArgument, match="language"):
-        service.recognise_one(Window(np.zeros(800, np.float32), "tlh"))
+def test_one_window_that_the_engine_cannot_bear_gets_its_error(caplog):
+    engine = Scripted({0.5: [RuntimeError("secret")]})
+    service = RecogniseService(engine, RecogniseSettings(artefact="x"), MemoryMetrics())
+    with pytest.raises(InternalError):
+        service.recognise_one(Window(marked(0.5).windows[0]))

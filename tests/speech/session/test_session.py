@@ -177,7 +177,7 @@ def test_a_step_that_is_rejected_leaves_the_guess_as_it_was() -> None:
     it.feed(noise(1))
     it.accept(due(it), heard((" one", 0.1, 0.5)))
     it.feed(noise(1))
-    it.accept(due(it), heard(rejected="repetition"))
+    it.accept(due(it), heard(rejected="silence"))
     assert texts(it.take().tentative) == [" one"]
 
 
@@ -245,7 +245,7 @@ def test_a_final_window_that_is_rejected_says_nothing() -> None:
     it.feed(noise(1))
     it.accept(due(it), heard((" one", 0.1, 0.5)))
     it.feed(np.concatenate((noise(0.4), silence(0.6))))
-    it.accept(due(it), heard(rejected="repetition"))
+    it.accept(due(it), heard(rejected="silence"))
     it.end()
     assert not it.waiting
     assert it.take().committed == ()

@@ -41,12 +41,6 @@ def test_runs_any_batch_and_gives_float32(directory, device, monkeypatch):
         assert [(one["prefer_nhwc"], one["fuse_conv_bias"]) for one in options] == [("1", "0")] * 2
 
 
-def test_a_checkpoint_that_is_pinned_is_compared(directory):
-    assert opened(directory, checkpoint_sha256=read_classifier(directory).manifest.source_sha256)
-    with pytest.raises(ArtefactError, match="not ffff: build again with: "):
-        opened(directory, checkpoint_sha256="ffff")
-
-
 def test_an_fp8_graph_is_for_tensorrt(directory):
     manifest = directory / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"fp32"', '"fp8"'))

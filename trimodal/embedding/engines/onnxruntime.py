@@ -15,12 +15,8 @@ import numpy as np
 from trimodal.embedding.engines.protocol import Embedded
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.manifest import read_manifest
-from trimodal.runtimes.gpu_fit import check_checkpoint
-from trimodal.runtimes.onnx_runner import Runner, make_runner
-from trimodal.runtimes.onnx_session import open_session
+from trimodal.runtimes.onnx_runner import Runner, open_model
 from trimodal.runtimes.text_batches import groups, open_tokenizer, shape_of
-
-MODEL = "model.onnx"
 
 
 class OnnxRuntimeEmbedder:
@@ -57,15 +53,8 @@ def open_engine(directory: Path, settings: EmbeddingSettings) -> OnnxRuntimeEmbe
     Raises ArtefactError: missing, damaged, refused or of another checkpoint; ServerError: no CUDA.
     """
     manifest = read_manifest(directory, task="embedding", runtime="onnxruntime")
-    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
     dimension, max_length = (shape_of(directory, manifest, name) for name in ("dimension", "max_length"))
     tokenizer = open_tokenizer(directory, manifest)
     tokenizer.enable_truncation(max_length)
-
-    def open_one() -> Any:
-        return open_session(
-            directory / MODEL, device=settings.device, threads=settings.threads, command=manifest.command
-        )
-
-    runner = make_runner(open_one, settings.device)
+    runner = open_model(directory, manifest, settings)
     return OnnxRuntimeEmbedder(runner, tokenizer, dimension=dimension, max_length=max_length)

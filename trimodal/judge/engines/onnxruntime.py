@@ -6,7 +6,6 @@ differs may lie in the part that nobody would have read.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,8 @@ from trimodal.judge.engines.protocol import Pairs, Probabilities
 from trimodal.judge.readings import alike, known_words, read
 from trimodal.judge.settings import JudgeSettings
 from trimodal.manifest import read_manifest
-from trimodal.runtimes.gpu_fit import check_checkpoint
-from trimodal.runtimes.onnx_runner import Runner, make_runner
-from trimodal.runtimes.onnx_session import open_session
+from trimodal.runtimes.onnx_runner import Runner, open_model
 from trimodal.runtimes.text_batches import groups, open_tokenizer, shape_of
-
-MODEL = "model.onnx"
 
 
 class OnnxRuntimeJudge:
@@ -64,10 +59,7 @@ def open_engine(directory: Path, settings: JudgeSettings) -> OnnxRuntimeJudge:
     Raises ArtefactError: missing, damaged, refused or of another checkpoint; ServerError: no CUDA.
     """
     manifest = read_manifest(directory, task="judge", runtime="onnxruntime")
-    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
     max_length = shape_of(directory, manifest, "max_length")
     tokenizer = open_tokenizer(directory, manifest)
-
-    session = partial(open_session, directory / MODEL, device=settings.device, threads=settings.threads)
-    runner = make_runner(partial(session, command=manifest.command), settings.device)
+    runner = open_model(directory, manifest, settings)
     return OnnxRuntimeJudge(runner, tokenizer, max_length=max_length)

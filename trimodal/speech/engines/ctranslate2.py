@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -20,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Word
-from trimodal.errors import ArtefactError
+from trimodal.errors import ArtefactError, ServerError
 from trimodal.manifest import MANIFEST, Manifest
+from trimodal.runtimes.onnx_session import first_line
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window, batches, likely
 from trimodal.speech.whisper.artefact import SpeechShapes, open_artefact, read_tokens, unopened
@@ -40,10 +42,10 @@ COMPUTE_TYPES = {
     "float32": ("float32", "float32"),
 }
 WEIGHTS = "model.bin"
+# What CTranslate2 says where it is the GPU, its driver or its libraries.
+_OF_THE_GPU = re.compile(r"CUDA (failed|support)|cu(BLAS|DNN) failed|libcu\w+\.so")
 # What the wheel of CTranslate2 looks up by name on a GPU: it is built for CUDA 12, whatever the driver has.
 CUBLAS = ("libcublasLt.so.12", "libcublas.so.12")
-# Below it a second thread made each run slower (2.6 MB: 8 windows in 63 ms on one thread, 76 on two).
-TINY_BYTES = 20_000_000
 
 
 @dataclass(slots=True)
@@ -228,13 +230,6 @@ def _storage(array: Any) -> Any:
     return ctranslate2.StorageView.from_array(np.ascontiguousarray(array))
 
 
-def threads(directory: Path, settings: RecogniseSettings) -> int:
-    """As set. Left open, every core; but one for a tiny model, whose threads would only wait."""
-    weights = directory / WEIGHTS
-    tiny = weights.is_file() and weights.stat().st_size < TINY_BYTES
-    return 1 if tiny and not settings.intra_op_threads else settings.threads
-
-
 def compute_type(directory: Path, manifest: Manifest, device: str) -> str:
     """How the artefact is computed with on `device`. Raises ArtefactError: its precision is not known."""
     if manifest.precision not in COMPUTE_TYPES:
@@ -245,7 +240,10 @@ def compute_type(directory: Path, manifest: Manifest, device: str) -> str:
 
 
 def open_model(directory: Path, manifest: Manifest, settings: RecogniseSettings) -> Any:
-    """A `ctranslate2.models.Whisper`. Raises ArtefactError: refused, or of unknown precision."""
+    """A `ctranslate2.models.Whisper`.
+
+    Raises ArtefactError: refused, or of unknown precision; ServerError: the GPU cannot be used.
+    """
     computed = compute_type(directory, manifest, settings.device)
     # Triton's own threads, other engines and clients share these cores: a thread that waits spins for a
     # fraction of a millisecond, which makes a run some per cent quicker, and then sleeps. OpenMP reads
@@ -260,10 +258,15 @@ def open_model(directory: Path, manifest: Manifest, settings: RecogniseSettings)
             str(directory),
             device=settings.device,
             compute_type=computed,
-            intra_threads=threads(directory, settings),
+            intra_threads=settings.threads,
             inter_threads=1,
         )
     except Exception as error:  # It raises RuntimeError, ValueError and others.
+        if settings.device == "cuda" and _OF_THE_GPU.search(str(error)):
+            raise ServerError(
+                f"CTranslate2 {ctranslate2.__version__} cannot use the GPU ({first_line(error)}): "
+                "`trimodal doctor --profile cuda` tells what is missing"
+            ) from None
         raise unopened(directory, manifest, error) from None
 
 

@@ -111,6 +111,7 @@ class SpeechService:
         if before := self._table.get(number):
             error = Cancelled(f"stream {number} was started anew")
             self._perform(before, before.close("restarted", error))
+            self._table.forget(before)  # also one that the sweeper has closed, and is about to take out
         settings = chunk.options.on(self._settings)
         stream = LiveStream(
             number,

@@ -1,6 +1,7 @@
 """Doubts what Whisper makes up over silence, over noise and in loops.
 
-The rules, and the names and defaults of their thresholds, are those of openai-whisper and faster-whisper.
+The rules, and the names and defaults of their thresholds, are those of openai-whisper and faster-whisper, but
+for repetition: a short window that loops compresses too little for theirs.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from trimodal.speech.recognise.hallucinations import GUARDS, SILENCE, best, doub
 from trimodal.speech.recognise.pieces import cut, joined
 from trimodal.speech.recognise.request import Recognised, RecogniseRequest
 from trimodal.speech.settings import RecogniseSettings
-from trimodal.speech.values import TASKS, Recognition, Window, batches
+from trimodal.speech.values import Recognition, Window, batches
 from trimodal.speech.whisper.features import room, smallest_context
 from trimodal.speech.whisper.word_timestamps import without_silence_before
 
@@ -102,7 +102,7 @@ class RecogniseService:
         outcomes: list[list[_Task] | RequestError] = []
         for request in requests:
             try:
-                outcomes.append(self._tasks(request))
+                outcomes.append(self._tasks(request.checked(self._engine.languages)))
             except RequestError as error:
                 self._windows["refused"].increment(max(1, len(request.windows)))
                 outcomes.append(error)
@@ -115,22 +115,15 @@ class RecogniseService:
         ]
 
     def recognise_one(self, window: Window) -> Recognition:
-        """What is heard in one window that is right. Raises: the error that its request would get."""
-        request = RecogniseRequest(
-            window.samples[None],
-            [window.prompt.encode()],
-            [window.language.encode()],
-            [TASKS[window.translate].encode()],
-            temperatures=[",".join(map(str, window.temperatures)).encode()],
-            prefixes=[window.prefix.encode()],
-        )
-        (outcome,) = self.recognise([request])
-        if isinstance(outcome, Exception):
+        """What is heard in one window that is right. Raises RequestError: the engine fails on it."""
+        tasks = self._tasks([window])
+        self._decode(tasks)
+        outcome = self._result(tasks)
+        if isinstance(outcome, RequestError):
             raise outcome
         return outcome.rows[0]
 
-    def _tasks(self, request: RecogniseRequest) -> list[_Task]:
-        windows = request.checked(self._engine.languages)
+    def _tasks(self, windows: Sequence[Window]) -> list[_Task]:
         default = self._settings.language
         tasks = []
         for row, window in enumerate(windows):

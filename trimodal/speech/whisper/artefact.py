@@ -11,6 +11,7 @@ from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest, read_manifest
 from trimodal.runtimes.gpu_fit import check_checkpoint, check_precision
+from trimodal.runtimes.onnx_session import first_line
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import MAX_WINDOW_S
 from trimodal.speech.whisper.features import Padding
@@ -89,10 +90,8 @@ def read_tokens(
 
 def unopened(directory: Path, manifest: Manifest, error: Exception) -> ArtefactError:
     """What an operator is told of a model that does not open: the reason in a line, and how to build it."""
-    reason = str(error).strip().split("\n")[0][:200]
-    return ArtefactError(
-        f"the Whisper in {directory} cannot be opened ({reason}): build again with: {manifest.command}"
-    )
+    told = f"the Whisper in {directory} cannot be opened ({first_line(error)})"
+    return ArtefactError(f"{told}: build again with: {manifest.command}")
 
 
 def _validated(model: type[Part], directory: Path, manifest: Manifest, field: str) -> Part:

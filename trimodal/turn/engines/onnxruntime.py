@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from trimodal.audio.values import Samples
 from trimodal.manifest import read_manifest
-from trimodal.runtimes.gpu_fit import check_checkpoint
-from trimodal.runtimes.onnx_runner import Runner, make_runner
-from trimodal.runtimes.onnx_session import open_session
+from trimodal.runtimes.onnx_runner import Runner, open_model
 from trimodal.speech.whisper.features import Features, log_mel
 from trimodal.turn.engines.protocol import WINDOW, WINDOW_S, Probabilities
 from trimodal.turn.settings import TurnSettings
 
-MODEL = "model.onnx"
 BANDS = 80
 _LEAST_VARIANCE = 1e-7
 
@@ -52,11 +48,4 @@ def open_engine(directory: Path, settings: TurnSettings) -> OnnxRuntimeTurns:
     Raises ArtefactError: missing, damaged, refused or of another checkpoint; ServerError: no CUDA.
     """
     manifest = read_manifest(directory, task="turn", runtime="onnxruntime")
-    check_checkpoint(directory, manifest, settings.checkpoint_sha256)
-
-    def open_one() -> Any:
-        return open_session(
-            directory / MODEL, device=settings.device, threads=settings.threads, command=manifest.command
-        )
-
-    return OnnxRuntimeTurns(make_runner(open_one, settings.device))
+    return OnnxRuntimeTurns(open_model(directory, manifest, settings))

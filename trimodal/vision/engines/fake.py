@@ -19,12 +19,10 @@ class FakeClassifier:
 
     def __init__(self, classes: int, *, delay: float = 0.0) -> None:
         self.classes = classes
-        self.batch_sizes: list[int] = []
         self._delay = delay
 
     def classify(self, pixels: Pixels) -> Logits:
         """Logits float32[B, C] of pixels uint8[B, 3, H, W]."""
-        self.batch_sizes.append(len(pixels))
         time.sleep(self._delay)
         chosen = np.rint(pixels[:, 0].mean(axis=(1, 2))).astype(int) % self.classes
         logits = np.zeros((len(pixels), self.classes), np.float32)

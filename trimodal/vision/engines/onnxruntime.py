@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from trimodal.errors import ArtefactError
-from trimodal.runtimes.gpu_fit import check_checkpoint
-from trimodal.runtimes.onnx_runner import Runner, make_runner
-from trimodal.runtimes.onnx_session import open_session
+from trimodal.runtimes.onnx_runner import Runner, open_model
 from trimodal.vision.artefact import ClassifierArtefact
 from trimodal.vision.engines.protocol import Logits, Pixels
 from trimodal.vision.settings import VisionSettings
-
-MODEL = "model.onnx"
 
 
 class OnnxRuntimeClassifier:
@@ -33,22 +27,13 @@ def open_engine(artefact: ClassifierArtefact, settings: VisionSettings) -> OnnxR
 
     Raises ArtefactError: FP8, of another checkpoint, or refused by ONNX Runtime; ServerError: no CUDA.
     """
-    options = {"prefer_nhwc": settings.prefer_nhwc, "fuse_conv_bias": settings.fuse_conv_bias}
-    check_checkpoint(artefact.directory, artefact.manifest, settings.checkpoint_sha256)
     if artefact.manifest.precision == "fp8":
         # Its optimiser gets FP8 between casts wrong on a processor, without an error (1.31).
         raise ArtefactError(
             f"{artefact.directory} is an FP8 graph, which only TensorRT runs: build one for this engine with "
             f"python build/vision_onnx.py {artefact.manifest.source} --precision fp16"
         )
-
-    def open_one() -> Any:
-        return open_session(
-            artefact.directory / MODEL,
-            device=settings.device,
-            threads=settings.threads,
-            command=artefact.manifest.command,
-            cuda_options={name: str(int(value)) for name, value in options.items()},
-        )
-
-    return OnnxRuntimeClassifier(make_runner(open_one, settings.device, settings.warm_up_batch_sizes))
+    knobs = {"prefer_nhwc": settings.prefer_nhwc, "fuse_conv_bias": settings.fuse_conv_bias}
+    options = {name: str(int(value)) for name, value in knobs.items()}
+    sizes = settings.warm_up_batch_sizes
+    return OnnxRuntimeClassifier(open_model(artefact.directory, artefact.manifest, settings, sizes, options))

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trimodal.runtimes.onnx_session import first_line
 from trimodal.speech.engines.tensorrt.bucket import Bucket, Buffers
 from trimodal.speech.engines.tensorrt.forward import Forward
 from trimodal.speech.engines.tensorrt.rows import Floats, Row, Rules, Tokens
@@ -54,10 +55,8 @@ class StepCapture:
             step()
             self._stream.synchronize()
             cause = error.__context__ or error  # what fails in a capture makes its end fail
-            reason = str(cause).strip().split("\n")[0][:200]
-            logger.warning(
-                "no CUDA graph of a decode step (%s): steps are launched one by one, which is slower", reason
-            )
+            told = "no CUDA graph of a decode step (%s): steps are launched one by one, which is slower"
+            logger.warning(told, first_line(cause))
             return step
         replay: Step = graph.replay
         return replay
@@ -156,7 +155,7 @@ class DeviceDecoding:
         self._lines = 0  # of attention
 
     def open(self, tokens: Tokens, at: int) -> Floats:
-        """Appends the first tokens int64[rows, n]; attention is kept from token `at` on.
+        """Appends tokens int64[rows, n] that are given; attention is kept from token `at` on.
 
         Returns:
             Logits float32[rows, vocabulary] after token `at`, on the host.
@@ -176,10 +175,6 @@ class DeviceDecoding:
             self.length += count
             self._lines += count - at
             return np.asarray(graphs.fetch(logits[: self.rows]).numpy())
-
-    def follow(self, tokens: Tokens) -> None:
-        """Appends tokens int64[rows, n] whose attention is kept."""
-        self.open(tokens, 0)
 
     def write(self, rows: Sequence[Row], temperature: float) -> None:
         """Decodes each row to its end or its bound; puts tokens and attention into it.

@@ -100,9 +100,8 @@ class GraphWhisper:
                 self._begin(batch, decoding.open(np.array(opening, np.int64), len(before[0]) - 1))
             else:
                 self._begin(batch, decoding.open(np.array(before, np.int64), len(before[0]) - 1))
-                decoding.follow(
-                    np.array([self._following(state, state.language) for state in batch], np.int64)
-                )
+                following = [self._following(state, state.language) for state in batch]
+                decoding.open(np.array(following, np.int64), 0)
             decoding.write([state.row for state in batch], temperature)
 
     def _following(self, state: WindowState, language: str) -> list[int]:
