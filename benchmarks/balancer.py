@@ -20,6 +20,7 @@ from rich.console import Console
 
 from benchmarks.affinity import table_of as prefix_table
 from benchmarks.affinity import talk
+from benchmarks.tables import make_table
 from tests.e2e.fleet.load import Clients, clients, listen, speech
 from tests.e2e.fleet.proxy import SERVERS, Proxy, running
 from tests.e2e.fleet.servers import STREAMS, fleet
@@ -28,7 +29,6 @@ from trimodal.bench.load.generator import Send, run
 from trimodal.bench.load.statistics import Summary, summarise
 from trimodal.bench.targets.taking import Taking, taken
 from trimodal.errors import OperatorError, ServerError, TrimodalError
-from trimodal.report.console import make_table
 
 CLIENTS = 24  # twice what three servers take at once
 WORDS = 16  # of a live stream: some 8 s

@@ -1,11 +1,10 @@
-"""What experiments share: a gateway of its own, its socket, processor time, long streams of speech."""
+"""What experiments share: a gateway of its own, its socket, processor time, tables."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import random
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,18 +12,14 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import soundfile
 from websockets.asyncio.client import ClientConnection
 
-from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import ServerError
 from trimodal.paths import data_directory
 from trimodal.server import ports
 
 TICKS = os.sysconf("SC_CLK_TCK")
 SAMPLES = data_directory() / "samples" / "speech"
-PAUSE_S = 0.6
 
 
 @asynccontextmanager
@@ -74,14 +69,3 @@ def tree_cpu_s(pid: int) -> float:
         with suppress(OSError, ServerError):  # the thread or the child may end meanwhile
             total += sum(tree_cpu_s(int(child)) for child in file.read_text().split())
     return total
-
-
-def speech(seconds: float, seed: int) -> Samples:
-    """The project's recordings in an order of the seed, with pauses between them: float32 at 16 kHz."""
-    files = [SAMPLES / entry["file"] for entry in json.loads((SAMPLES / "samples.json").read_text())]
-    rng, pause = random.Random(seed), np.zeros(round(PAUSE_S * SAMPLE_RATE), np.float32)
-    parts: list[Samples] = []
-    while sum(map(len, parts)) < seconds * SAMPLE_RATE:
-        for file in rng.sample(files, len(files)):
-            parts += [soundfile.read(file, dtype="float32")[0], pause]
-    return np.concatenate(parts)[: round(seconds * SAMPLE_RATE)]

@@ -20,6 +20,7 @@ import typer
 from rich.console import Console
 
 from benchmarks.common import cpu_s, running_gateway
+from benchmarks.tables import NARROW, make_table
 from trimodal.bench.common.serving import serving
 from trimodal.bench.load.arrivals import Closed
 from trimodal.bench.load.generator import Send, run
@@ -29,7 +30,6 @@ from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.llm import GrpcLlm
 from trimodal.bench.targets.questions import Listed, Question
 from trimodal.errors import ServerError
-from trimodal.report.console import NARROW, make_table
 from trimodal.server.options import ServerOptions
 
 # 64 streams with a token every 40 ms are 1,600 deltas a second.

@@ -28,6 +28,7 @@ import typer
 from rich.console import Console
 
 from benchmarks.common import listening
+from benchmarks.tables import NARROW, make_table
 from trimodal.bench.common.samples import batch_of, jpegs
 from trimodal.bench.common.serving import serving, settings_of
 from trimodal.bench.load.arrivals import Closed
@@ -38,7 +39,6 @@ from trimodal.bench.targets.media import Vision
 from trimodal.bench.targets.taking import Taking, taken
 from trimodal.build_support import operator_errors
 from trimodal.errors import ServerError
-from trimodal.report.console import NARROW, make_table
 from trimodal.server import ports
 from trimodal.server.options import ServerOptions
 from trimodal.vision.settings import VisionSettings

@@ -13,12 +13,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from benchmarks.tables import NARROW, make_table
 from trimodal.bench.load.arrivals import Closed
 from trimodal.bench.load.generator import run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise
 from trimodal.bench.targets.taking import Taking, taken
-from trimodal.report.console import NARROW, make_table
 
 
 async def measure(streams: int, seconds: float, ttft: float, gap: float, pieces: int) -> Summary:

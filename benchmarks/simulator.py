@@ -22,6 +22,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from benchmarks.tables import make_table
 from trimodal.bench.common.serving import serving
 from trimodal.bench.load.arrivals import Closed, poisson
 from trimodal.bench.load.generator import run
@@ -38,7 +39,6 @@ from trimodal.plan.fleet.outcome import Objective
 from trimodal.plan.fleet.simulation import simulate
 from trimodal.plan.fleet.spec import FleetSpec, ReplicaFigures
 from trimodal.plan.fleet.workload import Arrival
-from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 
 SLOTS = 8

@@ -31,6 +31,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from benchmarks.common import SAMPLES, listening, tree_cpu_s
 from benchmarks.parity.contexts import ARTEFACTS
+from benchmarks.tables import NARROW, make_table
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.audio.word_errors import normalise, word_error_rate
 from trimodal.bench.common.samples import Recording, spoken_streams
@@ -39,7 +40,6 @@ from trimodal.build_support import operator_errors
 from trimodal.client import Client
 from trimodal.errors import ServerError
 from trimodal.paths import artefact_root
-from trimodal.report.console import NARROW, make_table
 from trimodal.server import ports
 from trimodal.server.options import ServerOptions
 

@@ -22,6 +22,7 @@ from rich.console import Console
 
 from benchmarks.common import listening, running_gateway
 from benchmarks.gateway import Side, measure
+from benchmarks.tables import NARROW, make_table
 from trimodal.bench.common.serving import serving
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.statistics import Summary
@@ -29,7 +30,6 @@ from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.questions import Listed, Mix, Question, Questions
 from trimodal.build_support import operator_errors
 from trimodal.errors import ServerError
-from trimodal.report.console import NARROW, make_table
 from trimodal.server import ports
 from trimodal.server.options import ServerOptions
 

@@ -26,13 +26,13 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from benchmarks.tables import make_table
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE, Samples, Word
 from trimodal.audio.word_errors import word_error_rate
 from trimodal.bench.common.serving import settings_of
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root, data_directory, default_repository
-from trimodal.report.console import make_table
 from trimodal.repository import select_models
 from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.session.session import LiveSession

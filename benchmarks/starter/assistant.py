@@ -21,13 +21,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from benchmarks.tables import NARROW, make_table
 from trimodal.assistant.prompt import Prompt
 from trimodal.assistant.request import Turn, read_examples
 from trimodal.assistant.values import ImageLabels
 from trimodal.client import Client, Message
 from trimodal.demo.assistant import names
 from trimodal.paths import data_directory
-from trimodal.report.console import NARROW, make_table
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 

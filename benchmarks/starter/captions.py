@@ -23,11 +23,11 @@ import typer
 from rich.console import Console
 
 from benchmarks.parity.contexts import ARTEFACTS, CHUNK, SAMPLES, Recording, errors, read
+from benchmarks.tables import make_table
 from trimodal.audio.values import SAMPLE_RATE, Delay
 from trimodal.audio.word_errors import normalise
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root
-from trimodal.report.console import make_table
 from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.session.session import LiveSession
 from trimodal.speech.session.vad import detectors

@@ -20,11 +20,11 @@ from rich.console import Console
 from tokenizers import Tokenizer
 
 from benchmarks.parity.contexts import ARTEFACTS, SAMPLES, errors, read
+from benchmarks.tables import make_table
 from trimodal.audio.word_errors import normalise
 from trimodal.gateway.media import MAX_HINTS, with_keywords
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root
-from trimodal.report.console import make_table
 from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
