@@ -26,8 +26,9 @@ from tests.e2e.fleet.proxy import SERVERS, Proxy, running
 from tests.e2e.fleet.servers import STREAMS, fleet
 from trimodal.bench.load.arrivals import Closed
 from trimodal.bench.load.generator import Send, run
+from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise
-from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.taking import taken
 from trimodal.errors import OperatorError, ServerError, TrimodalError
 
 CLIENTS = 24  # twice what three servers take at once
@@ -38,10 +39,10 @@ CHATS, TURNS, AT_ONCE = 27, 4, 6
 def sending(work: Callable[[Callable[[int], None]], Awaitable[object]]) -> Send:
     """Does one request for each number; `work` says how many tokens or pictures just came."""
 
-    async def ask(taking: Taking) -> None:
+    async def ask(record: Record) -> None:
         def came(count: int) -> None:
-            taking.output_tokens += count
-            taking.piece()
+            record.output_tokens += count
+            record.piece()
 
         await work(came)
 

@@ -36,7 +36,7 @@ from trimodal.bench.load.generator import LoadRun, Send, run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import summarise
 from trimodal.bench.targets.media import Vision
-from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.taking import taken
 from trimodal.build_support import operator_errors
 from trimodal.errors import ServerError
 from trimodal.server import ports
@@ -88,11 +88,11 @@ class OverHttp:
     async def send(self, number: int) -> Record:
         (image,) = batch_of(self.files, number, 1)
 
-        async def ask(taking: Taking) -> None:
-            taking.items = 1
+        async def ask(record: Record) -> None:
+            record.items = 1
             answer = await self.client.post("/predict", json={"image": base64.b64encode(image).decode()})
             answer.raise_for_status()
-            taking.piece()
+            record.piece()
 
         return await taken(ask)
 

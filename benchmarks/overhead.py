@@ -18,18 +18,18 @@ from trimodal.bench.load.arrivals import Closed
 from trimodal.bench.load.generator import run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise
-from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.taking import taken
 
 
 async def measure(streams: int, seconds: float, ttft: float, gap: float, pieces: int) -> Summary:
     """Closed loops of answers whose pieces come when they are due; times in seconds."""
 
-    async def ask(taking: Taking) -> None:
+    async def ask(record: Record) -> None:
         clock = asyncio.get_running_loop().time
         for piece in range(pieces):
-            await asyncio.sleep(max(0.0, taking.sent + ttft + piece * gap - clock()))
-            taking.piece()
-        taking.output_tokens = pieces
+            await asyncio.sleep(max(0.0, record.sent + ttft + piece * gap - clock()))
+            record.piece()
+        record.output_tokens = pieces
 
     async def send(number: int) -> Record:
         return await taken(ask)

@@ -28,7 +28,8 @@ from trimodal.bench.load.arrivals import Closed, poisson
 from trimodal.bench.load.generator import run
 from trimodal.bench.load.records import OK, Record
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.llm import follow
+from trimodal.bench.targets.taking import taken
 from trimodal.client import Client, Message
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
@@ -114,14 +115,8 @@ async def started(stack: AsyncExitStack, count: int) -> tuple[Client, list[str]]
 
 
 async def send(client: Client, messages: Sequence[Message], tokens: int) -> Record:
-    async def ask(taking: Taking) -> None:
-        stream = client.stream(messages=messages, max_tokens=tokens)
-        async for delta in stream:
-            if delta.text:
-                taking.piece()
-            usage = stream.usage
-            taking.input_tokens, taking.cached_tokens = usage.prompt, usage.cached
-            taking.output_tokens = usage.completion
+    async def ask(record: Record) -> None:
+        await follow(client.stream(messages=messages, max_tokens=tokens), record)
 
     return await taken(ask)
 

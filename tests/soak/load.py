@@ -19,7 +19,7 @@ from trimodal.bench.targets.llm import GrpcLlm
 from trimodal.bench.targets.media import Assistant, Embedding, Vision
 from trimodal.bench.targets.questions import Listed, Question
 from trimodal.bench.targets.speech import Speech
-from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.taking import taken
 from trimodal.client import Client, Delta
 from trimodal.speech.engines.fake import VOCABULARY, speak
 
@@ -68,13 +68,13 @@ class Leaving:
         question = self._questions.at(number)
         left = False
 
-        async def ask(taking: Taking) -> None:
+        async def ask(record: Record) -> None:
             nonlocal left
             stream = self._client.stream(question.text, max_tokens=question.max_tokens)
             async for item in stream:
                 if isinstance(item, Delta) and item.text:
-                    taking.piece()
-                if len(taking.pieces) > number % 8:
+                    record.piece()
+                if len(record.pieces) > number % 8:
                     left = not stream.finish_reason
                     stream.cancel()
                     return
@@ -146,7 +146,7 @@ class Bad:
         )
 
     async def send(self, number: int) -> Record:
-        async def ask(taking: Taking) -> None:
+        async def ask(record: Record) -> None:
             await self._rows[number % len(self._rows)]()
 
         return await taken(ask)

@@ -17,7 +17,7 @@ from trimodal.bench.targets.llm import GrpcLlm
 from trimodal.bench.targets.media import Embedding, Vision
 from trimodal.bench.targets.questions import Mix, Questions
 from trimodal.bench.targets.speech import Speech
-from trimodal.bench.targets.taking import Taking, Target, taken
+from trimodal.bench.targets.taking import Target, taken
 from trimodal.client import Client
 from trimodal.client.transports.base import Request, Timeouts, Transport
 from trimodal.errors import SettingsError
@@ -128,9 +128,9 @@ class RandomTensors:
                 raise SettingsError(f"model {config.name}: no load is known for input {one.name} ({dtype})")
 
     async def send(self, number: int) -> Record:
-        async def ask(taking: Taking) -> None:
-            taking.items = self._batch
+        async def ask(record: Record) -> None:
+            record.items = self._batch
             await self._transport.infer(Request(self._model, self._inputs), self._timeouts)
-            taking.piece()
+            record.piece()
 
         return await taken(ask)

@@ -132,7 +132,7 @@ async def test_a_server_that_hangs_up_or_is_silent_is_told_apart() -> None:
         assert (await target.send(0)).outcome == "unreachable"
     async with asked(app_of(silent), timeout=0.1) as target:
         record = await target.send(0)
-    assert (record.outcome, record.pieces) == ("timeout", ())
+    assert (record.outcome, record.pieces) == ("timeout", [])
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 from trimodal.bench.common.serving import settings_of
 from trimodal.bench.load.records import Record
-from trimodal.bench.targets.taking import Taking
 from trimodal.errors import ServerError
 from trimodal.llm.engine_core.client import start_process
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
@@ -66,8 +64,8 @@ class BareEngine:
         outputs: asyncio.Queue[tuple[float, Output] | None] = asyncio.Queue()
         id = next(self._numbers)
         self._pending[id] = lambda step: loop.call_soon_threadsafe(outputs.put_nowait, step)
-        taking = Taking()
-        taking.input_tokens = len(prompt)
+        record = Record.begun()
+        record.input_tokens = len(prompt)
         self._client.add(EngineRequest(id, prompt, Sampling(max_tokens)))
         try:
             while True:
@@ -78,12 +76,13 @@ class BareEngine:
                     continue
                 at, output = step
                 if output.token_ids:
-                    taking.pieces.append(at)
-                    taking.output_tokens += len(output.token_ids)
+                    record.pieces.append(at)
+                    record.output_tokens += len(output.token_ids)
                 if output.finish_reason == "error":
                     raise ServerError(output.error)
                 if output.finish_reason:
-                    return replace(taking.record(), ended=taking.pieces[-1] if taking.pieces else at)
+                    record.ended = record.pieces[-1] if record.pieces else at
+                    return record
         except asyncio.TimeoutError:
             raise ServerError(f"the bare engine made no token for {_LIMIT_S:g} s") from None
         finally:

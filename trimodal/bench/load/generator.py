@@ -164,7 +164,7 @@ class _Running:
         await _cancel(list(late))
         for number, due in late.values():
             error = f"no end within {self.drain_s:g} s after the run"
-            record = Record(number, due, due, (), self.clock(), TIMEOUT, error)
+            record = Record(number, due, due, [], self.clock(), TIMEOUT, error)
             self._note(record.since(self.began, number, due))
 
     async def _client(self, numbers: itertools.count[int]) -> None:
@@ -198,7 +198,7 @@ class _Running:
             if len(self.under_way) >= self.max_in_flight:
                 now = self.clock()
                 error = f"{self.max_in_flight} requests were under way"
-                self._note(Record(number, due, now, (), now, UNSENT, error).since(self.began, number, due))
+                self._note(Record(number, due, now, [], now, UNSENT, error).since(self.began, number, due))
                 continue
             task = asyncio.create_task(self._one(number, due))
             self.under_way[task] = number, due

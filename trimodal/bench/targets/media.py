@@ -10,7 +10,7 @@ from trimodal.bench.common.samples import batch_of
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.llm import follow
 from trimodal.bench.targets.questions import Source
-from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.taking import taken
 from trimodal.client import Client
 
 
@@ -27,10 +27,10 @@ class Vision:
     async def send(self, number: int) -> Record:
         images = batch_of(self.files, number, self.batch)
 
-        async def ask(taking: Taking) -> None:
-            taking.items = self.batch
+        async def ask(record: Record) -> None:
+            record.items = self.batch
             await self.client.classify(images, timeout=self.timeout, model=self.model)
-            taking.piece()
+            record.piece()
 
         return await taken(ask)
 
@@ -47,9 +47,9 @@ class Embedding:
     async def send(self, number: int) -> Record:
         text = self.questions.at(number).text
 
-        async def ask(taking: Taking) -> None:
+        async def ask(record: Record) -> None:
             await self.client.embed([text], timeout=self.timeout, model=self.model)
-            taking.piece()
+            record.piece()
 
         return await taken(ask)
 
@@ -73,8 +73,8 @@ class Assistant:
         image = self.images[number % len(self.images)] if self.images else None
         audio = self.recordings[number % len(self.recordings)] if self.recordings else None
 
-        async def ask(taking: Taking) -> None:
-            taking.audio_s = len(audio) / SAMPLE_RATE if audio is not None else 0.0
+        async def ask(record: Record) -> None:
+            record.audio_s = len(audio) / SAMPLE_RATE if audio is not None else 0.0
             stream = self.client.ask(
                 question.text,
                 image=image,
@@ -83,6 +83,6 @@ class Assistant:
                 model=self.model,
                 max_tokens=question.max_tokens,
             )
-            await follow(stream, taking)
+            await follow(stream, record)
 
         return await taken(ask)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trimodal.audio.values import SAMPLE_RATE, Samples, Word
 from trimodal.bench.load.records import Record
-from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.taking import taken
 from trimodal.client import Client, LiveUpdate
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class Speech:
         clock = asyncio.get_running_loop().time
         size = round(self.chunk_s * SAMPLE_RATE)
 
-        async def play(taking: Taking) -> None:
-            taking.audio_s = len(samples) / SAMPLE_RATE
+        async def play(record: Record) -> None:
+            record.audio_s = len(samples) / SAMPLE_RATE
             words: list[Word] = []
             options = {"timeout": self.timeout, "model": self.model, "policy": self.policy}
             async with self.client.listen(**options) as stream:  # type: ignore[arg-type]
@@ -52,18 +52,18 @@ class Speech:
                     chunk = samples[at : at + size]
                     if self.pace:
                         spoken = (at + len(chunk)) / SAMPLE_RATE / self.pace
-                        await asyncio.sleep(max(0.0, taking.sent + spoken - clock()))
-                    words += self._note(taking, await stream.send(chunk), clock() - taking.sent)
-                words += self._note(taking, await stream.end(), clock() - taking.sent)
-            taking.text = "".join(word.text for word in words)
+                        await asyncio.sleep(max(0.0, record.sent + spoken - clock()))
+                    words += self._note(record, await stream.send(chunk), clock() - record.sent)
+                words += self._note(record, await stream.end(), clock() - record.sent)
+            record.text = "".join(word.text for word in words)
 
         return await taken(play)
 
-    def _note(self, taking: Taking, update: LiveUpdate, now: float) -> Sequence[Word]:
+    def _note(self, record: Record, update: LiveUpdate, now: float) -> Sequence[Word]:
         """Takes an answer that came at `now` in; its committed words."""
-        if update.committed or (update.tentative.strip() and not taking.pieces):
-            taking.piece()
-        taking.output_tokens += len(update.committed)
+        if update.committed or (update.tentative.strip() and not record.pieces):
+            record.piece()
+        record.output_tokens += len(update.committed)
         if self.pace:
-            taking.lags += [now - word.end / self.pace for word in update.committed]
+            record.lags += [now - word.end / self.pace for word in update.committed]
         return update.committed

@@ -1,4 +1,4 @@
-"""Takes the times of one request while it runs, and turns its end into an outcome."""
+"""Takes the record of one request while it runs, and turns its end into an outcome."""
 
 from __future__ import annotations
 
@@ -18,52 +18,15 @@ class Target(Protocol):
         """Sends request `number` and waits for its end; what goes wrong is an outcome."""
 
 
-class Taking:
-    """Times and figures of one request, filled in as they come. It is sent when this is made."""
-
-    def __init__(self) -> None:
-        self._clock = asyncio.get_running_loop().time
-        self.sent = self._clock()
-        self.pieces: list[float] = []
-        self.lags: list[float] = []
-        self.input_tokens = self.output_tokens = self.cached_tokens = 0
-        self.items = 1
-        self.audio_s = 0.0
-        self.cache = self.text = ""
-
-    def piece(self) -> None:
-        """Notes text, words or a whole answer that has just come."""
-        self.pieces.append(self._clock())
-
-    def record(self, outcome: str = OK, error: str = "") -> Record:
-        """The request has ended now."""
-        return Record(
-            number=0,
-            due=self.sent,
-            sent=self.sent,
-            pieces=tuple(self.pieces),
-            ended=self._clock(),
-            outcome=outcome,
-            error=error,
-            input_tokens=self.input_tokens,
-            output_tokens=self.output_tokens,
-            cached_tokens=self.cached_tokens,
-            items=self.items,
-            audio_s=self.audio_s,
-            lags=tuple(self.lags),
-            cache=self.cache,
-            text=self.text,
-        )
-
-
-async def taken(ask: Callable[[Taking], Awaitable[object]]) -> Record:
-    """Runs one request from its sending to its end."""
-    taking = Taking()
+async def taken(ask: Callable[[Record], Awaitable[object]]) -> Record:
+    """Runs one request from its sending to its end; `ask` fills in what comes meanwhile."""
+    record = Record.begun()
     try:
-        await ask(taking)
+        await ask(record)
     except TrimodalError as error:
-        return taking.record(outcome_of(error), str(error))
-    return taking.record()
+        record.outcome, record.error = outcome_of(error), str(error)
+    record.ended = asyncio.get_running_loop().time()
+    return record
 
 
 def outcome_of(error: TrimodalError) -> str:
