@@ -31,7 +31,7 @@ from trimodal.bench.load.records import Record
 from trimodal.bench.load.rounds import Result, run_cases, sending, split
 from trimodal.bench.load.slo import Bound, Slo
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.report.tables import TOKENS
+from trimodal.bench.report import TOKENS
 from trimodal.bench.scenarios.server import LoadTest, Measurement, client_of, facts, server_under_test
 from trimodal.bench.targets.llm import GrpcLlm
 from trimodal.bench.targets.questions import Mix, Questions

@@ -21,7 +21,7 @@ from tests.chaos.served import Gone, Served
 from tests.soak.load import kinds, live_streams
 from tests.soak.run import Server, Soak, soak
 from tests.soak.show import Findings
-from trimodal.bench.report.files import write_json
+from trimodal.bench.report import write_json
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.questions import Listed
 from trimodal.client import Client

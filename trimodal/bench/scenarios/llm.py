@@ -14,7 +14,7 @@ from trimodal.bench.load.generator import Send
 from trimodal.bench.load.plan import Case
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.rounds import Side, run_cases, sending, split
-from trimodal.bench.report.tables import TOKENS
+from trimodal.bench.report import TOKENS
 from trimodal.bench.scenarios.server import (
     LoadTest,
     Measurement,

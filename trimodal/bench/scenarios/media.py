@@ -19,7 +19,7 @@ from trimodal.bench.load.lengths import Lengths
 from trimodal.bench.load.plan import SECONDS, Case
 from trimodal.bench.load.records import OK
 from trimodal.bench.load.rounds import Result, Side, run_cases, sending
-from trimodal.bench.report.tables import AUDIO, IMAGES, TEXTS, TOKENS, Unit
+from trimodal.bench.report import AUDIO, IMAGES, TEXTS, TOKENS, Unit
 from trimodal.bench.scenarios.server import (
     LoadTest,
     Measurement,

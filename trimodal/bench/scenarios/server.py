@@ -15,7 +15,7 @@ from pathlib import Path
 from trimodal.bench.common.serving import bench_options, serving
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.rounds import Result
-from trimodal.bench.report.tables import Unit
+from trimodal.bench.report import Unit
 from trimodal.client import Client, Timeouts
 from trimodal.errors import SettingsError
 from trimodal.repository import Model, select_models

@@ -152,7 +152,7 @@ class _Progress:
 def _finish(settings: TuneSettings, tuned: Tuned, pipeline: Pipeline, command: TuneCommand) -> None:
     from rich.console import Console
 
-    from trimodal.bench.report.files import write_json
+    from trimodal.bench.report import write_json
     from trimodal.errors import SettingsError
     from trimodal.report.console import print_table
     from trimodal.tune import report
