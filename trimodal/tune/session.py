@@ -30,7 +30,7 @@ from trimodal.server.process import Interrupted, TritonServer
 from trimodal.tune.fields import file_for, put_text
 from trimodal.tune.knobs import Knob, Pipeline
 from trimodal.tune.mix import STREAM_S, MixedLoad, Part, find_edge
-from trimodal.tune.objective import Objective, bounds_to_compute, figure_of, judge
+from trimodal.tune.objective import Objective, figure_of, judge
 from trimodal.tune.search import Budget, OnTrial, Result, Round, Search, Trial, TrialError
 from trimodal.tune.space import Setting, Space
 from trimodal.tune.workload import TIMEOUT_S, Workload, kind_of, targets
@@ -196,8 +196,7 @@ class TunedServer:
         (target,) = self._targets(client, transport)
         arrivals = settings.workload.arrivals(self._rounds)
         run = await self._send(target.send, arrivals, warmup, settings.seconds)
-        slo = bounds_to_compute(settings.slo, settings.objective)
-        summary = summarise(run, slo)
+        summary = summarise(run, settings.slo, (settings.objective.statistic,))
         if not summary.ok:
             why = next(iter(summary.errors), run.stopped or "no request was answered")
             raise self._failed(f"no request succeeded: {why}")
