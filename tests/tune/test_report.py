@@ -28,7 +28,7 @@ START, BEST = trial(0, "1", "9", 100.0), trial(1, "2", "0", 200.0)
 BROKEN = Trial(2, {"m.threads": "2", "m.delay": "9"}, "refused", (), "does <not> fit")
 LATE = trial(3, "1", "0", 300.0, p99=90.0)
 FINALS = tuple(Final(one, one.rounds * 5) for one in (START, BEST))
-RESULT = Result(START, BEST, (START, BEST, BROKEN, LATE), FINALS, "better in 5 of 5 rounds", 9.0, "4 trials")
+RESULT = Result(START, BEST, (START, BEST, BROKEN, LATE), FINALS, "better in 5 of 5 rounds", 9.0)
 TUNED = Tuned(KNOBS, RESULT.trials, RESULT)
 
 
@@ -53,7 +53,7 @@ def test_a_mix_that_is_kept_ends_with_the_live_streams_that_it_held() -> None:
 
     start, best = edge(0, 1.0), edge(1, 2.0)
     again = (Final(start, start.rounds), Final(best, edge(1, 1.6).rounds))
-    result = Result(start, best, (start, best), again, "better in 1 of 1 rounds", 9.0, "2 trials")
+    result = Result(start, best, (start, best), again, "better in 1 of 1 rounds", 9.0)
     said = report.verdict(settings, Tuned((), result.trials, result))
     assert said.endswith(
         "With the knobs as chosen this machine holds 10 live streams of speech at once, on average, "

@@ -13,11 +13,11 @@ from statistics import median
 from typing import Any
 
 from trimodal.report.console import Table
+from trimodal.tune.knobs import Setting
 from trimodal.tune.mix import LOWEST, STREAMS, missed
 from trimodal.tune.objective import Objective
 from trimodal.tune.search import Final, Result, Trial
 from trimodal.tune.session import Tuned, TuneSettings
-from trimodal.tune.space import Setting
 
 _ROWS = 12
 

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Literal, Protocol
 
 from trimodal.errors import OperatorError
-from trimodal.tune.space import Setting, Space
+from trimodal.tune.knobs import Setting, Space
 
 State = Literal["measured", "stopped", "refused", "failed"]
 
@@ -103,7 +103,6 @@ class Result:
     finals: tuple[Final, ...]
     why: str
     seconds: float
-    ended: str
 
     @property
     def improved(self) -> bool:
@@ -181,23 +180,19 @@ class Search:
         if not start.rounds:
             raise TrialError(f"the server cannot be measured as it is: {start.reason}", start.state)
         self._keep(start, start)
-        best, ended = start, f"{self._budget.trials} trials"
+        best = start
         # Rounds of the start say how much measurements differ by themselves.
         noise = max(one.gain for one in start.rounds) - min(one.gain for one in start.rounds)
         for setting in self._proposals():
-            if len(self._trials) >= self._budget.trials:
-                break
-            if self._clock() - began + self._needed() > self._budget.seconds:
-                ended = f"{self._budget.seconds / 60:g} minutes"
+            too_late = self._clock() - began + self._needed() > self._budget.seconds
+            if too_late or len(self._trials) >= self._budget.trials:
                 break
             trial = await self._try(setting, best, noise)
             if trial.state == "measured" and trial.score > best.score:
                 best = trial
             self._keep(trial, best)
-        else:
-            ended = "every setting"
         chosen, finals, why = await self._final(start)
-        return Result(start, chosen, self.trials, finals, why, self._clock() - began, ended)
+        return Result(start, chosen, self.trials, finals, why, self._clock() - began)
 
     def _keep(self, trial: Trial, best: Trial) -> None:
         self._trials.append(trial)

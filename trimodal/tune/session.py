@@ -28,11 +28,10 @@ from trimodal.server.options import FREE_PORTS, ServerOptions
 from trimodal.server.overlay import overlay, served_repository
 from trimodal.server.process import Interrupted, TritonServer
 from trimodal.tune.fields import file_for, put_text
-from trimodal.tune.knobs import Knob, Pipeline
+from trimodal.tune.knobs import Knob, Pipeline, Setting, Space
 from trimodal.tune.mix import STREAM_S, MixedLoad, Part, find_edge
 from trimodal.tune.objective import Objective, figure_of, judge
 from trimodal.tune.search import Budget, OnTrial, Result, Round, Search, Trial, TrialError
-from trimodal.tune.space import Setting, Space
 from trimodal.tune.workload import TIMEOUT_S, Workload, kind_of, targets
 
 WARM_UP_S = 0.5  # of a round; twice as long after a start
