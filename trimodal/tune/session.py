@@ -298,11 +298,11 @@ def new_texts(pipeline: Pipeline, start: Setting, chosen: Setting) -> dict[Path,
 
 def write_texts(texts: dict[Path, tuple[str, str]]) -> None:
     """Writes the new texts. Raises: SettingsError: a file has changed since, or cannot be written."""
-    for file, (old, _) in texts.items():
-        if file.read_text(encoding="utf-8") != old:
-            raise SettingsError(f"{file} was changed while the search ran: nothing is written")
-    for file, (_, new) in texts.items():
-        try:
+    try:
+        for file, (old, _) in texts.items():
+            if file.read_text(encoding="utf-8") != old:
+                raise SettingsError(f"{file} was changed while the search ran: nothing is written")
+        for file, (_, new) in texts.items():
             file.write_text(new, encoding="utf-8")
-        except OSError as error:
-            raise SettingsError(f"{file} cannot be written: {error.strerror}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} cannot be written: {error}") from None
