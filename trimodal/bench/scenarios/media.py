@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from trimodal.audio.files import package
 from trimodal.audio.values import SAMPLE_RATE, PolicyName
 from trimodal.audio.word_errors import word_error_rate
 from trimodal.bench.bare.batches import BareBatches, Work, open_vision
@@ -127,7 +128,11 @@ class SpeechScenario:
 
 
 async def run_speech(test: LoadTest, speech: SpeechScenario) -> Measurement:
-    """A live stream is a request; also how many of its words are wrong. Raises: OperatorError."""
+    """A live stream is a request; also how many of its words are wrong.
+
+    Raises: OperatorError, AudioError: the package that counts word errors is not installed.
+    """
+    package("jiwer")  # it is needed after minutes
     spoken = await asyncio.to_thread(spoken_streams, speech.samples, speech.seconds)
     recordings = [one.samples for one in spoken]
     if speech.pace:
