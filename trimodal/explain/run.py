@@ -55,13 +55,13 @@ async def explain(question: Question, server: Server, *, warm_up: int = 1) -> Wa
     from tritonclient.grpc.aio import InferenceServerClient
     from tritonclient.utils import InferenceServerException
 
+    described = await make(question)
     timeouts = Timeouts(silence=server.timeout)
     try:
         transport = GrpcTransport(server.url, timeouts, connections=1)
     except ValueError as error:
         raise InvalidArgument(str(error)) from None
     triton = InferenceServerClient(server.url.rpartition("://")[2], ssl=server.url.startswith("grpcs://"))
-    described = await make(question)
     try:
         async with AsyncExitStack() as stack:
             await _check(transport, question, server, timeouts)

@@ -97,7 +97,7 @@ def facts(
     """Says what was measured, how, when and where."""
     plan = test.plan
     unit = "requests" if plan.requests else "s"
-    long = f"{plan.requests or plan.duration:g} {unit}" if plan.requests or plan.duration else "to its end"
+    long = f"{plan.requests or plan.duration:g} {unit}"
     changed = [f"{model}.{key}={text}" for model, some in test.changes.items() for key, text in some.items()]
     found = [
         ("server", f"started for this run, profile {test.profile}" if server.models else test.url),

@@ -90,7 +90,7 @@ class HttpLlm:
             async with self._session().get(url) as response:
                 listed = [str(one["id"]) for one in json.loads(await response.text())["data"]]
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
-            raise ServerError(f"no server at {url}: {error}") from None
+            raise ServerError(f"no server at {url}: {str(error) or 'no answer in time'}") from None
         except (ValueError, KeyError, TypeError):
             return  # it lists none: it takes any name, or says why not
         if listed and self.model not in listed:
