@@ -36,7 +36,7 @@ def asked(question: Question, model: Any = three_pieces, **options: Any) -> tupl
 
 
 def test_pieces_and_tokens_of_an_answer_are_kept() -> None:
-    record, transport = asked(Question("why?", 3, tier="premium"), options={"stop": "."})
+    record, transport = asked(Question("why?", 3), options={"stop": ".", "tier": "premium"})
     assert (record.outcome, len(record.pieces)) == ("ok", 3)
     assert (record.input_tokens, record.output_tokens) == (7, 3)
     inputs = transport.requests[0].inputs

@@ -44,14 +44,6 @@ def test_repeated_questions_were_asked_before() -> None:
     assert again == pytest.approx(150, abs=35)
 
 
-def test_tiers_have_their_weights() -> None:
-    asked = Questions(mix(tiers={"premium": 1.0, "standard": 3.0}))
-    tiers = [asked.at(number).tier for number in range(400)]
-    assert tiers.count("premium") == pytest.approx(100, abs=35)
-    assert set(tiers) == {"premium", "standard"}
-    assert Questions(mix()).at(0).tier == ""
-
-
 def test_lines_of_a_file_are_asked_in_turn(tmp_path: Path) -> None:
     file = tmp_path / "questions.txt"
     file.write_text("one\n\ntwo\n")

@@ -41,22 +41,21 @@ class GrpcLlm:
         question = self.questions.at(number)
 
         async def ask(record: Record) -> None:
-            options = dict(self.options) | ({"tier": question.tier} if question.tier else {})
             stream = self.client.stream(
                 question.text,
                 max_tokens=question.max_tokens,
                 timeout=self.timeout,
                 model=self.model,
-                **options,
+                **self.options,
             )
             await follow(stream, record)
             record.cache = stream.note.cache
 
         return await taken(ask)
 
-    def asking(self, questions: Source, **options: Any) -> GrpcLlm:
-        """The same, with other questions and further options."""
-        return replace(self, questions=questions, options={**self.options, **options})
+    def asking(self, questions: Source) -> GrpcLlm:
+        """The same, with other questions."""
+        return replace(self, questions=questions)
 
     async def count(self, text: str) -> int:
         """Tokens of the prompt that the model makes of this text."""

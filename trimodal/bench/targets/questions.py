@@ -6,8 +6,8 @@ Number n of a seed is always the same question, so that all sides of a bench are
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -20,15 +20,10 @@ _KEPT = 20_000  # questions made before a run: making one takes time that would 
 
 @dataclass(frozen=True)
 class Question:
-    """One request for text.
-
-    Attributes:
-        tier: of the server's tiers; empty: its default.
-    """
+    """One request for text."""
 
     text: str
     max_tokens: int
-    tier: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,6 @@ class Mix:
         shared_share, shared_tokens: so many prompts begin with the same text of this length.
         repeat_share: so many are questions that were asked before.
         lines: asked in turn, instead of random words.
-        tiers: tier → weight among the requests.
     """
 
     prompt: Lengths
@@ -48,7 +42,6 @@ class Mix:
     shared_tokens: int = 0
     repeat_share: float = 0.0
     lines: Sequence[str] = ()
-    tiers: Mapping[str, float] = field(default_factory=dict)
 
 
 class Source(Protocol):
@@ -118,15 +111,14 @@ class Questions:
         if number and rng.random() < mix.repeat_share:
             return self._question(rng.randrange(number))
         prompt, answer = mix.prompt.draw(rng), mix.answer.draw(rng)
-        tier = rng.choices(list(mix.tiers), list(mix.tiers.values()))[0] if mix.tiers else ""
         if mix.lines:
-            return Question(mix.lines[(self._first_line + number) % len(mix.lines)], answer, tier=tier)
+            return Question(mix.lines[(self._first_line + number) % len(mix.lines)], answer)
         begin = ""
         if mix.shared_tokens and rng.random() < mix.shared_share:
             begin = self._made(random.Random(f"shared {self._seed}"), self._count(mix.shared_tokens))
             prompt = max(1, prompt - mix.shared_tokens)
         own = self._made(rng, self._count(prompt - (0 if begin else self._added)))
-        return Question(f"{begin} {own}".strip(), answer, tier=tier)
+        return Question(f"{begin} {own}".strip(), answer)
 
     def _count(self, tokens: float) -> int:
         return max(1, round(tokens / self._per_word))
