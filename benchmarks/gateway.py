@@ -28,7 +28,7 @@ from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.llm import GrpcLlm
-from trimodal.bench.targets.questions import Listed, Question
+from trimodal.bench.targets.questions import Question, listed
 from trimodal.errors import ServerError
 from trimodal.server.options import ServerOptions
 
@@ -117,7 +117,7 @@ def main(
         tokens, seconds = (BURST_TOKENS, BURST_TOKENS), 0.0
     step_s = BURST_STEP_S if burst else STEP_S
     rng = random.Random(0)
-    asked = Listed([Question("what is a lambda?", rng.randint(*tokens)) for _ in range(1000)])
+    asked = listed([Question("what is a lambda?", rng.randint(*tokens)) for _ in range(1000)])
     engine = {"engine": "fake", "fake_step_ms": f"{1e3 * step_s:g}", "fake_answer": "word " * 200}
     options = ServerOptions.on_free_ports("llm", changes={"llm": engine | {"max_num_seqs": "64"}})
 

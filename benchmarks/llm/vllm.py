@@ -27,7 +27,7 @@ from trimodal.bench.common.serving import serving
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.statistics import Summary
 from trimodal.bench.targets.http import HttpLlm
-from trimodal.bench.targets.questions import Listed, Mix, Question, Questions
+from trimodal.bench.targets.questions import Mix, Question, Questions, listed
 from trimodal.build_support import operator_errors
 from trimodal.errors import ServerError
 from trimodal.server import ports
@@ -120,7 +120,7 @@ def main(
             other = await stack.enter_async_context(vllm_serve(python, checkpoint, shared, variables))
             targets = {}
             for name, at in (("ours", port), ("vllm serve", other)):
-                url, nothing = f"http://127.0.0.1:{at}/v1", Listed([Question("", 1)])
+                url, nothing = f"http://127.0.0.1:{at}/v1", listed([Question("", 1)])
                 targets[name] = HttpLlm(url, nothing, timeout=600.0, ignore_eos=True)
                 stack.push_async_callback(targets[name].aclose)
             for tokens in prompt_tokens:

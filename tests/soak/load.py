@@ -17,7 +17,7 @@ from trimodal.bench.load.records import OK, Record
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.llm import GrpcLlm
 from trimodal.bench.targets.media import Assistant, Embedding, Vision
-from trimodal.bench.targets.questions import Listed, Question
+from trimodal.bench.targets.questions import Question, listed
 from trimodal.bench.targets.speech import Speech
 from trimodal.bench.targets.taking import taken
 from trimodal.client import Client, Delta
@@ -51,7 +51,7 @@ class Prefixed:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def at(self, number: int) -> Question:
+    def __call__(self, number: int) -> Question:
         rng = random.Random(f"{self._name} {number}")
         begin = f"Volume {rng.randrange(4)}. {HANDBOOK * 2}"
         text = f"{begin}Question {self._name}{number}: {rng.choice([*FACTS])}"
@@ -65,7 +65,7 @@ class Leaving:
         self._client, self._questions = client, Prefixed("b")
 
     async def send(self, number: int) -> Record:
-        question = self._questions.at(number)
+        question = self._questions(number)
         left = False
 
         async def ask(record: Record) -> None:
@@ -86,7 +86,7 @@ class Leaving:
 def kinds(client: Client, gateway: HttpLlm, *, fake: bool) -> list[Kind]:
     """All kinds but live speech."""
     pictures = jpegs(640, 480)
-    again = Listed([Question(text, 48) for text in FACTS])
+    again = listed([Question(text, 48) for text in FACTS])
     assistant = Assistant(client, again, images=pictures, recordings=recordings(4.0, fake))
     asked = gateway.asking(Prefixed("d"))
     return [

@@ -59,7 +59,7 @@ async def test_it_is_asked_the_same_for_answers_as_long(knows: bool) -> None:
     asked = bodies[-3:]
     assert [body["max_tokens"] for body in asked] == [5, 16, 16]
     served = Served().questions(CASE, 2)
-    assert [body["messages"][0]["content"] for body in asked] == [served.at(n).text for n in range(3)]
+    assert [body["messages"][0]["content"] for body in asked] == [served(n).text for n in range(3)]
     assert all(("ignore_eos" in body) == knows for body in asked)
     assert all(body["key"] == "Bearer k" for body in asked)
 

@@ -14,7 +14,7 @@ from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.llm import GrpcLlm
 from trimodal.bench.targets.media import Embedding
-from trimodal.bench.targets.questions import Listed, Question
+from trimodal.bench.targets.questions import Question, listed
 from trimodal.bench.targets.speech import Speech
 from trimodal.bench.targets.taking import Target, check
 from trimodal.client import Client
@@ -31,7 +31,7 @@ async def three_pieces(request: Request) -> AsyncIterator[Any]:
 
 def asked(question: Question, model: Any = three_pieces, **options: Any) -> tuple[Record, FakeTransport]:
     transport = FakeTransport(llm=model)
-    target = GrpcLlm(Client(transport=transport), Listed([question]), **options)
+    target = GrpcLlm(Client(transport=transport), listed([question]), **options)
     return run_virtually(target.send(0)), transport
 
 
@@ -53,7 +53,7 @@ async def test_refusals_are_outcomes_and_end_a_check(error: Exception, outcome: 
         raise error
         yield
 
-    target = GrpcLlm(Client(transport=FakeTransport(llm=model)), Listed([Question("why?", 3)]))
+    target = GrpcLlm(Client(transport=FakeTransport(llm=model)), listed([Question("why?", 3)]))
     record = await target.send(0)
     assert (record.outcome, record.error) == (outcome, str(error))
     with pytest.raises(ServerError, match=str(error)):
@@ -62,7 +62,7 @@ async def test_refusals_are_outcomes_and_end_a_check(error: Exception, outcome: 
 
 async def test_a_vector_is_one_piece() -> None:
     transport = FakeTransport(embedding=lambda request: {"embedding": np.ones((1, 3), np.float32)})
-    target: Target = Embedding(Client(transport=transport), Listed([Question("a text", 1)]))
+    target: Target = Embedding(Client(transport=transport), listed([Question("a text", 1)]))
     record = await target.send(0)
     assert (record.outcome, len(record.pieces), record.items) == ("ok", 1, 1)
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from trimodal.bench.targets.http import HttpLlm, read_url
-from trimodal.bench.targets.questions import Listed, Question
+from trimodal.bench.targets.questions import Question, listed
 from trimodal.errors import SettingsError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -32,7 +32,7 @@ async def listening(app: web.Application) -> AsyncIterator[str]:
 @asynccontextmanager
 async def asked(app: web.Application, path: str = "", **options: object) -> AsyncIterator[HttpLlm]:
     async with listening(app) as url:
-        questions = Listed([Question("why?", 3)])
+        questions = listed([Question("why?", 3)])
         target = HttpLlm(url + path, questions, **options)  # type: ignore[arg-type]
         try:
             yield target

@@ -25,7 +25,7 @@ from trimodal.bench.scenarios.server import (
 )
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.llm import GrpcLlm
-from trimodal.bench.targets.questions import Listed, Mix, Question, Questions
+from trimodal.bench.targets.questions import Mix, Question, Questions, listed
 from trimodal.bench.targets.taking import check
 from trimodal.errors import SettingsError
 
@@ -169,7 +169,7 @@ def _bare(
         questions = served.questions(case, number)
 
         async def send(request: int) -> Record:
-            question = questions.at(request)
+            question = questions(request)
             return await engine.ask(encode(question.text), question.max_tokens)
 
         return send
@@ -186,7 +186,7 @@ async def _open_beside(url: str, test: LoadTest) -> HttpLlm:
     key = "" if test.url.startswith("http") else test.key  # that one is another server's
     target = HttpLlm(
         url,
-        Listed([Question("one two three", 8)]),
+        listed([Question("one two three", 8)]),
         model=test.model or "llm",
         key=key,
         timeout=test.plan.timeout,
@@ -208,17 +208,12 @@ def _beside(target: HttpLlm, served: _Served) -> Callable[[Case, int], Send]:
     """Another server, which is asked the same and for as many tokens as the served side made of it."""
 
     def sender(case: Case, number: int) -> Send:
-        return target.asking(_AsLong(served.questions(case, number), served.lengths(case, number))).send
+        questions, lengths = served.questions(case, number), served.lengths(case, number)
+
+        def as_long(request: int) -> Question:
+            question = questions(request)
+            return replace(question, max_tokens=lengths.get(request) or question.max_tokens)
+
+        return target.asking(as_long).send
 
     return sender
-
-
-class _AsLong:
-    """The questions of a round, each for an answer as long as the one that is known."""
-
-    def __init__(self, questions: Questions, lengths: Mapping[int, int]) -> None:
-        self._questions, self._lengths = questions, lengths
-
-    def at(self, number: int) -> Question:
-        question = self._questions.at(number)
-        return replace(question, max_tokens=self._lengths.get(number) or question.max_tokens)

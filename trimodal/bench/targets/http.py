@@ -59,7 +59,7 @@ class HttpLlm:
         self._opened: aiohttp.ClientSession | None = None
 
     async def send(self, number: int) -> Record:
-        question = self.questions.at(number)
+        question = self.questions(number)
 
         async def ask(record: Record) -> None:
             await self._ask(record, question.text, question.max_tokens)

@@ -38,7 +38,7 @@ class GrpcLlm:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     async def send(self, number: int) -> Record:
-        question = self.questions.at(number)
+        question = self.questions(number)
 
         async def ask(record: Record) -> None:
             stream = self.client.stream(

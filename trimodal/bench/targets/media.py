@@ -45,7 +45,7 @@ class Embedding:
     model: str = "embedding"
 
     async def send(self, number: int) -> Record:
-        text = self.questions.at(number).text
+        text = self.questions(number).text
 
         async def ask(record: Record) -> None:
             await self.client.embed([text], timeout=self.timeout, model=self.model)
@@ -69,7 +69,7 @@ class Assistant:
     model: str = "assistant"
 
     async def send(self, number: int) -> Record:
-        question = self.questions.at(number)
+        question = self.questions(number)
         image = self.images[number % len(self.images)] if self.images else None
         audio = self.recordings[number % len(self.recordings)] if self.recordings else None
 

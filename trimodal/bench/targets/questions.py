@@ -9,7 +9,6 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from trimodal.bench.load.lengths import Lengths
 from trimodal.errors import SettingsError
@@ -44,21 +43,13 @@ class Mix:
     lines: Sequence[str] = ()
 
 
-class Source(Protocol):
-    """Where questions come from."""
-
-    def at(self, number: int) -> Question:
-        """Returns question `number`."""
+# Number → question.
+Source = Callable[[int], Question]
 
 
-class Listed:
+def listed(questions: Sequence[Question]) -> Source:
     """These questions, in turn."""
-
-    def __init__(self, questions: Sequence[Question]) -> None:
-        self._questions = questions
-
-    def at(self, number: int) -> Question:
-        return self._questions[number % len(self._questions)]
+    return lambda number: questions[number % len(questions)]
 
 
 class Questions:
@@ -101,7 +92,7 @@ class Questions:
         for number in range(len(self._kept), min(count, _KEPT)):
             self._kept[number] = self._question(number)
 
-    def at(self, number: int) -> Question:
+    def __call__(self, number: int) -> Question:
         """Returns question `number`."""
         return self._kept.get(number) or self._question(number)
 
