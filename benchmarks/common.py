@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from trimodal.errors import ServerError
 from trimodal.paths import data_directory
 from trimodal.server import ports
 
+Process = subprocess.Popen[bytes]
 TICKS = os.sysconf("SC_CLK_TCK")
 SAMPLES = data_directory() / "samples" / "speech"
 
@@ -27,15 +28,24 @@ async def running_gateway(upstream: str, port: int = 0, *options: str) -> AsyncI
     """A gateway on this port, 0 for a free one: port and process id. Raises: ServerError."""
     port = ports.choose("127.0.0.1", {"gateway": port})["gateway"]
     command = [sys.executable, "-m", "trimodal.cli.app", "gateway", "--port", str(port)]
-    with subprocess.Popen([*command, "--upstream", upstream, *options], stdout=subprocess.DEVNULL) as process:
+    async with running([*command, "--upstream", upstream, *options], port) as process:
+        yield port, process.pid
+
+
+@asynccontextmanager
+async def running(
+    command: Sequence[str], port: int, end: Callable[[Process], object] = Process.terminate, **more: Any
+) -> AsyncIterator[Process]:
+    """The process of a command that listens at this port. Raises: ServerError: it has ended."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, **more) as process:
         try:
-            await listening(port, process)
-            yield port, process.pid
+            await _listening(port, process)
+            yield process
         finally:
-            process.terminate()
+            end(process)
 
 
-async def listening(port: int, process: subprocess.Popen[bytes]) -> None:
+async def _listening(port: int, process: Process) -> None:
     """Waits until the process listens at a port of 127.0.0.1. Raises: ServerError: it has ended."""
     while process.poll() is None:
         try:

@@ -14,7 +14,6 @@ import asyncio
 import base64
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
@@ -27,7 +26,7 @@ import httpx
 import typer
 from rich.console import Console
 
-from benchmarks.common import listening
+from benchmarks.common import Process, running
 from benchmarks.tables import NARROW, make_table
 from trimodal.bench.common.samples import batch_of, jpegs
 from trimodal.bench.common.serving import serving, settings_of
@@ -122,19 +121,9 @@ def main(
             # A file: LitServe's worker is another process, which imports it.
             program = Path(stack.enter_context(TemporaryDirectory(prefix="trimodal-bench-"))) / "server.py"
             program.write_text(SERVER)
-            command = [
-                sys.executable,
-                str(program),
-                *map(str, given),
-                str(MOST),
-                str(delay_ms / 1e3),
-                str(port),
-            ]
-            peer = subprocess.Popen(
-                command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
-            )
-            stack.callback(end, peer)
-            await listening(port, peer)
+            command = [sys.executable, str(program), *map(str, (*given, MOST, delay_ms / 1e3, port))]
+            peer = running(command, port, end, env=environment, start_new_session=True)
+            await stack.enter_async_context(peer)
             http = await stack.enter_async_context(
                 httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False)
             )
@@ -163,11 +152,10 @@ def main(
     Console(highlight=False, width=120).print(table)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: Process) -> None:
     """Ends LitServe, whose servers and workers are processes that outlive their parent (0.2.19)."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 async def answering(peer: OverHttp, limit_s: float = 60.0) -> None:

@@ -29,7 +29,7 @@ import typer
 from rich.console import Console
 from websockets.asyncio.client import ClientConnection, connect
 
-from benchmarks.common import SAMPLES, listening, tree_cpu_s
+from benchmarks.common import SAMPLES, Process, running, tree_cpu_s
 from benchmarks.parity.contexts import ARTEFACTS
 from benchmarks.tables import NARROW, make_table
 from trimodal.audio.values import SAMPLE_RATE, Samples
@@ -217,9 +217,9 @@ def main(
                 "PYTHONPATH": str(packages.resolve()),
                 "OMP_NUM_THREADS": str(os.cpu_count()),
             }
-            peer = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-            stack.callback(ended, peer)
-            await listening(port, peer)
+            # Its threads outlive its streams.
+            more = {"env": environment, "stderr": subprocess.DEVNULL}
+            peer = await stack.enter_async_context(running(command, port, Process.kill, **more))
             sides: dict[str, tuple[Play, int]] = {
                 "ours": (partial(ours, client), server.pid),
                 f"WhisperLive, {mode}": (partial(theirs, port), peer.pid),
@@ -238,12 +238,6 @@ def main(
             asyncio.run(run_all())
     finally:
         Console(highlight=False, width=100).print(table)
-
-
-def ended(process: subprocess.Popen[bytes]) -> None:
-    """Ends WhisperLive, whose threads outlive its streams."""
-    process.kill()
-    process.wait()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.common import listening, running_gateway
+from benchmarks.common import running, running_gateway
 from benchmarks.gateway import Side, measure
 from benchmarks.tables import NARROW, make_table
 from trimodal.bench.common.serving import serving
@@ -48,12 +47,8 @@ async def vllm_serve(
     for name, value in settings.items():
         flag = f"--{name.replace('_', '-')}"
         command += [flag] if value == "true" else [flag, value] if value != "false" else []
-    with subprocess.Popen(command, env=os.environ | variables, stdout=subprocess.DEVNULL) as process:
-        try:
-            await listening(port, process)
-            yield port
-        finally:
-            process.terminate()
+    async with running(command, port, env=os.environ | variables):
+        yield port
 
 
 def row(case: str, side: Side) -> list[str]:
