@@ -15,7 +15,7 @@ import math
 import random
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -35,7 +35,7 @@ from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import OperatorError, ServerError
 from trimodal.gateway.upstreams.pool import Upstreams
-from trimodal.plan.fleet.from_bench import Point, describe_replica
+from trimodal.plan.fleet.from_bench import describe_replica, read_point
 from trimodal.plan.fleet.outcome import Objective
 from trimodal.plan.fleet.simulation import simulate
 from trimodal.plan.fleet.spec import FleetSpec, ReplicaFigures
@@ -56,7 +56,7 @@ ENGINE = {
     "tiers": "",
     "scheduler": "fifo",
 }
-CALIBRATION_S = 6.0  # of each closed loop
+CALIBRATION, CALIBRATION_S = Path("calibration"), 6.0  # seconds of each closed loop
 SERVERS, LOADS = (1, 2, 3), (0.3, 0.5, 0.7, 0.8, 0.9)
 TTFT_S, TPOT_S = 0.5, 0.08  # what a good request keeps
 DOCUMENTS, DOCUMENT_CHARS = 24, 320  # a document takes more than a step: chunked prefill is compared, too
@@ -133,17 +133,14 @@ async def calibrate(client: Client, seconds: float) -> tuple[ReplicaFigures, flo
             return await send(client, chat, rng.randint(*ANSWER_TOKENS))
 
         found = summarise(await run(ask, Closed(clients), seconds=seconds, warmup=1.0))
-        tpot, ttft = (found.metrics[name].percentiles["p50"] / 1e3 for name in ("tpot_ms", "ttft_ms"))
-        computed = found.input_tokens_per_s * (1 - (found.cached_share or 0.0))
-        prompt = computed / found.requests_per_s
-        points.append(Point(found.output_tokens_per_s * tpot, tpot, ttft, prompt, computed, found.in_flight))
+        points.append(read_point(CALIBRATION, f"{clients} clients", asdict(found)))
         most = max(most, found.requests_per_s)
     names = ("max_num_seqs", "num_kv_blocks", "max_num_batched_tokens", "max_queue")
     given = {name: int(ENGINE[name]) for name in names}
     whole = await client.complete(messages=_chat("x" * DOCUMENT_CHARS, "x"), max_tokens=1)
     ending = await client.complete(messages=[{"role": "user", "content": "x"}], max_tokens=1)
     document = whole.usage.prompt - ending.usage.prompt
-    return describe_replica(points, given, Path("calibration")), most, document
+    return describe_replica(points, given, CALIBRATION), most, document
 
 
 async def compare(
