@@ -14,13 +14,15 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from trimodal.bench.common.serving import settings_of
+from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import Record
+from trimodal.bench.targets.questions import Source
 from trimodal.errors import ServerError
 from trimodal.llm.engine_core.client import start_process
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer
+from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer, Tokenizer
 from trimodal.repository import Model
 
 _LIMIT_S = 600.0
@@ -31,23 +33,14 @@ def served_settings(model: Model) -> LlmSettings:
     return settings_of(LlmSettings, model, {"version_directory": str(model.version_directory)})
 
 
-def encoder(settings: LlmSettings) -> Callable[[str], list[int]]:
-    """Makes the ids of a prompt, as the served model does."""
-    tokenizer = (
-        ByteTokenizer() if settings.engine == "fake" else CheckpointTokenizer(settings.artefact_directory)
-    )
-
-    def encode(text: str) -> list[int]:
-        request = GenerationRequest(text, None, Sampling(max_tokens=1))
-        return request.token_ids(tokenizer, settings.apply_chat_template)
-
-    return encode
-
-
 class BareEngine:
     """The engine's process, driven directly; for one event loop at a time."""
 
     def __init__(self, settings: LlmSettings) -> None:
+        self._settings = settings
+        self._tokenizer: Tokenizer = (
+            ByteTokenizer() if settings.engine == "fake" else CheckpointTokenizer(settings.artefact_directory)
+        )
         self._client = start_process(settings)
         self._numbers = itertools.count()
         # Number of a request under way → takes when a step came and what it made; None: the process died.
@@ -58,7 +51,18 @@ class BareEngine:
     def close(self) -> None:
         self._client.close()
 
-    async def ask(self, prompt: list[int], max_tokens: int) -> Record:
+    def sender(self, questions: Source) -> Send:
+        """What asks these questions; their ids are made as the served model does."""
+
+        async def send(number: int) -> Record:
+            question = questions(number)
+            request = GenerationRequest(question.text, None, Sampling(max_tokens=1))
+            ids = request.token_ids(self._tokenizer, self._settings.apply_chat_template)
+            return await self._ask(ids, question.max_tokens)
+
+        return send
+
+    async def _ask(self, prompt: list[int], max_tokens: int) -> Record:
         """One answer, greedily. Raises: ServerError: the engine failed on it, or died."""
         loop = asyncio.get_running_loop()
         outputs: asyncio.Queue[tuple[float, Output] | None] = asyncio.Queue()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from trimodal.bench.bare.llm import BareEngine, encoder, served_settings
+from trimodal.bench.bare.llm import BareEngine, served_settings
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.plan import Case
 from trimodal.bench.load.records import Record
@@ -64,9 +64,12 @@ async def run_llm(test: LoadTest, scenario: LlmScenario) -> Measurement:
         await served.open()
         sides: dict[str, Side] = {"served": sending(test.plan, served.sender, test.stop)}
         if scenario.bare:
-            settings = served_settings(server.models["llm"])
-            engine = stack.enter_context(closing(BareEngine(settings)))
-            sides["bare"] = sending(test.plan, _bare(engine, encoder(settings), served), test.stop)
+            engine = stack.enter_context(closing(BareEngine(served_settings(server.models["llm"]))))
+
+            def alone(case: Case, number: int) -> Send:
+                return engine.sender(served.questions(case, number))
+
+            sides["bare"] = sending(test.plan, alone, test.stop)
         for url in scenario.beside:
             other = await _open_beside(url, test)
             stack.push_async_callback(other.aclose)
@@ -158,23 +161,6 @@ class _Served:
             await self._first.aclose()
         if self._client:
             await self._client.aclose()
-
-
-def _bare(
-    engine: BareEngine, encode: Callable[[str], list[int]], served: _Served
-) -> Callable[[Case, int], Send]:
-    """The engine without a server, asked the same with the same arrivals."""
-
-    def sender(case: Case, number: int) -> Send:
-        questions = served.questions(case, number)
-
-        async def send(request: int) -> Record:
-            question = questions(request)
-            return await engine.ask(encode(question.text), question.max_tokens)
-
-        return send
-
-    return sender
 
 
 async def _open_beside(url: str, test: LoadTest) -> HttpLlm:
