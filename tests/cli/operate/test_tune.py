@@ -52,6 +52,13 @@ def test_one_sentence(arguments: tuple[str, ...], why: str) -> None:
 
 
 @pytest.mark.usefixtures("no_server")
+def test_a_report_that_cannot_be_written_is_told_before_the_search() -> None:
+    code, output = invoke("vision", "--json", "/nowhere/tune.json")
+    assert code == 2
+    assert "no file can be written there" in " ".join(output.replace("│", " ").split())
+
+
+@pytest.mark.usefixtures("no_server")
 def test_lists_the_knobs() -> None:
     code, output = invoke("llm", "--list-knobs", "--knob", "max_num_seqs=1,2")
     assert code == 0

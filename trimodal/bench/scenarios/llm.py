@@ -56,8 +56,9 @@ async def run_llm(test: LoadTest, scenario: LlmScenario) -> Measurement:
         raise SettingsError("--bare runs on this machine's own model: leave --url out")
     models = ("llm", "embedding", "judge") if scenario.cache == "semantic" else ("llm",)
     async with AsyncExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="trimodal-bench-"))
-        test = replace(test, changes={**test.changes, "llm": _changes(test, scenario, Path(folder))})
+        if not test.url:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="trimodal-bench-"))
+            test = replace(test, changes={**test.changes, "llm": _changes(test, scenario, Path(folder))})
         server = await stack.enter_async_context(server_under_test(test, *models))
         served = _Served(test, scenario, server)
         stack.push_async_callback(served.aclose)

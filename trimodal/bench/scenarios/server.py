@@ -26,7 +26,7 @@ _CONNECTIONS = 4
 
 @dataclass(frozen=True)
 class LoadTest:
-    """What every load test is told.
+    """What every load test is told. Raises: SettingsError: changes of a server that runs already.
 
     Attributes:
         url: of a server that runs already; empty: one is started.
@@ -44,6 +44,10 @@ class LoadTest:
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     stop: asyncio.Event | None = None
     tell: Callable[[str], object] = lambda text: None
+
+    def __post_init__(self) -> None:
+        if self.url and self.changes:
+            raise SettingsError("--set changes a server that is started for the test: leave it or --url out")
 
 
 @dataclass(frozen=True)

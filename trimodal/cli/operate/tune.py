@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trimodal.cli.common import one_sentence, with_settings
+from trimodal.cli.common import check_writable, one_sentence, with_settings
 from trimodal.cli.serve import RepositorySettings
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ def tune(
     """
     from rich.console import Console
 
+    if settings.json:
+        check_writable("--json", settings.json)
     with one_sentence("trimodal tune"):
         from trimodal.tune.session import tune
 
