@@ -32,7 +32,7 @@ from trimodal.tune.knobs import Knob, Pipeline, Setting, Space
 from trimodal.tune.mix import STREAM_S, MixedLoad, Part, find_edge
 from trimodal.tune.objective import Objective, figure_of, judge
 from trimodal.tune.search import Budget, OnTrial, Result, Round, Search, Trial, TrialError
-from trimodal.tune.workload import TIMEOUT_S, Workload, kind_of, targets
+from trimodal.tune.workload import TIMEOUT_S, Workload, kind_of, target_of
 
 WARM_UP_S = 0.5  # of a round; twice as long after a start
 _GRACE_S = 60.0  # of a round, for answers that are under way at its end
@@ -160,13 +160,10 @@ class TunedServer:
         url = self._server.grpc_url
         try:
             # New connections: those to the server of another setting lead nowhere.
-            async with Client(url) as client:
-                transport = GrpcTransport(url, Timeouts())
-                try:
-                    measured = self._mixed if self._settings.mix else self._alone
-                    return await measured(client, transport, warmup, factor)
-                finally:
-                    await transport.aclose()
+            transport = GrpcTransport(url, Timeouts())
+            async with Client(transport=transport) as client:
+                measured = self._mixed if self._settings.mix else self._alone
+                return await measured(client, transport, warmup, factor)
         except asyncio.TimeoutError:
             raise self._failed("the round did not end") from None
         except TrimodalError as error:
@@ -174,11 +171,10 @@ class TunedServer:
 
     def _targets(self, client: Client, transport: GrpcTransport) -> list[Target]:
         settings, stream_s = self._settings, STREAM_S if self._settings.mix else math.inf
+        configs = [self._pipeline.models[name].config for name in settings.models]
         return [
-            targets(self._pipeline.models[name].config, client, transport, settings.workload, stream_s)(
-                self._runs
-            )
-            for name in settings.models
+            target_of(config, client, transport, settings.workload, self._runs, stream_s)
+            for config in configs
         ]
 
     async def _mixed(self, client: Client, transport: GrpcTransport, warmup: float, factor: float) -> Round:

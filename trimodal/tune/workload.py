@@ -69,12 +69,13 @@ def kind_of(config: Any) -> str:
     return "embedding" if inputs == {"text_input"} and "embedding" in outputs else "tensors"
 
 
-def targets(
-    config: Any, client: Client, transport: Transport, workload: Workload, stream_s: float = math.inf
-) -> Callable[[int], Target]:
-    """Number of a round → what its load goes to; rounds ask different questions, as caches would answer.
+def target_of(
+    config: Any, client: Client, transport: Transport, workload: Workload, number: int, stream_s: float
+) -> Target:
+    """What the load of a round goes to.
 
     Args:
+        number: of the round: each asks other questions, as caches would answer.
         stream_s: live streams end after so many seconds.
 
     Raises: SettingsError: no load is known for such a model.
@@ -83,23 +84,20 @@ def targets(
     if kind == "vision":
         from trimodal.bench.common.samples import jpegs
 
-        vision = Vision(client, jpegs(224, 224), batch=workload.batch, timeout=timeout, model=model)
-        return lambda number: vision
+        return Vision(client, jpegs(224, 224), batch=workload.batch, timeout=timeout, model=model)
     if kind in ("llm", "embedding"):
         prompt = parse_lengths(workload.prompt_tokens, "--prompt-tokens")
         questions = Questions(Mix(prompt, parse_lengths(workload.max_tokens, "--max-tokens")))
         one: Callable[..., Target] = GrpcLlm if kind == "llm" else Embedding
-        return lambda number: one(client, questions.reseeded(number), timeout=timeout, model=model)
+        return one(client, questions.reseeded(number), timeout=timeout, model=model)
     if kind == "speech":
         from trimodal.bench.common.samples import read_utterances
 
         most = None if math.isinf(stream_s) else round(stream_s * SAMPLE_RATE)
         recordings = [one.samples[:most] for one in read_utterances(_RECORDINGS)]
-        speech = Speech(client, recordings, pace=workload.pace, timeout=max(timeout, 60.0), model=model)
-        return lambda number: speech
+        return Speech(client, recordings, pace=workload.pace, timeout=max(timeout, 60.0), model=model)
     if kind == "tensors":
-        tensors = RandomTensors(transport, config, workload.batch, timeout)
-        return lambda number: tensors
+        return RandomTensors(transport, config, workload.batch, timeout)
     raise SettingsError(f"model {model}: no load is known for it; tune the models that it calls")
 
 
