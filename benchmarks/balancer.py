@@ -28,7 +28,7 @@ from trimodal.bench.load.arrivals import Closed
 from trimodal.bench.load.generator import Send, run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise
-from trimodal.bench.targets.taking import taken
+from trimodal.bench.targets.taking import sender
 from trimodal.errors import OperatorError, ServerError, TrimodalError
 
 CLIENTS = 24  # twice what three servers take at once
@@ -39,14 +39,14 @@ CHATS, TURNS, AT_ONCE = 27, 4, 6
 def sending(work: Callable[[Callable[[int], None]], Awaitable[object]]) -> Send:
     """Does one request for each number; `work` says how many tokens or pictures just came."""
 
-    async def ask(record: Record) -> None:
+    async def ask(record: Record, number: int) -> None:
         def came(count: int) -> None:
             record.output_tokens += count
             record.piece()
 
         await work(came)
 
-    return lambda _: taken(ask)
+    return sender(ask)
 
 
 async def loop(work: Callable[[Callable[[int], None]], Awaitable[object]], seconds: float) -> Summary:

@@ -17,7 +17,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -34,8 +33,8 @@ from trimodal.bench.load.arrivals import Closed
 from trimodal.bench.load.generator import LoadRun, Send, run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.targets.media import Vision
-from trimodal.bench.targets.taking import taken
+from trimodal.bench.targets.media import vision
+from trimodal.bench.targets.taking import sender
 from trimodal.build_support import operator_errors
 from trimodal.errors import ServerError
 from trimodal.server import ports
@@ -77,23 +76,16 @@ if __name__ == "__main__":
 """
 
 
-@dataclass
-class OverHttp:
+def over_http(client: httpx.AsyncClient, files: Sequence[bytes]) -> Send:
     """Images to LitServe, each a request of its own."""
 
-    client: httpx.AsyncClient
-    files: Sequence[bytes]
+    async def ask(record: Record, number: int) -> None:
+        (image,) = batch_of(files, number, 1)
+        answer = await client.post("/predict", json={"image": base64.b64encode(image).decode()})
+        answer.raise_for_status()
+        record.piece()
 
-    async def send(self, number: int) -> Record:
-        (image,) = batch_of(self.files, number, 1)
-
-        async def ask(record: Record) -> None:
-            record.items = 1
-            answer = await self.client.post("/predict", json={"image": base64.b64encode(image).decode()})
-            answer.raise_for_status()
-            record.piece()
-
-        return await taken(ask)
+    return sender(ask)
 
 
 def main(
@@ -128,9 +120,9 @@ def main(
                 httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False)
             )
             files = await asyncio.to_thread(jpegs, image_size, image_size)
-            other = OverHttp(http, files)
+            other = over_http(http, files)
             await answering(other)
-            sides: dict[str, Send] = {"ours": Vision(client, files).send, "LitServe": other.send}
+            sides: dict[str, Send] = {"ours": vision(client, files), "LitServe": other}
             for count in concurrency:
                 runs: dict[str, list[LoadRun]] = {name: [] for name in sides}
                 for _ in range(rounds):
@@ -158,10 +150,10 @@ def end(process: Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-async def answering(peer: OverHttp, limit_s: float = 60.0) -> None:
+async def answering(peer: Send, limit_s: float = 60.0) -> None:
     """Waits for the first answer: LitServe listens before its worker is ready. Raises: ServerError."""
     for _ in range(int(limit_s / 0.2)):
-        record = await peer.send(0)
+        record = await peer(0)
         if not record.error:
             return
         await asyncio.sleep(0.2)

@@ -16,9 +16,8 @@ from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import OK, Record
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.llm import GrpcLlm
-from trimodal.bench.targets.media import Assistant, Embedding, Vision
+from trimodal.bench.targets.media import assistant, embedding, speech, vision
 from trimodal.bench.targets.questions import Question, listed
-from trimodal.bench.targets.speech import Speech
 from trimodal.bench.targets.taking import taken
 from trimodal.client import Client, Delta
 from trimodal.speech.engines.fake import VOCABULARY, speak
@@ -87,15 +86,15 @@ def kinds(client: Client, gateway: HttpLlm, *, fake: bool) -> list[Kind]:
     """All kinds but live speech."""
     pictures = jpegs(640, 480)
     again = listed([Question(text, 48) for text in FACTS])
-    assistant = Assistant(client, again, images=pictures, recordings=recordings(4.0, fake))
+    asking = assistant(client, again, images=pictures, recordings=recordings(4.0, fake))
     asked = gateway.asking(Prefixed("d"))
     return [
         Kind("text", 0.6, GrpcLlm(client, Prefixed("a")).send, metrics=("ttft", "latency")),
         Kind("repeated text", 0.6, GrpcLlm(client, again).send),
         Kind("cancelled text", 0.3, Leaving(client).send, frozenset({OK, LEFT}), ("ttft",)),
-        Kind("image", 1.5, Vision(client, pictures).send),
-        Kind("embedding", 1.0, Embedding(client, Prefixed("c")).send),
-        Kind("assistant", 0.15, assistant.send, metrics=("ttft",)),
+        Kind("image", 1.5, vision(client, pictures)),
+        Kind("embedding", 1.0, embedding(client, Prefixed("c"))),
+        Kind("assistant", 0.15, asking, metrics=("ttft",)),
         Kind("bad input", 0.8, Bad(client).send, REFUSED),
         Kind("gateway", 0.3, asked.send, metrics=("ttft", "latency")),
     ]
@@ -104,10 +103,10 @@ def kinds(client: Client, gateway: HttpLlm, *, fake: bool) -> list[Kind]:
 def live_streams(client: Client, *, fake: bool) -> Kind:
     """Streams in real time: every fourth in chunks of 20 ms, the others of 100 ms."""
     spoken = recordings(STREAM_S, fake)
-    fine, usual = (Speech(client, spoken, chunk_s=seconds) for seconds in (0.02, 0.1))
+    fine, usual = (speech(client, spoken, chunk_s=seconds) for seconds in (0.02, 0.1))
 
     async def send(number: int) -> Record:
-        return await (usual if number % 4 else fine).send(number)
+        return await (usual if number % 4 else fine)(number)
 
     return Kind("live speech", 0.0, send, metrics=("lag",))
 

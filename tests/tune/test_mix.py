@@ -36,7 +36,7 @@ class Engine:
     def __init__(self, capacity: float, outcome: str = "ok", *, words: bool = True) -> None:
         self._takes, self._outcome, self._words, self._free = 1 / capacity, outcome, words, 0.0
 
-    async def send(self, number: int) -> Record:
+    async def __call__(self, number: int) -> Record:
         sent = Engine.now
         self._free = max(sent, self._free) + self._takes
         lags = (self._free - sent,) if self._words else ()
@@ -132,7 +132,7 @@ def test_each_part_is_judged_by_its_own_bounds_and_named() -> None:
 
 def test_live_streams_are_counted_while_they_are_under_way() -> None:
     class Streams:
-        async def send(self, number: int) -> Record:
+        async def __call__(self, number: int) -> Record:
             return Record(number, Engine.now, Engine.now, (), Engine.now + 6, lags=(0.5,))
 
     parts = parse_mix(("speech@0.5:p95_lag_ms<=900", "vision@9:p99_ms<=5000"))

@@ -17,7 +17,6 @@ from trimodal.bench.load import generator
 from trimodal.bench.load.arrivals import Arrivals
 from trimodal.bench.load.slo import NO_SLO, Slo
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.targets.taking import Target
 from trimodal.client import Client
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
@@ -169,7 +168,7 @@ class TunedServer:
         except TrimodalError as error:
             raise self._failed(str(error)) from None
 
-    def _targets(self, client: Client, transport: GrpcTransport) -> list[Target]:
+    def _targets(self, client: Client, transport: GrpcTransport) -> list[generator.Send]:
         settings, stream_s = self._settings, STREAM_S if self._settings.mix else math.inf
         configs = [self._pipeline.models[name].config for name in settings.models]
         return [
@@ -188,9 +187,9 @@ class TunedServer:
 
     async def _alone(self, client: Client, transport: GrpcTransport, warmup: float, factor: float) -> Round:
         settings = self._settings
-        (target,) = self._targets(client, transport)
+        (send,) = self._targets(client, transport)
         arrivals = settings.workload.arrivals(self._rounds)
-        run = await self._send(target.send, arrivals, warmup, settings.seconds)
+        run = await self._send(send, arrivals, warmup, settings.seconds)
         summary = summarise(run, settings.slo, (settings.objective.statistic,))
         if not summary.ok:
             why = next(iter(summary.errors), run.stopped or "no request was answered")

@@ -114,7 +114,7 @@ class _Served:
 
     async def open(self) -> None:
         """Learns how long words are, and finds out whether anything answers. Raises: ServerError."""
-        await check(self._first)
+        await check(self._first.send)
         if not self._scenario.mix.lines:
             await self._questions.calibrate(self._first.count)
 
@@ -184,7 +184,7 @@ async def _open_beside(url: str, test: LoadTest) -> HttpLlm:
         await target.choose_model()
         if (await target.send(0)).outcome == "invalid_arg":
             target.ignore_eos = False
-        await check(target)
+        await check(target.send)
     except BaseException:
         await target.aclose()
         raise

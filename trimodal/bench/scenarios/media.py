@@ -29,10 +29,9 @@ from trimodal.bench.scenarios.server import (
     facts,
     server_under_test,
 )
-from trimodal.bench.targets.media import Assistant, Embedding, Vision
+from trimodal.bench.targets import media
 from trimodal.bench.targets.questions import Mix, Questions
-from trimodal.bench.targets.speech import Speech
-from trimodal.bench.targets.taking import Target, check
+from trimodal.bench.targets.taking import check
 from trimodal.client import Client
 from trimodal.errors import OperatorError, SettingsError
 from trimodal.vision.settings import VisionSettings
@@ -42,8 +41,8 @@ ASSISTANT = ("assistant", "llm", "vision", *SPEECH)
 
 CHECK = "check"  # seed of the one request before the load
 
-# Makes the target of one round; a seed that no other round has says what it asks.
-Make = Callable[[Client, str], Target]
+# Makes what sends the requests of one round; a seed that no other round has says what it asks.
+Make = Callable[[Client, str], Send]
 # Makes what opens the bare engine of a server's own repository.
 OpenBare = Callable[[ServerUnderTest], Callable[[], Work]]
 
@@ -70,7 +69,7 @@ async def _run(
         await check(make(client, CHECK))
 
         def sender(case: Case, number: int) -> Send:
-            return make(client, f"{test.plan.seed} {case.name} {number}").send
+            return make(client, f"{test.plan.seed} {case.name} {number}")
 
         sides: dict[str, Side] = {"served": sending(test.plan, sender, test.stop)}
         if bare:
@@ -97,8 +96,10 @@ async def run_vision(test: LoadTest, width: int, height: int, batch: int, *, bar
 
     files = await asyncio.to_thread(jpegs, width, height)
 
-    def make(client: Client, seed: str) -> Target:
-        return Vision(client, files, batch=batch, timeout=test.plan.timeout, model=test.model or "vision")
+    def make(client: Client, seed: str) -> Send:
+        return media.vision(
+            client, files, batch=batch, timeout=test.plan.timeout, model=test.model or "vision"
+        )
 
     workload = f"JPEG {width}x{height}, {batch} in a request"
     return await _run(test, ("vision",), "Images", IMAGES, workload, make, engine if bare else None)
@@ -107,10 +108,10 @@ async def run_vision(test: LoadTest, width: int, height: int, batch: int, *, bar
 async def run_embedding(test: LoadTest, words: Lengths) -> Measurement:
     """A text in each request, of so many words. Raises: OperatorError."""
 
-    def make(client: Client, seed: str) -> Target:
+    def make(client: Client, seed: str) -> Send:
         questions = Questions(Mix(words, words), seed, tokens_per_word=1.0)
         questions.prepare(test.plan.expected)
-        return Embedding(client, questions, timeout=test.plan.timeout, model=test.model or "embedding")
+        return media.embedding(client, questions, timeout=test.plan.timeout, model=test.model or "embedding")
 
     workload = f"texts of {words.text} words, one in a request"
     return await _run(test, ("embedding",), "Embeddings", TEXTS, workload, make)
@@ -138,9 +139,9 @@ async def run_speech(test: LoadTest, speech: SpeechScenario) -> Measurement:
     if speech.pace:
         test = replace(test, plan=replace(test.plan, lasts=speech.seconds / speech.pace))
 
-    def make(client: Client, seed: str) -> Target:
+    def make(client: Client, seed: str) -> Send:
         first = seed == CHECK
-        return Speech(
+        return media.speech(
             client,
             [recordings[0][:SAMPLE_RATE]] if first else recordings,
             policy=speech.policy,
@@ -177,10 +178,10 @@ async def run_assistant(
     images = await asyncio.to_thread(jpegs, *image) if image else []
     spoken = await asyncio.to_thread(spoken_streams, samples, seconds) if samples else []
 
-    def make(client: Client, seed: str) -> Target:
+    def make(client: Client, seed: str) -> Send:
         questions = Questions(mix, seed)
         questions.prepare(test.plan.expected)
-        return Assistant(
+        return media.assistant(
             client,
             questions,
             images=images,

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
+from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import OK, TIMEOUT, UNREACHABLE, Record
 from trimodal.client.errors import ConnectError, ConnectionLost, Timeout
 from trimodal.errors import Cancelled, RequestError, ServerError, TrimodalError
-
-
-class Target(Protocol):
-    """What load is sent to."""
-
-    async def send(self, number: int) -> Record:
-        """Sends request `number` and waits for its end; what goes wrong is an outcome."""
 
 
 async def taken(ask: Callable[[Record], Awaitable[object]]) -> Record:
@@ -29,6 +22,11 @@ async def taken(ask: Callable[[Record], Awaitable[object]]) -> Record:
     return record
 
 
+def sender(ask: Callable[[Record, int], Awaitable[object]]) -> Send:
+    """What sends request `number` by `ask`; what goes wrong is an outcome."""
+    return lambda number: taken(lambda record: ask(record, number))
+
+
 def outcome_of(error: TrimodalError) -> str:
     """Names an error as a record does."""
     if isinstance(error, Timeout):
@@ -40,9 +38,9 @@ def outcome_of(error: TrimodalError) -> str:
     return error.code.lower() if isinstance(error, RequestError) else "protocol"
 
 
-async def check(target: Target) -> Record:
+async def check(send: Send) -> Record:
     """Sends one request before the load. Raises: ServerError: it is not answered; says why."""
-    record = await target.send(0)
+    record = await send(0)
     if record.outcome != OK:
         raise ServerError(record.error or record.outcome)
     return record
