@@ -81,26 +81,18 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Final:
-    """A finalist's rounds, in turn with the start's."""
-
-    trial: Trial
-    rounds: tuple[Round, ...]
-
-    @property
-    def again(self) -> Trial:
-        """The trial with the rounds of the final alone."""
-        return replace(self.trial, rounds=self.rounds)
-
-
-@dataclass(frozen=True)
 class Result:
-    """`finals`: the start first; empty where nothing came near it. `why` says why `chosen` was chosen."""
+    """What a search came to.
+
+    Attributes:
+        finals: the start and the best with the rounds of the final, in turn; empty where none came near it.
+        why: `chosen` was chosen.
+    """
 
     start: Trial
     chosen: Trial
     trials: tuple[Trial, ...]
-    finals: tuple[Final, ...]
+    finals: tuple[Trial, ...]
     why: str
     seconds: float
 
@@ -255,7 +247,7 @@ class Search:
         seconds = self._clock() - began
         return Trial(len(self._trials), setting, state, tuple(rounds), reason, seconds)
 
-    async def _final(self, start: Trial) -> tuple[Trial, tuple[Final, ...], str]:
+    async def _final(self, start: Trial) -> tuple[Trial, tuple[Trial, ...], str]:
         budget = self._budget
         better = [one for one in self._trials if one.state == "measured" and one.score > start.score]
         better.sort(key=lambda one: -one.score)
@@ -280,15 +272,17 @@ class Search:
         if start.number in lost:
             raise TrialError(f"the start could not be measured again: {lost[start.number]}", "failed")
         finals = tuple(
-            Final(one, tuple(rounds[one.number])) for one in (start, *candidates) if one.number not in lost
+            replace(one, rounds=tuple(rounds[one.number]))
+            for one in (start, *candidates)
+            if one.number not in lost
         )
         first, others = finals[0], finals[1:]
         winners = [one for one in others if _beats(one, first)]
         if not winners:
             return start, finals, "no finalist beat the start when both were measured in turn"
-        chosen = max(winners, key=lambda one: one.again.score)
+        chosen = max(winners, key=lambda one: one.score)
         why = f"better than the start in {_wins(chosen, first)} of {budget.final_rounds} rounds in turn"
-        return chosen.trial, finals, why
+        return self._trials[chosen.number], finals, why
 
 
 def _hopeless(last: Round, best: Trial, noise: float) -> str:
@@ -300,20 +294,20 @@ def _hopeless(last: Round, best: Trial, noise: float) -> str:
     return ""
 
 
-def _wins(one: Final, start: Final) -> int:
+def _wins(one: Trial, start: Trial) -> int:
     pairs = zip(one.rounds, start.rounds, strict=True)
     return sum(ours.score > theirs.score for ours, theirs in pairs)
 
 
-def _beats(one: Final, start: Final) -> bool:
+def _beats(one: Trial, start: Trial) -> bool:
     """Better in all rounds but one of eight, and by more than can be noise.
 
     All of 5 rounds are won by chance once in 32 times.
     """
     if _wins(one, start) < len(one.rounds) - len(one.rounds) // 8:
         return False
-    if start.again.violation > 0:
-        return one.again.violation < start.again.violation
-    if one.again.violation > 0:
+    if start.violation > 0:
+        return one.violation < start.violation
+    if one.violation > 0:
         return False
-    return one.again.gain - start.again.gain >= _LEAST_GAIN * abs(start.again.gain)
+    return one.gain - start.gain >= _LEAST_GAIN * abs(start.gain)
