@@ -113,8 +113,7 @@ async def run_overload(
         for name in ("deadline", "fifo"):
             test = LoadTest(LoadPlan(timeout=PATIENCE_S), changes={"llm": _changes(scenario, name)})
             server = await stack.enter_async_context(server_under_test(test, "llm"))
-            client = client_of(test, server)
-            stack.push_async_callback(client.aclose)
+            client = await stack.enter_async_context(client_of(test, server))
             settings = served_settings(server.models["llm"])
             options = {"stop": STOP} if settings.engine == "fake" else {}
             targets[name] = GrpcLlm(client, questions, timeout=PATIENCE_S, options=options)
