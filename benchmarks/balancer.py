@@ -24,8 +24,7 @@ from benchmarks.tables import make_table
 from tests.e2e.fleet.load import Clients, clients, listen, speech
 from tests.e2e.fleet.proxy import SERVERS, Proxy, running
 from tests.e2e.fleet.servers import STREAMS, fleet
-from trimodal.bench.load.arrivals import Closed
-from trimodal.bench.load.generator import Send, run
+from trimodal.bench.load.generator import Closed, Send, run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise
 from trimodal.bench.targets.taking import sender

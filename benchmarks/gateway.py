@@ -22,8 +22,7 @@ from rich.console import Console
 from benchmarks.common import cpu_s, running_gateway
 from benchmarks.tables import NARROW, make_table
 from trimodal.bench.common.serving import serving
-from trimodal.bench.load.arrivals import Closed
-from trimodal.bench.load.generator import Send, run
+from trimodal.bench.load.generator import Closed, Send, run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise
 from trimodal.bench.targets.http import HttpLlm

@@ -29,8 +29,7 @@ from benchmarks.common import Process, running
 from benchmarks.tables import NARROW, make_table
 from trimodal.bench.common.samples import batch_of, jpegs
 from trimodal.bench.common.serving import serving, settings_of
-from trimodal.bench.load.arrivals import Closed
-from trimodal.bench.load.generator import LoadRun, Send, run
+from trimodal.bench.load.generator import Closed, LoadRun, Send, run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import summarise
 from trimodal.bench.targets.media import vision

@@ -14,8 +14,7 @@ import typer
 from rich.console import Console
 
 from benchmarks.tables import NARROW, make_table
-from trimodal.bench.load.arrivals import Closed
-from trimodal.bench.load.generator import run
+from trimodal.bench.load.generator import Closed, run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise
 from trimodal.bench.targets.taking import sender

@@ -24,8 +24,7 @@ from rich.console import Console
 
 from benchmarks.tables import make_table
 from trimodal.bench.common.serving import serving
-from trimodal.bench.load.arrivals import Closed, poisson
-from trimodal.bench.load.generator import run
+from trimodal.bench.load.generator import Closed, poisson, run
 from trimodal.bench.load.records import OK, Record
 from trimodal.bench.load.statistics import summarise
 from trimodal.bench.targets.llm import follow

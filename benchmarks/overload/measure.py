@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from trimodal.bench.bare.llm import served_settings
-from trimodal.bench.load.arrivals import Closed
-from trimodal.bench.load.generator import Send, run
+from trimodal.bench.load.generator import Closed, Send, run
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.plan import Case, LoadPlan
 from trimodal.bench.load.records import Record

@@ -22,10 +22,9 @@ from tests.explain.recorded import (
 from trimodal import trace
 from trimodal.explain.assemble import Assembly
 from trimodal.explain.exchange import Exchange, Response
-from trimodal.explain.parts import four_parts, overlapping
 from trimodal.explain.requests import Kind
 from trimodal.explain.triton_trace import TraceRecord, parse
-from trimodal.explain.values import Span, Waterfall
+from trimodal.explain.values import Span, Waterfall, four_parts, overlapping
 
 
 def ms(waterfall: Waterfall) -> dict[str, tuple[float, float]]:

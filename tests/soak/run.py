@@ -18,7 +18,7 @@ from tests.soak import processes
 from tests.soak.load import STREAM_S, STREAMS, Kind
 from tests.soak.slopes import Series
 from trimodal.bench.load import generator
-from trimodal.bench.load.arrivals import Closed, poisson
+from trimodal.bench.load.generator import Closed, poisson
 from trimodal.bench.load.records import METRICS, Record
 from trimodal.client.timing import percentile
 from trimodal.errors import TrimodalError

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from trimodal.bench.load.arrivals import poisson
-from trimodal.bench.load.generator import LoadRun, Send
+from trimodal.bench.load.generator import LoadRun, Send, poisson
 from trimodal.bench.load.records import TIMEOUT, UNSENT, Record
 from trimodal.bench.load.slo import Slo, parse_slo
 from trimodal.bench.load.statistics import summarise

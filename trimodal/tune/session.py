@@ -14,7 +14,6 @@ from typing import Any
 from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from trimodal.bench.load import generator
-from trimodal.bench.load.arrivals import Arrivals
 from trimodal.bench.load.slo import NO_SLO, Slo
 from trimodal.bench.load.statistics import summarise
 from trimodal.client import Client
@@ -200,7 +199,7 @@ class TunedServer:
         return judged
 
     async def _send(
-        self, send: generator.Send, arrivals: Arrivals, warmup: float, seconds: float
+        self, send: generator.Send, arrivals: generator.Arrivals, warmup: float, seconds: float
     ) -> generator.LoadRun:
         run = generator.run(send, arrivals, seconds=seconds, warmup=warmup, drain_s=TIMEOUT_S)
         return await asyncio.wait_for(run, warmup + seconds + TIMEOUT_S + _GRACE_S)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.bench.load.arrivals import Arrivals, Closed, poisson
-from trimodal.bench.load.generator import Send
+from trimodal.bench.load.generator import Arrivals, Closed, Send, poisson
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.llm import GrpcLlm
