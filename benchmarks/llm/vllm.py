@@ -85,12 +85,10 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="turns of each side; one more warms up")] = 3,
     seconds: Annotated[float, typer.Option(min=0.1, help="of each turn")] = 20.0,
     threads: Annotated[int, typer.Option(min=0, help="of the model on a CPU; 0: one per CPU")] = 0,
-    step: Annotated[int, typer.Option(min=0, help="tokens in a step, of both; 0: each one's own")] = 0,
     eager: Annotated[bool, typer.Option("--eager", help="compile nothing")] = False,
 ) -> None:
     """Measures what this server adds to vLLM."""
     shared = {"max_num_seqs": "16", "max_model_len": "2048", "enforce_eager": str(eager).lower()}
-    shared |= {"max_num_batched_tokens": str(step)} if step else {}
     ours = {"engine": "vllm", "device": device, "python": python, "artefact": str(checkpoint.resolve())}
     options = ServerOptions.on_free_ports(
         "llm",

@@ -32,7 +32,6 @@ from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 
 REPOSITORY = data_directory() / "model_repository"
-PHOTOS = data_directory() / "samples" / "photos"
 WHAT = ("What is in this picture?", "What do you see?", "What is this?", "What does the photo show?")
 DENIAL = re.compile(r"\b(no|not)\b|n't\b", re.IGNORECASE)
 DOUBT = re.compile(
@@ -135,18 +134,6 @@ class Check:
         return shares | {"loop": sum(map(loops, answers)) / len(answers)}
 
 
-async def photos(client: Client) -> list[tuple[str, ...]]:
-    """Each sample photo asked about once: file, question, what was seen, answer."""
-    rows: list[tuple[str, ...]] = []
-    for number, one in enumerate(json.loads((PHOTOS / "samples.json").read_text())):
-        text = WHAT[number % len(WHAT)] if number % 2 == 0 else "Is there a dog?"
-        stream = client.ask(text, image=PHOTOS / one["file"], max_tokens=40)
-        await stream.answer()
-        best = stream.labels[0]
-        rows.append((one["file"], text, f"{best.label} ({best.score:.2f})", stream.text))
-    return rows
-
-
 async def measure(url: str, labels: Sequence[str], count: int, console: Console) -> None:
     async with Client(url) as client:
         asked, check = questions(labels, count), Check(client)
@@ -155,10 +142,6 @@ async def measure(url: str, labels: Sequence[str], count: int, console: Console)
         for variant in VARIANTS:
             shares = await check.shares(variant, asked)
             table.add_row(variant.name, *(f"{share:.0%}" for share in shares.values()))
-        console.print(table)
-        table = make_table("photos", "photo|question|seen|answer", **NARROW)
-        for row in await photos(client):
-            table.add_row(*row)
         console.print(table)
 
 

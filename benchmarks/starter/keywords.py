@@ -77,7 +77,6 @@ def main(
         "none": [],
         "the names": list(dict.fromkeys(names)),
         f"among {len(among) - len(set(names))} others": among,
-        "others alone": fitting([], others),
     }
     table = make_table(f"{artefact.name}: {len(names)} names", "keywords|names right|made up|words wrong")
     for way, keywords in ways.items():
