@@ -12,7 +12,7 @@ import pytest
 
 from tests.tune.doubles import FakeTriton
 from trimodal.bench.load.slo import NO_SLO
-from trimodal.errors import OperatorError, SettingsError
+from trimodal.errors import SettingsError
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import Interrupted
 from trimodal.tune import session
@@ -178,11 +178,6 @@ def test_a_setting_is_written_to_the_repository_that_was_named(repository: Path,
 def test_only_without_a_knob_is_refused(repository: Path) -> None:
     with pytest.raises(SettingsError, match="--only needs a --knob"):
         settings(repository, knobs=())
-
-
-def test_a_model_that_is_not_there_is_named(repository: Path) -> None:
-    with pytest.raises(OperatorError, match="no model 'n'"):
-        tune(settings(repository, model="n"))
 
 
 def written(tmp_path: Path, chosen: str) -> dict[Path, tuple[str, str]]:
