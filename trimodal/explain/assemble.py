@@ -190,7 +190,6 @@ class Assembly:
 
     def _told(self, spans: Sequence[Mapping[str, Any]], place: str, depth: int) -> list[Span]:
         """What a model of ours tells of itself; its texts are left out, as they take no time."""
-        texts = [one["tokens"] for one in spans if one["name"] == "text"]
         found = []
         for one in spans:
             own = str(one["name"])
@@ -200,6 +199,7 @@ class Assembly:
             if own == "window":
                 name = f"{name} {one['audio_s']:.1f} s"
             if own == "next tokens":
+                texts = [text["tokens"] for text in spans if text["name"] == "text"]
                 more = texts[-1] - texts[0] if texts else 0
                 name = f"{more} more tokens" if more != 1 else "1 more token"
             part: Part = "queue" if own in _WAITS else "processing"
