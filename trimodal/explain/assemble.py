@@ -60,7 +60,9 @@ class Assembly:
         self._root = next(
             (one for one in self._records if not one.parent and one.model == described.request.name), None
         )
-        self._made = self._texts_made()
+        # Completion tokens so far, and when their text was made (server's clock), for each text.
+        texts = [one for one in self._own if one["name"] == "text" and (kind == "llm" or "of" in one)]
+        self._made = [(int(one["tokens"]), int(one["begin"])) for one in texts]
         self._clock = self._compare_clocks()
         self._notes = list(notes)
         self._used: list[str] = ["the client's clock"]
@@ -207,11 +209,6 @@ class Assembly:
         return sorted(found, key=lambda span: span.begin)
 
     # The answer
-
-    def _texts_made(self) -> list[tuple[int, int]]:
-        """Completion tokens so far, and when their text was made (server's clock), for each text."""
-        texts = [one for one in self._own if one["name"] == "text" and (self._kind == "llm" or "of" in one)]
-        return [(one["tokens"], one["begin"]) for one in texts]
 
     def _made_at(self, outputs: Mapping[str, Any]) -> int | None:
         """When the text of a response was made."""

@@ -114,7 +114,7 @@ def summarise(
         good_share=None if good is None else good / judged,
         metrics=metrics,
         verdicts=tuple(_verdict(bound, metrics, error_rate, answered) for bound in slo.bounds),
-        send_lag_ms=_send_lag_ms(counted),
+        send_lag_ms=1e3 * (percentile([one.sent - one.due for one in counted], 99.0) or 0.0),
         loop_lag_ms=1e3 * max(run.loop_lag for run in rounds),
         cpu_share=max(run.cpu_share for run in rounds),
         stopped=next((run.stopped for run in rounds if run.stopped), ""),
@@ -140,10 +140,6 @@ def _metrics(answered: Sequence[Record], statistics: Collection[str]) -> dict[st
 def _cached_share(answered: Sequence[Record]) -> float | None:
     given = sum(record.input_tokens for record in answered)
     return sum(record.cached_tokens for record in answered) / given if given else None
-
-
-def _send_lag_ms(counted: Sequence[Record]) -> float:
-    return 1e3 * (percentile([one.sent - one.due for one in counted], 99.0) or 0.0)
 
 
 def _rates(runs: Sequence[LoadRun], slo: Slo) -> dict[str, Any]:

@@ -79,15 +79,13 @@ async def run_llm(test: LoadTest, scenario: LlmScenario) -> Measurement:
         results = await run_cases(test.plan, sides, test.tell)
     title = "Language model with its answer cache" if scenario.cache else "Language model"
     if scenario.cache:
-        whole, slo = results, test.plan.slo
-        results = []
+        whole, results = results, []
         for one in whole:
-            results += [one, *split(one, _hit_or_miss, lambda part: slo)]
+            parts = split(
+                one, lambda record: "hits" if record.cache else "misses", lambda part: test.plan.slo
+            )
+            results += [one, *parts]
     return Measurement(title, TOKENS, results, facts(test, server, served.described()))
-
-
-def _hit_or_miss(record: Record) -> str:
-    return "hits" if record.cache else "misses"
 
 
 def _changes(test: LoadTest, scenario: LlmScenario, folder: Path) -> dict[str, str]:
