@@ -15,7 +15,6 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -27,7 +26,7 @@ from trimodal.assistant.request import Turn, read_examples
 from trimodal.assistant.values import ImageLabels
 from trimodal.client import Client, Message
 from trimodal.demo.assistant import names
-from trimodal.paths import data_directory
+from trimodal.paths import artefact_root, data_directory
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 
@@ -147,7 +146,7 @@ async def measure(url: str, labels: Sequence[str], count: int, console: Console)
 
 def main(labels: Annotated[int, typer.Option(min=1, max=1000)] = 100) -> None:
     """Measures what the served language model answers about labels of the served classifier."""
-    served: Path = REPOSITORY / "vision_classify" / "1" / "onnx-int8" / "labels.json"
+    served = artefact_root("vision_classify") / "onnx-int8" / "labels.json"
     with TritonServer(ServerOptions.on_free_ports("assistant", repository=REPOSITORY)) as server:
         names = json.loads(served.read_text())
         asyncio.run(measure(server.grpc_url, names, labels, Console(highlight=False, width=150)))
