@@ -22,13 +22,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.tables import make_table
 from trimodal.bench.common.serving import serving
 from trimodal.client import Client, Message
 from trimodal.client.timing import percentile
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.gateway.upstreams.pool import Upstreams
-from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 
 SERVERS = 2

@@ -20,15 +20,15 @@ from rich.console import Console
 
 from benchmarks.affinity import table_of as prefix_table
 from benchmarks.affinity import talk
+from benchmarks.tables import make_table
 from tests.e2e.fleet.load import Clients, clients, listen, speech
 from tests.e2e.fleet.proxy import SERVERS, Proxy, running
 from tests.e2e.fleet.servers import STREAMS, fleet
-from trimodal.bench.load.arrivals import Closed
-from trimodal.bench.load.generator import Send, run
+from trimodal.bench.load.generator import Closed, Send, run
+from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise
-from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.taking import sender
 from trimodal.errors import OperatorError, ServerError, TrimodalError
-from trimodal.report.console import make_table
 
 CLIENTS = 24  # twice what three servers take at once
 WORDS = 16  # of a live stream: some 8 s
@@ -38,14 +38,14 @@ CHATS, TURNS, AT_ONCE = 27, 4, 6
 def sending(work: Callable[[Callable[[int], None]], Awaitable[object]]) -> Send:
     """Does one request for each number; `work` says how many tokens or pictures just came."""
 
-    async def ask(taking: Taking) -> None:
+    async def ask(record: Record, number: int) -> None:
         def came(count: int) -> None:
-            taking.output_tokens += count
-            taking.piece()
+            record.output_tokens += count
+            record.piece()
 
         await work(came)
 
-    return lambda _: taken(ask)
+    return sender(ask)
 
 
 async def loop(work: Callable[[Callable[[int], None]], Awaitable[object]], seconds: float) -> Summary:

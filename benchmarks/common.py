@@ -1,30 +1,26 @@
-"""What experiments share: a gateway of its own, its socket, processor time, long streams of speech."""
+"""What experiments share: a gateway of its own, its socket, processor time, tables."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import random
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import soundfile
 from websockets.asyncio.client import ClientConnection
 
-from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import ServerError
 from trimodal.paths import data_directory
 from trimodal.server import ports
 
+Process = subprocess.Popen[bytes]
 TICKS = os.sysconf("SC_CLK_TCK")
 SAMPLES = data_directory() / "samples" / "speech"
-PAUSE_S = 0.6
 
 
 @asynccontextmanager
@@ -32,15 +28,24 @@ async def running_gateway(upstream: str, port: int = 0, *options: str) -> AsyncI
     """A gateway on this port, 0 for a free one: port and process id. Raises: ServerError."""
     port = ports.choose("127.0.0.1", {"gateway": port})["gateway"]
     command = [sys.executable, "-m", "trimodal.cli.app", "gateway", "--port", str(port)]
-    with subprocess.Popen([*command, "--upstream", upstream, *options], stdout=subprocess.DEVNULL) as process:
+    async with running([*command, "--upstream", upstream, *options], port) as process:
+        yield port, process.pid
+
+
+@asynccontextmanager
+async def running(
+    command: Sequence[str], port: int, end: Callable[[Process], object] = Process.terminate, **more: Any
+) -> AsyncIterator[Process]:
+    """The process of a command that listens at this port. Raises: ServerError: it has ended."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, **more) as process:
         try:
-            await listening(port, process)
-            yield port, process.pid
+            await _listening(port, process)
+            yield process
         finally:
-            process.terminate()
+            end(process)
 
 
-async def listening(port: int, process: subprocess.Popen[bytes]) -> None:
+async def _listening(port: int, process: Process) -> None:
     """Waits until the process listens at a port of 127.0.0.1. Raises: ServerError: it has ended."""
     while process.poll() is None:
         try:
@@ -74,14 +79,3 @@ def tree_cpu_s(pid: int) -> float:
         with suppress(OSError, ServerError):  # the thread or the child may end meanwhile
             total += sum(tree_cpu_s(int(child)) for child in file.read_text().split())
     return total
-
-
-def speech(seconds: float, seed: int) -> Samples:
-    """The project's recordings in an order of the seed, with pauses between them: float32 at 16 kHz."""
-    files = [SAMPLES / entry["file"] for entry in json.loads((SAMPLES / "samples.json").read_text())]
-    rng, pause = random.Random(seed), np.zeros(round(PAUSE_S * SAMPLE_RATE), np.float32)
-    parts: list[Samples] = []
-    while sum(map(len, parts)) < seconds * SAMPLE_RATE:
-        for file in rng.sample(files, len(files)):
-            parts += [soundfile.read(file, dtype="float32")[0], pause]
-    return np.concatenate(parts)[: round(seconds * SAMPLE_RATE)]

@@ -20,16 +20,15 @@ import typer
 from rich.console import Console
 
 from benchmarks.common import cpu_s, running_gateway
+from benchmarks.tables import NARROW, make_table
 from trimodal.bench.common.serving import serving
-from trimodal.bench.load.arrivals import Closed
-from trimodal.bench.load.generator import Send, run
+from trimodal.bench.load.generator import Closed, Send, run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.llm import GrpcLlm
-from trimodal.bench.targets.questions import Listed, Question
+from trimodal.bench.targets.questions import Question, listed
 from trimodal.errors import ServerError
-from trimodal.report.console import NARROW, make_table
 from trimodal.server.options import ServerOptions
 
 # 64 streams with a token every 40 ms are 1,600 deltas a second.
@@ -117,7 +116,7 @@ def main(
         tokens, seconds = (BURST_TOKENS, BURST_TOKENS), 0.0
     step_s = BURST_STEP_S if burst else STEP_S
     rng = random.Random(0)
-    asked = Listed([Question("what is a lambda?", rng.randint(*tokens)) for _ in range(1000)])
+    asked = listed([Question("what is a lambda?", rng.randint(*tokens)) for _ in range(1000)])
     engine = {"engine": "fake", "fake_step_ms": f"{1e3 * step_s:g}", "fake_answer": "word " * 200}
     options = ServerOptions.on_free_ports("llm", changes={"llm": engine | {"max_num_seqs": "64"}})
 

@@ -14,11 +14,9 @@ import asyncio
 import base64
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -27,18 +25,17 @@ import httpx
 import typer
 from rich.console import Console
 
-from benchmarks.common import listening
+from benchmarks.common import Process, running
+from benchmarks.tables import NARROW, make_table
 from trimodal.bench.common.samples import batch_of, jpegs
 from trimodal.bench.common.serving import serving, settings_of
-from trimodal.bench.load.arrivals import Closed
-from trimodal.bench.load.generator import LoadRun, Send, run
+from trimodal.bench.load.generator import Closed, LoadRun, Send, run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.targets.media import Vision
-from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.media import vision
+from trimodal.bench.targets.taking import sender
 from trimodal.build_support import operator_errors
 from trimodal.errors import ServerError
-from trimodal.report.console import NARROW, make_table
 from trimodal.server import ports
 from trimodal.server.options import ServerOptions
 from trimodal.vision.settings import VisionSettings
@@ -78,23 +75,16 @@ if __name__ == "__main__":
 """
 
 
-@dataclass
-class OverHttp:
+def over_http(client: httpx.AsyncClient, files: Sequence[bytes]) -> Send:
     """Images to LitServe, each a request of its own."""
 
-    client: httpx.AsyncClient
-    files: Sequence[bytes]
+    async def ask(record: Record, number: int) -> None:
+        (image,) = batch_of(files, number, 1)
+        answer = await client.post("/predict", json={"image": base64.b64encode(image).decode()})
+        answer.raise_for_status()
+        record.piece()
 
-    async def send(self, number: int) -> Record:
-        (image,) = batch_of(self.files, number, 1)
-
-        async def ask(taking: Taking) -> None:
-            taking.items = 1
-            answer = await self.client.post("/predict", json={"image": base64.b64encode(image).decode()})
-            answer.raise_for_status()
-            taking.piece()
-
-        return await taken(ask)
+    return sender(ask)
 
 
 def main(
@@ -122,26 +112,16 @@ def main(
             # A file: LitServe's worker is another process, which imports it.
             program = Path(stack.enter_context(TemporaryDirectory(prefix="trimodal-bench-"))) / "server.py"
             program.write_text(SERVER)
-            command = [
-                sys.executable,
-                str(program),
-                *map(str, given),
-                str(MOST),
-                str(delay_ms / 1e3),
-                str(port),
-            ]
-            peer = subprocess.Popen(
-                command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
-            )
-            stack.callback(end, peer)
-            await listening(port, peer)
+            command = [sys.executable, str(program), *map(str, (*given, MOST, delay_ms / 1e3, port))]
+            peer = running(command, port, end, env=environment, start_new_session=True)
+            await stack.enter_async_context(peer)
             http = await stack.enter_async_context(
                 httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False)
             )
             files = await asyncio.to_thread(jpegs, image_size, image_size)
-            other = OverHttp(http, files)
+            other = over_http(http, files)
             await answering(other)
-            sides: dict[str, Send] = {"ours": Vision(client, files).send, "LitServe": other.send}
+            sides: dict[str, Send] = {"ours": vision(client, files), "LitServe": other}
             for count in concurrency:
                 runs: dict[str, list[LoadRun]] = {name: [] for name in sides}
                 for _ in range(rounds):
@@ -163,17 +143,16 @@ def main(
     Console(highlight=False, width=120).print(table)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: Process) -> None:
     """Ends LitServe, whose servers and workers are processes that outlive their parent (0.2.19)."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
-async def answering(peer: OverHttp, limit_s: float = 60.0) -> None:
+async def answering(peer: Send, limit_s: float = 60.0) -> None:
     """Waits for the first answer: LitServe listens before its worker is ready. Raises: ServerError."""
     for _ in range(int(limit_s / 0.2)):
-        record = await peer.send(0)
+        record = await peer(0)
         if not record.error:
             return
         await asyncio.sleep(0.2)

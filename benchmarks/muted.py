@@ -28,10 +28,10 @@ from websockets.asyncio.client import connect
 
 from benchmarks.common import put, running_gateway
 from benchmarks.parity.contexts import SAMPLES, Recording, read
+from benchmarks.tables import make_table
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.bench.common.serving import serving
 from trimodal.client import Client
-from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 
 RUNS = "trimodal_speech_recognize_seconds_count"

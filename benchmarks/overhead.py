@@ -13,28 +13,24 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from trimodal.bench.load.arrivals import Closed
-from trimodal.bench.load.generator import run
+from benchmarks.tables import NARROW, make_table
+from trimodal.bench.load.generator import Closed, run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise
-from trimodal.bench.targets.taking import Taking, taken
-from trimodal.report.console import NARROW, make_table
+from trimodal.bench.targets.taking import sender
 
 
 async def measure(streams: int, seconds: float, ttft: float, gap: float, pieces: int) -> Summary:
     """Closed loops of answers whose pieces come when they are due; times in seconds."""
 
-    async def ask(taking: Taking) -> None:
+    async def ask(record: Record, number: int) -> None:
         clock = asyncio.get_running_loop().time
         for piece in range(pieces):
-            await asyncio.sleep(max(0.0, taking.sent + ttft + piece * gap - clock()))
-            taking.piece()
-        taking.output_tokens = pieces
+            await asyncio.sleep(max(0.0, record.sent + ttft + piece * gap - clock()))
+            record.piece()
+        record.output_tokens = pieces
 
-    async def send(number: int) -> Record:
-        return await taken(ask)
-
-    return summarise(await run(send, Closed(streams), seconds=seconds, warmup=1.0))
+    return summarise(await run(sender(ask), Closed(streams), seconds=seconds, warmup=1.0))
 
 
 def main(

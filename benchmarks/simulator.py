@@ -15,30 +15,30 @@ import math
 import random
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from benchmarks.tables import make_table
 from trimodal.bench.common.serving import serving
-from trimodal.bench.load.arrivals import Closed, poisson
-from trimodal.bench.load.generator import run
+from trimodal.bench.load.generator import Closed, poisson, run
 from trimodal.bench.load.records import OK, Record
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.llm import follow
+from trimodal.bench.targets.taking import taken
 from trimodal.client import Client, Message
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import OperatorError, ServerError
 from trimodal.gateway.upstreams.pool import Upstreams
-from trimodal.plan.fleet.from_bench import Point, describe_replica
+from trimodal.plan.fleet.from_bench import describe_replica, read_point
 from trimodal.plan.fleet.outcome import Objective
 from trimodal.plan.fleet.simulation import simulate
 from trimodal.plan.fleet.spec import FleetSpec, ReplicaFigures
 from trimodal.plan.fleet.workload import Arrival
-from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 
 SLOTS = 8
@@ -55,7 +55,7 @@ ENGINE = {
     "tiers": "",
     "scheduler": "fifo",
 }
-CALIBRATION_S = 6.0  # of each closed loop
+CALIBRATION, CALIBRATION_S = Path("calibration"), 6.0  # seconds of each closed loop
 SERVERS, LOADS = (1, 2, 3), (0.3, 0.5, 0.7, 0.8, 0.9)
 TTFT_S, TPOT_S = 0.5, 0.08  # what a good request keeps
 DOCUMENTS, DOCUMENT_CHARS = 24, 320  # a document takes more than a step: chunked prefill is compared, too
@@ -114,14 +114,8 @@ async def started(stack: AsyncExitStack, count: int) -> tuple[Client, list[str]]
 
 
 async def send(client: Client, messages: Sequence[Message], tokens: int) -> Record:
-    async def ask(taking: Taking) -> None:
-        stream = client.stream(messages=messages, max_tokens=tokens)
-        async for delta in stream:
-            if delta.text:
-                taking.piece()
-            usage = stream.usage
-            taking.input_tokens, taking.cached_tokens = usage.prompt, usage.cached
-            taking.output_tokens = usage.completion
+    async def ask(record: Record) -> None:
+        await follow(client.stream(messages=messages, max_tokens=tokens), record)
 
     return await taken(ask)
 
@@ -138,17 +132,14 @@ async def calibrate(client: Client, seconds: float) -> tuple[ReplicaFigures, flo
             return await send(client, chat, rng.randint(*ANSWER_TOKENS))
 
         found = summarise(await run(ask, Closed(clients), seconds=seconds, warmup=1.0))
-        tpot, ttft = (found.metrics[name].percentiles["p50"] / 1e3 for name in ("tpot_ms", "ttft_ms"))
-        computed = found.input_tokens_per_s * (1 - (found.cached_share or 0.0))
-        prompt = computed / found.requests_per_s
-        points.append(Point(found.output_tokens_per_s * tpot, tpot, ttft, prompt, computed, found.in_flight))
+        points.append(read_point(CALIBRATION, f"{clients} clients", asdict(found)))
         most = max(most, found.requests_per_s)
     names = ("max_num_seqs", "num_kv_blocks", "max_num_batched_tokens", "max_queue")
     given = {name: int(ENGINE[name]) for name in names}
     whole = await client.complete(messages=_chat("x" * DOCUMENT_CHARS, "x"), max_tokens=1)
     ending = await client.complete(messages=[{"role": "user", "content": "x"}], max_tokens=1)
     document = whole.usage.prompt - ending.usage.prompt
-    return describe_replica(points, given, Path("calibration")), most, document
+    return describe_replica(points, given, CALIBRATION), most, document
 
 
 async def compare(

@@ -20,13 +20,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from benchmarks.tables import NARROW, make_table
 from trimodal.build_support import operator_errors
 from trimodal.client.timing import percentile
 from trimodal.llm.engines.openvino.pipeline import generation_config, open_pipeline, token_tensor, warm_up
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import read_manifest
-from trimodal.report.console import NARROW, make_table
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,9 @@ import typer
 from rich.console import Console
 from websockets.asyncio.client import ClientConnection, connect
 
-from benchmarks.common import SAMPLES, listening, tree_cpu_s
+from benchmarks.common import SAMPLES, Process, running, tree_cpu_s
 from benchmarks.parity.contexts import ARTEFACTS
+from benchmarks.tables import NARROW, make_table
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.audio.word_errors import normalise, word_error_rate
 from trimodal.bench.common.samples import Recording, spoken_streams
@@ -39,7 +40,6 @@ from trimodal.build_support import operator_errors
 from trimodal.client import Client
 from trimodal.errors import ServerError
 from trimodal.paths import artefact_root
-from trimodal.report.console import NARROW, make_table
 from trimodal.server import ports
 from trimodal.server.options import ServerOptions
 
@@ -51,7 +51,7 @@ from whisper_live.server import TranscriptionServer
 TranscriptionServer().run(
     "127.0.0.1", port=int(sys.argv[2]), backend="faster_whisper",
     faster_whisper_custom_model_path=sys.argv[1], single_model=True, max_clients=int(sys.argv[3]),
-    batch_enabled=sys.argv[4] == "batched", batch_max_admissions_per_s=100.0,
+    batch_enabled=False,
 )
 """
 
@@ -189,8 +189,6 @@ def main(
     tiny: Annotated[bool, typer.Option(help="tiny.en, not base")] = False,
     streams: Annotated[list[int] | None, typer.Option(min=1, help="at once; else 1, 2, 4")] = None,
     seconds: Annotated[float, typer.Option(min=5, help="of each stream")] = 30.0,
-    rounds: Annotated[int, typer.Option(min=1)] = 1,
-    batched: Annotated[bool, typer.Option(help="WhisperLive's batches across clients")] = False,
 ) -> None:
     """Play the same streams to both servers in turn."""
     artefact = (artefact_root("speech_recognize") / ARTEFACTS[tiny]).resolve()
@@ -198,7 +196,6 @@ def main(
     table = make_table(
         f"Live speech, {artefact.name}", "streams|side|words wrong|lag p50|p95|CPU of 1 s", **NARROW
     )
-    mode = "batched" if batched else "one by one"
     options = ServerOptions.on_free_ports(
         "speech", changes={"speech_recognize": {"artefact": str(artefact)}}, ready_timeout=300.0
     )
@@ -212,38 +209,30 @@ def main(
         async with AsyncExitStack() as stack:
             server, client = await stack.enter_async_context(serving(options))
             port = ports.choose("127.0.0.1", {"peer": 0})["peer"]
-            command = [sys.executable, "-c", SERVER, str(artefact), str(port), str(max(counts) + 1), mode]
+            command = [sys.executable, "-c", SERVER, str(artefact), str(port), str(max(counts) + 1)]
             environment = os.environ | {
                 "PYTHONPATH": str(packages.resolve()),
                 "OMP_NUM_THREADS": str(os.cpu_count()),
             }
-            peer = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-            stack.callback(ended, peer)
-            await listening(port, peer)
+            # Its threads outlive its streams.
+            more = {"env": environment, "stderr": subprocess.DEVNULL}
+            peer = await stack.enter_async_context(running(command, port, Process.kill, **more))
             sides: dict[str, tuple[Play, int]] = {
                 "ours": (partial(ours, client), server.pid),
-                f"WhisperLive, {mode}": (partial(theirs, port), peer.pid),
+                "WhisperLive": (partial(theirs, port), peer.pid),
             }
             brief = Spoken(spoken[0].samples[: 5 * SAMPLE_RATE], "", [])
             for play, _ in sides.values():  # the first client makes WhisperLive load its weights
                 await play(brief)
             for count in counts:
-                for number in range(rounds):
-                    for name, (play, pid) in sides.items():
-                        row = await measured(play, pid, spoken[:count])
-                        table.add_row(str(count) if number == 0 else "", name, *row)
+                for name, (play, pid) in sides.items():
+                    table.add_row(str(count), name, *await measured(play, pid, spoken[:count]))
 
     try:
         with operator_errors():
             asyncio.run(run_all())
     finally:
         Console(highlight=False, width=100).print(table)
-
-
-def ended(process: subprocess.Popen[bytes]) -> None:
-    """Ends WhisperLive, whose threads outlive its streams."""
-    process.kill()
-    process.wait()
 
 
 if __name__ == "__main__":

@@ -20,11 +20,11 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from benchmarks.tables import NARROW, make_table
 from trimodal.bench.common.serving import serving
 from trimodal.build_support import operator_errors
 from trimodal.client import Client
 from trimodal.errors import ServerError
-from trimodal.report.console import NARROW, make_table
 from trimodal.server.options import ServerOptions
 
 # Stored, and what gets the same answer.

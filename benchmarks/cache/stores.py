@@ -19,11 +19,11 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from benchmarks.tables import make_table
 from trimodal.cache.stores.base import Limits, Owner, Store, StoreError, open_store
 from trimodal.cache.values import CacheScope, Entry
 from trimodal.client.timing import percentile
 from trimodal.errors import OperatorError
-from trimodal.report.console import make_table
 
 DIMENSION = 384
 LIMITS = Limits(max_entries=1_000_000, timeout_s=10.0)

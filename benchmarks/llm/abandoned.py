@@ -18,11 +18,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from benchmarks.tables import NARROW, make_table
 from trimodal.bench.common.serving import serving
 from trimodal.build_support import operator_errors
 from trimodal.client import Client
 from trimodal.client.timing import percentile
-from trimodal.report.console import NARROW, make_table
 from trimodal.server.options import ServerOptions
 
 WORDS = ("river", "stone", "window", "market", "garden", "letter", "winter", "bridge", "music", "doctor")

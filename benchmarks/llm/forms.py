@@ -17,13 +17,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from benchmarks.tables import NARROW, make_table
 from trimodal.build_support import operator_errors
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.constraint import read_form
 from trimodal.llm.tokenizer import CheckpointTokenizer
 from trimodal.paths import artefact_root
-from trimodal.report.console import NARROW, make_table
 
 
 def _object(**properties: Any) -> dict[str, Any]:

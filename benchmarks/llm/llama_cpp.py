@@ -28,7 +28,7 @@ from typing import Annotated
 import httpx
 import typer
 
-from benchmarks.common import listening
+from benchmarks.common import Process, running
 from trimodal.build_support import operator_errors, resolve_checkpoint
 from trimodal.errors import ServerError
 from trimodal.server import ports
@@ -67,18 +67,14 @@ async def compared(command: Sequence[str], load: Sequence[str]) -> int:
     """The exit code of `trimodal bench llm` beside the server. Raises: ServerError: it does not start."""
     port = ports.choose("127.0.0.1", {"server": 0})["server"]
     own = [*command, "--host", "127.0.0.1", "--port", str(port)]
-    with subprocess.Popen(own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            await listening(port, process)
-            await loaded(port, process)
-            bench = [sys.executable, "-m", "trimodal.cli.app", "bench", "llm", *load]
-            bench.append(f"--beside=http://127.0.0.1:{port}/v1")
-            return await (await asyncio.create_subprocess_exec(*bench)).wait()
-        finally:
-            process.terminate()
+    async with running(own, port, stderr=subprocess.DEVNULL) as process:
+        await loaded(port, process)
+        bench = [sys.executable, "-m", "trimodal.cli.app", "bench", "llm", *load]
+        bench.append(f"--beside=http://127.0.0.1:{port}/v1")
+        return await (await asyncio.create_subprocess_exec(*bench)).wait()
 
 
-async def loaded(port: int, process: subprocess.Popen[bytes], limit_s: float = 60.0) -> None:
+async def loaded(port: int, process: Process, limit_s: float = 60.0) -> None:
     """Waits until the server, which listens before it has its weights, answers. Raises: ServerError."""
     async with httpx.AsyncClient(trust_env=False) as client:
         for _ in range(int(limit_s / 0.1)):

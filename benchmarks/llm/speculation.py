@@ -15,11 +15,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from benchmarks.tables import NARROW, make_table
 from trimodal.build_support import operator_errors
 from trimodal.llm.engines.protocol import EngineRequest, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tokenizer import CheckpointTokenizer
-from trimodal.report.console import NARROW, make_table
 
 PAGES = ("architecture", "limitations", "scheduling", "reliability", "cache", "benchmarks")
 KINDS = {"copies": "Repeat this text word for word:\n\n{}", "summaries": "Sum this text up:\n\n{}"}

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -20,16 +19,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.common import listening, running_gateway
+from benchmarks.common import running, running_gateway
 from benchmarks.gateway import Side, measure
+from benchmarks.tables import NARROW, make_table
 from trimodal.bench.common.serving import serving
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.statistics import Summary
 from trimodal.bench.targets.http import HttpLlm
-from trimodal.bench.targets.questions import Listed, Mix, Question, Questions
+from trimodal.bench.targets.questions import Mix, Question, Questions, listed
 from trimodal.build_support import operator_errors
 from trimodal.errors import ServerError
-from trimodal.report.console import NARROW, make_table
 from trimodal.server import ports
 from trimodal.server.options import ServerOptions
 
@@ -48,12 +47,8 @@ async def vllm_serve(
     for name, value in settings.items():
         flag = f"--{name.replace('_', '-')}"
         command += [flag] if value == "true" else [flag, value] if value != "false" else []
-    with subprocess.Popen(command, env=os.environ | variables, stdout=subprocess.DEVNULL) as process:
-        try:
-            await listening(port, process)
-            yield port
-        finally:
-            process.terminate()
+    async with running(command, port, env=os.environ | variables):
+        yield port
 
 
 def row(case: str, side: Side) -> list[str]:
@@ -90,12 +85,10 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="turns of each side; one more warms up")] = 3,
     seconds: Annotated[float, typer.Option(min=0.1, help="of each turn")] = 20.0,
     threads: Annotated[int, typer.Option(min=0, help="of the model on a CPU; 0: one per CPU")] = 0,
-    step: Annotated[int, typer.Option(min=0, help="tokens in a step, of both; 0: each one's own")] = 0,
     eager: Annotated[bool, typer.Option("--eager", help="compile nothing")] = False,
 ) -> None:
     """Measures what this server adds to vLLM."""
     shared = {"max_num_seqs": "16", "max_model_len": "2048", "enforce_eager": str(eager).lower()}
-    shared |= {"max_num_batched_tokens": str(step)} if step else {}
     ours = {"engine": "vllm", "device": device, "python": python, "artefact": str(checkpoint.resolve())}
     options = ServerOptions.on_free_ports(
         "llm",
@@ -120,7 +113,7 @@ def main(
             other = await stack.enter_async_context(vllm_serve(python, checkpoint, shared, variables))
             targets = {}
             for name, at in (("ours", port), ("vllm serve", other)):
-                url, nothing = f"http://127.0.0.1:{at}/v1", Listed([Question("", 1)])
+                url, nothing = f"http://127.0.0.1:{at}/v1", listed([Question("", 1)])
                 targets[name] = HttpLlm(url, nothing, timeout=600.0, ignore_eos=True)
                 stack.push_async_callback(targets[name].aclose)
             for tokens in prompt_tokens:

@@ -23,12 +23,12 @@ import typer
 from rich.console import Console
 
 from benchmarks.common import running_gateway
+from benchmarks.tables import NARROW, make_table
 from trimodal.bench.common.serving import serving
 from trimodal.build_support import operator_errors
 from trimodal.client import Client
 from trimodal.errors import ServerError
 from trimodal.llm.engine_core.supervisor import RESTARTS
-from trimodal.report.console import NARROW, make_table
 from trimodal.server.options import ServerOptions
 
 PLACE = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}

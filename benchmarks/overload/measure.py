@@ -21,17 +21,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from trimodal.bench.bare.llm import served_settings
-from trimodal.bench.load.arrivals import Closed
-from trimodal.bench.load.generator import run
+from trimodal.bench.load.generator import Closed, Send, run
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.plan import Case, LoadPlan
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.rounds import Result, run_cases, sending, split
 from trimodal.bench.load.slo import Bound, Slo
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.report.tables import TOKENS
+from trimodal.bench.report import TOKENS
 from trimodal.bench.scenarios.server import LoadTest, Measurement, client_of, facts, server_under_test
 from trimodal.bench.targets.llm import GrpcLlm
 from trimodal.bench.targets.questions import Mix, Questions
@@ -83,7 +83,7 @@ async def run_overload(
         known = ", ".join(tiers)
         raise SettingsError(f"--mix: '{min(unknown)}' is none of the tiers in {scenario.tiers.name}: {known}")
     lengths = parse_lengths(PROMPT, "", 8), parse_lengths(MAX_TOKENS, "")
-    questions = Questions(Mix(*lengths, tiers=scenario.mix))
+    questions = Questions(Mix(*lengths))
     asked: dict[str, Questions] = {}
 
     def questions_of(case: Case) -> Questions:
@@ -93,20 +93,33 @@ async def run_overload(
             asked[case.name].prepare(case.expected)
         return asked[case.name]
 
+    def tier_of(load: str, number: int) -> str:
+        rng = random.Random(f"tier {load} {number}")
+        return rng.choices(list(scenario.mix), list(scenario.mix.values()))[0]
+
+    def sender(target: GrpcLlm, load: str, **options: Any) -> Send:
+        """Sends each request in its tier."""
+        options |= target.options
+        tiered = {tier: replace(target, options={**options, "tier": tier}) for tier in scenario.mix}
+        return lambda number: tiered[tier_of(load, number)].send(number)
+
+    def level(target: GrpcLlm) -> Callable[[Case, int], Send]:
+        return lambda case, _: sender(target.asking(questions_of(case)), case.name)
+
     async with AsyncExitStack() as stack:
         targets: dict[str, GrpcLlm] = {}
         measured: dict[str, float] = {}
         for name in ("deadline", "fifo"):
             test = LoadTest(LoadPlan(timeout=PATIENCE_S), changes={"llm": _changes(scenario, name)})
             server = await stack.enter_async_context(server_under_test(test, "llm"))
-            client = client_of(test, server)
-            stack.push_async_callback(client.aclose)
+            client = await stack.enter_async_context(client_of(test, server))
             settings = served_settings(server.models["llm"])
             options = {"stop": STOP} if settings.engine == "fake" else {}
             targets[name] = GrpcLlm(client, questions, timeout=PATIENCE_S, options=options)
             await questions.calibrate(targets[name].count)
             # Also what the deadline side learns its engine's speed from.
-            measured[name] = await _capacity(targets[name], questions, settings, scenario.seconds)
+            patient = sender(targets[name], "capacity", ttft_deadline_ms=MAX_TTFT_DEADLINE_MS)
+            measured[name] = await _capacity(patient, settings, scenario.seconds)
         capacity = scenario.capacity or max(measured.values())
         if capacity * sum(scenario.loads) * scenario.seconds > _MOST_REQUESTS:
             raise SettingsError(f"these levels make over {_MOST_REQUESTS} requests: take fewer --seconds")
@@ -117,25 +130,21 @@ async def run_overload(
             max_in_flight=_MAX_IN_FLIGHT,
             timeout=PATIENCE_S,
         )
-        sides = {
-            name: sending(plan, lambda case, _, target=target: target.asking(questions_of(case)).send, stop)  # type: ignore[misc]
-            for name, target in targets.items()
-        }
+        sides = {name: sending(plan, level(target), stop) for name, target in targets.items()}
         results = await run_cases(plan, sides, tell)
     loops = ", ".join(f"{name} {rate:.2f}" for name, rate in measured.items())
     more = [("capacity", f"{capacity:.2f} requests/s; closed loop: {loops}")]
-    results = by_tier(results, capacity, tiers, lambda case, number: asked[case.name].at(number).tier)
+    results = by_tier(results, capacity, tiers, lambda case, number: tier_of(case.name, number))
     changed = replace(test, plan=plan, changes={"llm": scenario.changes})
     return Measurement("Overload", TOKENS, results, facts(changed, server, more))
 
 
-async def _capacity(target: GrpcLlm, questions: Questions, settings: LlmSettings, seconds: float) -> float:
+async def _capacity(send: Send, settings: LlmSettings, seconds: float) -> float:
     """Answers a second of a closed loop in which there is always one that waits for a slot."""
     gpu = current_gpu()
     batch = settings.max_num_seqs or card_limits([gpu] if gpu else []).max_num_seqs
-    asking = target.asking(questions, ttft_deadline_ms=MAX_TTFT_DEADLINE_MS)
     seconds = min(15.0, max(1.0, seconds / 2))
-    done = await run(asking.send, Closed(2 * batch), seconds=seconds, warmup=seconds / 4)
+    done = await run(send, Closed(2 * batch), seconds=seconds, warmup=seconds / 4)
     return summarise(done).requests_per_s
 
 

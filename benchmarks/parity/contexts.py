@@ -26,13 +26,13 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from benchmarks.tables import make_table
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE, Samples, Word
 from trimodal.audio.word_errors import word_error_rate
 from trimodal.bench.common.serving import settings_of
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root, data_directory, default_repository
-from trimodal.report.console import make_table
 from trimodal.repository import select_models
 from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.session.session import LiveSession
@@ -136,12 +136,12 @@ def faster_whisper(artefact: Path, recordings: Sequence[Recording], threads: int
     return texts
 
 
-def reshaped(artefact: Path, work: Path, contexts_s: list[float], padding: str) -> None:
+def reshaped(artefact: Path, work: Path, contexts_s: list[float]) -> None:
     """Puts the same weights into `work` with other contexts, which only the manifest names."""
     for file in artefact.resolve().iterdir():
         (work / file.name).symlink_to(file)
     manifest = json.loads((artefact / "manifest.json").read_text())
-    manifest["shapes"] |= {"contexts_s": contexts_s, "padding": padding or manifest["shapes"]["padding"]}
+    manifest["shapes"] |= {"contexts_s": contexts_s}
     (work / "manifest.json").unlink()
     (work / "manifest.json").write_text(json.dumps(manifest))
 
@@ -187,7 +187,6 @@ def live(service: RecogniseService, recordings: Sequence[Recording], settings: S
 def main(
     artefact: Annotated[list[Path] | None, typer.Option(help="of CTranslate2; repeatable")] = None,
     contexts: Annotated[list[str] | None, typer.Option(help="seconds, as 15,30; repeatable")] = None,
-    padding: Annotated[str, typer.Option(help="silence or zeros; the artefact's own if not told")] = "",
     audio: Annotated[Path, typer.Option(help="recordings with texts")] = SAMPLES,
     threads: Annotated[int, typer.Option(min=1)] = 2,
     windows: Annotated[int, typer.Option(min=0, help="in place of recordings, so many cut out of them")] = 0,
@@ -206,7 +205,7 @@ def main(
         theirs = faster_whisper(place, chosen, threads)
         for each in contexts or CONTEXTS:
             with tempfile.TemporaryDirectory() as work:
-                reshaped(place, Path(work), [float(part) for part in each.split(",")], padding)
+                reshaped(place, Path(work), [float(part) for part in each.split(",")])
                 asked = RecogniseSettings(artefact=work, intra_op_threads=threads)
                 service = RecogniseService.open(Path(work), asked, MemoryMetrics())
                 ours, streamed = whole(service, chosen), live(service, () if windows else chosen, settings)

@@ -18,12 +18,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from benchmarks.tables import NARROW, make_table
 from benchmarks.variants import Variant, opened, run_round
 from trimodal.build_support import operator_errors
 from trimodal.llm.engines.openvino.pipeline import generation_config, token_tensor
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.manifest import read_manifest
-from trimodal.report.console import NARROW, make_table
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "build"))
 

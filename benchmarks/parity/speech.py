@@ -28,13 +28,13 @@ from rich.console import Console
 
 from benchmarks.parity import recordings, work
 from benchmarks.parity.contexts import SAMPLES, UNSPACED, Recording, errors, read
+from benchmarks.tables import NARROW, make_table
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.bench.common.serving import settings_of
 from trimodal.client.client import BLOCK_S, FILE_LISTENING
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root, default_repository
-from trimodal.report.console import NARROW, make_table
 from trimodal.repository import select_models
 from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.session.session import LiveSession

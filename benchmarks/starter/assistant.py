@@ -15,24 +15,22 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from benchmarks.tables import NARROW, make_table
 from trimodal.assistant.prompt import Prompt
 from trimodal.assistant.request import Turn, read_examples
 from trimodal.assistant.values import ImageLabels
 from trimodal.client import Client, Message
 from trimodal.demo.assistant import names
-from trimodal.paths import data_directory
-from trimodal.report.console import NARROW, make_table
+from trimodal.paths import artefact_root, data_directory
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 
 REPOSITORY = data_directory() / "model_repository"
-PHOTOS = data_directory() / "samples" / "photos"
 WHAT = ("What is in this picture?", "What do you see?", "What is this?", "What does the photo show?")
 DENIAL = re.compile(r"\b(no|not)\b|n't\b", re.IGNORECASE)
 DOUBT = re.compile(
@@ -135,18 +133,6 @@ class Check:
         return shares | {"loop": sum(map(loops, answers)) / len(answers)}
 
 
-async def photos(client: Client) -> list[tuple[str, ...]]:
-    """Each sample photo asked about once: file, question, what was seen, answer."""
-    rows: list[tuple[str, ...]] = []
-    for number, one in enumerate(json.loads((PHOTOS / "samples.json").read_text())):
-        text = WHAT[number % len(WHAT)] if number % 2 == 0 else "Is there a dog?"
-        stream = client.ask(text, image=PHOTOS / one["file"], max_tokens=40)
-        await stream.answer()
-        best = stream.labels[0]
-        rows.append((one["file"], text, f"{best.label} ({best.score:.2f})", stream.text))
-    return rows
-
-
 async def measure(url: str, labels: Sequence[str], count: int, console: Console) -> None:
     async with Client(url) as client:
         asked, check = questions(labels, count), Check(client)
@@ -156,15 +142,11 @@ async def measure(url: str, labels: Sequence[str], count: int, console: Console)
             shares = await check.shares(variant, asked)
             table.add_row(variant.name, *(f"{share:.0%}" for share in shares.values()))
         console.print(table)
-        table = make_table("photos", "photo|question|seen|answer", **NARROW)
-        for row in await photos(client):
-            table.add_row(*row)
-        console.print(table)
 
 
 def main(labels: Annotated[int, typer.Option(min=1, max=1000)] = 100) -> None:
     """Measures what the served language model answers about labels of the served classifier."""
-    served: Path = REPOSITORY / "vision_classify" / "1" / "onnx-int8" / "labels.json"
+    served = artefact_root("vision_classify") / "onnx-int8" / "labels.json"
     with TritonServer(ServerOptions.on_free_ports("assistant", repository=REPOSITORY)) as server:
         names = json.loads(served.read_text())
         asyncio.run(measure(server.grpc_url, names, labels, Console(highlight=False, width=150)))

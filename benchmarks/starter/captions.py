@@ -5,8 +5,8 @@
 
 `edge` is what is shipped, `vad` commits once, in a pause. A way may change settings of the model `speech`.
 The recordings of each speaker are one stream, with pauses between them. Its clock does not run while the
-recogniser does: *lag* is what the policy costs, *heard* has the processor's time of the window that brought
-the word, on one thread. *Revised* are words that were shown and changed. On a busy machine all but CPU holds.
+recogniser does: *lag* is what the policy costs. *Revised* are words that were shown and changed. On a busy
+machine all but CPU holds.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import typer
 from rich.console import Console
 
 from benchmarks.parity.contexts import ARTEFACTS, CHUNK, SAMPLES, Recording, errors, read
+from benchmarks.tables import make_table
 from trimodal.audio.values import SAMPLE_RATE, Delay
 from trimodal.audio.word_errors import normalise
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root
-from trimodal.report.console import make_table
 from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.session.session import LiveSession
 from trimodal.speech.session.vad import detectors
@@ -39,13 +39,10 @@ PAUSE_S = 0.9
 
 @dataclass
 class Captions:
-    """What a way made of all streams; lags are seconds from the end of a word to its commitment,
-    heard with the windows' own time."""
+    """What a way made of all streams; lags are seconds from the end of a word to its commitment."""
 
     texts: list[str] = field(default_factory=list)
     lags: list[float] = field(default_factory=list)
-    heard: list[float] = field(default_factory=list)
-    windows: int = 0
     seconds: float = 0.0
     revised: int = 0
 
@@ -83,18 +80,14 @@ def caption(service: RecogniseService, recordings: Sequence[Recording], settings
             started = time.process_time()
             while planned := session.next_window():
                 session.accept(planned, service.recognise_one(planned.window))
-                made.windows += 1
-            took = time.process_time() - started
-            made.seconds += took
+            made.seconds += time.process_time() - started
             update = session.take()
             texts += [word.text for word in update.committed]
             now = [normalise(word) for word in (*texts, *(word.text for word in update.tentative))]
             same = [one == other for one, other in zip(shown, now, strict=False)]
             made.revised += len(shown) - (same.index(False) if False in same else len(same))
             shown = now
-            lags = [update.received_s - word.end for word in update.committed]
-            made.lags += lags
-            made.heard += [lag + took for lag in lags]
+            made.lags += [update.received_s - word.end for word in update.committed]
         made.texts.append("".join(texts))
     return made
 
@@ -120,7 +113,7 @@ def main(
     seconds = sum(len(one.samples) for one in recordings) / SAMPLE_RATE
     said = sum(len(normalise(one.text).split()) for one in recordings)
     title = f"{artefact.name}: {said} words in {len(recordings)} streams, {seconds:.0f} s"
-    table = make_table(title, "way|words wrong|revised|lag p50, p95|heard p50, p95|windows/s|CPU of 1 s")
+    table = make_table(title, "way|words wrong|revised|lag p50, p95|CPU of 1 s")
     for one in way or WAYS:
         made = caption(service, recordings, changed(one))
         wrong = errors(recordings, made.texts)
@@ -128,11 +121,7 @@ def main(
             one.replace("edge delay=", "edge, "),
             f"{round(wrong * said / 100)}, {wrong:.1f} %",
             str(made.revised),
-            *(
-                f"{np.quantile(lags, 0.5):.2f}, {np.quantile(lags, 0.95):.2f} s"
-                for lags in (made.lags, made.heard)
-            ),
-            f"{made.windows / seconds:.2f}",
+            f"{np.quantile(made.lags, 0.5):.2f}, {np.quantile(made.lags, 0.95):.2f} s",
             f"{made.seconds / seconds:.2f} s",
         )
         if show:

@@ -26,10 +26,10 @@ from rich.console import Console
 
 from benchmarks.common import SAMPLES, running_gateway
 from benchmarks.starter.talks import MODELS, TINY
+from benchmarks.tables import make_table
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.bench.common.serving import serving
 from trimodal.errors import ServerError
-from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 
 VOICES = ("austen-5-himself.wav", "austen-4-amiable.wav", "austen-3-selfish.wav", "austen-2-young-man.wav")

@@ -20,11 +20,11 @@ from rich.console import Console
 from tokenizers import Tokenizer
 
 from benchmarks.parity.contexts import ARTEFACTS, SAMPLES, errors, read
+from benchmarks.tables import make_table
 from trimodal.audio.word_errors import normalise
 from trimodal.gateway.media import MAX_HINTS, with_keywords
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root
-from trimodal.report.console import make_table
 from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
@@ -77,7 +77,6 @@ def main(
         "none": [],
         "the names": list(dict.fromkeys(names)),
         f"among {len(among) - len(set(names))} others": among,
-        "others alone": fitting([], others),
     }
     table = make_table(f"{artefact.name}: {len(names)} names", "keywords|names right|made up|words wrong")
     for way, keywords in ways.items():

@@ -24,10 +24,10 @@ from rich.console import Console
 from websockets.asyncio.client import connect
 
 from benchmarks.common import SAMPLES, put, running_gateway
+from benchmarks.tables import make_table
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.bench.common.serving import serving
 from trimodal.errors import ServerError
-from trimodal.report.console import make_table
 from trimodal.server.options import ServerOptions
 
 CHUNK_S, LIMIT_S = 0.05, 30.0

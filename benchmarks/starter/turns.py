@@ -15,10 +15,10 @@ import typer
 from rich.console import Console
 
 from benchmarks.common import SAMPLES
+from benchmarks.tables import make_table
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.paths import artefact_root
-from trimodal.report.console import make_table
 from trimodal.turn.engines.onnxruntime import open_engine
 from trimodal.turn.engines.protocol import WINDOW
 from trimodal.turn.settings import TurnSettings

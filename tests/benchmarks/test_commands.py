@@ -22,11 +22,6 @@ SLOW = {
     "gateway": ("gateway --streams 2 --turns 1 --seconds 2", ["gRPC", "gateway"]),
     "burst": ("gateway --burst --streams 4 --turns 1", ["gRPC", "gateway"]),
     "overhead": ("overhead --streams 2 --seconds 1", ["ms above the known delay"]),
-    "muted": ("muted --ends 1", ["heard", "Triton's stream", "OpenAI's", "vLLM's"]),
-    "recogniser": (
-        f"recogniser --artefact {SPEECH} --batch 2 --rounds 1 --seconds 0.5",
-        ["engine alone", "faster-whisper forward", "faster-whisper public"],
-    ),
     "simulator": ("simulator --seconds 2", ["goodput /s", "in the mean"]),
     "parity.contexts": (
         f"parity.contexts --artefact {SPEECH} --contexts 15 --windows 1",

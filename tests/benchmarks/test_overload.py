@@ -17,7 +17,7 @@ from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.report.tables import TOKENS, error_table, ratio_table
+from trimodal.bench.report import TOKENS, error_table, ratio_table
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineRequest, Sampling
 from trimodal.llm.settings import LlmSettings

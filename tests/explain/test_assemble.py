@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -20,12 +20,11 @@ from tests.explain.recorded import (
     written,
 )
 from trimodal import trace
-from trimodal.explain.assemble import Sources, assemble
+from trimodal.explain.assemble import Assembly
 from trimodal.explain.exchange import Exchange, Response
-from trimodal.explain.parts import four_parts, overlapping
 from trimodal.explain.requests import Kind
-from trimodal.explain.triton_trace import parse
-from trimodal.explain.values import Span, Waterfall
+from trimodal.explain.triton_trace import TraceRecord, parse
+from trimodal.explain.values import Span, Waterfall, four_parts, overlapping
 
 
 def ms(waterfall: Waterfall) -> dict[str, tuple[float, float]]:
@@ -41,9 +40,11 @@ def one(waterfall: Waterfall, name: str) -> Span:
     return found
 
 
-def built(kind: Kind, exchange: Exchange, sources: Sources) -> Waterfall:
+def built(
+    kind: Kind, exchange: Exchange, records: Sequence[TraceRecord] = (), notes: Sequence[str] = ()
+) -> Waterfall:
     """The waterfall of a request, whose parts add up."""
-    waterfall = assemble(kind, asked(kind), exchange, sources)
+    waterfall = Assembly(kind, asked(kind), exchange, records, notes).waterfall()
     assert sum(four_parts(waterfall).values()) == pytest.approx(waterfall.total)
     for span_ in waterfall.spans:
         assert 0 <= span_.begin <= span_.end <= waterfall.total
@@ -52,7 +53,7 @@ def built(kind: Kind, exchange: Exchange, sources: Sources) -> Waterfall:
 
 def test_a_recorded_ensemble() -> None:
     exchange = pixels_answer(VISION_SENT, VISION_RECEIVED)
-    waterfall = built("vision", exchange, Sources(parse(VISION)))
+    waterfall = built("vision", exchange, parse(VISION))
     names = [(one.place, one.name, one.depth) for one in waterfall.spans]
     assert names[:2] == [("client", "client → server", 0), ("Triton", "server", 0)]
     phases = ["queue", "compute input", "compute", "compute output"]
@@ -100,9 +101,9 @@ def answered(ahead: int = 0) -> Exchange:
     )
 
 
-def llm_record(ahead: int = 0) -> Sources:
+def llm_record(ahead: int = 0) -> list[TraceRecord]:
     times = {name: at + ahead for name, at in LLM_TIMES.items()}
-    return Sources(parse(written(entry(1, "llm", times, request_id=ID))))
+    return parse(written(entry(1, "llm", times, request_id=ID)))
 
 
 def test_a_streamed_answer_with_the_model_s_own_times() -> None:
@@ -144,7 +145,7 @@ def test_another_machine_s_clock_is_put_right_within_the_round_trip() -> None:
 
 
 def test_without_triton_s_trace_the_model_s_own_times_remain() -> None:
-    waterfall = built("llm", answered(), Sources(notes=["no key"]))
+    waterfall = built("llm", answered(), notes=["no key"])
     found = ms(waterfall)
     assert found["client → server"] == (0, 3)
     assert found["wait for the engine"] == (5, 15)
@@ -154,14 +155,13 @@ def test_without_triton_s_trace_the_model_s_own_times_remain() -> None:
 
 def test_a_trace_that_lacks_its_ends_is_used_as_far_as_it_goes() -> None:
     times = {name: at for name, at in LLM_TIMES.items() if name in ("REQUEST_START", "QUEUE_START")}
-    sources = Sources(parse(written(entry(1, "llm", times, request_id=ID))))
-    waterfall = built("llm", answered(), sources)
+    waterfall = built("llm", answered(), parse(written(entry(1, "llm", times, request_id=ID))))
     assert "queue" not in ms(waterfall)
     assert ms(waterfall)["wait for the engine"] == (5, 15)
     unended = step(1, "embedding", 1 * MS, MS, 5 * MS, parent=0)[:4]  # until COMPUTE_START
     unended[0]["request_id"] = ID
     vector = Exchange(0, [Response(9 * MS, {"embedding": np.zeros((1, 384), np.float32)})])
-    waterfall = built("embedding", vector, Sources(parse(written(unended))))
+    waterfall = built("embedding", vector, parse(written(unended)))
     assert ms(waterfall)["queue"] == (1, 2)
     assert ms(waterfall)["server"] == (1, 9)
     assert "lacks its begin or its end" in waterfall.notes[0]
@@ -175,13 +175,13 @@ def test_an_answer_from_the_cache_has_neither_queue_nor_engine() -> None:
         span("text", 6, 6, tokens=5),
     ]
     exchange = Exchange(0, [Response(8 * MS, text_outputs("whole", 5, own))])
-    waterfall = built("llm", exchange, Sources())
+    waterfall = built("llm", exchange)
     assert ms(waterfall)["from the cache"] == (4, 6)
     assert four_parts(waterfall)["queue"] == 0
 
 
 def test_with_nothing_known_there_is_but_the_server() -> None:
-    waterfall = built("vision", pixels_answer(0, 16 * MS), Sources())
+    waterfall = built("vision", pixels_answer(0, 16 * MS))
     assert ms(waterfall) == {"server": (0, 16)}
     assert "only Triton's trace tells them apart" in waterfall.notes[0]
 
@@ -203,7 +203,7 @@ WINDOWS = [
 
 
 def test_windows_of_speech() -> None:
-    waterfall = built("speech", heard(WINDOWS, 50 * MS), Sources())
+    waterfall = built("speech", heard(WINDOWS, 50 * MS))
     inside = [one.name for one in waterfall.spans if one.place == "speech"]
     assert inside == [
         "find speech in the audio",
@@ -248,8 +248,7 @@ def test_the_assistant_hears_and_sees_at_once_and_each_model_tells_its_part() ->
             entry(3, "llm", LLM_TIMES, request_id="another client's"),
         )
     )
-    sources = Sources(records)
-    waterfall = built("assistant", exchange, sources)
+    waterfall = built("assistant", exchange, records)
     tree = [(one.depth, one.place, one.name) for one in waterfall.spans if one.depth in (1, 2)]
     assert tree == [
         (1, "assistant", "queue"),
@@ -277,7 +276,7 @@ def test_the_assistant_hears_and_sees_at_once_and_each_model_tells_its_part() ->
         ("answer", 0.055),
     ]
     # Without the llm's trace its call begins with the stage.
-    fewer = replace(sources, records=[one for one in records if one.id != 2])
-    names = [one.name for one in assemble("assistant", asked("assistant"), exchange, fewer).spans]
+    fewer = built("assistant", exchange, [one for one in records if one.id != 2])
+    names = [one.name for one in fewer.spans]
     assert names.count("queue") == len([one for one in waterfall.spans if one.name == "queue"]) - 1
     assert "prompt, call of llm" in names

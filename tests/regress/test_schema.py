@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from trimodal.errors import OperatorError
+from trimodal.audio.files import AudioError
 from trimodal.regress.schema import Expectation, broken
 from trimodal.regress.values import RecordedAnswer
 
@@ -45,5 +45,5 @@ def test_broken(expectation, answer, reason):
 
 def test_word_errors_without_their_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "jiwer", None)
-    with pytest.raises(OperatorError, match=r"word error rates need jiwer: pip install 'trimodal\[audio\]'"):
+    with pytest.raises(AudioError, match=r"needs the package jiwer: pip install 'trimodal\[audio\]'"):
         broken(expect(text="one", wer_max=0), RecordedAnswer(text="two"))

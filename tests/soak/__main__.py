@@ -21,9 +21,9 @@ from tests.chaos.served import Gone, Served
 from tests.soak.load import kinds, live_streams
 from tests.soak.run import Server, Soak, soak
 from tests.soak.show import Findings
-from trimodal.bench.report.files import write_json
+from trimodal.bench.report import write_json
 from trimodal.bench.targets.http import HttpLlm
-from trimodal.bench.targets.questions import Listed
+from trimodal.bench.targets.questions import listed
 from trimodal.client import Client
 from trimodal.errors import OperatorError
 from trimodal.report.console import print_table
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 async def _run(server: Server, gateway: str, chosen: argparse.Namespace) -> Findings:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client(server.grpc))
-        http = HttpLlm(f"{gateway}/v1", Listed([]))
+        http = HttpLlm(f"{gateway}/v1", listed([]))
         stack.push_async_callback(http.aclose)
         asked, live = kinds(client, http, fake=chosen.fake), live_streams(client, fake=chosen.fake)
         soaked: Soak = await soak(server, asked, live, chosen.minutes, chosen.rate)

@@ -16,10 +16,9 @@ from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import OK, Record
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.llm import GrpcLlm
-from trimodal.bench.targets.media import Assistant, Embedding, Vision
-from trimodal.bench.targets.questions import Listed, Question
-from trimodal.bench.targets.speech import Speech
-from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.media import assistant, embedding, speech, vision
+from trimodal.bench.targets.questions import Question, listed
+from trimodal.bench.targets.taking import taken
 from trimodal.client import Client, Delta
 from trimodal.speech.engines.fake import VOCABULARY, speak
 
@@ -51,7 +50,7 @@ class Prefixed:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def at(self, number: int) -> Question:
+    def __call__(self, number: int) -> Question:
         rng = random.Random(f"{self._name} {number}")
         begin = f"Volume {rng.randrange(4)}. {HANDBOOK * 2}"
         text = f"{begin}Question {self._name}{number}: {rng.choice([*FACTS])}"
@@ -65,16 +64,16 @@ class Leaving:
         self._client, self._questions = client, Prefixed("b")
 
     async def send(self, number: int) -> Record:
-        question = self._questions.at(number)
+        question = self._questions(number)
         left = False
 
-        async def ask(taking: Taking) -> None:
+        async def ask(record: Record) -> None:
             nonlocal left
             stream = self._client.stream(question.text, max_tokens=question.max_tokens)
             async for item in stream:
                 if isinstance(item, Delta) and item.text:
-                    taking.piece()
-                if len(taking.pieces) > number % 8:
+                    record.piece()
+                if len(record.pieces) > number % 8:
                     left = not stream.finish_reason
                     stream.cancel()
                     return
@@ -86,16 +85,16 @@ class Leaving:
 def kinds(client: Client, gateway: HttpLlm, *, fake: bool) -> list[Kind]:
     """All kinds but live speech."""
     pictures = jpegs(640, 480)
-    again = Listed([Question(text, 48) for text in FACTS])
-    assistant = Assistant(client, again, images=pictures, recordings=recordings(4.0, fake))
+    again = listed([Question(text, 48) for text in FACTS])
+    asking = assistant(client, again, images=pictures, recordings=recordings(4.0, fake))
     asked = gateway.asking(Prefixed("d"))
     return [
         Kind("text", 0.6, GrpcLlm(client, Prefixed("a")).send, metrics=("ttft", "latency")),
         Kind("repeated text", 0.6, GrpcLlm(client, again).send),
         Kind("cancelled text", 0.3, Leaving(client).send, frozenset({OK, LEFT}), ("ttft",)),
-        Kind("image", 1.5, Vision(client, pictures).send),
-        Kind("embedding", 1.0, Embedding(client, Prefixed("c")).send),
-        Kind("assistant", 0.15, assistant.send, metrics=("ttft",)),
+        Kind("image", 1.5, vision(client, pictures)),
+        Kind("embedding", 1.0, embedding(client, Prefixed("c"))),
+        Kind("assistant", 0.15, asking, metrics=("ttft",)),
         Kind("bad input", 0.8, Bad(client).send, REFUSED),
         Kind("gateway", 0.3, asked.send, metrics=("ttft", "latency")),
     ]
@@ -104,10 +103,10 @@ def kinds(client: Client, gateway: HttpLlm, *, fake: bool) -> list[Kind]:
 def live_streams(client: Client, *, fake: bool) -> Kind:
     """Streams in real time: every fourth in chunks of 20 ms, the others of 100 ms."""
     spoken = recordings(STREAM_S, fake)
-    fine, usual = (Speech(client, spoken, chunk_s=seconds) for seconds in (0.02, 0.1))
+    fine, usual = (speech(client, spoken, chunk_s=seconds) for seconds in (0.02, 0.1))
 
     async def send(number: int) -> Record:
-        return await (usual if number % 4 else fine).send(number)
+        return await (usual if number % 4 else fine)(number)
 
     return Kind("live speech", 0.0, send, metrics=("lag",))
 
@@ -146,7 +145,7 @@ class Bad:
         )
 
     async def send(self, number: int) -> Record:
-        async def ask(taking: Taking) -> None:
+        async def ask(record: Record) -> None:
             await self._rows[number % len(self._rows)]()
 
         return await taken(ask)

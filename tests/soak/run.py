@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
@@ -19,9 +18,9 @@ from tests.soak import processes
 from tests.soak.load import STREAM_S, STREAMS, Kind
 from tests.soak.slopes import Series
 from trimodal.bench.load import generator
-from trimodal.bench.load.arrivals import Closed, poisson
+from trimodal.bench.load.generator import Closed, poisson
 from trimodal.bench.load.records import METRICS, Record
-from trimodal.bench.load.statistics import nearest_rank
+from trimodal.client.timing import percentile
 from trimodal.errors import TrimodalError
 from trimodal.server.launch import GRPC_OPERATOR_HEADER
 from trimodal.top.page import Page, fetch
@@ -111,7 +110,7 @@ class Soak:
                         windows[int(record.due / length)] += METRICS[metric](record)
                 for percent, least in ((50, 5), (95, 20), (99, 50)):
                     found = [
-                        (length * (index + 0.5), 1e3 * nearest_rank(np.sort(values), percent))
+                        (length * (index + 0.5), 1e3 * (percentile(values, percent) or 0.0))
                         for index, values in enumerate(windows)
                         if len(values) >= least
                     ]

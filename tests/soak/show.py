@@ -9,7 +9,7 @@ from typing import Any
 from tests.soak.load import Kind
 from tests.soak.run import Soak
 from tests.soak.slopes import LIMITS, Verdict, judge, loads
-from trimodal.bench.report.tables import number
+from trimodal.bench.report import number
 from trimodal.report.console import Table
 
 _COLUMNS = ("series", "kind", "first", "last", "slope/h", "95 % interval", "limit/h", "verdict")

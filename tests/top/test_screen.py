@@ -17,10 +17,10 @@ SLOW = Latency(1e-5, 0.02, 4.0, 3.0)
 def everything() -> Figures:
     return replace(
         figures(served(100, bad=20), None, {"llm": True}),
-        speech=Speech(SLOW, SLOW, SLOW, 2, 1.5, 12.5, 0.34, 0),
-        vision=Vision(SLOW, SLOW, 10, 1, 4),
-        embedding=Embedding(SLOW, 12_345, 0, 8),
-        gateway=Gateway(SLOW, SLOW, SLOW, 10, 0, 1, 3, 0),
+        speech=Speech(SLOW, SLOW, SLOW, 2, 12.5, 0.34, 1.5, 0),
+        vision=Vision(SLOW, SLOW, 10, 4, 1),
+        embedding=Embedding(SLOW, 12_345, 8, 0),
+        gateway=Gateway(SLOW, SLOW, SLOW, 10, 3, 0, 1, 0),
     )
 
 

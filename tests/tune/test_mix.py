@@ -36,7 +36,7 @@ class Engine:
     def __init__(self, capacity: float, outcome: str = "ok", *, words: bool = True) -> None:
         self._takes, self._outcome, self._words, self._free = 1 / capacity, outcome, words, 0.0
 
-    async def send(self, number: int) -> Record:
+    async def __call__(self, number: int) -> Record:
         sent = Engine.now
         self._free = max(sent, self._free) + self._takes
         lags = (self._free - sent,) if self._words else ()
@@ -132,7 +132,7 @@ def test_each_part_is_judged_by_its_own_bounds_and_named() -> None:
 
 def test_live_streams_are_counted_while_they_are_under_way() -> None:
     class Streams:
-        async def send(self, number: int) -> Record:
+        async def __call__(self, number: int) -> Record:
             return Record(number, Engine.now, Engine.now, (), Engine.now + 6, lags=(0.5,))
 
     parts = parse_mix(("speech@0.5:p95_lag_ms<=900", "vision@9:p99_ms<=5000"))
@@ -198,14 +198,12 @@ KNOBS = ("m.max_queue_delay_microseconds=0,100,200", "n.instance_count=1,2")
 class Connection:
     """Stands for a client that is never asked."""
 
-    def __init__(self, *_: object) -> None: ...
+    def __init__(self, *_: object, **__: object) -> None: ...
 
     async def __aenter__(self) -> Connection:
         return self
 
     async def __aexit__(self, *_: object) -> None: ...
-
-    async def aclose(self) -> None: ...
 
 
 @pytest.fixture
@@ -215,17 +213,17 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., T
         (tmp_path / name / "1").mkdir(parents=True)
         (tmp_path / name / "config.pbtxt").write_text(MODEL.format(name))
 
-    def targets(config: Any, *_: object) -> Callable[[int], Engine]:
+    def target_of(config: Any, *_: object) -> Engine:
         (server,) = FakeTriton.running
         now = server.config(config.name)
         delay = int(now.dynamic_batching.max_queue_delay_microseconds)
         count = max((group.count for group in now.instance_group), default=1)
         capacity = 10.0 + delay / 20 if config.name == "m" else 12.0 * count
-        return lambda number: Engine(capacity, words=False)
+        return Engine(capacity, words=False)
 
     monkeypatch.setattr(session, "TritonServer", FakeTriton)
     monkeypatch.setattr(FakeTriton, "refuse", staticmethod(lambda config: ""))
-    monkeypatch.setattr(session, "targets", targets)
+    monkeypatch.setattr(session, "target_of", target_of)
     monkeypatch.setattr(session, "Client", Connection)
     monkeypatch.setattr(session, "GrpcTransport", Connection)
     monkeypatch.setattr(session.generator, "run", simulate)

@@ -9,7 +9,7 @@ from trimodal.bench.load.records import Record
 from trimodal.bench.load.slo import parse_slo
 from trimodal.bench.load.statistics import Summary, summarise
 from trimodal.errors import SettingsError
-from trimodal.tune.objective import bounds_to_compute, judge, parse_objective, violation
+from trimodal.tune.objective import judge, parse_objective, violation
 from trimodal.tune.search import Round
 
 
@@ -26,7 +26,7 @@ def run(latencies: list[float], failed: int = 0) -> LoadRun:
 def summary_of(one: LoadRun, slo: str, maximize: str | None = None, minimize: str | None = None) -> Summary:
     bounds = parse_slo(slo)
     objective = parse_objective(maximize, minimize, bounds)
-    return summarise(one, bounds_to_compute(bounds, objective))
+    return summarise(one, bounds, (objective.statistic,))
 
 
 def worth(one: LoadRun, slo: str = "", maximize: str | None = None, minimize: str | None = None) -> Round:

@@ -11,7 +11,7 @@ from trimodal.tune import report
 from trimodal.tune.knobs import Knob
 from trimodal.tune.mix import parse_mix
 from trimodal.tune.objective import LOAD, parse_objective
-from trimodal.tune.search import Final, Result, Round, Trial
+from trimodal.tune.search import Result, Round, Trial
 from trimodal.tune.session import Tuned, TuneSettings
 
 SLO = parse_slo("p99_ms<=50")
@@ -27,8 +27,8 @@ def trial(number: int, threads: str, delay: str, value: float, p99: float = 20.0
 START, BEST = trial(0, "1", "9", 100.0), trial(1, "2", "0", 200.0)
 BROKEN = Trial(2, {"m.threads": "2", "m.delay": "9"}, "refused", (), "does <not> fit")
 LATE = trial(3, "1", "0", 300.0, p99=90.0)
-FINALS = tuple(Final(one, one.rounds * 5) for one in (START, BEST))
-RESULT = Result(START, BEST, (START, BEST, BROKEN, LATE), FINALS, "better in 5 of 5 rounds", 9.0, "4 trials")
+FINALS = tuple(replace(one, rounds=one.rounds * 5) for one in (START, BEST))
+RESULT = Result(START, BEST, (START, BEST, BROKEN, LATE), FINALS, "better in 5 of 5 rounds", 9.0)
 TUNED = Tuned(KNOBS, RESULT.trials, RESULT)
 
 
@@ -52,8 +52,8 @@ def test_a_mix_that_is_kept_ends_with_the_live_streams_that_it_held() -> None:
         return Trial(number, {"m.step_s": str(number)}, "measured", (Round(load, violation, figures),))
 
     start, best = edge(0, 1.0), edge(1, 2.0)
-    again = (Final(start, start.rounds), Final(best, edge(1, 1.6).rounds))
-    result = Result(start, best, (start, best), again, "better in 1 of 1 rounds", 9.0, "2 trials")
+    again = (start, replace(best, rounds=edge(1, 1.6).rounds))
+    result = Result(start, best, (start, best), again, "better in 1 of 1 rounds", 9.0)
     said = report.verdict(settings, Tuned((), result.trials, result))
     assert said.endswith(
         "With the knobs as chosen this machine holds 10 live streams of speech at once, on average, "

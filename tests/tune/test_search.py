@@ -8,9 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from tests.tune.doubles import MadeUpSystem
-from trimodal.tune.knobs import Knob
+from trimodal.tune.knobs import Knob, Space
 from trimodal.tune.search import Budget, Round, Search, Trial, TrialError
-from trimodal.tune.space import Space
 
 KNOBS = (
     Knob("m", "threads", ("0", "1", "2", "4")),
@@ -51,7 +50,6 @@ def test_no_setting_is_measured_twice_and_the_whole_grid_ends_it() -> None:
     result = run(system, Budget(trials=50, rounds=1, final_rounds=0), {"m.threads": "1"}, space)
     settings = [one.setting["m.threads"] for one in result.trials]
     assert sorted(settings) == ["0", "1", "2", "4"]
-    assert result.ended == "every setting"
     assert result.chosen.setting == {"m.threads": "4"}
 
 
@@ -90,7 +88,6 @@ def test_respects_the_budget(trials: int, seconds: float) -> None:
     assert len(result.trials) <= trials
     assert system.now <= seconds
     assert result.seconds == system.now
-    assert ("minutes" in result.ended) == (seconds < 1e9)
 
 
 class Lucky(MadeUpSystem):

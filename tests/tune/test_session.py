@@ -12,7 +12,7 @@ import pytest
 
 from tests.tune.doubles import FakeTriton
 from trimodal.bench.load.slo import NO_SLO
-from trimodal.errors import OperatorError, SettingsError
+from trimodal.errors import SettingsError
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import Interrupted
 from trimodal.tune import session
@@ -180,11 +180,6 @@ def test_only_without_a_knob_is_refused(repository: Path) -> None:
         settings(repository, knobs=())
 
 
-def test_a_model_that_is_not_there_is_named(repository: Path) -> None:
-    with pytest.raises(OperatorError, match="no model 'n'"):
-        tune(settings(repository, model="n"))
-
-
 def written(tmp_path: Path, chosen: str) -> dict[Path, tuple[str, str]]:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "config.pbtxt").write_text(TEXT)
@@ -211,3 +206,6 @@ def test_a_file_that_was_edited_meanwhile_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="was changed while the search ran"):
         write_texts(texts)
     assert file.read_text() == TEXT + "# mine\n"
+    file.unlink()
+    with pytest.raises(SettingsError, match="cannot be written: .*No such file"):
+        write_texts(texts)

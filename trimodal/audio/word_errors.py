@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from trimodal.audio.files import package
+
 
 def normalise(text: str) -> str:
     """Lower case, no punctuation (apostrophes close up, all else parts words), single spaces."""
@@ -12,7 +14,9 @@ def normalise(text: str) -> str:
 
 
 def word_error_rate(references: Sequence[str], hypotheses: Sequence[str]) -> float:
-    """Of all texts together: wrong, missing and added words over the words that were said, normalised."""
-    import jiwer
+    """Of all texts together: wrong, missing and added words over the words that were said, normalised.
 
-    return float(jiwer.process_words(list(map(normalise, references)), list(map(normalise, hypotheses))).wer)
+    Raises: AudioError: jiwer is not installed.
+    """
+    said, heard = (list(map(normalise, texts)) for texts in (references, hypotheses))
+    return float(package("jiwer").process_words(said, heard).wer)

@@ -27,14 +27,14 @@ plan.command()(replica)
 class EngineLimits:
     """Options of `trimodal plan llm`, named as in `Deployment`."""
 
-    precision: Annotated[Precision, _engine(help="Of the weights.")] = Precision.fp16
-    kv_precision: Annotated[KvPrecision, _engine(help="Of the KV cache; auto: 16 bits.")] = KvPrecision.auto
+    precision: Annotated[Precision, _engine(help="Of the weights.")] = "fp16"
+    kv_precision: Annotated[KvPrecision, _engine(help="Of the KV cache; auto: 16 bits.")] = "auto"
     tp: Annotated[int, _engine(min=1, help="Tensor parallel GPUs.")] = 1
     pp: Annotated[int, _engine(min=1, help="Pipeline parallel stages.")] = 1
     max_seq_len: Annotated[int, _engine(min=0, help="Prompt and answer; 0: 8192, or the model's most.")] = 0
     max_batch_size: Annotated[int, _engine(min=1, help="Sequences in a step.")] = 256
     max_num_tokens: Annotated[int, _engine(min=1, help="Tokens in a step.")] = 8192
-    runtime: Annotated[Runtime, _engine(help="Whose rules for the KV pool apply.")] = Runtime.tensorrt_llm
+    runtime: Annotated[Runtime, _engine(help="Whose rules for the KV pool apply.")] = "tensorrt_llm"
     memory_fraction: Annotated[
         float, _engine(min=0.01, max=1, help="Of the free memory (tensorrt_llm) or of all memory (vllm).")
     ] = 0.9
@@ -79,8 +79,8 @@ def _row(model: Architecture, deployment: Deployment, sizing: Sizing) -> dict[st
     return {
         "card": deployment.card.name,
         "gpus": deployment.gpus,
-        "precision": deployment.precision.value,
-        "kv_precision": deployment.kv_precision.value,
+        "precision": deployment.precision,
+        "kv_precision": deployment.kv_precision,
         "max_seq_len": deployment.max_seq_len,
         "memory_bytes": deployment.card.memory,
         "weight_bytes": sizing.weights,

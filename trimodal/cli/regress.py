@@ -41,8 +41,8 @@ def regress(
 
     from trimodal.regress.cases import read_cases
     from trimodal.regress.compare import check, compare, refusals
+    from trimodal.regress.latencies import require_scipy
     from trimodal.regress.report import print_comparison, print_findings
-    from trimodal.regress.significance import require_scipy
     from trimodal.regress.values import check_writable, read_baseline, write_baseline
 
     if versus is not None and (record or baseline):

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-import numpy as np
-
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.client.options import generation_inputs, utf8
 from trimodal.client.streams.ask import ask_inputs
@@ -160,6 +158,5 @@ def _recording(request: Request, question: Question) -> DescribedRequest:
         "sequence_end": True,
         "policy": "file",
     }
-    name = "audio_int16" if samples.dtype == np.int16 else "audio"
-    request = replace(request, inputs={name: samples.reshape(1, -1)}, parameters=parameters)
+    request = replace(request, inputs={"audio": samples.reshape(1, -1)}, parameters=parameters)
     return DescribedRequest(request, f"{file.name}, {samples.size / SAMPLE_RATE:.1f} s, in one piece")

@@ -10,7 +10,7 @@ from trimodal.client.errors import ConnectError, ConnectionLost
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import InvalidArgument, ModelNotFound
-from trimodal.explain.assemble import Sources, assemble
+from trimodal.explain.assemble import Assembly
 from trimodal.explain.exchange import exchange
 from trimodal.explain.requests import Question, make, traced
 from trimodal.explain.triton_trace import NotTraced, TritonTrace
@@ -55,13 +55,13 @@ async def explain(question: Question, server: Server, *, warm_up: int = 1) -> Wa
     from tritonclient.grpc.aio import InferenceServerClient
     from tritonclient.utils import InferenceServerException
 
+    described = await make(question)
     timeouts = Timeouts(silence=server.timeout)
     try:
         transport = GrpcTransport(server.url, timeouts, connections=1)
     except ValueError as error:
         raise InvalidArgument(str(error)) from None
     triton = InferenceServerClient(server.url.rpartition("://")[2], ssl=server.url.startswith("grpcs://"))
-    described = await make(question)
     try:
         async with AsyncExitStack() as stack:
             await _check(transport, question, server, timeouts)
@@ -81,7 +81,7 @@ async def explain(question: Question, server: Server, *, warm_up: int = 1) -> Wa
             records = [] if notes else await tracing.records(described.request.id, described.request.name)
             if not notes and not records:
                 notes.append("Triton wrote no trace of this request")
-            return assemble(question.kind, described, done, Sources(records, notes))
+            return Assembly(question.kind, described, done, records, notes).waterfall()
     except InferenceServerException as error:
         raise ConnectionLost(f"the server at {server.url} stopped answering: {error}") from None
     finally:

@@ -8,8 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from trimodal.explain.parts import four_parts, overlapping, owners, parents
-from trimodal.explain.values import TRITON, Part, Span, Waterfall
+from trimodal.explain.values import TRITON, Part, Span, Waterfall, four_parts, overlapping, owners, parents
 from trimodal.report.numbers import ms
 
 # Colour, meaning.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import Enum
 from typing import Any
 
 from trimodal.errors import SettingsError
 from trimodal.plan.architecture import Architecture
-from trimodal.plan.memory import Deployment, KvPrecision, Precision, longest, size
+from trimodal.plan.memory import Deployment, longest, size
 
 SHORTEST = 1024  # A limit below this is not worth proposing.
 GPU_COUNTS = (2, 4, 8)
@@ -24,10 +23,10 @@ def advise(model: Architecture, deployment: Deployment) -> list[str]:
         return []
     length = longest(sizing, model) // 256 * 256
     shorter = [{"max_seq_len": length}] if SHORTEST <= length < deployment.max_seq_len else []
-    eight = Precision.fp8 if deployment.card.has_fp8 else Precision.int8
-    caches = (KvPrecision.auto, KvPrecision.fp8)[: 1 + deployment.card.has_fp8]
-    bits = [(deployment.precision, cache) for cache in caches[1:]]
-    bits += [(weights, cache) for weights in (eight, Precision.int4_awq) for cache in caches]
+    eight = "fp8" if deployment.card.has_fp8 else "int8"
+    caches = ("auto", "fp8")[: 1 + deployment.card.has_fp8]
+    bits: list[tuple[str, str]] = [(deployment.precision, cache) for cache in caches[1:]]
+    bits += [(weights, cache) for weights in (eight, "int4-awq") for cache in caches]
     fewer_bits = [{"precision": weights, "kv_precision": cache} for weights, cache in bits]
     more_gpus = [{"tp": count, "pp": 1} for count in GPU_COUNTS if count > deployment.gpus]
     remedies: tuple[list[dict[str, Any]], ...] = (shorter, fewer_bits, more_gpus)
@@ -39,10 +38,7 @@ def advise(model: Architecture, deployment: Deployment) -> list[str]:
 
 
 def _as_options(change: dict[str, Any]) -> str:
-    return " ".join(
-        f"--{name.replace('_', '-')} {value.value if isinstance(value, Enum) else value}"
-        for name, value in change.items()
-    )
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in change.items())
 
 
 def _fits(model: Architecture, deployment: Deployment) -> bool:

@@ -8,50 +8,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import Enum
+from typing import Literal
 
 from trimodal.errors import SettingsError
 from trimodal.plan.architecture import Architecture
 from trimodal.plan.cards import Card
 
-
-class Precision(str, Enum):
-    """Of the layers' matrices; embeddings, norms and the head stay in 16 bits in all of them."""
-
-    fp16 = "fp16"
-    bf16 = "bf16"
-    fp8 = "fp8"
-    int8 = "int8"
-    int4_awq = "int4-awq"
-
-
-class KvPrecision(str, Enum):
-    auto = "auto"  # That of the activations: 16 bits.
-    fp8 = "fp8"
-
-
-class Runtime(str, Enum):
-    """Whose rules for the KV pool apply."""
-
-    tensorrt_llm = "tensorrt_llm"
-    vllm = "vllm"
-
-
+# Of the layers' matrices; embeddings, norms and the head stay in 16 bits in all of them.
+Precision = Literal["fp16", "bf16", "fp8", "int8", "int4-awq"]
+KvPrecision = Literal["auto", "fp8"]  # auto: that of the activations, 16 bits
+Runtime = Literal["tensorrt_llm", "vllm"]  # whose rules for the KV pool apply
 AWQ_GROUP = 128  # weights that share an FP16 scale
 # CUDA context, kernels, cuBLAS: what nothing else explains in the log of TensorRT-LLM's memory.md.
 RUNTIME_RESERVE = 0.8 * 2**30
 # Bytes a token of the largest step: so many rows of intermediate and hidden size in 16 bits.
 # TensorRT-LLM: 1134 MiB for 8192 tokens of Llama 2 7B (memory.md). vLLM: 0.92 GiB more for 9000 tokens
 # more of Llama 3.1 8B (issue 10517).
-ACTIVATION_ROWS = {Runtime.tensorrt_llm: 5, Runtime.vllm: 3}
+ACTIVATION_ROWS = {"tensorrt_llm": 5, "vllm": 3}
 # Bytes an entry of the logits [sequences, vocabulary]. TensorRT-LLM: 180 MB of decoder buffers in
 # memory.md, taken for 256 sequences of 32000 entries. vLLM: the sampler's peak in pull 10511, 1.26 GiB
 # for 256 sequences of 128256.
-LOGITS_BYTES = {Runtime.tensorrt_llm: 22, Runtime.vllm: 41}
+LOGITS_BYTES = {"tensorrt_llm": 22, "vllm": 41}
 # Bytes of a CUDA graph, a layer: vLLM captures one for every eighth batch size, and three more; its pull
 # 11349 has 0.21 GiB for 35 graphs of Llama 3.2 1B. TensorRT-LLM's are in the share that its pool leaves.
-GRAPH_LAYER_BYTES = {Runtime.tensorrt_llm: 0, Runtime.vllm: 0.21 * 2**30 / 35 / 16}
-BLOCK_TOKENS = {Runtime.tensorrt_llm: 32, Runtime.vllm: 16}
+GRAPH_LAYER_BYTES = {"tensorrt_llm": 0, "vllm": 0.21 * 2**30 / 35 / 16}
+BLOCK_TOKENS = {"tensorrt_llm": 32, "vllm": 16}
 
 
 @dataclass(frozen=True)
@@ -60,14 +41,14 @@ class Deployment:
     free_gpu_memory_fraction) or of all memory (vLLM's gpu_memory_utilization)."""
 
     card: Card
-    precision: Precision = Precision.fp16
-    kv_precision: KvPrecision = KvPrecision.auto
+    precision: Precision = "fp16"
+    kv_precision: KvPrecision = "auto"
     tp: int = 1
     pp: int = 1
     max_seq_len: int = 8192
     max_batch_size: int = 256
     max_num_tokens: int = 8192
-    runtime: Runtime = Runtime.tensorrt_llm
+    runtime: Runtime = "tensorrt_llm"
     memory_fraction: float = 0.9
 
     @property
@@ -107,7 +88,7 @@ def kv_bytes_per_token(model: Architecture, kv_precision: KvPrecision, *, tp: in
     """On one GPU: keys and values of its share of layers and heads; a head is never split, so with more
     GPUs than KV heads each holds a copy. Layers with a sliding window count as if they had none."""
     heads = max(1, model.kv_heads // tp)
-    width = 2 if kv_precision is KvPrecision.auto else 1
+    width = 2 if kv_precision == "auto" else 1
     return 2 * math.ceil(model.layers / pp) * heads * model.head_dim * width
 
 
@@ -121,11 +102,11 @@ def weight_bytes(model: Architecture, precision: Precision, *, tp: int = 1, pp: 
 
 
 def _matrix_bytes(model: Architecture, precision: Precision, parameters: int) -> float:
-    if precision is Precision.int4_awq:
+    if precision == "int4-awq":
         return parameters * (0.5 + 2 / AWQ_GROUP)
-    if precision is Precision.int8:
+    if precision == "int8":
         return parameters * (1 + 4 * model.channels / model.linear)  # A scale in FP32 for each row.
-    return parameters * (1 if precision is Precision.fp8 else 2)
+    return parameters * (1 if precision == "fp8" else 2)
 
 
 def reserve_bytes(model: Architecture, deployment: Deployment) -> int:
@@ -136,7 +117,7 @@ def reserve_bytes(model: Architecture, deployment: Deployment) -> int:
     )
     logits = LOGITS_BYTES[deployment.runtime] * deployment.max_batch_size * model.vocab_size
     # vLLM's memory pool serves one after the other; TensorRT-LLM allocates each for good.
-    both = max(step, logits) if deployment.runtime is Runtime.vllm else step + logits
+    both = max(step, logits) if deployment.runtime == "vllm" else step + logits
     graphs = (
         GRAPH_LAYER_BYTES[deployment.runtime]
         * (deployment.max_batch_size // 8 + 3)
@@ -149,7 +130,7 @@ def reserve_bytes(model: Architecture, deployment: Deployment) -> int:
 def pool_blocks(deployment: Deployment, pool: float, kv_token_gpu: int) -> int:
     """Blocks of a pool: TensorRT-LLM rounds the last one up, vLLM down."""
     exact = pool / (BLOCK_TOKENS[deployment.runtime] * kv_token_gpu)
-    return math.ceil(exact) if deployment.runtime is Runtime.tensorrt_llm else math.floor(exact)
+    return math.ceil(exact) if deployment.runtime == "tensorrt_llm" else math.floor(exact)
 
 
 def size(model: Architecture, deployment: Deployment) -> Sizing:
@@ -158,7 +139,7 @@ def size(model: Architecture, deployment: Deployment) -> Sizing:
     weights = weight_bytes(model, deployment.precision, tp=deployment.tp, pp=deployment.pp)
     reserve = reserve_bytes(model, deployment)
     total = deployment.card.cuda
-    if deployment.runtime is Runtime.vllm:
+    if deployment.runtime == "vllm":
         pool = max(0.0, total * deployment.memory_fraction - weights - reserve)
     else:
         pool = max(0.0, (total - weights - reserve) * deployment.memory_fraction)
@@ -210,7 +191,7 @@ def _problems(
     model: Architecture, deployment: Deployment, loaded: int, total: float, tokens: int
 ) -> list[str]:
     problems = []
-    if not deployment.card.has_fp8 and "fp8" in (deployment.precision.value, deployment.kv_precision.value):
+    if not deployment.card.has_fp8 and "fp8" in (deployment.precision, deployment.kv_precision):
         problems.append(f"{deployment.card.name} (SM {deployment.card.sm}) has no FP8: it begins with SM 8.9")
     if loaded > total:
         problems.append(

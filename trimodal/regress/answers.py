@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trimodal.regress.latencies import fewer_successes
 from trimodal.regress.schema import Expectation, broken
-from trimodal.regress.significance import fewer_successes
 from trimodal.regress.values import Finding, Record, RecordedAnswer, Verdict
 
 # Comparing all with all of a sampled case with many repeats would take minutes.

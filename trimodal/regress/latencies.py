@@ -5,7 +5,7 @@ whole times of answers that have the same length. Times of a case's first reques
 
 Over all cases of a task a round of them is one measurement: how long its requests took, each relative to
 what is usual for its case. A slow second of the machine slows all requests of a round, so they are not
-independent samples.
+independent samples. The tests are of ranks, because latencies are skewed and have outliers.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trimodal.regress.significance import holm, mann_whitney
+from trimodal.errors import OperatorError
 from trimodal.regress.values import METRICS, Finding, Metric, Record, Verdict
 
 # Chance that a run without any change is called worse or better by its times.
@@ -26,6 +26,8 @@ ALPHA = 0.05
 _MIN_SAMPLES = 3
 # Differences of the medians, milliseconds, below which no user notices, however significant they are.
 FLOOR_MS: dict[Metric, float] = {"ttft": 1.0, "tpot": 0.05, "total": 1.0}
+# Up to so many measurements together scipy's exact test is quick; above it the normal curve is close.
+_MOST_EXACT = 60
 
 
 # Times of a case, by round, in both runs.
@@ -153,3 +155,44 @@ def _samples(record: Record, metric: Metric) -> dict[str, dict[int, float]]:
 def _length(record: Record, cache: str) -> float:
     """Median completion tokens."""
     return float(np.median([one.tokens for one in record.observations if one.cache == cache]))
+
+
+def require_scipy() -> Any:
+    """scipy.stats, which takes a second to import. Raises: OperatorError when it is not installed."""
+    try:
+        from scipy import stats
+    except ImportError:
+        raise OperatorError("comparing runs needs scipy: pip install 'trimodal[bench]'") from None
+    return stats
+
+
+def mann_whitney(first: Sequence[float], second: Sequence[float]) -> float:
+    """Two-sided p of the Mann–Whitney test: could both have come from one distribution?
+
+    Exact for up to 60 values in all, if no two are equal.
+    """
+    both = [*first, *second]
+    if len(set(both)) == 1:
+        return 1.0
+    exact = len(both) <= _MOST_EXACT and len(set(both)) == len(both)
+    test = require_scipy().mannwhitneyu(first, second, method="exact" if exact else "asymptotic")
+    return float(test.pvalue)
+
+
+def fewer_successes(before: tuple[int, int], after: tuple[int, int]) -> float:
+    """One-sided p of Fisher's exact test: that `after` has as few successes, or fewer, by chance.
+
+    Args:
+        before, after: (successes, of how many).
+    """
+    table = [[successes, of - successes] for successes, of in (after, before)]
+    return float(require_scipy().fisher_exact(table, alternative="less").pvalue)
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Corrects p values for how many there are (Holm 1979): at most α are wrongly below α in all."""
+    order = np.argsort(values)
+    corrected = np.ones(len(values))
+    steps = np.asarray(values)[order] * np.arange(len(values), 0, -1)
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(steps))
+    return [float(value) for value in corrected]

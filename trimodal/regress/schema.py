@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from trimodal.audio.values import PolicyName
 from trimodal.audio.word_errors import normalise, word_error_rate
-from trimodal.errors import OperatorError
 from trimodal.regress.values import RecordedAnswer
 
 Task = TypeVar("Task", bound=str)
@@ -144,7 +143,7 @@ def broken(expect: Expectation, answer: RecordedAnswer) -> str:
     """The first part of the expectation that the answer breaks, as a short text; "" when it keeps all.
 
     Raises:
-        OperatorError: the package that counts word errors is not installed.
+        AudioError: the package that counts word errors is not installed.
     """
     if expect == Expectation():
         return ""
@@ -162,10 +161,7 @@ def broken(expect: Expectation, answer: RecordedAnswer) -> str:
         if best != expect.label:
             return f"label {_short(best)} is not {_short(expect.label)}"
     if expect.wer_max is not None:
-        try:
-            rate = word_error_rate([expect.text or ""], [answer.text])
-        except ImportError:
-            raise OperatorError("word error rates need jiwer: pip install 'trimodal[audio]'") from None
+        rate = word_error_rate([expect.text or ""], [answer.text])
         if rate > expect.wer_max:
             return f"word error rate {rate:.3f} is above {expect.wer_max:g}"
     return ""

@@ -1,8 +1,8 @@
 """Works out the figures of the view from two looks at the server and the gateway.
 
-A figure is a field, and stands beside how it is read. Latencies are in seconds, rates are per second, shares
-from 0 to 1. None: nothing is known, mostly because nothing happened between the two looks. A part whose
-metrics the server does not have is None as a whole.
+A figure is a field, and stands beside how it is read and what the view says of it. Latencies are in seconds,
+rates are per second, shares from 0 to 1. None: nothing is known, mostly because nothing happened between the
+two looks. A part whose metrics the server does not have is None as a whole.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from trimodal.report.numbers import Number
+from trimodal.report.numbers import Number, count, decimal, rate, share
 from trimodal.top.page import Change, Labels
 
 Part = TypeVar("Part")
@@ -30,34 +30,35 @@ class Latency:
     per_s: Number  # observations
 
 
-def _read(how: Callable[[Change], Any]) -> Any:
-    return field(metadata={"read": how})
+def _read(how: Callable[[Change], Any], text: str = "", number: Callable[[Number], str] = rate) -> Any:
+    """A figure; `text` has it as a number in it, or names a row. Without one it is not shown by itself."""
+    return field(metadata={"read": how, "text": text, "number": number})
 
 
-def _latency(histogram: str) -> Any:
-    return _read(lambda change: _quantiles(change, histogram))
+def _latency(histogram: str, row: str) -> Any:
+    return _read(lambda change: _quantiles(change, histogram), row)
 
 
-def _rate(counter: str, *, least: Number = None, **labels: str | Collection[str]) -> Any:
+def _rate(counter: str, text: str = "", *, least: Number = None, **labels: str | Collection[str]) -> Any:
     """Growth a second; `least`: of a counter that is not there before the first of what it counts."""
 
     def grown(change: Change) -> Number:
         found = change.rate(counter, **labels)
         return least if found is None else found
 
-    return _read(grown)
+    return _read(grown, text)
 
 
-def _ratio(part: str, whole: str, of: Labels | None = None, by: Labels | None = None) -> Any:
-    return _read(lambda change: change.ratio(part, whole, of, by))
+def _ratio(part: str, whole: str, text: str, of: Labels | None = None, by: Labels | None = None) -> Any:
+    return _read(lambda change: change.ratio(part, whole, of, by), text, share)
 
 
 def _mean(histogram: str) -> Any:
-    return _read(lambda change: change.mean(histogram))
+    return _read(lambda change: change.mean(histogram), "batch {}", decimal)
 
 
-def _now(gauge: str) -> Any:
-    return _read(lambda change: change.after.total(gauge))
+def _now(gauge: str, text: str = "") -> Any:
+    return _read(lambda change: change.after.total(gauge), text, count)
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,10 @@ class Model:
 
 @dataclass(frozen=True)
 class Llm:
-    ttft: Latency = _latency("trimodal_llm_ttft_seconds")
-    itl: Latency = _latency("trimodal_llm_itl_seconds")
-    queue: Latency = _latency("trimodal_llm_queue_seconds")
-    e2e: Latency = _latency("trimodal_llm_e2e_seconds")
+    ttft: Latency = _latency("trimodal_llm_ttft_seconds", "TTFT")
+    itl: Latency = _latency("trimodal_llm_itl_seconds", "ITL")
+    queue: Latency = _latency("trimodal_llm_queue_seconds", "queue")
+    e2e: Latency = _latency("trimodal_llm_e2e_seconds", "end to end")
     requests_per_s: Number = _rate("trimodal_llm_requests_total", least=0.0)
     errors_per_s: Number = _rate("trimodal_llm_requests_total", least=0.0, outcome=FAULTS)
     turned_away_per_s: Number = _rate("trimodal_llm_unserved_total")
@@ -92,7 +93,7 @@ class Llm:
     kv_usage: Number = _now("trimodal_llm_kv_usage_ratio")
     prompt_tokens_per_s: Number = _rate(_TOKENS, least=0.0, kind="prompt")
     completion_tokens_per_s: Number = _rate(_TOKENS, least=0.0, kind="completion")
-    prefix_hit_share: Number = _ratio(_TOKENS, _TOKENS, {"kind": "cached"}, {"kind": "prompt"})
+    prefix_hit_share: Number = _ratio(_TOKENS, _TOKENS, "", {"kind": "cached"}, {"kind": "prompt"})
     tokens_per_step: Number = _now("trimodal_llm_tokens_per_step")
     acceptance: Number = _now("trimodal_llm_speculation_acceptance_ratio")
     speculating: bool = _read(lambda change: bool(change.after.total("trimodal_llm_speculation_active")))
@@ -103,49 +104,54 @@ class Llm:
 class Cache:
     """`hit_share` is of lookups, whichever layer; `semantic_share` of lookups, by the semantic layer."""
 
-    hit_share: Number = _ratio(_LOOKUPS, _LOOKUPS, {"outcome": "hit"}, _EVERY)
-    semantic_share: Number = _ratio(_LOOKUPS, _LOOKUPS, {"outcome": "hit", "layer": "semantic"}, _EVERY)
-    entries: Number = _now("trimodal_cache_entries")
-    saved_tokens_per_s: Number = _rate(_TOKENS, least=0.0, kind="saved")
-    bypassed_per_s: Number = _rate("trimodal_cache_bypassed_total")
+    hit_share: Number = _ratio(_LOOKUPS, _LOOKUPS, "{} hits", {"outcome": "hit"}, _EVERY)
+    semantic_share: Number = _ratio(
+        _LOOKUPS, _LOOKUPS, "{} semantic", {"outcome": "hit", "layer": "semantic"}, _EVERY
+    )
+    entries: Number = _now("trimodal_cache_entries", "entries {}")
+    saved_tokens_per_s: Number = _rate(_TOKENS, "{} tokens/s saved", least=0.0, kind="saved")
+    bypassed_per_s: Number = _rate("trimodal_cache_bypassed_total", "{} bypassed/s")
 
 
 @dataclass(frozen=True)
 class Speech:
     """`audio_per_s`: seconds of audio recognised in a second; `speech_share`: of the audio received."""
 
-    lag: Latency = _latency("trimodal_speech_lag_seconds")
-    turnaround: Latency = _latency("trimodal_speech_turnaround_seconds")
-    run: Latency = _latency("trimodal_speech_recognize_seconds")
-    streams: Number = _now("trimodal_speech_active_streams")
-    batch_size: Number = _mean("trimodal_speech_batch_size")
-    audio_per_s: Number = _rate("trimodal_speech_audio_seconds_total")
+    lag: Latency = _latency("trimodal_speech_lag_seconds", "lag")
+    turnaround: Latency = _latency("trimodal_speech_turnaround_seconds", "window to words")
+    run: Latency = _latency("trimodal_speech_recognize_seconds", "recogniser's run")
+    streams: Number = _now("trimodal_speech_active_streams", "streams {}")
+    audio_per_s: Number = _rate("trimodal_speech_audio_seconds_total", "{} s of audio/s")
     speech_share: Number = _ratio(
-        "trimodal_speech_voiced_seconds_total", "trimodal_speech_received_seconds_total"
+        "trimodal_speech_voiced_seconds_total", "trimodal_speech_received_seconds_total", "{} speech"
     )
+    batch_size: Number = _mean("trimodal_speech_batch_size")
     errors_per_s: Number = _read(
         lambda change: (
             (change.rate("trimodal_speech_streams_total", outcome=("refused", "failed")) or 0.0)
             + (change.rate("trimodal_speech_windows_total", outcome="failed") or 0.0)
-        )
+        ),
+        "{} errors/s",
     )
 
 
 @dataclass(frozen=True)
 class Vision:
-    decode: Latency = _latency("trimodal_vision_decode_seconds")
-    classify: Latency = _latency("trimodal_vision_classify_seconds")
-    images_per_s: Number = _rate("trimodal_vision_images_total", outcome="prepared")
-    refused_per_s: Number = _rate("trimodal_vision_images_total", outcome="refused")
+    decode: Latency = _latency("trimodal_vision_decode_seconds", "decode")
+    classify: Latency = _latency("trimodal_vision_classify_seconds", "classifier's run")
+    images_per_s: Number = _rate("trimodal_vision_images_total", "{} images/s", outcome="prepared")
     batch_size: Number = _mean("trimodal_vision_classify_batch_size")
+    refused_per_s: Number = _rate("trimodal_vision_images_total", "{} refused/s", outcome="refused")
 
 
 @dataclass(frozen=True)
 class Embedding:
-    run: Latency = _latency("trimodal_embedding_seconds")
-    texts_per_s: Number = _rate("trimodal_embedding_texts_total", outcome=("whole", "truncated"))
-    refused_per_s: Number = _rate("trimodal_embedding_texts_total", outcome="refused")
+    run: Latency = _latency("trimodal_embedding_seconds", "embedder's run")
+    texts_per_s: Number = _rate(
+        "trimodal_embedding_texts_total", "{} texts/s", outcome=("whole", "truncated")
+    )
     batch_size: Number = _mean("trimodal_embedding_batch_size")
+    refused_per_s: Number = _rate("trimodal_embedding_texts_total", "{} refused/s", outcome="refused")
 
 
 def _stages(change: Change) -> Mapping[str, Latency]:
@@ -156,12 +162,12 @@ def _stages(change: Change) -> Mapping[str, Latency]:
 
 @dataclass(frozen=True)
 class Assistant:
-    ttft: Latency = _latency("trimodal_assistant_ttft_seconds")
-    e2e: Latency = _latency("trimodal_assistant_e2e_seconds")
-    stages: Mapping[str, Latency] = _read(_stages)
-    active: Number = _now("trimodal_assistant_active_requests")
-    requests_per_s: Number = _rate("trimodal_assistant_requests_total")
-    errors_per_s: Number = _rate("trimodal_assistant_requests_total", outcome=FAULTS)
+    ttft: Latency = _latency("trimodal_assistant_ttft_seconds", "TTFT")
+    e2e: Latency = _latency("trimodal_assistant_e2e_seconds", "end to end")
+    stages: Mapping[str, Latency] = _read(_stages, "stage")
+    requests_per_s: Number = _rate("trimodal_assistant_requests_total", "{} requests/s")
+    active: Number = _now("trimodal_assistant_active_requests", "active {}")
+    errors_per_s: Number = _rate("trimodal_assistant_requests_total", "{} errors/s", outcome=FAULTS)
 
 
 def _answered(change: Change, begins: str) -> float:
@@ -175,14 +181,16 @@ def _answered(change: Change, begins: str) -> float:
 class Gateway:
     """`errors_per_s`: status 5xx; `refused_per_s`: 4xx, without the clients that left."""
 
-    ttft: Latency = _latency("trimodal_gateway_ttft_seconds")
-    itl: Latency = _latency("trimodal_gateway_itl_seconds")
-    request: Latency = _latency("trimodal_gateway_request_seconds")
-    requests_per_s: Number = _read(lambda change: _answered(change, ""))
-    errors_per_s: Number = _read(lambda change: _answered(change, "5"))
-    refused_per_s: Number = _read(lambda change: _answered(change, "4") - _answered(change, "499"))
-    in_flight: Number = _now("trimodal_gateway_in_flight")
-    moved_per_s: Number = _rate("trimodal_gateway_upstream_moved_total")
+    ttft: Latency = _latency("trimodal_gateway_ttft_seconds", "TTFT")
+    itl: Latency = _latency("trimodal_gateway_itl_seconds", "ITL, mean of each")
+    request: Latency = _latency("trimodal_gateway_request_seconds", "end to end")
+    requests_per_s: Number = _read(lambda change: _answered(change, ""), "{} requests/s")
+    in_flight: Number = _now("trimodal_gateway_in_flight", "in flight {}")
+    errors_per_s: Number = _read(lambda change: _answered(change, "5"), "{} errors/s")
+    refused_per_s: Number = _read(
+        lambda change: _answered(change, "4") - _answered(change, "499"), "{} refused/s"
+    )
+    moved_per_s: Number = _rate("trimodal_gateway_upstream_moved_total", "{} moved/s")
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -14,23 +14,18 @@ from rich.table import Table
 from rich.text import Text
 
 from trimodal.report.numbers import Number, count, decimal, rate, seconds, share
-from trimodal.top.figures import (
-    Assistant,
-    Cache,
-    Embedding,
-    Figures,
-    Gateway,
-    Latency,
-    Llm,
-    Model,
-    Speech,
-    Vision,
-)
+from trimodal.top.figures import Figures, Latency, Llm, Model
 
 WIDE = 132  # columns from which on two tables stand side by side
 # The objectives of deploy/prometheus/rules/slo.yml, in seconds: a percentile above them is marked.
 LIMITS = {"llm_ttft": 0.5, "llm_itl": 0.1, "speech_lag": 3.0, "assistant_ttft": 2.5}
-Part = TypeVar("Part")
+# Figures that should be zero: marked when they are not.
+BAD = {
+    "errors_per_s": "bold red",
+    "moved_per_s": "bold red",
+    "refused_per_s": "yellow",
+    "bypassed_per_s": "yellow",
+}
 
 
 @dataclass(frozen=True)
@@ -47,27 +42,17 @@ def screen(
     shown: Figures, sources: list[Source], *, width: int, interval: float, now: float
 ) -> RenderableType:
     """The whole view for a terminal of `width` columns, the most important first; `now` as time.time()."""
-    text = [*_of(shown.llm, _llm), *_of(shown.cache, _cache)]
-    rest = [
-        *_of(shown.speech, _speech),
-        *_of(shown.vision, _vision),
-        *_of(shown.embedding, _embedding),
-        *_of(shown.gateway, _gateway),
-    ]
-    assistant = _of(shown.assistant, _assistant)
+    text = [*(_llm(shown.llm) if shown.llm else []), _part("cache", shown.cache)]
+    rest = [_part(name, getattr(shown, name)) for name in ("speech", "vision", "embedding", "gateway")]
+    assistant = _part("assistant", shown.assistant)
     head = _head(shown, sources, interval, now)
     if width < WIDE:
-        return Group(head, *text, *rest, *assistant, *_models(shown.models, narrow=True))
+        return Group(head, *text, *rest, assistant, *_models(shown.models, narrow=True))
     columns = Table.grid(expand=True, padding=(0, 2))
     columns.add_column(ratio=1)
     columns.add_column(ratio=1)
-    columns.add_row(Group(*text, *assistant), Group(*rest, *_models(shown.models, narrow=False)))
+    columns.add_row(Group(*text, assistant), Group(*rest, *_models(shown.models, narrow=False)))
     return Group(head, columns)
-
-
-def _of(part: Part | None, draw: Callable[[Part], list[RenderableType]]) -> list[RenderableType]:
-    """A part drawn; nothing where the server has none."""
-    return [] if part is None else draw(part)
 
 
 def _head(shown: Figures, sources: list[Source], interval: float, now: float) -> RenderableType:
@@ -107,17 +92,38 @@ def _facts(*facts: Text | str) -> Text:
     return Text("   ").join(fact if isinstance(fact, Text) else Text(fact) for fact in facts)
 
 
-def _latencies(rows: Mapping[str, Latency], objectives: Mapping[str, float] | None = None) -> Table:
-    """Percentiles of each, marked where they are above its objective, in seconds."""
+def _part(name: str, part: Any) -> RenderableType:
+    """A part of the view: its name with figures behind it, and its latencies; nothing where there is none."""
+    if part is None:
+        return Group()
+    facts: list[Text | str] = []
+    for one in fields(part):
+        value, text = getattr(part, one.name), str(one.metadata["text"])
+        if "{}" in text:
+            told = text.format(one.metadata["number"](value))
+            facts.append(Text(told, BAD[one.name] if value else "dim") if one.name in BAD else told)
+    return Group(_title(name, *facts), *_latencies(name, part))
+
+
+def _latencies(name: str, part: Any) -> list[RenderableType]:
+    """A table of the percentiles of a part, marked where they are above their objective."""
+    rows: dict[str, tuple[Latency, float]] = {}
+    for one in fields(part):
+        value, text = getattr(part, one.name), one.metadata["text"]
+        if isinstance(value, Latency):
+            rows[text] = value, LIMITS.get(f"{name}_{one.name}", math.inf)
+        elif isinstance(value, Mapping):
+            rows |= {f"{text} {key}": (latency, math.inf) for key, latency in value.items()}
+    if not rows:
+        return []
     table = _table("", "p50", "p90", "p99", "per s")
-    for name, latency in rows.items():
-        limit = (objectives or {}).get(name, math.inf)
+    for text, (latency, limit) in rows.items():
         cells = [
             Text(seconds(value), style="bold yellow" if value is not None and value > limit else "")
             for value in (latency.p50, latency.p90, latency.p99)
         ]
-        table.add_row(name, *cells, rate(latency.per_s))
-    return table
+        table.add_row(text, *cells, rate(latency.per_s))
+    return [table]
 
 
 def _table(first: str, *others: str) -> Table:
@@ -151,10 +157,7 @@ def _llm(llm: Llm) -> list[RenderableType]:
             speculation,
             _bad(llm.engine_restarts, "engine restarts", total=True),
         ),
-        _latencies(
-            {"TTFT": llm.ttft, "ITL": llm.itl, "queue": llm.queue, "end to end": llm.e2e},
-            {"TTFT": LIMITS["llm_ttft"], "ITL": LIMITS["llm_itl"]},
-        ),
+        *_latencies("llm", llm),
     ]
 
 
@@ -164,82 +167,6 @@ def _kv(usage: Number) -> Text:
     style = "red" if (usage or 0.0) > 0.9 else "green"
     bar.append("━" * full, style=style).append("━" * (12 - full), style="dim")
     return bar.append(f" {share(usage)}")
-
-
-def _cache(cache: Cache) -> list[RenderableType]:
-    return [
-        _title(
-            "cache",
-            f"{share(cache.hit_share)} hits",
-            f"{share(cache.semantic_share)} semantic",
-            f"entries {count(cache.entries)}",
-            f"{rate(cache.saved_tokens_per_s)} tokens/s saved",
-            _bad(cache.bypassed_per_s, "bypassed/s", style="yellow"),
-        )
-    ]
-
-
-def _block(
-    name: str,
-    facts: Sequence[Text | str],
-    rows: Mapping[str, Latency],
-    objectives: Mapping[str, float] | None = None,
-) -> list[RenderableType]:
-    """A part of the view: its name with figures behind it, and a table of its latencies."""
-    return [_title(name, *facts), _latencies(rows, objectives)]
-
-
-def _assistant(assistant: Assistant) -> list[RenderableType]:
-    facts = (
-        f"{rate(assistant.requests_per_s)} requests/s",
-        f"active {count(assistant.active)}",
-        _bad(assistant.errors_per_s, "errors/s"),
-    )
-    stages = {f"stage {name}": latency for name, latency in assistant.stages.items()}
-    rows = {"TTFT": assistant.ttft, "end to end": assistant.e2e} | stages
-    return _block("assistant", facts, rows, {"TTFT": LIMITS["assistant_ttft"]})
-
-
-def _speech(speech: Speech) -> list[RenderableType]:
-    facts = (
-        f"streams {count(speech.streams)}",
-        f"{rate(speech.audio_per_s)} s of audio/s",
-        f"{share(speech.speech_share)} speech",
-        f"batch {decimal(speech.batch_size)}",
-        _bad(speech.errors_per_s, "errors/s"),
-    )
-    rows = {"lag": speech.lag, "window to words": speech.turnaround, "recogniser's run": speech.run}
-    return _block("speech", facts, rows, {"lag": LIMITS["speech_lag"]})
-
-
-def _vision(vision: Vision) -> list[RenderableType]:
-    facts = (
-        f"{rate(vision.images_per_s)} images/s",
-        f"batch {decimal(vision.batch_size)}",
-        _bad(vision.refused_per_s, "refused/s", style="yellow"),
-    )
-    return _block("vision", facts, {"decode": vision.decode, "classifier's run": vision.classify})
-
-
-def _embedding(embedding: Embedding) -> list[RenderableType]:
-    facts = (
-        f"{rate(embedding.texts_per_s)} texts/s",
-        f"batch {decimal(embedding.batch_size)}",
-        _bad(embedding.refused_per_s, "refused/s", style="yellow"),
-    )
-    return _block("embedding", facts, {"embedder's run": embedding.run})
-
-
-def _gateway(gateway: Gateway) -> list[RenderableType]:
-    facts = (
-        f"{rate(gateway.requests_per_s)} requests/s",
-        f"in flight {count(gateway.in_flight)}",
-        _bad(gateway.errors_per_s, "errors/s"),
-        _bad(gateway.refused_per_s, "refused/s", style="yellow"),
-        _bad(gateway.moved_per_s, "moved/s"),
-    )
-    rows = {"TTFT": gateway.ttft, "ITL, mean of each": gateway.itl, "end to end": gateway.request}
-    return _block("gateway", facts, rows)
 
 
 def _models(models: Sequence[Model], *, narrow: bool) -> list[RenderableType]:
@@ -268,10 +195,10 @@ def _ready(model: Model) -> Text:
     return Text("●", style="green") if model.ready else Text("✗", style="bold red")
 
 
-def _bad(value: Number, name: str, *, total: bool = False, style: str = "bold red") -> Text:
+def _bad(value: Number, name: str, *, total: bool = False) -> Text:
     """What should be zero: dim when it is, marked when it is not."""
     shown = count(value) if total else rate(value)
-    return Text(f"{shown} {name}".strip(), style=style if value else "dim")
+    return Text(f"{shown} {name}".strip(), style="bold red" if value else "dim")
 
 
 def _clock(at: float) -> str:

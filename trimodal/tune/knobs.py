@@ -1,4 +1,4 @@
-"""Says which knobs a pipeline has, and between which values each is searched.
+"""Says which knobs a pipeline has, between which values each is searched, and which settings are near.
 
 Triton's own knobs come from the configuration; the parameters of our models from their settings
 classes, which also refuse values that do not fit together before the server is asked.
@@ -6,8 +6,10 @@ classes, which also refuse values that do not fit together before the server is 
 
 from __future__ import annotations
 
+import itertools
+import random
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,7 +20,7 @@ from trimodal.repository import Model
 from trimodal.settings import parse_parameters
 from trimodal.tune import fields
 
-Values = Mapping[str, str]
+Setting = dict[str, str]
 """`model.knob` → value as text."""
 
 # Parameters that change speed and memory, not answers: searched without being named. Each with the values
@@ -131,10 +133,10 @@ class Pipeline:
             value = str(default).lower() if isinstance(default, bool) else str(default)
         return value or ""
 
-    def start(self, knobs: Iterable[Knob]) -> dict[str, str]:
+    def start(self, knobs: Iterable[Knob]) -> Setting:
         return {knob.label: self.present(knob.model, knob.name) for knob in knobs}
 
-    def configs(self, values: Values) -> dict[str, Any]:
+    def configs(self, values: Setting) -> dict[str, Any]:
         """Model → its configuration with these values; of models with a value among them."""
         changed: dict[str, Any] = {}
         for label, value in values.items():
@@ -150,7 +152,7 @@ class Pipeline:
                 sizes[:] = [size for size in sizes if size <= config.max_batch_size]
         return changed
 
-    def refusal(self, values: Values, *, alone: bool = False) -> str:
+    def refusal(self, values: Setting, *, alone: bool = False) -> str:
         """One sentence on why these values cannot go together; empty: nothing is known against them.
 
         Args:
@@ -221,6 +223,42 @@ class Pipeline:
                 choice for choice in choices if not self.refusal({f"{model.name}.{name}": choice}, alone=True)
             )
         return found
+
+
+class Space:
+    """All settings that the knobs allow.
+
+    Choices that are numbers are searched by their place in the order: what is near is alike. Words are not.
+    """
+
+    def __init__(self, knobs: Sequence[Knob]) -> None:
+        self.knobs = tuple(knobs)
+
+    def all(self) -> Iterator[Setting]:
+        """Every setting, in order."""
+        for values in itertools.product(*(knob.choices for knob in self.knobs)):
+            yield dict(zip((knob.label for knob in self.knobs), values, strict=True))
+
+    def draw(self, rng: random.Random) -> Setting:
+        """Any setting."""
+        return {knob.label: rng.choice(knob.choices) for knob in self.knobs}
+
+    def neighbours(self, setting: Setting, rng: random.Random) -> list[Setting]:
+        """Settings with one knob one step away (a word: any other one), in random order."""
+        found = [
+            {**setting, knob.label: value}
+            for knob in self.knobs
+            for value in _beside(knob, setting[knob.label])
+        ]
+        rng.shuffle(found)
+        return found
+
+
+def _beside(knob: Knob, value: str) -> list[str]:
+    if value not in knob.choices or not knob.is_numeric:
+        return [choice for choice in knob.choices if choice != value]
+    at = knob.choices.index(value)
+    return [knob.choices[near] for near in (at + 1, at - 1) if 0 <= near < len(knob.choices)]
 
 
 def _is_read(model: Model, metadata: Iterable[object]) -> bool:

@@ -12,12 +12,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from trimodal.bench.load.arrivals import poisson
-from trimodal.bench.load.generator import LoadRun
+from trimodal.bench.load.generator import LoadRun, Send, poisson
 from trimodal.bench.load.records import TIMEOUT, UNSENT, Record
 from trimodal.bench.load.slo import Slo, parse_slo
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.targets.taking import Target
 from trimodal.errors import SettingsError, Unavailable
 from trimodal.tune.objective import LOAD, SHARE, figure_of, violation
 from trimodal.tune.search import Round, Trial, TrialError
@@ -82,12 +80,12 @@ class MixedLoad:
     """All parts as one open loop: says when a request is due, sends it to its model, judges each part.
 
     Args:
-        targets: of each part.
+        targets: what sends a request of each part.
         factor: load, in times the mix.
         seed: the same one has the same arrivals at every load, only faster.
     """
 
-    def __init__(self, parts: Sequence[Part], targets: Sequence[Target], factor: float, seed: int) -> None:
+    def __init__(self, parts: Sequence[Part], targets: Sequence[Send], factor: float, seed: int) -> None:
         self._parts, self._targets, self._factor, self._seed = parts, targets, factor, seed
         self._owners: list[tuple[int, int]] = []  # by number of a request: its part, and its number there
 
@@ -105,7 +103,7 @@ class MixedLoad:
 
     async def send(self, number: int) -> Record:
         index, own = self._owners[number]
-        return await self._targets[index].send(own)
+        return await self._targets[index](own)
 
     def seconds(self, least: float) -> float:
         """How long a run has to be for a few requests of each part."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from trimodal.bench.load.slo import ERROR_RATE, Bound, Slo, parse_slo
 from trimodal.bench.load.statistics import Summary
+from trimodal.bench.report import value_of
 from trimodal.errors import SettingsError
 from trimodal.tune.search import Round
 
@@ -17,7 +18,6 @@ RATES = {
     "tokens_per_s": ("output_tokens_per_s", "tokens/s"),
     "rtfx": ("audio_s_per_s", ""),
 }
-_NEVER = 1e12
 # A bound on each request has to hold for so many of them, and so many must be answered unless the SLO says.
 SHARE, _ERRORS = 0.99, 0.01
 
@@ -28,24 +28,24 @@ class Objective:
 
     Attributes:
         name: of RATES, or a statistic as p99_ms, p95_ttft_ms, mean_itl_ms.
-        statistic: the bound that makes a bench compute it; None for rates.
+        metric, statistic: that are named, as "ttft" and "p95"; empty for rates.
     """
 
     name: str
     maximise: bool
-    statistic: Bound | None = None
+    metric: str = ""
+    statistic: str = ""
 
     def value(self, summary: Summary) -> float | None:
         """The figure of a run; None: the run has none."""
-        if self.statistic is None:
-            found = getattr(summary, RATES[self.name][0])
-            return None if found is None else float(found)
-        metric = summary.metrics.get(f"{self.statistic.metric}_ms")
-        return metric.get(self.statistic.statistic) if metric else None
+        if self.metric:
+            return value_of(summary, self.metric, self.statistic)
+        found = getattr(summary, RATES[self.name][0])
+        return None if found is None else float(found)
 
     @property
     def unit(self) -> str:
-        return "ms" if self.statistic else RATES.get(self.name, ("", "times the mix"))[1]
+        return "ms" if self.metric else RATES.get(self.name, ("", "times the mix"))[1]
 
 
 LOAD = Objective("load", True)  # of a mix: it is no figure of one run, but the highest that keeps the SLOs
@@ -69,14 +69,7 @@ def parse_objective(maximize: str | None, minimize: str | None, slo: Slo) -> Obj
     if len(bounds) != 1 or not bounds[0].statistic:
         known = "statistics as p99_ms, p95_ttft_ms, mean_itl_ms, p99_lag_ms"
         raise SettingsError(f"--minimize {minimize}: known are {known}")
-    return Objective(minimize, False, bounds[0])
-
-
-def bounds_to_compute(slo: Slo, objective: Objective) -> Slo:
-    """The SLO, with the objective's own statistic among what a run computes."""
-    if objective.statistic is None:
-        return slo
-    return Slo((*slo.bounds, replace(objective.statistic, limit=_NEVER)))
+    return Objective(minimize, False, bounds[0].metric, bounds[0].statistic)
 
 
 def violation(summary: Summary, slo: Slo, objective: Objective) -> float:
@@ -88,8 +81,7 @@ def violation(summary: Summary, slo: Slo, objective: Objective) -> float:
     total = 0.0
     errors = next((bound.limit for bound in slo.bounds if bound.metric == ERROR_RATE), _ERRORS)
     total += max(0.0, summary.error_rate - errors) / max(errors, 0.01)
-    verdicts = zip(slo.bounds, summary.verdicts, strict=False)  # the objective's own comes behind them
-    for bound, verdict in verdicts:
+    for bound, verdict in zip(slo.bounds, summary.verdicts, strict=True):
         if bound.metric == ERROR_RATE:
             continue
         if verdict.value is None:
@@ -118,7 +110,7 @@ def judge(summary: Summary, slo: Slo, objective: Objective) -> Round | None:
     }
     for name, found in summary.metrics.items():
         figures |= {label(name, statistic): one for statistic, one in found.percentiles.items()}
-    for bound, verdict in zip(slo.bounds, summary.verdicts, strict=False):
+    for bound, verdict in zip(slo.bounds, summary.verdicts, strict=True):
         if verdict.value is not None:
             figures[figure_of(bound)] = verdict.value
     return Round(value if objective.maximise else -value, violation(summary, slo, objective), figures)

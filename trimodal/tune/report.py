@@ -13,11 +13,11 @@ from statistics import median
 from typing import Any
 
 from trimodal.report.console import Table
+from trimodal.tune.knobs import Setting
 from trimodal.tune.mix import LOWEST, STREAMS, missed
 from trimodal.tune.objective import Objective
-from trimodal.tune.search import Final, Result, Trial
+from trimodal.tune.search import Result, Trial
 from trimodal.tune.session import Tuned, TuneSettings
-from trimodal.tune.space import Setting
 
 _ROWS = 12
 
@@ -122,7 +122,7 @@ def data(settings: TuneSettings, tuned: Tuned, difference: str) -> dict[str, Any
             {**asdict(one), "meets_slo": bool(one.rounds) and not one.violation} for one in tuned.trials
         ],
         "finals": [
-            {"trial": one.trial.number, "rounds": [asdict(each) for each in one.rounds]}
+            {"trial": one.number, "rounds": [asdict(each) for each in one.rounds]}
             for one in (result.finals if result else ())
         ],
         "seconds": result.seconds if result else sum(one.seconds for one in tuned.trials),
@@ -137,7 +137,7 @@ def number(value: float) -> str:
 
 def _again(result: Result, trial: Trial) -> Trial:
     """A trial as the final measured it, where it did."""
-    return next((one.again for one in result.finals if one.trial.number == trial.number), trial)
+    return next((one for one in result.finals if one.number == trial.number), trial)
 
 
 def _columns(settings: TuneSettings, trial: Trial) -> list[str]:
@@ -155,13 +155,13 @@ def _cells(trial: Trial, columns: Sequence[str]) -> list[str]:
 
 def _finals(settings: TuneSettings, result: Result) -> Table:
     first = result.finals[0]
-    columns = _columns(settings, first.again)
+    columns = _columns(settings, first)
     rows = []
     for one in result.finals:
-        name = "start" if one is first else f"trial {one.trial.number + 1}"
-        chosen = " (chosen)" if one.trial.number == result.chosen.number else ""
+        name = "start" if one is first else f"trial {one.number + 1}"
+        chosen = " (chosen)" if one.number == result.chosen.number else ""
         ratio = _ratio(one, first)
-        rows.append([name + chosen, *_cells(one.again, columns), ratio, _slo(one.again)])
+        rows.append([name + chosen, *_cells(one, columns), ratio, _slo(one)])
     return Table(
         "Final: the best trials and the start, measured again in turn",
         ("setting", *columns, "to start", "SLO"),
@@ -170,7 +170,7 @@ def _finals(settings: TuneSettings, result: Result) -> Table:
     )
 
 
-def _ratio(one: Final, first: Final) -> str:
+def _ratio(one: Trial, first: Trial) -> str:
     pairs = [
         abs(ours.gain / theirs.gain)
         for ours, theirs in zip(one.rounds, first.rounds, strict=True)

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Literal, Protocol
 
 from trimodal.errors import OperatorError
-from trimodal.tune.space import Setting, Space
+from trimodal.tune.knobs import Setting, Space
 
 State = Literal["measured", "stopped", "refused", "failed"]
 
@@ -81,29 +81,20 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Final:
-    """A finalist's rounds, in turn with the start's."""
-
-    trial: Trial
-    rounds: tuple[Round, ...]
-
-    @property
-    def again(self) -> Trial:
-        """The trial with the rounds of the final alone."""
-        return replace(self.trial, rounds=self.rounds)
-
-
-@dataclass(frozen=True)
 class Result:
-    """`finals`: the start first; empty where nothing came near it. `why` says why `chosen` was chosen."""
+    """What a search came to.
+
+    Attributes:
+        finals: the start and the best with the rounds of the final, in turn; empty where none came near it.
+        why: `chosen` was chosen.
+    """
 
     start: Trial
     chosen: Trial
     trials: tuple[Trial, ...]
-    finals: tuple[Final, ...]
+    finals: tuple[Trial, ...]
     why: str
     seconds: float
-    ended: str
 
     @property
     def improved(self) -> bool:
@@ -181,23 +172,19 @@ class Search:
         if not start.rounds:
             raise TrialError(f"the server cannot be measured as it is: {start.reason}", start.state)
         self._keep(start, start)
-        best, ended = start, f"{self._budget.trials} trials"
+        best = start
         # Rounds of the start say how much measurements differ by themselves.
         noise = max(one.gain for one in start.rounds) - min(one.gain for one in start.rounds)
         for setting in self._proposals():
-            if len(self._trials) >= self._budget.trials:
-                break
-            if self._clock() - began + self._needed() > self._budget.seconds:
-                ended = f"{self._budget.seconds / 60:g} minutes"
+            too_late = self._clock() - began + self._needed() > self._budget.seconds
+            if too_late or len(self._trials) >= self._budget.trials:
                 break
             trial = await self._try(setting, best, noise)
             if trial.state == "measured" and trial.score > best.score:
                 best = trial
             self._keep(trial, best)
-        else:
-            ended = "every setting"
         chosen, finals, why = await self._final(start)
-        return Result(start, chosen, self.trials, finals, why, self._clock() - began, ended)
+        return Result(start, chosen, self.trials, finals, why, self._clock() - began)
 
     def _keep(self, trial: Trial, best: Trial) -> None:
         self._trials.append(trial)
@@ -260,7 +247,7 @@ class Search:
         seconds = self._clock() - began
         return Trial(len(self._trials), setting, state, tuple(rounds), reason, seconds)
 
-    async def _final(self, start: Trial) -> tuple[Trial, tuple[Final, ...], str]:
+    async def _final(self, start: Trial) -> tuple[Trial, tuple[Trial, ...], str]:
         budget = self._budget
         better = [one for one in self._trials if one.state == "measured" and one.score > start.score]
         better.sort(key=lambda one: -one.score)
@@ -285,15 +272,17 @@ class Search:
         if start.number in lost:
             raise TrialError(f"the start could not be measured again: {lost[start.number]}", "failed")
         finals = tuple(
-            Final(one, tuple(rounds[one.number])) for one in (start, *candidates) if one.number not in lost
+            replace(one, rounds=tuple(rounds[one.number]))
+            for one in (start, *candidates)
+            if one.number not in lost
         )
         first, others = finals[0], finals[1:]
         winners = [one for one in others if _beats(one, first)]
         if not winners:
             return start, finals, "no finalist beat the start when both were measured in turn"
-        chosen = max(winners, key=lambda one: one.again.score)
+        chosen = max(winners, key=lambda one: one.score)
         why = f"better than the start in {_wins(chosen, first)} of {budget.final_rounds} rounds in turn"
-        return chosen.trial, finals, why
+        return self._trials[chosen.number], finals, why
 
 
 def _hopeless(last: Round, best: Trial, noise: float) -> str:
@@ -305,20 +294,20 @@ def _hopeless(last: Round, best: Trial, noise: float) -> str:
     return ""
 
 
-def _wins(one: Final, start: Final) -> int:
+def _wins(one: Trial, start: Trial) -> int:
     pairs = zip(one.rounds, start.rounds, strict=True)
     return sum(ours.score > theirs.score for ours, theirs in pairs)
 
 
-def _beats(one: Final, start: Final) -> bool:
+def _beats(one: Trial, start: Trial) -> bool:
     """Better in all rounds but one of eight, and by more than can be noise.
 
     All of 5 rounds are won by chance once in 32 times.
     """
     if _wins(one, start) < len(one.rounds) - len(one.rounds) // 8:
         return False
-    if start.again.violation > 0:
-        return one.again.violation < start.again.violation
-    if one.again.violation > 0:
+    if start.violation > 0:
+        return one.violation < start.violation
+    if one.violation > 0:
         return False
-    return one.again.gain - start.again.gain >= _LEAST_GAIN * abs(start.again.gain)
+    return one.gain - start.gain >= _LEAST_GAIN * abs(start.gain)

@@ -14,10 +14,8 @@ from typing import Any
 from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from trimodal.bench.load import generator
-from trimodal.bench.load.arrivals import Arrivals
 from trimodal.bench.load.slo import NO_SLO, Slo
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.targets.taking import Target
 from trimodal.client import Client
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
@@ -28,12 +26,11 @@ from trimodal.server.options import FREE_PORTS, ServerOptions
 from trimodal.server.overlay import overlay, served_repository
 from trimodal.server.process import Interrupted, TritonServer
 from trimodal.tune.fields import file_for, put_text
-from trimodal.tune.knobs import Knob, Pipeline
+from trimodal.tune.knobs import Knob, Pipeline, Setting, Space
 from trimodal.tune.mix import STREAM_S, MixedLoad, Part, find_edge
-from trimodal.tune.objective import Objective, bounds_to_compute, figure_of, judge
+from trimodal.tune.objective import Objective, figure_of, judge
 from trimodal.tune.search import Budget, OnTrial, Result, Round, Search, Trial, TrialError
-from trimodal.tune.space import Setting, Space
-from trimodal.tune.workload import TIMEOUT_S, Workload, kind_of, targets
+from trimodal.tune.workload import TIMEOUT_S, Workload, kind_of, target_of
 
 WARM_UP_S = 0.5  # of a round; twice as long after a start
 _GRACE_S = 60.0  # of a round, for answers that are under way at its end
@@ -161,25 +158,21 @@ class TunedServer:
         url = self._server.grpc_url
         try:
             # New connections: those to the server of another setting lead nowhere.
-            async with Client(url) as client:
-                transport = GrpcTransport(url, Timeouts())
-                try:
-                    measured = self._mixed if self._settings.mix else self._alone
-                    return await measured(client, transport, warmup, factor)
-                finally:
-                    await transport.aclose()
+            transport = GrpcTransport(url, Timeouts())
+            async with Client(transport=transport) as client:
+                measured = self._mixed if self._settings.mix else self._alone
+                return await measured(client, transport, warmup, factor)
         except asyncio.TimeoutError:
             raise self._failed("the round did not end") from None
         except TrimodalError as error:
             raise self._failed(str(error)) from None
 
-    def _targets(self, client: Client, transport: GrpcTransport) -> list[Target]:
+    def _targets(self, client: Client, transport: GrpcTransport) -> list[generator.Send]:
         settings, stream_s = self._settings, STREAM_S if self._settings.mix else math.inf
+        configs = [self._pipeline.models[name].config for name in settings.models]
         return [
-            targets(self._pipeline.models[name].config, client, transport, settings.workload, stream_s)(
-                self._runs
-            )
-            for name in settings.models
+            target_of(config, client, transport, settings.workload, self._runs, stream_s)
+            for config in configs
         ]
 
     async def _mixed(self, client: Client, transport: GrpcTransport, warmup: float, factor: float) -> Round:
@@ -193,11 +186,10 @@ class TunedServer:
 
     async def _alone(self, client: Client, transport: GrpcTransport, warmup: float, factor: float) -> Round:
         settings = self._settings
-        (target,) = self._targets(client, transport)
+        (send,) = self._targets(client, transport)
         arrivals = settings.workload.arrivals(self._rounds)
-        run = await self._send(target.send, arrivals, warmup, settings.seconds)
-        slo = bounds_to_compute(settings.slo, settings.objective)
-        summary = summarise(run, slo)
+        run = await self._send(send, arrivals, warmup, settings.seconds)
+        summary = summarise(run, settings.slo, (settings.objective.statistic,))
         if not summary.ok:
             why = next(iter(summary.errors), run.stopped or "no request was answered")
             raise self._failed(f"no request succeeded: {why}")
@@ -207,7 +199,7 @@ class TunedServer:
         return judged
 
     async def _send(
-        self, send: generator.Send, arrivals: Arrivals, warmup: float, seconds: float
+        self, send: generator.Send, arrivals: generator.Arrivals, warmup: float, seconds: float
     ) -> generator.LoadRun:
         run = generator.run(send, arrivals, seconds=seconds, warmup=warmup, drain_s=TIMEOUT_S)
         return await asyncio.wait_for(run, warmup + seconds + TIMEOUT_S + _GRACE_S)
@@ -300,11 +292,11 @@ def new_texts(pipeline: Pipeline, start: Setting, chosen: Setting) -> dict[Path,
 
 def write_texts(texts: dict[Path, tuple[str, str]]) -> None:
     """Writes the new texts. Raises: SettingsError: a file has changed since, or cannot be written."""
-    for file, (old, _) in texts.items():
-        if file.read_text(encoding="utf-8") != old:
-            raise SettingsError(f"{file} was changed while the search ran: nothing is written")
-    for file, (_, new) in texts.items():
-        try:
+    try:
+        for file, (old, _) in texts.items():
+            if file.read_text(encoding="utf-8") != old:
+                raise SettingsError(f"{file} was changed while the search ran: nothing is written")
+        for file, (_, new) in texts.items():
             file.write_text(new, encoding="utf-8")
-        except OSError as error:
-            raise SettingsError(f"{file} cannot be written: {error.strerror}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} cannot be written: {error}") from None

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.bench.load.arrivals import Arrivals, Closed, poisson
+from trimodal.bench.load.generator import Arrivals, Closed, Send, poisson
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.llm import GrpcLlm
-from trimodal.bench.targets.media import Embedding, Vision
+from trimodal.bench.targets.media import embedding, speech, vision
 from trimodal.bench.targets.questions import Mix, Questions
-from trimodal.bench.targets.speech import Speech
-from trimodal.bench.targets.taking import Taking, Target, taken
+from trimodal.bench.targets.taking import sender
 from trimodal.client import Client
 from trimodal.client.transports.base import Request, Timeouts, Transport
 from trimodal.errors import SettingsError
@@ -69,12 +67,13 @@ def kind_of(config: Any) -> str:
     return "embedding" if inputs == {"text_input"} and "embedding" in outputs else "tensors"
 
 
-def targets(
-    config: Any, client: Client, transport: Transport, workload: Workload, stream_s: float = math.inf
-) -> Callable[[int], Target]:
-    """Number of a round → what its load goes to; rounds ask different questions, as caches would answer.
+def target_of(
+    config: Any, client: Client, transport: Transport, workload: Workload, number: int, stream_s: float
+) -> Send:
+    """What sends the load of a round.
 
     Args:
+        number: of the round: each asks other questions, as caches would answer.
         stream_s: live streams end after so many seconds.
 
     Raises: SettingsError: no load is known for such a model.
@@ -83,54 +82,48 @@ def targets(
     if kind == "vision":
         from trimodal.bench.common.samples import jpegs
 
-        vision = Vision(client, jpegs(224, 224), batch=workload.batch, timeout=timeout, model=model)
-        return lambda number: vision
+        return vision(client, jpegs(224, 224), batch=workload.batch, timeout=timeout, model=model)
     if kind in ("llm", "embedding"):
         prompt = parse_lengths(workload.prompt_tokens, "--prompt-tokens")
         questions = Questions(Mix(prompt, parse_lengths(workload.max_tokens, "--max-tokens")))
-        one: Callable[..., Target] = GrpcLlm if kind == "llm" else Embedding
-        return lambda number: one(client, questions.reseeded(number), timeout=timeout, model=model)
+        questions = questions.reseeded(number)
+        if kind == "embedding":
+            return embedding(client, questions, timeout=timeout, model=model)
+        return GrpcLlm(client, questions, timeout=timeout, model=model).send
     if kind == "speech":
         from trimodal.bench.common.samples import read_utterances
 
         most = None if math.isinf(stream_s) else round(stream_s * SAMPLE_RATE)
         recordings = [one.samples[:most] for one in read_utterances(_RECORDINGS)]
-        speech = Speech(client, recordings, pace=workload.pace, timeout=max(timeout, 60.0), model=model)
-        return lambda number: speech
+        return speech(client, recordings, pace=workload.pace, timeout=max(timeout, 60.0), model=model)
     if kind == "tensors":
-        tensors = RandomTensors(transport, config, workload.batch, timeout)
-        return lambda number: tensors
+        return random_tensors(transport, config, workload.batch, timeout)
     raise SettingsError(f"model {model}: no load is known for it; tune the models that it calls")
 
 
-class RandomTensors:
+def random_tensors(transport: Transport, config: Any, batch: int, timeout: float) -> Send:
     """A model of whatever kind that answers once: zeros and ones in its tensors, or the word `text`."""
+    from tritonclient.grpc import model_config_pb2
+    from tritonclient.utils import triton_to_np_dtype
 
-    def __init__(self, transport: Transport, config: Any, batch: int, timeout: float) -> None:
-        from tritonclient.grpc import model_config_pb2
-        from tritonclient.utils import triton_to_np_dtype
+    rng = np.random.default_rng(0)
+    inputs: dict[str, Any] = {}
+    for one in config.input:
+        dtype = model_config_pb2.DataType.Name(one.data_type)
+        if one.optional:
+            continue
+        shape = [_VARIABLE if side < 0 else side for side in one.dims]
+        rows = [batch, *shape] if config.max_batch_size else shape
+        if dtype == "TYPE_STRING":
+            inputs[one.name] = np.full(rows, b"text", dtype=object)
+        elif known := triton_to_np_dtype(dtype.removeprefix("TYPE_")):
+            inputs[one.name] = rng.integers(0, 2, rows).astype(known)
+        else:
+            raise SettingsError(f"model {config.name}: no load is known for input {one.name} ({dtype})")
 
-        rng = np.random.default_rng(0)
-        self._transport, self._model, self._batch = transport, str(config.name), batch
-        self._timeouts = Timeouts(total=timeout)
-        self._inputs: dict[str, Any] = {}
-        for one in config.input:
-            dtype = model_config_pb2.DataType.Name(one.data_type)
-            if one.optional:
-                continue
-            shape = [_VARIABLE if side < 0 else side for side in one.dims]
-            rows = [batch, *shape] if config.max_batch_size else shape
-            if dtype == "TYPE_STRING":
-                self._inputs[one.name] = np.full(rows, b"text", dtype=object)
-            elif known := triton_to_np_dtype(dtype.removeprefix("TYPE_")):
-                self._inputs[one.name] = rng.integers(0, 2, rows).astype(known)
-            else:
-                raise SettingsError(f"model {config.name}: no load is known for input {one.name} ({dtype})")
+    async def ask(record: Record, number: int) -> None:
+        record.items = batch
+        await transport.infer(Request(str(config.name), inputs), Timeouts(total=timeout))
+        record.piece()
 
-    async def send(self, number: int) -> Record:
-        async def ask(taking: Taking) -> None:
-            taking.items = self._batch
-            await self._transport.infer(Request(self._model, self._inputs), self._timeouts)
-            taking.piece()
-
-        return await taken(ask)
+    return sender(ask)

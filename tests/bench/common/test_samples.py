@@ -1,5 +1,6 @@
 import io
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def test_recordings_are_read(tmp_path):
     assert [len(one.samples) for one in found] == [len(one.samples) for one in UTTERANCES]
 
 
-def test_recordings_that_cannot_be_read_are_one_sentence(tmp_path):
+def test_recordings_that_cannot_be_read_are_one_sentence(tmp_path, monkeypatch):
     with pytest.raises(OperatorError, match="samples.json: FileNotFoundError"):
         read_utterances(tmp_path)
     (tmp_path / "samples.json").write_text("[]")
@@ -53,8 +54,11 @@ def test_recordings_that_cannot_be_read_are_one_sentence(tmp_path):
     (tmp_path / "samples.json").write_text(json.dumps([{"file": "none.wav", "text": "x"}]))
     with pytest.raises(OperatorError, match="none.wav"):
         read_utterances(tmp_path)
-    soundfile.write(tmp_path / "none.wav", np.zeros(800, np.float32), 8000)
-    with pytest.raises(OperatorError, match="none.wav is not 16 kHz mono"):
+    soundfile.write(tmp_path / "none.wav", np.zeros(31 * SAMPLE_RATE, np.float32), SAMPLE_RATE)
+    with pytest.raises(OperatorError, match="none.wav is longer than 30 s"):
+        read_utterances(tmp_path)
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    with pytest.raises(OperatorError, match=r"soundfile: pip install 'trimodal\[audio\]'"):
         read_utterances(tmp_path)
 
 
@@ -68,6 +72,9 @@ def test_pictures_are_different_pieces_of_the_photos():
     assert batch_of(files[:3], 1, 2) == [files[2], files[0]]
 
 
-def test_a_folder_without_photos_is_named(tmp_path):
+def test_a_folder_without_photos_is_named_and_a_missing_package_too(tmp_path, monkeypatch):
     with pytest.raises(OperatorError, match=f"{tmp_path} holds no photo"):
         jpegs(64, 48, directory=tmp_path)
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(OperatorError, match="Pillow: pip install pillow"):
+        jpegs(64, 48)

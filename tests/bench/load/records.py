@@ -11,7 +11,7 @@ from trimodal.bench.load.records import Record
 
 def record(number: int = 0, due: float = 0.0, latency: float = 1.0, **more: Any) -> Record:
     """An answered request without pieces, sent when it was due, unless told otherwise."""
-    return Record(**{"number": number, "due": due, "sent": due, "pieces": (), "ended": due + latency} | more)
+    return Record(**{"number": number, "due": due, "sent": due, "pieces": [], "ended": due + latency} | more)
 
 
 def answer(due: float, ttft: float, gaps: Sequence[float] = (), **more: Any) -> Record:
@@ -20,7 +20,7 @@ def answer(due: float, ttft: float, gaps: Sequence[float] = (), **more: Any) -> 
     for gap in gaps:
         at += gap
         pieces.append(at)
-    return record(due=due, latency=at - due, pieces=tuple(pieces), **{"output_tokens": len(pieces)} | more)
+    return record(due=due, latency=at - due, pieces=pieces, **{"output_tokens": len(pieces)} | more)
 
 
 def run_of(records: Sequence[Record], seconds: float, began: float = 0.0, **more: Any) -> LoadRun:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import islice, pairwise
+from statistics import mean, pstdev
 from typing import Any
 
 import pytest
 
 from tests.doubles.virtual_clock import run_virtually
-from trimodal.bench.load.arrivals import Closed, constant
-from trimodal.bench.load.generator import LoadRun, Send, run
+from trimodal.bench.load.generator import Closed, LoadRun, Send, constant, poisson, run
 from trimodal.bench.load.records import OK, UNREACHABLE, Record
 
 
@@ -155,3 +156,18 @@ def test_a_fault_of_the_sender_ends_the_run(arrivals: Any) -> None:
 
     with pytest.raises(ZeroDivisionError):
         ran(send, arrivals, seconds=5.0)
+
+
+def gaps(times: list[float]) -> list[float]:
+    return [later - at for at, later in pairwise(times)]
+
+
+def test_a_constant_rate_has_even_gaps() -> None:
+    assert list(islice(constant(4.0), 5)) == [0.0, 0.25, 0.5, 0.75, 1.0]
+
+
+def test_poisson_arrivals_have_exponential_gaps_and_come_again_with_the_seed() -> None:
+    times = list(islice(poisson(50.0, seed=3), 20_000))
+    assert mean(gaps(times)) == pytest.approx(1 / 50, rel=0.03)
+    assert pstdev(gaps(times)) == pytest.approx(1 / 50, rel=0.05)
+    assert times[:9] == list(islice(poisson(50.0, seed=3), 9)) != list(islice(poisson(50.0, seed=4), 9))

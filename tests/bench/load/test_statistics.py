@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from tests.bench.load.records import answer, record, run_of
 from trimodal.bench.load.slo import parse_slo
-from trimodal.bench.load.statistics import distribution, summarise
-from trimodal.client.timing import percentile
+from trimodal.bench.load.statistics import summarise
 
 
 def test_known_delays_come_out() -> None:
@@ -17,14 +14,6 @@ def test_known_delays_come_out() -> None:
     assert summary.metrics["itl_ms"].count == 900
     assert summary.metrics["itl_ms"].percentiles["p99"] == pytest.approx(50.0)
     assert summary.metrics["tpot_ms"].mean == pytest.approx(50.0)
-
-
-def test_percentiles_are_nearest_rank_as_the_clients() -> None:
-    values = [random.Random(n).random() for n in range(777)]
-    found = distribution(values)
-    assert found
-    for percent in (50.0, 90.0, 95.0, 99.0):
-        assert found.percentiles[f"p{percent:g}"] == percentile(values, percent)
 
 
 def test_requests_at_the_windows_edges_count_for_their_part() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -58,7 +59,7 @@ async def test_it_is_asked_the_same_for_answers_as_long(knows: bool) -> None:
     asked = bodies[-3:]
     assert [body["max_tokens"] for body in asked] == [5, 16, 16]
     served = Served().questions(CASE, 2)
-    assert [body["messages"][0]["content"] for body in asked] == [served.at(n).text for n in range(3)]
+    assert [body["messages"][0]["content"] for body in asked] == [served(n).text for n in range(3)]
     assert all(("ignore_eos" in body) == knows for body in asked)
     assert all(body["key"] == "Bearer k" for body in asked)
 
@@ -76,6 +77,16 @@ async def test_a_server_that_is_not_there_ends_it_before_any_load() -> None:
         pass
     with pytest.raises(ServerError, match=f"no server at {url}/v1/models"):
         await _open_beside(f"{url}/v1", LoadTest(LoadPlan()))
+
+    async def silent(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.4)
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_get("/v1/models", silent)
+    async with listening(app) as url:
+        with pytest.raises(ServerError, match="/v1/models: no answer in time"):
+            await _open_beside(f"{url}/v1", LoadTest(LoadPlan(timeout=0.1)))
     with pytest.raises(SettingsError, match="h:1: http://host:port"):
         await _open_beside("h:1", LoadTest(LoadPlan()))
 

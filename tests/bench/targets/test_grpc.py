@@ -13,10 +13,9 @@ from tests.doubles.virtual_clock import run_virtually
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.llm import GrpcLlm
-from trimodal.bench.targets.media import Embedding
-from trimodal.bench.targets.questions import Listed, Question
-from trimodal.bench.targets.speech import Speech
-from trimodal.bench.targets.taking import Target, check
+from trimodal.bench.targets.media import embedding, speech
+from trimodal.bench.targets.questions import Question, listed
+from trimodal.bench.targets.taking import check
 from trimodal.client import Client
 from trimodal.client.transports.base import Request
 from trimodal.client.transports.fake import FakeTransport, llm_outputs
@@ -31,12 +30,12 @@ async def three_pieces(request: Request) -> AsyncIterator[Any]:
 
 def asked(question: Question, model: Any = three_pieces, **options: Any) -> tuple[Record, FakeTransport]:
     transport = FakeTransport(llm=model)
-    target = GrpcLlm(Client(transport=transport), Listed([question]), **options)
+    target = GrpcLlm(Client(transport=transport), listed([question]), **options)
     return run_virtually(target.send(0)), transport
 
 
 def test_pieces_and_tokens_of_an_answer_are_kept() -> None:
-    record, transport = asked(Question("why?", 3, tier="premium"), options={"stop": "."})
+    record, transport = asked(Question("why?", 3), options={"stop": ".", "tier": "premium"})
     assert (record.outcome, len(record.pieces)) == ("ok", 3)
     assert (record.input_tokens, record.output_tokens) == (7, 3)
     inputs = transport.requests[0].inputs
@@ -53,17 +52,17 @@ async def test_refusals_are_outcomes_and_end_a_check(error: Exception, outcome: 
         raise error
         yield
 
-    target = GrpcLlm(Client(transport=FakeTransport(llm=model)), Listed([Question("why?", 3)]))
+    target = GrpcLlm(Client(transport=FakeTransport(llm=model)), listed([Question("why?", 3)]))
     record = await target.send(0)
     assert (record.outcome, record.error) == (outcome, str(error))
     with pytest.raises(ServerError, match=str(error)):
-        await check(target)
+        await check(target.send)
 
 
 async def test_a_vector_is_one_piece() -> None:
     transport = FakeTransport(embedding=lambda request: {"embedding": np.ones((1, 3), np.float32)})
-    target: Target = Embedding(Client(transport=transport), Listed([Question("a text", 1)]))
-    record = await target.send(0)
+    send = embedding(Client(transport=transport), listed([Question("a text", 1)]))
+    record = await send(0)
     assert (record.outcome, len(record.pieces), record.items) == ("ok", 1, 1)
 
 
@@ -101,8 +100,8 @@ class Stream:
 def test_a_words_lag_counts_from_when_its_end_was_spoken(pace: float, lags: tuple[float, ...]) -> None:
     one, two = Word(" one", 0.1, 0.5, 1.0), Word(" two", 0.5, 0.4, 1.0)
     stream = Stream({3: Update(tentative=" o"), 8: Update((one,), " tw"), -1: Update((two,))})
-    target = Speech(stream, [np.zeros(SAMPLE_RATE, np.float32)], pace=pace)  # type: ignore[arg-type]
-    record = run_virtually(target.send(0))
+    send = speech(stream, [np.zeros(SAMPLE_RATE, np.float32)], pace=pace)  # type: ignore[arg-type]
+    record = run_virtually(send(0))
     assert stream.sent == [1600] * 10
     assert record.lags == pytest.approx(lags)
     assert (record.outcome, record.audio_s, record.output_tokens) == ("ok", 1.0, 2)

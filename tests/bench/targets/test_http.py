@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from trimodal.bench.targets.http import HttpLlm, read_url
-from trimodal.bench.targets.questions import Listed, Question
+from trimodal.bench.targets.questions import Question, listed
 from trimodal.errors import SettingsError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -32,7 +32,7 @@ async def listening(app: web.Application) -> AsyncIterator[str]:
 @asynccontextmanager
 async def asked(app: web.Application, path: str = "", **options: object) -> AsyncIterator[HttpLlm]:
     async with listening(app) as url:
-        questions = Listed([Question("why?", 3)])
+        questions = listed([Question("why?", 3)])
         target = HttpLlm(url + path, questions, **options)  # type: ignore[arg-type]
         try:
             yield target
@@ -132,7 +132,7 @@ async def test_a_server_that_hangs_up_or_is_silent_is_told_apart() -> None:
         assert (await target.send(0)).outcome == "unreachable"
     async with asked(app_of(silent), timeout=0.1) as target:
         record = await target.send(0)
-    assert (record.outcome, record.pieces) == ("timeout", ())
+    assert (record.outcome, record.pieces) == ("timeout", [])
 
 
 @pytest.mark.parametrize(

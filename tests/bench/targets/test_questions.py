@@ -15,8 +15,8 @@ def mix(prompt: str = "64", answer: str = "16", **more: object) -> Mix:
 def test_a_number_is_the_same_question_and_another_seed_asks_others() -> None:
     one, same, other = Questions(mix(), 1), Questions(mix(), 1), Questions(mix(), 2)
     one.prepare(5)
-    assert [one.at(n) for n in range(9)] == [same.at(n) for n in range(9)]
-    assert len({one.at(n).text for n in range(9)} | {other.at(n).text for n in range(9)}) == 18
+    assert [one(n) for n in range(9)] == [same(n) for n in range(9)]
+    assert len({one(n).text for n in range(9)} | {other(n).text for n in range(9)}) == 18
 
 
 async def test_prompts_are_as_long_as_the_model_counts() -> None:
@@ -25,12 +25,12 @@ async def test_prompts_are_as_long_as_the_model_counts() -> None:
 
     questions = Questions(mix("200"))
     await questions.calibrate(count)
-    assert await count(questions.at(0).text) == pytest.approx(200, abs=3)
+    assert await count(questions(0).text) == pytest.approx(200, abs=3)
 
 
 def test_shares_are_kept() -> None:
     asked = Questions(mix("80", shared_share=0.25, shared_tokens=40))
-    found = [asked.at(number) for number in range(400)]
+    found = [asked(number) for number in range(400)]
     begins = [one.text.split()[:20] for one in found]
     most = max(begins.count(begin) for begin in begins[:20])
     assert most == pytest.approx(100, abs=30)
@@ -39,29 +39,21 @@ def test_shares_are_kept() -> None:
 
 def test_repeated_questions_were_asked_before() -> None:
     asked = Questions(mix(repeat_share=0.5))
-    texts = [asked.at(number).text for number in range(300)]
+    texts = [asked(number).text for number in range(300)]
     again = sum(text in texts[:number] for number, text in enumerate(texts))
     assert again == pytest.approx(150, abs=35)
-
-
-def test_tiers_have_their_weights() -> None:
-    asked = Questions(mix(tiers={"premium": 1.0, "standard": 3.0}))
-    tiers = [asked.at(number).tier for number in range(400)]
-    assert tiers.count("premium") == pytest.approx(100, abs=35)
-    assert set(tiers) == {"premium", "standard"}
-    assert Questions(mix()).at(0).tier == ""
 
 
 def test_lines_of_a_file_are_asked_in_turn(tmp_path: Path) -> None:
     file = tmp_path / "questions.txt"
     file.write_text("one\n\ntwo\n")
     asked = Questions(mix(lines=read_lines(file)))
-    assert [asked.at(number).text for number in range(3)] == ["one", "two", "one"]
+    assert [asked(number).text for number in range(3)] == ["one", "two", "one"]
 
 
 def test_each_round_begins_at_another_line() -> None:
     lines = [str(number) for number in range(500)]
     asked = Questions(mix(lines=lines))
-    rounds = [[asked.reseeded(f"0 8 streams {round}").at(n).text for n in range(3)] for round in range(3)]
+    rounds = [[asked.reseeded(f"0 8 streams {round}")(n).text for n in range(3)] for round in range(3)]
     assert len({text for texts in rounds for text in texts}) == 9
-    assert rounds[0] == [asked.reseeded("0 8 streams 0").at(n).text for n in range(3)]
+    assert rounds[0] == [asked.reseeded("0 8 streams 0")(n).text for n in range(3)]

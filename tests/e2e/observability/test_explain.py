@@ -10,10 +10,9 @@ import soundfile
 import tritonclient.grpc as grpcclient
 
 from tests.e2e.fakes import LLM, png, vision
-from trimodal.explain.parts import four_parts
 from trimodal.explain.requests import Question
 from trimodal.explain.run import Server, explain
-from trimodal.explain.values import Waterfall
+from trimodal.explain.values import Waterfall, four_parts
 from trimodal.server.launch import OPERATOR_HEADER
 from trimodal.speech.engines.fake import speak
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.bench.report.runs import answering, results_of
+from tests.bench.runs import answering, results_of
 from trimodal.bench.load.plan import LoadPlan
-from trimodal.bench.report.files import write_json
-from trimodal.bench.report.tables import names_of
+from trimodal.bench.report import names_of, write_json
 from trimodal.errors import SettingsError
 from trimodal.gateway.tables import read_tables
 from trimodal.plan.fleet.from_bench import as_toml, describe_replica, read_points

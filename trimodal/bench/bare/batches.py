@@ -31,7 +31,7 @@ def run_alone(work: Work, *, batch: int, seconds: float) -> LoadRun:
     while at - began < seconds and len(records) < MOST_BATCHES:
         work(batch, len(records) + 1)
         now = time.perf_counter()
-        one = Record(number=0, due=at, sent=at, pieces=(now,), ended=now, items=batch)
+        one = Record(number=0, due=at, sent=at, pieces=[now], ended=now, items=batch)
         records.append(one.since(began, len(records)))
         at = now
     return LoadRun(tuple(records), 0.0, at - began)

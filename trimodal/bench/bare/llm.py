@@ -12,17 +12,17 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 from trimodal.bench.common.serving import settings_of
+from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import Record
-from trimodal.bench.targets.taking import Taking
+from trimodal.bench.targets.questions import Source
 from trimodal.errors import ServerError
 from trimodal.llm.engine_core.client import start_process
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.settings import LlmSettings
-from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer
+from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer, Tokenizer
 from trimodal.repository import Model
 
 _LIMIT_S = 600.0
@@ -33,23 +33,14 @@ def served_settings(model: Model) -> LlmSettings:
     return settings_of(LlmSettings, model, {"version_directory": str(model.version_directory)})
 
 
-def encoder(settings: LlmSettings) -> Callable[[str], list[int]]:
-    """Makes the ids of a prompt, as the served model does."""
-    tokenizer = (
-        ByteTokenizer() if settings.engine == "fake" else CheckpointTokenizer(settings.artefact_directory)
-    )
-
-    def encode(text: str) -> list[int]:
-        request = GenerationRequest(text, None, Sampling(max_tokens=1))
-        return request.token_ids(tokenizer, settings.apply_chat_template)
-
-    return encode
-
-
 class BareEngine:
     """The engine's process, driven directly; for one event loop at a time."""
 
     def __init__(self, settings: LlmSettings) -> None:
+        self._settings = settings
+        self._tokenizer: Tokenizer = (
+            ByteTokenizer() if settings.engine == "fake" else CheckpointTokenizer(settings.artefact_directory)
+        )
         self._client = start_process(settings)
         self._numbers = itertools.count()
         # Number of a request under way → takes when a step came and what it made; None: the process died.
@@ -60,14 +51,25 @@ class BareEngine:
     def close(self) -> None:
         self._client.close()
 
-    async def ask(self, prompt: list[int], max_tokens: int) -> Record:
+    def sender(self, questions: Source) -> Send:
+        """What asks these questions; their ids are made as the served model does."""
+
+        async def send(number: int) -> Record:
+            question = questions(number)
+            request = GenerationRequest(question.text, None, Sampling(max_tokens=1))
+            ids = request.token_ids(self._tokenizer, self._settings.apply_chat_template)
+            return await self._ask(ids, question.max_tokens)
+
+        return send
+
+    async def _ask(self, prompt: list[int], max_tokens: int) -> Record:
         """One answer, greedily. Raises: ServerError: the engine failed on it, or died."""
         loop = asyncio.get_running_loop()
         outputs: asyncio.Queue[tuple[float, Output] | None] = asyncio.Queue()
         id = next(self._numbers)
         self._pending[id] = lambda step: loop.call_soon_threadsafe(outputs.put_nowait, step)
-        taking = Taking()
-        taking.input_tokens = len(prompt)
+        record = Record.begun()
+        record.input_tokens = len(prompt)
         self._client.add(EngineRequest(id, prompt, Sampling(max_tokens)))
         try:
             while True:
@@ -78,12 +80,13 @@ class BareEngine:
                     continue
                 at, output = step
                 if output.token_ids:
-                    taking.pieces.append(at)
-                    taking.output_tokens += len(output.token_ids)
+                    record.pieces.append(at)
+                    record.output_tokens += len(output.token_ids)
                 if output.finish_reason == "error":
                     raise ServerError(output.error)
                 if output.finish_reason:
-                    return replace(taking.record(), ended=taking.pieces[-1] if taking.pieces else at)
+                    record.ended = record.pieces[-1] if record.pieces else at
+                    return record
         except asyncio.TimeoutError:
             raise ServerError(f"the bare engine made no token for {_LIMIT_S:g} s") from None
         finally:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from trimodal.audio.files import AudioError, read_blocks
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import OperatorError
 from trimodal.paths import data_directory
@@ -33,9 +34,12 @@ def jpegs(width: int, height: int, count: int = PICTURES, directory: Path = PHOT
     """Different JPEG files of this size: pieces of the photos in `directory`.
 
     Raises:
-        OperatorError: it holds no photo.
+        OperatorError: it holds no photo, or Pillow is not installed.
     """
-    from PIL import Image
+    try:
+        from PIL import Image
+    except ImportError:
+        raise OperatorError("pictures need the package Pillow: pip install pillow") from None
 
     photos = [Image.open(file).convert("RGB") for file in sorted(directory.glob("*.jpg"))]
     if not photos:
@@ -66,19 +70,17 @@ def read_utterances(directory: Path) -> list[Recording]:
     """Reads the recordings that samples.json in `directory` lists: file and text.
 
     Raises:
-        OperatorError: names the file that is missing or cannot be read.
+        OperatorError: names the file that is missing, cannot be read or is too long for one window.
     """
-    import soundfile
-
     listing = directory / "samples.json"
     try:
         found = []
         for entry in json.loads(listing.read_text()):
-            samples, rate = soundfile.read(directory / entry["file"], dtype="float32")
-            if rate != SAMPLE_RATE or samples.ndim != 1 or len(samples) > MAX_WINDOW_S * SAMPLE_RATE:
-                raise ValueError(f"{entry['file']} is not 16 kHz mono of at most {MAX_WINDOW_S:g} s")
+            samples, *more = read_blocks(directory / entry["file"], MAX_WINDOW_S)
+            if more:
+                raise ValueError(f"{entry['file']} is longer than {MAX_WINDOW_S:g} s")
             found.append(Recording(samples, entry["text"]))
-    except (OSError, KeyError, TypeError, ValueError, soundfile.LibsndfileError) as error:
+    except (OSError, KeyError, TypeError, ValueError, AudioError) as error:
         raise OperatorError(f"--samples {listing}: {type(error).__name__}: {error}") from None
     if not found:
         raise OperatorError(f"--samples {listing}: it lists no recording")

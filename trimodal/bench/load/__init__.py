@@ -1,7 +1,7 @@
 """Sends load to anything that answers, and says what came of it: one generator and one set of statistics.
 
-lengths, arrivals           what is asked, and when it is due
-generator                   sends it: closed loop or open loop
+lengths                     how long what is asked is
+generator                   when it is due, closed loop or open loop, and what sends it
 records                     what each request did
 slo, statistics             what all of them amount to
 """

@@ -1,4 +1,7 @@
-"""Sends requests as the arrivals say, and keeps a record of each.
+"""Says when requests are due, sends them, and keeps a record of each.
+
+An open loop sends when a request is due, however many are unanswered; a closed one asks less as soon as the
+server slows down, and so hides what a user would wait.
 
 All times are of the event loop's clock, so a loop with a clock of its own makes a run exact. What the
 generator itself cost is measured along with it: its share of a core, and how late the loop ran.
@@ -10,12 +13,12 @@ import asyncio
 import gc
 import itertools
 import math
+import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trimodal.bench.load.arrivals import Arrivals, Closed
 from trimodal.bench.load.records import TIMEOUT, UNREACHABLE, UNSENT, Record
 
 # Sends request number n and waits for its end. Times in the record are of the event loop's clock; `number`
@@ -29,6 +32,33 @@ DEAD_S = 3.0  # without any answer, while every request finds no server
 _ENDING_S = 0.5  # for requests that an interruption finds near their end
 _AGAIN_S = 0.1  # until a client of a closed loop tries again where no server answered
 _LOOK_S = 0.02
+
+
+@dataclass(frozen=True)
+class Closed:
+    """So many clients that each send the next request when the last one is answered."""
+
+    concurrency: int
+
+
+Arrivals = Closed | Iterable[float]  # open: when each request is due, seconds from the run's begin, rising
+
+
+def constant(rate: float) -> Iterator[float]:
+    """Requests at even distances, `rate` a second."""
+    number = 0
+    while True:
+        yield number / rate
+        number += 1
+
+
+def poisson(rate: float, seed: int = 0) -> Iterator[float]:
+    """A Poisson process: `rate` a second on average, each request independent of the others."""
+    rng = random.Random(seed)
+    at = 0.0
+    while True:
+        at += rng.expovariate(rate)
+        yield at
 
 
 @dataclass(frozen=True)
@@ -164,7 +194,7 @@ class _Running:
         await _cancel(list(late))
         for number, due in late.values():
             error = f"no end within {self.drain_s:g} s after the run"
-            record = Record(number, due, due, (), self.clock(), TIMEOUT, error)
+            record = Record(number, due, due, [], self.clock(), TIMEOUT, error)
             self._note(record.since(self.began, number, due))
 
     async def _client(self, numbers: itertools.count[int]) -> None:
@@ -198,7 +228,7 @@ class _Running:
             if len(self.under_way) >= self.max_in_flight:
                 now = self.clock()
                 error = f"{self.max_in_flight} requests were under way"
-                self._note(Record(number, due, now, (), now, UNSENT, error).since(self.began, number, due))
+                self._note(Record(number, due, now, [], now, UNSENT, error).since(self.began, number, due))
                 continue
             task = asyncio.create_task(self._one(number, due))
             self.under_way[task] = number, due

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from trimodal.bench.load.arrivals import Arrivals, Closed, constant, poisson
-from trimodal.bench.load.generator import MAX_IN_FLIGHT
+from trimodal.bench.load.generator import MAX_IN_FLIGHT, Arrivals, Closed, constant, poisson
 from trimodal.bench.load.slo import NO_SLO, Slo
 from trimodal.errors import SettingsError
 

@@ -13,8 +13,9 @@ loop both are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 OK = "ok"
@@ -23,9 +24,11 @@ UNREACHABLE = "unreachable"  # no server answers there, or it went away
 UNSENT = "unsent"  # as many were under way as the generator may have
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Record:
-    """What one request did. Times in seconds: of the event loop's clock, in a `LoadRun` from its begin.
+    """What one request did, filled in while it runs.
+
+    Times in seconds: of the event loop's clock, in a `LoadRun` from its begin.
 
     Attributes:
         number: of the request within its run, from 0.
@@ -43,7 +46,7 @@ class Record:
     number: int
     due: float
     sent: float
-    pieces: tuple[float, ...]
+    pieces: list[float]
     ended: float
     outcome: str = OK
     error: str = ""
@@ -52,9 +55,19 @@ class Record:
     cached_tokens: int = 0
     items: int = 1
     audio_s: float = 0.0
-    lags: tuple[float, ...] = ()
+    lags: list[float] = field(default_factory=list)
     cache: str = ""
     text: str = ""
+
+    @classmethod
+    def begun(cls) -> Record:
+        """Of a request that is sent now."""
+        now = asyncio.get_running_loop().time()
+        return cls(0, now, now, [], now)
+
+    def piece(self) -> None:
+        """Notes text, words or a whole answer that has just come."""
+        self.pieces.append(asyncio.get_running_loop().time())
 
     @property
     def latency(self) -> float:
@@ -83,13 +96,13 @@ class Record:
             number=number,
             due=(self.sent if due is None else due) - began,
             sent=self.sent - began,
-            pieces=tuple(at - began for at in self.pieces),
+            pieces=[at - began for at in self.pieces],
             ended=self.ended - began,
         )
 
 
 # Metric → its values of one request in seconds: none, one, or one for each gap or word.
-METRICS: Mapping[str, Callable[[Record], tuple[float, ...]]] = {
+METRICS: Mapping[str, Callable[[Record], Sequence[float]]] = {
     "latency": lambda record: (record.latency,),
     "ttft": lambda record: () if record.ttft is None else (record.ttft,),
     "itl": lambda record: record.itl,

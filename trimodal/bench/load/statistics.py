@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from trimodal.bench.load.generator import LoadRun
 from trimodal.bench.load.records import METRICS, OK, UNSENT, Record
 from trimodal.bench.load.slo import ERROR_RATE, NO_SLO, Bound, Slo
+from trimodal.client.timing import percentile
 
 PERCENTS = (50.0, 90.0, 95.0, 99.0)
 
@@ -85,8 +83,14 @@ class Summary:
     word_error_rate: float | None = None
 
 
-def summarise(runs: LoadRun | Sequence[LoadRun], slo: Slo = NO_SLO) -> Summary:
-    """Sums up the window of a run, or those of several rounds of the same."""
+def summarise(
+    runs: LoadRun | Sequence[LoadRun], slo: Slo = NO_SLO, statistics: Collection[str] = ()
+) -> Summary:
+    """Sums up the window of a run, or those of several rounds of the same.
+
+    Args:
+        statistics: to compute beside the usual ones and those of the objectives, as "p77".
+    """
     rounds = [runs] if isinstance(runs, LoadRun) else list(runs)
     counted = [one for run in rounds for one in run.counted]
     answered = [record for record in counted if record.outcome == OK]
@@ -94,7 +98,7 @@ def summarise(runs: LoadRun | Sequence[LoadRun], slo: Slo = NO_SLO) -> Summary:
     judged = max(1, len(counted))
     error_rate = (len(counted) - outcomes[OK]) / judged
     good = sum(map(slo.good, counted)) if slo.of_requests else None
-    metrics = _metrics(answered, slo)
+    metrics = _metrics(answered, {*statistics, *(bound.statistic for bound in slo.of_run)})
     rates = _rates(rounds, slo)
     if good is None:
         rates["goodput"] = None
@@ -110,7 +114,7 @@ def summarise(runs: LoadRun | Sequence[LoadRun], slo: Slo = NO_SLO) -> Summary:
         good_share=None if good is None else good / judged,
         metrics=metrics,
         verdicts=tuple(_verdict(bound, metrics, error_rate, answered) for bound in slo.bounds),
-        send_lag_ms=_send_lag_ms(counted),
+        send_lag_ms=1e3 * (percentile([one.sent - one.due for one in counted], 99.0) or 0.0),
         loop_lag_ms=1e3 * max(run.loop_lag for run in rounds),
         cpu_share=max(run.cpu_share for run in rounds),
         stopped=next((run.stopped for run in rounds if run.stopped), ""),
@@ -123,10 +127,9 @@ def _errors(records: Sequence[Record]) -> dict[str, int]:
     return dict(Counter(f"{record.outcome}: {record.error}" for record in failed).most_common(5))
 
 
-def _metrics(answered: Sequence[Record], slo: Slo) -> dict[str, Distribution]:
-    """Distributions in milliseconds, also with the percentiles that the objectives bound."""
-    bounded = {bound.statistic for bound in slo.of_run} - {"", "mean", "max"}
-    percents = sorted({*PERCENTS, *(float(statistic[1:]) for statistic in bounded)})
+def _metrics(answered: Sequence[Record], statistics: Collection[str]) -> dict[str, Distribution]:
+    """Distributions in milliseconds, also with the percentiles among these statistics."""
+    percents = sorted({*PERCENTS, *(float(one[1:]) for one in statistics if one.startswith("p"))})
     found = {
         name: distribution([1e3 * one for record in answered for one in values(record)], percents)
         for name, values in METRICS.items()
@@ -137,11 +140,6 @@ def _metrics(answered: Sequence[Record], slo: Slo) -> dict[str, Distribution]:
 def _cached_share(answered: Sequence[Record]) -> float | None:
     given = sum(record.input_tokens for record in answered)
     return sum(record.cached_tokens for record in answered) / given if given else None
-
-
-def _send_lag_ms(counted: Sequence[Record]) -> float:
-    lags = np.sort([one.sent - one.due for one in counted])
-    return 1e3 * nearest_rank(lags, 99.0) if len(lags) else 0.0
 
 
 def _rates(runs: Sequence[LoadRun], slo: Slo) -> dict[str, Any]:
@@ -171,23 +169,17 @@ def _rates(runs: Sequence[LoadRun], slo: Slo) -> dict[str, Any]:
     return {name: value / seconds for name, value in sums.items()}
 
 
-def nearest_rank(ordered: NDArray[np.float64], percent: float) -> float:
-    """Returns the smallest value that at least `percent` of all do not exceed."""
-    rank = math.ceil(round(percent / 100 * len(ordered), 6))
-    return float(ordered[max(0, rank - 1)])
-
-
 def distribution(values: Sequence[float], percents: Sequence[float] = PERCENTS) -> Distribution | None:
     """Describes values; None without any."""
     if not values:
         return None
-    ordered = np.sort(values)
+    ordered = sorted(values)  # to sort it again takes next to no time
     return Distribution(
         count=len(ordered),
-        mean=float(ordered.mean()),
-        least=float(ordered[0]),
-        most=float(ordered[-1]),
-        percentiles={f"p{percent:g}": nearest_rank(ordered, percent) for percent in percents},
+        mean=fmean(ordered),
+        least=ordered[0],
+        most=ordered[-1],
+        percentiles={f"p{percent:g}": percentile(ordered, percent) or 0.0 for percent in percents},
     )
 
 

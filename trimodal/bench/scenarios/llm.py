@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from trimodal.bench.bare.llm import BareEngine, encoder, served_settings
+from trimodal.bench.bare.llm import BareEngine, served_settings
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.plan import Case
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.rounds import Side, run_cases, sending, split
-from trimodal.bench.report.tables import TOKENS
+from trimodal.bench.report import TOKENS
 from trimodal.bench.scenarios.server import (
     LoadTest,
     Measurement,
@@ -25,7 +25,7 @@ from trimodal.bench.scenarios.server import (
 )
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.llm import GrpcLlm
-from trimodal.bench.targets.questions import Listed, Mix, Question, Questions
+from trimodal.bench.targets.questions import Mix, Question, Questions, listed
 from trimodal.bench.targets.taking import check
 from trimodal.errors import SettingsError
 
@@ -56,17 +56,21 @@ async def run_llm(test: LoadTest, scenario: LlmScenario) -> Measurement:
         raise SettingsError("--bare runs on this machine's own model: leave --url out")
     models = ("llm", "embedding", "judge") if scenario.cache == "semantic" else ("llm",)
     async with AsyncExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="trimodal-bench-"))
-        test = replace(test, changes={**test.changes, "llm": _changes(test, scenario, Path(folder))})
+        if not test.url:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="trimodal-bench-"))
+            test = replace(test, changes={**test.changes, "llm": _changes(test, scenario, Path(folder))})
         server = await stack.enter_async_context(server_under_test(test, *models))
         served = _Served(test, scenario, server)
         stack.push_async_callback(served.aclose)
         await served.open()
         sides: dict[str, Side] = {"served": sending(test.plan, served.sender, test.stop)}
         if scenario.bare:
-            settings = served_settings(server.models["llm"])
-            engine = stack.enter_context(closing(BareEngine(settings)))
-            sides["bare"] = sending(test.plan, _bare(engine, encoder(settings), served), test.stop)
+            engine = stack.enter_context(closing(BareEngine(served_settings(server.models["llm"]))))
+
+            def alone(case: Case, number: int) -> Send:
+                return engine.sender(served.questions(case, number))
+
+            sides["bare"] = sending(test.plan, alone, test.stop)
         for url in scenario.beside:
             other = await _open_beside(url, test)
             stack.push_async_callback(other.aclose)
@@ -75,15 +79,13 @@ async def run_llm(test: LoadTest, scenario: LlmScenario) -> Measurement:
         results = await run_cases(test.plan, sides, test.tell)
     title = "Language model with its answer cache" if scenario.cache else "Language model"
     if scenario.cache:
-        whole, slo = results, test.plan.slo
-        results = []
+        whole, results = results, []
         for one in whole:
-            results += [one, *split(one, _hit_or_miss, lambda part: slo)]
+            parts = split(
+                one, lambda record: "hits" if record.cache else "misses", lambda part: test.plan.slo
+            )
+            results += [one, *parts]
     return Measurement(title, TOKENS, results, facts(test, server, served.described()))
-
-
-def _hit_or_miss(record: Record) -> str:
-    return "hits" if record.cache else "misses"
 
 
 def _changes(test: LoadTest, scenario: LlmScenario, folder: Path) -> dict[str, str]:
@@ -110,7 +112,7 @@ class _Served:
 
     async def open(self) -> None:
         """Learns how long words are, and finds out whether anything answers. Raises: ServerError."""
-        await check(self._first)
+        await check(self._first.send)
         if not self._scenario.mix.lines:
             await self._questions.calibrate(self._first.count)
 
@@ -160,23 +162,6 @@ class _Served:
             await self._client.aclose()
 
 
-def _bare(
-    engine: BareEngine, encode: Callable[[str], list[int]], served: _Served
-) -> Callable[[Case, int], Send]:
-    """The engine without a server, asked the same with the same arrivals."""
-
-    def sender(case: Case, number: int) -> Send:
-        questions = served.questions(case, number)
-
-        async def send(request: int) -> Record:
-            question = questions.at(request)
-            return await engine.ask(encode(question.text), question.max_tokens)
-
-        return send
-
-    return sender
-
-
 async def _open_beside(url: str, test: LoadTest) -> HttpLlm:
     """Another server. One that knows `ignore_eos` makes answers of a given length.
 
@@ -186,7 +171,7 @@ async def _open_beside(url: str, test: LoadTest) -> HttpLlm:
     key = "" if test.url.startswith("http") else test.key  # that one is another server's
     target = HttpLlm(
         url,
-        Listed([Question("one two three", 8)]),
+        listed([Question("one two three", 8)]),
         model=test.model or "llm",
         key=key,
         timeout=test.plan.timeout,
@@ -197,7 +182,7 @@ async def _open_beside(url: str, test: LoadTest) -> HttpLlm:
         await target.choose_model()
         if (await target.send(0)).outcome == "invalid_arg":
             target.ignore_eos = False
-        await check(target)
+        await check(target.send)
     except BaseException:
         await target.aclose()
         raise
@@ -208,17 +193,12 @@ def _beside(target: HttpLlm, served: _Served) -> Callable[[Case, int], Send]:
     """Another server, which is asked the same and for as many tokens as the served side made of it."""
 
     def sender(case: Case, number: int) -> Send:
-        return target.asking(_AsLong(served.questions(case, number), served.lengths(case, number))).send
+        questions, lengths = served.questions(case, number), served.lengths(case, number)
+
+        def as_long(request: int) -> Question:
+            question = questions(request)
+            return replace(question, max_tokens=lengths.get(request) or question.max_tokens)
+
+        return target.asking(as_long).send
 
     return sender
-
-
-class _AsLong:
-    """The questions of a round, each for an answer as long as the one that is known."""
-
-    def __init__(self, questions: Questions, lengths: Mapping[int, int]) -> None:
-        self._questions, self._lengths = questions, lengths
-
-    def at(self, number: int) -> Question:
-        question = self._questions.at(number)
-        return replace(question, max_tokens=self._lengths.get(number) or question.max_tokens)

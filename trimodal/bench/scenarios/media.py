@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from trimodal.audio.files import package
 from trimodal.audio.values import SAMPLE_RATE, PolicyName
 from trimodal.audio.word_errors import word_error_rate
 from trimodal.bench.bare.batches import BareBatches, Work, open_vision
@@ -19,7 +21,7 @@ from trimodal.bench.load.lengths import Lengths
 from trimodal.bench.load.plan import SECONDS, Case
 from trimodal.bench.load.records import OK
 from trimodal.bench.load.rounds import Result, Side, run_cases, sending
-from trimodal.bench.report.tables import AUDIO, IMAGES, TEXTS, TOKENS, Unit
+from trimodal.bench.report import AUDIO, IMAGES, TEXTS, TOKENS, Unit
 from trimodal.bench.scenarios.server import (
     LoadTest,
     Measurement,
@@ -28,10 +30,9 @@ from trimodal.bench.scenarios.server import (
     facts,
     server_under_test,
 )
-from trimodal.bench.targets.media import Assistant, Embedding, Vision
+from trimodal.bench.targets import media
 from trimodal.bench.targets.questions import Mix, Questions
-from trimodal.bench.targets.speech import Speech
-from trimodal.bench.targets.taking import Target, check
+from trimodal.bench.targets.taking import check
 from trimodal.client import Client
 from trimodal.errors import OperatorError, SettingsError
 from trimodal.vision.settings import VisionSettings
@@ -41,8 +42,9 @@ ASSISTANT = ("assistant", "llm", "vision", *SPEECH)
 
 CHECK = "check"  # seed of the one request before the load
 
-# Makes the target of one round; a seed that no other round has says what it asks.
-Make = Callable[[Client, str], Target]
+# Makes what sends the requests of one round; a seed that no other round has says what it asks. The last are
+# arguments of every kind: timeout, model.
+Make = Callable[[Client, str, dict[str, Any]], Send]
 # Makes what opens the bare engine of a server's own repository.
 OpenBare = Callable[[ServerUnderTest], Callable[[], Work]]
 
@@ -64,12 +66,12 @@ async def _run(
         raise SettingsError("--bare: this machine's own model in closed loops: --load closed, no --url")
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(server_under_test(test, *models))
-        client = client_of(test, server)
-        stack.push_async_callback(client.aclose)
-        await check(make(client, CHECK))
+        client = await stack.enter_async_context(client_of(test, server))
+        options: dict[str, Any] = {"timeout": test.plan.timeout, "model": test.model or models[0]}
+        await check(make(client, CHECK, options))
 
         def sender(case: Case, number: int) -> Send:
-            return make(client, f"{test.plan.seed} {case.name} {number}").send
+            return make(client, f"{test.plan.seed} {case.name} {number}", options)
 
         sides: dict[str, Side] = {"served": sending(test.plan, sender, test.stop)}
         if bare:
@@ -80,7 +82,7 @@ async def _run(
 
             sides["bare"] = alone
         results = await run_cases(test.plan, sides, test.tell)
-    more = [("model", test.model or models[0]), ("requests", workload)]
+    more = [("model", options["model"]), ("requests", workload)]
     return Measurement(title, unit, results, facts(test, server, more))
 
 
@@ -96,8 +98,8 @@ async def run_vision(test: LoadTest, width: int, height: int, batch: int, *, bar
 
     files = await asyncio.to_thread(jpegs, width, height)
 
-    def make(client: Client, seed: str) -> Target:
-        return Vision(client, files, batch=batch, timeout=test.plan.timeout, model=test.model or "vision")
+    def make(client: Client, seed: str, options: dict[str, Any]) -> Send:
+        return media.vision(client, files, batch=batch, **options)
 
     workload = f"JPEG {width}x{height}, {batch} in a request"
     return await _run(test, ("vision",), "Images", IMAGES, workload, make, engine if bare else None)
@@ -106,47 +108,44 @@ async def run_vision(test: LoadTest, width: int, height: int, batch: int, *, bar
 async def run_embedding(test: LoadTest, words: Lengths) -> Measurement:
     """A text in each request, of so many words. Raises: OperatorError."""
 
-    def make(client: Client, seed: str) -> Target:
+    def make(client: Client, seed: str, options: dict[str, Any]) -> Send:
         questions = Questions(Mix(words, words), seed, tokens_per_word=1.0)
         questions.prepare(test.plan.expected)
-        return Embedding(client, questions, timeout=test.plan.timeout, model=test.model or "embedding")
+        return media.embedding(client, questions, **options)
 
     workload = f"texts of {words.text} words, one in a request"
     return await _run(test, ("embedding",), "Embeddings", TEXTS, workload, make)
 
 
-@dataclass(frozen=True)
-class SpeechScenario:
-    """Streams of `seconds`, in chunks, at `pace` times real time; 0: as fast as they are taken."""
+async def run_speech(
+    test: LoadTest, samples: Path, seconds: float, policy: PolicyName | None, chunk_s: float, pace: float
+) -> Measurement:
+    """A live stream of so many seconds is a request; also how many of its words are wrong.
 
-    samples: Path
-    seconds: float
-    policy: PolicyName | None = None
-    chunk_s: float = 0.1
-    pace: float = 1.0
+    Args:
+        pace: times real time; 0: as fast as they are taken.
 
-
-async def run_speech(test: LoadTest, speech: SpeechScenario) -> Measurement:
-    """A live stream is a request; also how many of its words are wrong. Raises: OperatorError."""
-    spoken = await asyncio.to_thread(spoken_streams, speech.samples, speech.seconds)
+    Raises: OperatorError, AudioError: the package that counts word errors is not installed.
+    """
+    package("jiwer")  # it is needed after minutes
+    spoken = await asyncio.to_thread(spoken_streams, samples, seconds)
     recordings = [one.samples for one in spoken]
-    if speech.pace:
-        test = replace(test, plan=replace(test.plan, lasts=speech.seconds / speech.pace))
+    if pace:
+        test = replace(test, plan=replace(test.plan, lasts=seconds / pace))
 
-    def make(client: Client, seed: str) -> Target:
+    def make(client: Client, seed: str, options: dict[str, Any]) -> Send:
         first = seed == CHECK
-        return Speech(
+        return media.speech(
             client,
             [recordings[0][:SAMPLE_RATE]] if first else recordings,
-            policy=speech.policy,
-            chunk_s=speech.chunk_s,
-            pace=0.0 if first else speech.pace,
-            timeout=test.plan.timeout,
-            model=test.model or "speech",
+            policy=policy,
+            chunk_s=chunk_s,
+            pace=0.0 if first else pace,
+            **options,
         )
 
-    how = "as fast as it is taken" if not speech.pace else f"at {speech.pace:g} times real time"
-    workload = f"streams of {speech.seconds:g} s, chunks of {1e3 * speech.chunk_s:g} ms, {how}"
+    how = "as fast as it is taken" if not pace else f"at {pace:g} times real time"
+    workload = f"streams of {seconds:g} s, chunks of {1e3 * chunk_s:g} ms, {how}"
     found = await _run(test, SPEECH, "Live speech", AUDIO, workload, make)
     return replace(found, results=[with_word_errors(result, spoken) for result in found.results])
 
@@ -172,16 +171,15 @@ async def run_assistant(
     images = await asyncio.to_thread(jpegs, *image) if image else []
     spoken = await asyncio.to_thread(spoken_streams, samples, seconds) if samples else []
 
-    def make(client: Client, seed: str) -> Target:
+    def make(client: Client, seed: str, options: dict[str, Any]) -> Send:
         questions = Questions(mix, seed)
         questions.prepare(test.plan.expected)
-        return Assistant(
+        return media.assistant(
             client,
             questions,
             images=images,
             recordings=[one.samples for one in spoken],
-            timeout=test.plan.timeout,
-            model=test.model or "assistant",
+            **options,
         )
 
     parts = ["text", *(["an image"] if images else []), *(["speech"] if spoken else [])]

@@ -15,7 +15,7 @@ from pathlib import Path
 from trimodal.bench.common.serving import bench_options, serving
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.rounds import Result
-from trimodal.bench.report.tables import Unit
+from trimodal.bench.report import Unit
 from trimodal.client import Client, Timeouts
 from trimodal.errors import SettingsError
 from trimodal.repository import Model, select_models
@@ -26,7 +26,7 @@ _CONNECTIONS = 4
 
 @dataclass(frozen=True)
 class LoadTest:
-    """What every load test is told.
+    """What every load test is told. Raises: SettingsError: changes of a server that runs already.
 
     Attributes:
         url: of a server that runs already; empty: one is started.
@@ -44,6 +44,10 @@ class LoadTest:
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     stop: asyncio.Event | None = None
     tell: Callable[[str], object] = lambda text: None
+
+    def __post_init__(self) -> None:
+        if self.url and self.changes:
+            raise SettingsError("--set changes a server that is started for the test: leave it or --url out")
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ def facts(
     """Says what was measured, how, when and where."""
     plan = test.plan
     unit = "requests" if plan.requests else "s"
-    long = f"{plan.requests or plan.duration:g} {unit}" if plan.requests or plan.duration else "to its end"
+    long = f"{plan.requests or plan.duration:g} {unit}"
     changed = [f"{model}.{key}={text}" for model, some in test.changes.items() for key, text in some.items()]
     found = [
         ("server", f"started for this run, profile {test.profile}" if server.models else test.url),

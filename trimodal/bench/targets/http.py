@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.questions import Source
-from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.taking import taken
 from trimodal.client.errors import ConnectError, ConnectionLost, ProtocolError, Timeout, from_message
 from trimodal.errors import (
     InternalError,
@@ -59,10 +59,10 @@ class HttpLlm:
         self._opened: aiohttp.ClientSession | None = None
 
     async def send(self, number: int) -> Record:
-        question = self.questions.at(number)
+        question = self.questions(number)
 
-        async def ask(taking: Taking) -> None:
-            await self._ask(taking, question.text, question.max_tokens)
+        async def ask(record: Record) -> None:
+            await self._ask(record, question.text, question.max_tokens)
 
         return await taken(ask)
 
@@ -75,9 +75,9 @@ class HttpLlm:
 
     async def count(self, text: str) -> int:
         """Tokens of the prompt that the model makes of this text; 0: the server does not tell."""
-        taking = Taking()
-        await self._ask(taking, text, 1)
-        return taking.input_tokens
+        record = Record.begun()
+        await self._ask(record, text, 1)
+        return record.input_tokens
 
     async def choose_model(self) -> None:
         """Takes OpenAI's API's first model where it has none of this name. Raises: ServerError."""
@@ -90,7 +90,7 @@ class HttpLlm:
             async with self._session().get(url) as response:
                 listed = [str(one["id"]) for one in json.loads(await response.text())["data"]]
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
-            raise ServerError(f"no server at {url}: {error}") from None
+            raise ServerError(f"no server at {url}: {str(error) or 'no answer in time'}") from None
         except (ValueError, KeyError, TypeError):
             return  # it lists none: it takes any name, or says why not
         if listed and self.model not in listed:
@@ -100,7 +100,7 @@ class HttpLlm:
         if self._opened:
             await self._opened.close()
 
-    async def _ask(self, taking: Taking, text: str, max_tokens: int) -> None:
+    async def _ask(self, record: Record, text: str, max_tokens: int) -> None:
         import aiohttp
 
         read = _read_openai if self.openai else _read_triton
@@ -109,16 +109,16 @@ class HttpLlm:
                 if response.status != 200:
                     raise _refused(response.status, await response.text())
                 async for event in events(response.content.iter_any()):
-                    if read(event, taking):
-                        taking.piece()
+                    if read(event, record):
+                        record.piece()
         except aiohttp.ClientConnectorError as error:
             raise ConnectError(f"no server at {self.url}: {error.os_error.strerror or error}") from None
         except asyncio.TimeoutError:
             raise Timeout(f"the server at {self.url} did not finish within {self.timeout:g} s") from None
         except aiohttp.ClientError as error:
             raise ConnectionLost(f"the server at {self.url} went away: {error}") from None
-        if not taking.output_tokens:
-            taking.output_tokens = len(taking.pieces)  # a server that tells no usage: a token in each piece
+        if not record.output_tokens:
+            record.output_tokens = len(record.pieces)  # a server that tells no usage: a token in each piece
 
     def _body(self, text: str, max_tokens: int) -> dict[str, Any]:
         more = {"ignore_eos": True} if self.ignore_eos else {}
@@ -185,24 +185,24 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
             yield event
 
 
-def _read_triton(event: Mapping[str, Any], taking: Taking) -> bool:
+def _read_triton(event: Mapping[str, Any], record: Record) -> bool:
     """Takes an event of generate_stream in; whether it brought text."""
     if error := event.get("error"):
         raise from_message(str(error), by_model=True)
-    taking.input_tokens = int(event.get("prompt_tokens", taking.input_tokens))
-    taking.cached_tokens = int(event.get("cached_tokens", taking.cached_tokens))
-    taking.output_tokens = int(event.get("completion_tokens", taking.output_tokens))
+    record.input_tokens = int(event.get("prompt_tokens", record.input_tokens))
+    record.cached_tokens = int(event.get("cached_tokens", record.cached_tokens))
+    record.output_tokens = int(event.get("completion_tokens", record.output_tokens))
     return bool(event.get("text_output"))
 
 
-def _read_openai(event: Mapping[str, Any], taking: Taking) -> bool:
+def _read_openai(event: Mapping[str, Any], record: Record) -> bool:
     """Takes a chunk of a chat completion in; whether it brought text, also of reasoning."""
     if error := event.get("error"):
         raise InternalError(str(error.get("message", error) if isinstance(error, dict) else error))
     if usage := event.get("usage"):
-        taking.input_tokens = int(usage.get("prompt_tokens") or 0)
-        taking.output_tokens = int(usage.get("completion_tokens") or 0)
-        taking.cached_tokens = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+        record.input_tokens = int(usage.get("prompt_tokens") or 0)
+        record.output_tokens = int(usage.get("completion_tokens") or 0)
+        record.cached_tokens = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
     deltas = (choice.get("delta") or {} for choice in event.get("choices") or ())
     return any(delta.get("content") or delta.get("reasoning_content") for delta in deltas)
 

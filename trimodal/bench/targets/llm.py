@@ -8,19 +8,19 @@ from typing import Any
 
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.questions import Source
-from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.taking import taken
 from trimodal.client import Client, Delta
 from trimodal.client.streams.answer import BaseStream
 
 
-async def follow(stream: BaseStream[Any], taking: Taking) -> None:
+async def follow(stream: BaseStream[Any], record: Record) -> None:
     """Takes the deltas of an answer in."""
     async for item in stream:
         if isinstance(item, Delta) and item.text:
-            taking.piece()
+            record.piece()
         usage = stream.usage
-        taking.input_tokens, taking.cached_tokens = usage.prompt, usage.cached
-        taking.output_tokens = usage.completion
+        record.input_tokens, record.cached_tokens = usage.prompt, usage.cached
+        record.output_tokens = usage.completion
 
 
 @dataclass
@@ -38,25 +38,24 @@ class GrpcLlm:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     async def send(self, number: int) -> Record:
-        question = self.questions.at(number)
+        question = self.questions(number)
 
-        async def ask(taking: Taking) -> None:
-            options = dict(self.options) | ({"tier": question.tier} if question.tier else {})
+        async def ask(record: Record) -> None:
             stream = self.client.stream(
                 question.text,
                 max_tokens=question.max_tokens,
                 timeout=self.timeout,
                 model=self.model,
-                **options,
+                **self.options,
             )
-            await follow(stream, taking)
-            taking.cache = stream.note.cache
+            await follow(stream, record)
+            record.cache = stream.note.cache
 
         return await taken(ask)
 
-    def asking(self, questions: Source, **options: Any) -> GrpcLlm:
-        """The same, with other questions and further options."""
-        return replace(self, questions=questions, options={**self.options, **options})
+    def asking(self, questions: Source) -> GrpcLlm:
+        """The same, with other questions."""
+        return replace(self, questions=questions)
 
     async def count(self, text: str) -> int:
         """Tokens of the prompt that the model makes of this text."""

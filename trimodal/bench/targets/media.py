@@ -1,88 +1,118 @@
-"""Asks for the labels of images, for the vectors of texts, and the assistant about images and speech."""
+"""Asks for the labels of images, for the vectors of texts, live streams for words, and the assistant."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from trimodal.audio.values import SAMPLE_RATE, Samples
+from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples
 from trimodal.bench.common.samples import batch_of
+from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.llm import follow
 from trimodal.bench.targets.questions import Source
-from trimodal.bench.targets.taking import Taking, taken
-from trimodal.client import Client
+from trimodal.bench.targets.taking import sender
+from trimodal.client import Client, LiveUpdate
 
 
-@dataclass
-class Vision:
+def vision(
+    client: Client, files: Sequence[bytes], *, batch: int = 1, timeout: float = 60.0, model: str = "vision"
+) -> Send:
     """The vision pipeline, `batch` of `files` (JPEG) in each request."""
 
-    client: Client
-    files: Sequence[bytes]
-    batch: int = 1
-    timeout: float = 60.0
-    model: str = "vision"
+    async def ask(record: Record, number: int) -> None:
+        record.items = batch
+        await client.classify(batch_of(files, number, batch), timeout=timeout, model=model)
+        record.piece()
 
-    async def send(self, number: int) -> Record:
-        images = batch_of(self.files, number, self.batch)
-
-        async def ask(taking: Taking) -> None:
-            taking.items = self.batch
-            await self.client.classify(images, timeout=self.timeout, model=self.model)
-            taking.piece()
-
-        return await taken(ask)
+    return sender(ask)
 
 
-@dataclass
-class Embedding:
+def embedding(client: Client, questions: Source, *, timeout: float = 60.0, model: str = "embedding") -> Send:
     """The embedding model, a text in each request."""
 
-    client: Client
-    questions: Source
-    timeout: float = 60.0
-    model: str = "embedding"
+    async def ask(record: Record, number: int) -> None:
+        await client.embed([questions(number).text], timeout=timeout, model=model)
+        record.piece()
 
-    async def send(self, number: int) -> Record:
-        text = self.questions.at(number).text
-
-        async def ask(taking: Taking) -> None:
-            await self.client.embed([text], timeout=self.timeout, model=self.model)
-            taking.piece()
-
-        return await taken(ask)
+    return sender(ask)
 
 
-@dataclass
-class Assistant:
+def speech(
+    client: Client,
+    recordings: Sequence[Samples],
+    *,
+    policy: PolicyName | None = None,
+    chunk_s: float = 0.1,
+    pace: float = 1.0,
+    timeout: float = 60.0,
+    model: str = "speech",
+) -> Send:
+    """Live streams of the recordings in turn, float32[n] at 16 kHz.
+
+    A request is a stream, from its first sample's moment to the answer to its end. TTFT is to the first
+    words, committed or tentative; a word's lag counts from the moment at which its end was spoken, so a chunk
+    that goes out late, as the last answer was late, makes it longer.
+
+    Args:
+        pace: 1 plays as fast as it was spoken, 4 four times as fast; 0 as fast as the server takes it, where
+            words have no lag.
+    """
+    size = round(chunk_s * SAMPLE_RATE)
+
+    async def ask(record: Record, number: int) -> None:
+        samples = recordings[number % len(recordings)]
+        clock = asyncio.get_running_loop().time
+        record.audio_s = len(samples) / SAMPLE_RATE
+
+        def note(update: LiveUpdate) -> None:
+            """Takes an answer in that has just come."""
+            now = clock() - record.sent
+            if update.committed or (update.tentative.strip() and not record.pieces):
+                record.piece()
+            record.output_tokens += len(update.committed)
+            record.text += "".join(word.text for word in update.committed)
+            if pace:
+                record.lags += [now - word.end / pace for word in update.committed]
+
+        async with client.listen(timeout=timeout, model=model, policy=policy) as stream:
+            for at in range(0, len(samples), size):
+                chunk = samples[at : at + size]
+                if pace:
+                    spoken = (at + len(chunk)) / SAMPLE_RATE / pace
+                    await asyncio.sleep(max(0.0, record.sent + spoken - clock()))
+                note(await stream.send(chunk))
+            note(await stream.end())
+
+    return sender(ask)
+
+
+def assistant(
+    client: Client,
+    questions: Source,
+    *,
+    images: Sequence[bytes] = (),
+    recordings: Sequence[Samples] = (),
+    timeout: float = 60.0,
+    model: str = "assistant",
+) -> Send:
     """The assistant: every question has text, and an image or a recording where such are given.
 
     TTFT is to the first text of the answer, after what was heard and seen.
     """
 
-    client: Client
-    questions: Source
-    images: Sequence[bytes] = ()
-    recordings: Sequence[Samples] = ()
-    timeout: float = 60.0
-    model: str = "assistant"
+    async def ask(record: Record, number: int) -> None:
+        question = questions(number)
+        audio = recordings[number % len(recordings)] if recordings else None
+        record.audio_s = len(audio) / SAMPLE_RATE if audio is not None else 0.0
+        stream = client.ask(
+            question.text,
+            image=images[number % len(images)] if images else None,
+            audio=audio,
+            timeout=timeout,
+            model=model,
+            max_tokens=question.max_tokens,
+        )
+        await follow(stream, record)
 
-    async def send(self, number: int) -> Record:
-        question = self.questions.at(number)
-        image = self.images[number % len(self.images)] if self.images else None
-        audio = self.recordings[number % len(self.recordings)] if self.recordings else None
-
-        async def ask(taking: Taking) -> None:
-            taking.audio_s = len(audio) / SAMPLE_RATE if audio is not None else 0.0
-            stream = self.client.ask(
-                question.text,
-                image=image,
-                audio=audio,
-                timeout=self.timeout,
-                model=self.model,
-                max_tokens=question.max_tokens,
-            )
-            await follow(stream, taking)
-
-        return await taken(ask)
+    return sender(ask)

@@ -6,10 +6,9 @@ Number n of a seed is always the same question, so that all sides of a bench are
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from trimodal.bench.load.lengths import Lengths
 from trimodal.errors import SettingsError
@@ -20,15 +19,10 @@ _KEPT = 20_000  # questions made before a run: making one takes time that would 
 
 @dataclass(frozen=True)
 class Question:
-    """One request for text.
-
-    Attributes:
-        tier: of the server's tiers; empty: its default.
-    """
+    """One request for text."""
 
     text: str
     max_tokens: int
-    tier: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,7 +33,6 @@ class Mix:
         shared_share, shared_tokens: so many prompts begin with the same text of this length.
         repeat_share: so many are questions that were asked before.
         lines: asked in turn, instead of random words.
-        tiers: tier → weight among the requests.
     """
 
     prompt: Lengths
@@ -48,24 +41,15 @@ class Mix:
     shared_tokens: int = 0
     repeat_share: float = 0.0
     lines: Sequence[str] = ()
-    tiers: Mapping[str, float] = field(default_factory=dict)
 
 
-class Source(Protocol):
-    """Where questions come from."""
-
-    def at(self, number: int) -> Question:
-        """Returns question `number`."""
+# Number → question.
+Source = Callable[[int], Question]
 
 
-class Listed:
+def listed(questions: Sequence[Question]) -> Source:
     """These questions, in turn."""
-
-    def __init__(self, questions: Sequence[Question]) -> None:
-        self._questions = questions
-
-    def at(self, number: int) -> Question:
-        return self._questions[number % len(self._questions)]
+    return lambda number: questions[number % len(questions)]
 
 
 class Questions:
@@ -108,7 +92,7 @@ class Questions:
         for number in range(len(self._kept), min(count, _KEPT)):
             self._kept[number] = self._question(number)
 
-    def at(self, number: int) -> Question:
+    def __call__(self, number: int) -> Question:
         """Returns question `number`."""
         return self._kept.get(number) or self._question(number)
 
@@ -118,15 +102,14 @@ class Questions:
         if number and rng.random() < mix.repeat_share:
             return self._question(rng.randrange(number))
         prompt, answer = mix.prompt.draw(rng), mix.answer.draw(rng)
-        tier = rng.choices(list(mix.tiers), list(mix.tiers.values()))[0] if mix.tiers else ""
         if mix.lines:
-            return Question(mix.lines[(self._first_line + number) % len(mix.lines)], answer, tier=tier)
+            return Question(mix.lines[(self._first_line + number) % len(mix.lines)], answer)
         begin = ""
         if mix.shared_tokens and rng.random() < mix.shared_share:
             begin = self._made(random.Random(f"shared {self._seed}"), self._count(mix.shared_tokens))
             prompt = max(1, prompt - mix.shared_tokens)
         own = self._made(rng, self._count(prompt - (0 if begin else self._added)))
-        return Question(f"{begin} {own}".strip(), answer, tier=tier)
+        return Question(f"{begin} {own}".strip(), answer)
 
     def _count(self, tokens: float) -> int:
         return max(1, round(tokens / self._per_word))

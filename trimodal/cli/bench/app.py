@@ -127,14 +127,16 @@ def speech(
     Typical: trimodal bench speech --policy edge --streams 4 --seconds 60
     """
     from trimodal.audio.values import PolicyName
-    from trimodal.bench.scenarios.media import SpeechScenario, run_speech
+    from trimodal.bench.scenarios.media import run_speech
 
     if policy and policy not in get_args(PolicyName):
         raise typer.BadParameter(f"--policy {policy}: known are {', '.join(get_args(PolicyName))}")
     chosen = cast("PolicyName | None", policy or None)
-    scenario = SpeechScenario(samples, stream_seconds, chosen, chunk_ms / 1e3, pace)
+    measure = partial(
+        run_speech, samples=samples, seconds=stream_seconds, policy=chosen, chunk_s=chunk_ms / 1e3, pace=pace
+    )
     # The first streams count: a stream has been played to warm up, and the next begin only when these end.
-    settings.run(streams, partial(run_speech, speech=scenario), warm_up=0.0)
+    settings.run(streams, measure, warm_up=0.0)
 
 
 @bench.command()

@@ -35,9 +35,7 @@ def run_load(measure: Measure, slo: Slo, json: Path | None, jsonl: Path | None) 
     """
     from rich.console import Console
 
-    from trimodal.bench.report.files import write_json, write_jsonl
-    from trimodal.bench.report.results import print_tables
-    from trimodal.bench.report.tables import names_of
+    from trimodal.bench.report import names_of, print_tables, write_json, write_jsonl
 
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
 

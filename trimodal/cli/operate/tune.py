@@ -112,11 +112,11 @@ def tune(
     """
     from rich.console import Console
 
+    if settings.json:
+        check_writable("--json", settings.json)
     with one_sentence("trimodal tune"):
         from trimodal.tune.session import tune
 
-        if settings.json:
-            check_writable("--json", settings.json)
         chosen = settings.settings(model)
         if settings.list_knobs:
             _list(chosen)
@@ -154,7 +154,7 @@ class _Progress:
 def _finish(settings: TuneSettings, tuned: Tuned, pipeline: Pipeline, command: TuneCommand) -> None:
     from rich.console import Console
 
-    from trimodal.bench.report.files import write_json
+    from trimodal.bench.report import write_json
     from trimodal.errors import SettingsError
     from trimodal.report.console import print_table
     from trimodal.tune import report

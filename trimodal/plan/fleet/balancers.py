@@ -36,17 +36,14 @@ class Balancer:
         self._replicas = list(replicas)
         self._named = {replica.address: replica for replica in replicas}
         self._ranks: dict[Key, list[str]] = {}
-        self._turn, self._rng = -1, rng
-        self._pick = self._near if policy == "affinity" else self._in_turn
-        self._least = policy == "least_connections"
+        self._policy, self._turn, self._rng = policy, -1, rng
 
     def pick(self, prefix: Key | None) -> Replica:
         """The replica for a request whose prompt begins with `prefix`; None: a beginning of its own."""
-        return self._pick(prefix)
-
-    def _in_turn(self, prefix: Key | None) -> Replica:
+        if self._policy == "affinity":
+            return self._near(prefix)
         self._turn = (self._turn + 1) % len(self._replicas)
-        if not self._least:
+        if self._policy == "round_robin":
             return self._replicas[self._turn]
         in_turn = self._replicas[self._turn :] + self._replicas[: self._turn]
         return min(in_turn, key=attrgetter("running"))

@@ -54,7 +54,7 @@ def read_points(file: Path) -> list[Point]:
     if not isinstance(cases, list):
         raise SettingsError(f"{file}: cases: is missing: the JSON of `trimodal bench llm --load …` is needed")
     points = [
-        _point(file, f"cases.{index}", case)
+        read_point(file, f"cases.{index}", case)
         for index, case in enumerate(cases)
         if not isinstance(case, Mapping) or case.get("side", SIDE) == SIDE
     ]
@@ -120,7 +120,8 @@ def _prefill(points: Sequence[Point], budget: int, file: Path) -> tuple[float, f
     return float(slope), max(0.0, float(rest))
 
 
-def _point(file: Path, where: str, case: Any) -> Point:
+def read_point(file: Path, where: str, case: Any) -> Point:
+    """One case. Raises: SettingsError naming the file and the field."""
     try:
         tpot, ttft = (
             float(case["metrics"][name]["percentiles"]["p50"]) / 1e3 for name in ("tpot_ms", "ttft_ms")

@@ -1,7 +1,6 @@
 import pytest
 
-from trimodal.explain.parts import four_parts, overlapping, owners
-from trimodal.explain.values import Span, Waterfall
+from trimodal.explain.values import Span, Waterfall, four_parts, overlapping, owners
 
 
 def span(name: str, begin: float, end: float, depth: int = 0, part: str = "processing") -> Span:

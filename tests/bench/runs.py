@@ -9,8 +9,9 @@ from collections.abc import Callable
 from tests.doubles.virtual_clock import run_virtually
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.plan import Case, LoadPlan
+from trimodal.bench.load.records import Record
 from trimodal.bench.load.rounds import Result, run_cases, sending
-from trimodal.bench.targets.taking import Taking, taken
+from trimodal.bench.targets.taking import taken
 from trimodal.errors import Unavailable
 
 TOKENS = 20
@@ -23,7 +24,7 @@ def answering(prefill: float, step: float, at_once: int, refuse_beyond: int = 10
         room, rng = asyncio.Semaphore(at_once), random.Random(number)
         waiting = 0
 
-        async def ask(taking: Taking) -> None:
+        async def ask(record: Record) -> None:
             nonlocal waiting
             if waiting >= refuse_beyond:
                 raise Unavailable("the queue is full")
@@ -31,11 +32,11 @@ def answering(prefill: float, step: float, at_once: int, refuse_beyond: int = 10
             async with room:
                 waiting -= 1
                 await asyncio.sleep(prefill * (0.8 + 0.4 * rng.random()))
-                taking.piece()
+                record.piece()
                 for _ in range(TOKENS - 1):
                     await asyncio.sleep(step * (0.9 + 0.2 * rng.random()))
-                    taking.piece()
-                taking.input_tokens, taking.output_tokens = 64, TOKENS
+                    record.piece()
+                record.input_tokens, record.output_tokens = 64, TOKENS
 
         return lambda _: taken(ask)
 

@@ -1,18 +1,24 @@
-"""Makes the tables of load runs: the same for every kind of work."""
+"""Shows what a load test measured, the same for every kind of work: as tables, and as files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from statistics import median
+from typing import Any
+
+from pydantic_core import to_json
+from rich.console import Console
 
 from trimodal.bench.load.generator import LoadRun
-from trimodal.bench.load.records import METRICS, OK
+from trimodal.bench.load.records import METRICS, OK, UNSENT, Record
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import Slo
 from trimodal.bench.load.statistics import Summary, summarise
-from trimodal.report.console import Table
+from trimodal.errors import SettingsError
+from trimodal.report.console import Table, print_table
 
 NAMES: Mapping[str, str] = {
     "latency": "latency",
@@ -21,6 +27,8 @@ NAMES: Mapping[str, str] = {
     "tpot": "TPOT",
     "lag": "lag of words",
 }
+_SATURATED = 0.85
+_LATE_MS = 10.0
 
 
 @dataclass(frozen=True)
@@ -162,3 +170,64 @@ def _ratio(pairs: Sequence[tuple[LoadRun, LoadRun]], value: Callable[[LoadRun], 
 def _median(metric: str, run: LoadRun) -> float:
     values = [value for record in run.counted if record.outcome == OK for value in METRICS[metric](record)]
     return median(values) if values else 0.0
+
+
+def doubts(results: Sequence[Result]) -> list[str]:
+    """Says what makes figures doubtful: this client was the limit, too much was left out, a run was cut."""
+    found = []
+    for result in results:
+        one = result.summary
+        unsent = one.outcomes.get(UNSENT, 0)
+        sentences = [
+            (one.stopped, f"the run ended early ({one.stopped}); what was measured until then is shown."),
+            (
+                one.cpu_share > _SATURATED,
+                f"this client used {one.cpu_share:.0%} of a core: it may be what was measured. Run it on "
+                "another machine, or with less load.",
+            ),
+            (
+                one.send_lag_ms > _LATE_MS,
+                f"1 % of the requests went out more than {one.send_lag_ms:.0f} ms after they were due; the "
+                "times hold that wait.",
+            ),
+            (
+                unsent,
+                f"{unsent} requests were not sent, as --max-in-flight were under way; they count as errors.",
+            ),
+            (not one.ok, "no request was answered."),
+        ]
+        if not result.part:
+            where = f"{result.case.name}, {result.side}"
+            found += [f"{where}: {sentence}" for doubtful, sentence in sentences if doubtful]
+    return found
+
+
+def print_tables(title: str, unit: Unit, results: Sequence[Result], slo: Slo, console: Console) -> None:
+    """Prints what a terminal is wide enough for, and what makes it doubtful."""
+    more = ratio_table(unit, results), slo_table(results), error_table(results)
+    for table in (main_table(title, unit, results, slo), *more):
+        if table:
+            print_table(table, console)
+    for sentence in doubts(results):
+        console.print(sentence, markup=False, style="yellow")
+
+
+def write_json(path: Path, figures: Mapping[str, Any]) -> None:
+    """Writes plain data, with null for nan and inf, which JSON lacks.
+
+    Raises: SettingsError: the file cannot be written.
+    """
+    _write("--json", path, to_json(figures, indent=2, inf_nan_mode="null", fallback=str) + b"\n")
+
+
+def write_jsonl(path: Path, runs: Iterable[tuple[Mapping[str, str], Iterable[Record]]]) -> None:
+    """Writes a line for each request: what names its case, then its record, times in seconds."""
+    rows = ({**names, **asdict(record)} for names, records in runs for record in records)
+    _write("--jsonl", path, b"".join(to_json(row, inf_nan_mode="null") + b"\n" for row in rows))
+
+
+def _write(option: str, path: Path, text: bytes) -> None:
+    try:
+        path.write_bytes(text)
+    except OSError as error:
+        raise SettingsError(f"{option} {path}: cannot be written: {error.strerror}") from None

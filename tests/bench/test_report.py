@@ -1,23 +1,28 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.bench.load.records import record, run_of
-from tests.bench.report.runs import answering, results_of
+from tests.bench.load.records import answer, record, run_of
+from tests.bench.runs import answering, results_of
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import parse_slo
 from trimodal.bench.load.statistics import summarise
-from trimodal.bench.report.results import doubts
-from trimodal.bench.report.tables import (
+from trimodal.bench.report import (
     TOKENS,
+    doubts,
     error_table,
     main_table,
     ratio_table,
     slo_table,
+    write_json,
+    write_jsonl,
 )
+from trimodal.errors import SettingsError
 
 SLO = parse_slo("ttft_ms<=500,itl_ms<=60,p99_ms<=4000")
 
@@ -81,3 +86,20 @@ def test_doubts_name_a_late_client() -> None:
     assert "ended early (interrupted)" in told
     fine = replace(late, records=(record(),), cpu_share=0.1, stopped="")
     assert doubts([Result(case, "served", [fine], summarise(fine))]) == []
+
+
+def test_jsonl_has_a_line_for_each_request(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "out.jsonl", [({"case": "a"}, [answer(0.0, 0.1, [0.2]), record(1)])])
+    one, other = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert one["pieces"] == pytest.approx([0.1, 0.3])
+    assert (other["case"], other["number"], other["outcome"]) == ("a", 1, "ok")
+
+
+def test_json_has_no_nan(tmp_path: Path) -> None:
+    write_json(tmp_path / "out.json", {"a": float("nan"), "b": [float("inf"), 1.5]})
+    assert json.loads((tmp_path / "out.json").read_text()) == {"a": None, "b": [None, 1.5]}
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="--json .*none"):
+        write_json(tmp_path / "none" / "out.json", {})

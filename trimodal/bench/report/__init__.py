@@ -1,1 +1,0 @@
-"""Shows what a load test measured: as tables, and as files."""
