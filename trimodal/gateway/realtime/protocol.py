@@ -102,8 +102,9 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
             self.read_paused = False
             self.transport.resume_reading()
         self.close_timer = self.loop.call_later(self.close_timeout, self.transport.close)
-        code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
-        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        closed = self.conn.close_sent
+        assert closed is not None, "nothing is parsed before the socket is open"
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": closed.code, "reason": closed.reason})
 
     async def send(self, message: Any) -> None:
         if self._failed and not self.handshake_complete:
