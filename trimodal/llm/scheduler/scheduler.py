@@ -137,8 +137,8 @@ class Scheduler:
         self._waiting.age(now)
         first: Ticket | None = None  # in order, for which there is no room
         short: set[str] = set()
-        for ticket in islice(self._waiting, _LOOKED_AT):
-            if ticket.tier_name in short or (first and ticket.priority < first.priority):
+        for ticket in islice(self._waiting.passing(short), _LOOKED_AT):
+            if first and ticket.priority < first.priority:
                 continue
             if not self.admission.in_share(ticket):
                 short.add(ticket.tier_name)

@@ -11,7 +11,8 @@ import heapq
 import math
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from itertools import takewhile
 
 from trimodal.llm.scheduler.ticket import Ticket
 
@@ -47,7 +48,13 @@ class WaitingQueue:
         return len(self._keys)
 
     def __iter__(self) -> Iterator[Ticket]:
-        return (key[-1] for key in heapq.merge(*self._lines.values()))
+        return self.passing(())
+
+    def passing(self, short: Container[str]) -> Iterator[Ticket]:
+        """All in order, but no more of a tier once it is in `short`, which may grow meanwhile."""
+        lines = self._lines.values()
+        going = (takewhile(lambda key: key[-1].tier_name not in short, line) for line in lines)
+        return (key[-1] for key in heapq.merge(*going))
 
     def age(self, now: float) -> None:
         """Moves those up whose priority has risen."""
