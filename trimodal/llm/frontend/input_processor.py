@@ -23,7 +23,7 @@ from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.families import AnswerReader
 from trimodal.llm.tiers import Tier, Tiers, read_tiers
-from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer, Message
+from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer, Message, Tokenizer
 
 Count = Callable[[GenerationRequest], "list[int]"]
 Size = Callable[[str], int]
@@ -173,7 +173,7 @@ class InputProcessor:
 
     def __init__(self, settings: LlmSettings) -> None:
         self._settings = settings
-        self.tokenizer: ByteTokenizer | CheckpointTokenizer = (
+        self.tokenizer: Tokenizer = (
             ByteTokenizer() if settings.engine == "fake" else CheckpointTokenizer(settings.artefact_directory)
         )
         tiers = settings.beside_config(settings.tiers)
