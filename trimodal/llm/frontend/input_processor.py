@@ -9,7 +9,7 @@ import json
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from trimodal.errors import InvalidArgument
@@ -179,7 +179,7 @@ class InputProcessor:
         tiers = settings.beside_config(settings.tiers)
         self._tiers = read_tiers(tiers) if tiers else Tiers()
         self.public_prompts = read_public_prompts(settings, self.tokenizer)
-        self._defaults = asdict(settings.sampling_defaults)
+        self._defaults = settings.sampling_defaults.model_dump()
 
     def process(
         self, request: GenerationRequest, sink: Sink, admission: Admission, request_id: str = ""
