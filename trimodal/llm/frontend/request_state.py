@@ -52,10 +52,8 @@ class Generation:
         self.question = first.question
         self.storable = first.question is not None
         self.listeners: list[RequestState] = []
-        self.prompt_ids = first.prompt_ids
-        self._cache_salt, self._public_tokens = first.cache_salt, first.public_tokens
-        self._adapter, self.tenant = adapter, first.request.terms.tenant
-        self.sampling = first.request.sampling
+        self.engine_request = first.engine_request(ticket.id, adapter)
+        self.tenant = first.request.terms.tenant
         self.finish_reason = ""
         self.problem = ""  # why the engine's last answer to it was not the one that was asked for
         self._request = first.request
@@ -76,12 +74,6 @@ class Generation:
         """The text so far; empty when there is no question."""
         return "".join(self._texts or ())
 
-    def engine_request(self) -> EngineRequest:
-        """The sequence as the engine takes it."""
-        return EngineRequest(
-            self.id, self.prompt_ids, self.sampling, self._cache_salt, self._adapter, self._public_tokens
-        )
-
     def _begin(self) -> None:
         """Makes ready for an answer: the first, or another for one that was not in its form."""
         request, sampling = self._request, self._request.sampling
@@ -99,7 +91,8 @@ class Generation:
             seed = sampling.seed
             if seed is not None:  # nor those of other choices, whose seeds follow each other
                 seed ^= self._attempts * _SEED_STEP
-            self.sampling = replace(sampling, temperature=sampling.temperature or 1.0, seed=seed)
+            drawn = replace(sampling, temperature=sampling.temperature or 1.0, seed=seed)
+            self.engine_request = replace(self.engine_request, sampling=drawn)
             self.ticket.completion_tokens = 0
         self._attempts += 1
 
@@ -158,7 +151,8 @@ class Generation:
         """
         token_ids = output.token_ids
         told = token_ids
-        if output.finish_reason == "stop" and token_ids and token_ids[-1] in self.sampling.stop_token_ids:
+        stops = self._request.sampling.stop_token_ids
+        if output.finish_reason == "stop" and token_ids and token_ids[-1] in stops:
             told = token_ids[:-1]  # it has text, perhaps, which is no more of the answer than a stop string
         text, stopped = self._text.push(told, last=output.finish_reason is not None)
         self.finish_reason = "stop" if stopped else output.finish_reason or ""
@@ -176,7 +170,8 @@ class Generation:
             for state in self.listeners:
                 state.reasoning_tokens = min(thought, len(self._text.ends))
         if output.prompt_logprobs and self._attempts == 1:
-            prompt = prompt_tokens(self._tokenizer, self.prompt_ids, output.prompt_logprobs)
+            ids = self.engine_request.prompt_ids
+            prompt = prompt_tokens(self._tokenizer, ids, output.prompt_logprobs)
             for state in self.listeners:
                 state.prompt_logprobs = prompt
         if self._held is not None:
@@ -316,6 +311,11 @@ class RequestState:
             bound="deadline_ms" if self.ttft_deadline == self.deadline else "ttft_deadline_ms",
             tenant=self.request.terms.tenant,
         )
+
+    def engine_request(self, id: int, adapter: Adapter | None = None) -> EngineRequest:
+        """A sequence of its own, as the engine takes it."""
+        sampling, salt = self.request.sampling, self.cache_salt
+        return EngineRequest(id, self.prompt_ids, sampling, salt, adapter, self.public_tokens)
 
     def too_late(self, now: float, *, ttft_deadlines: bool) -> Unavailable | None:
         """Why a request without any text cannot be answered in time any more.
