@@ -39,6 +39,7 @@ from trimodal.manifest import built_at
 logger = logging.getLogger(__name__)
 
 _ENDS = "the server is shutting down"
+_SENDERS = 2
 
 
 class LlmService:
@@ -99,8 +100,7 @@ class LlmService:
             raise
         self._idle_audits = self._dispatcher.audits
         named = [("llm-engine", self._follow_engine), ("llm-monitor", self._monitor_requests)]
-        named += [(f"llm-sender-{index + 1}", self._send_responses) for index in range(settings.senders)]
-        self._senders = settings.senders
+        named += [(f"llm-sender-{index + 1}", self._send_responses) for index in range(_SENDERS)]
         self._threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in named]
         for thread in self._threads:
             thread.start()
@@ -181,7 +181,7 @@ class LlmService:
         self._engine.close()
         if self._cache:
             self._cache.answers.close()
-        self._sender.close(self._senders)
+        self._sender.close(_SENDERS)
         for thread in self._threads:
             thread.join(timeout)
 

@@ -143,7 +143,6 @@ class LlmSettings(Settings):
     max_output_tokens: int = Field(0, ge=0)  # for max_tokens
     max_prompt_bytes: int = Field(262_144, ge=1)  # text_input or messages, before tokenizing
     max_queue: int = Field(64, ge=0)  # requests that may wait; more get UNAVAILABLE
-    max_stop_strings: int = Field(8, ge=0)
     max_grammar_bytes: int = Field(8192, ge=256)  # of a form; the batch waits while it is compiled
 
     tiers: str = ""  # TOML file beside the config's; empty: one tier without deadlines
@@ -174,7 +173,6 @@ class LlmSettings(Settings):
     embedder: str = "embedding"  # model of the repository that embeds questions
     judge: str = "judge"  # model of the repository that says whether two questions ask for the same
 
-    senders: int = Field(2, ge=1, le=16)  # threads that hand responses to Triton
     cancel_poll_ms: int = Field(50, ge=1, le=1000)  # how often cancellation is looked for
 
     # The two are set by the glue, not by operators.
