@@ -82,10 +82,6 @@ class Generation:
         self._text = TextStream(self._tokenizer, request.stops, whole=whole)
         wanted = sampling.logprobs is not None
         self._logprobs = TextLogprobs(self._tokenizer, whole=whole) if wanted else None
-        # What could still turn out not to be in its form is held back.
-        self._held: list[str] | None = [] if request.form.is_checked else None
-        self._held_reasoning: list[str] = []
-        self._held_logprobs: list[TokenLogprob] = []
         if self._attempts:
             # The same choices again would make the same answer.
             seed = sampling.seed
@@ -122,13 +118,11 @@ class Generation:
         state.generation = None
         if not self.finish_reason and not state.ended:  # its time is over: it gets what was held back
             reasoning, text = "", self._text.held
-            if self._logprobs:  # who wants them shares with nobody
-                self._held_logprobs += self._logprobs.push((), (), text, last=True)
+            # Who wants log probabilities shares with nobody.
+            logprobs = self._logprobs.push((), (), text, last=True) if self._logprobs else ()
             if self._reader:
                 reasoning, text = self._reader.rest(text)
-            text = "".join(self._held or ()) + text
-            reasoning = "".join(self._held_reasoning) + reasoning
-            state.push(text, 0, "", self.ticket.cached_tokens, self._held_logprobs, reasoning)
+            state.push(text, 0, "", self.ticket.cached_tokens, logprobs, reasoning)
         if self.listeners and not state.shared and not self.finish_reason:
             # The listener that it was generated for has gone: the next one takes its place in the figures.
             self.listeners[0].shared = False
@@ -174,24 +168,17 @@ class Generation:
             prompt = prompt_tokens(self._tokenizer, ids, output.prompt_logprobs)
             for state in self.listeners:
                 state.prompt_logprobs = prompt
-        if self._held is not None:
-            self._held.append(text)
-            self._held_reasoning.append(reasoning)
-            self._held_logprobs += logprobs
-            text, reasoning, logprobs = "", "", ()
-            if self.finish_reason:
-                text, reasoning = "".join(self._held), "".join(self._held_reasoning)
-                logprobs = self._held_logprobs
-                by_itself = self.finish_reason == "stop" and not stopped and told is token_ids
-                self.problem = self._request.form.problem(text) if by_itself else ""
-                if self.problem:
-                    for state in self.listeners:  # what an attempt cost is used, too
-                        state.push("", len(token_ids), "", output.cached_tokens)
-                    if self._attempts < _MOST_ATTEMPTS:
-                        self.finish_reason = ""
-                        self._begin()
-                    return False
-                self._held = None
+        by_itself = self.finish_reason == "stop" and not stopped and told is token_ids
+        if by_itself and self._request.form.is_checked:
+            (state,) = self.listeners  # such an answer is not shared
+            self.problem = self._request.form.problem(state.unsent + text)
+            if self.problem:
+                state.push("", len(token_ids), "", output.cached_tokens)  # what an attempt cost is used, too
+                state.take_back()
+                if self._attempts < _MOST_ATTEMPTS:
+                    self.finish_reason = ""
+                    self._begin()
+                return False
         for state in self.listeners:
             state.push(
                 text, len(token_ids), self.finish_reason, output.cached_tokens, logprobs, reasoning=reasoning
@@ -291,6 +278,7 @@ class RequestState:
         self.deadline = self._due(terms.deadline_ms, tier.deadline_ms)
         self.ttft_deadline = min(self.deadline, self._due(terms.ttft_deadline_ms, tier.ttft_deadline_ms))
         self._heard = self.arrived  # when the client was last sent anything
+        self._holds = self.request.form.is_checked  # what may turn out not to be in its form is sent whole
         if self.request.trace:
             self.trace = RequestTrace(self.arrived)
 
@@ -359,7 +347,7 @@ class RequestState:
         # Its own prompt may be a few blanks shorter than that of the request that began the generation.
         self.cached_tokens = min(cached_tokens, len(self.prompt_ids))
         self.completion_tokens += tokens
-        if self.trace and (text or reasoning):
+        if self.trace and (finish_reason if self._holds else text or reasoning):
             self.trace.text(self.completion_tokens)
         self._pending += text
         self._pending_reasoning += reasoning
@@ -402,7 +390,8 @@ class RequestState:
         if self._error:
             error, self._error = self._error, None
             return error
-        if not (self._pending or self._pending_reasoning or self._finish):
+        said = (self._pending or self._pending_reasoning) and not self._holds
+        if not (said or self._finish):
             told, self._told_waiting = self._told_waiting, False
             if told:  # log probabilities go with their text
                 return Delta("", "", len(self.prompt_ids), self.cached_tokens, self.completion_tokens)
@@ -422,6 +411,15 @@ class RequestState:
         )
         self._drop_unsent()
         return delta
+
+    @property
+    def unsent(self) -> str:
+        """Words that wait to be sent: of an answer that is checked all so far."""
+        return self._pending
+
+    def take_back(self) -> None:
+        """Drops what waits to be sent of an answer that is made again."""
+        self._pending, self._pending_reasoning, self._pending_logprobs = "", "", []
 
     def sent(self, item: Delta | RequestError, metrics: LlmMetrics) -> None:
         """Measures a response that was sent just now. Called by one sender at a time."""
@@ -448,8 +446,8 @@ class RequestState:
         return self.arrived + milliseconds / 1e3 if milliseconds else math.inf
 
     def _drop_unsent(self) -> None:
-        self._pending, self._finish, self._pending_logprobs, self._told_waiting = "", "", [], False
-        self.prompt_logprobs, self._pending_reasoning = (), ""
+        self.take_back()
+        self._finish, self._told_waiting, self.prompt_logprobs = "", False, ()
 
     def _note(self) -> Note:
         return Note(
