@@ -57,9 +57,6 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """Defaults of an engine where they are not those of the settings class."""
 
-_SPECULATION = {"eagle3": GPU_ENGINES}
-"""Kinds of speculation that not every engine with speculation has → engines that have them."""
-
 
 class LlmSettings(Settings):
     """All parameters of llm/config.pbtxt. Names follow vLLM, TensorRT-LLM and OpenVINO GenAI."""
@@ -233,9 +230,9 @@ class LlmSettings(Settings):
             return f"engine '{self.engine}' runs on device '{devices[0]}', not on '{self.device}'"
         if self.threads and self.device == "cuda":
             return "'threads' is read on device 'cpu': take it out"
-        kind, speculating = self.speculation, _SPECULATION.get(self.speculation, ())
-        if speculating and self.engine not in (*speculating, "fake"):
-            return f"speculation '{kind}' is of {' and '.join(speculating)}, not of engine '{self.engine}'"
+        kind = self.speculation
+        if kind == "eagle3" and self.engine == "openvino":
+            return f"speculation 'eagle3' is of {' and '.join(GPU_ENGINES)}, not of engine 'openvino'"
         if kind != "none" and self.engine == "tensorrt_llm_pytorch" and self.pipeline_parallel_size > 1:
             return f"speculation '{kind}' of TensorRT-LLM needs pipeline_parallel_size 1"
         return ""
