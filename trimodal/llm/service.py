@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from trimodal.cache.answers import Answers, Lookup
 from trimodal.cache.values import Hit
-from trimodal.errors import Cancelled, InternalError, RequestError, SettingsError, Unavailable
+from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engine_core.messages import Stepped
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
@@ -84,18 +84,12 @@ class LlmService:
         self._ttft_deadlines = settings.scheduler != "fifo"
         self._engine = EngineSupervisor(settings, start, metrics.restarts)
         audits = answers.audits if answers else None
-        self._dispatcher = Dispatcher(
-            settings,
-            metrics,
-            self._engine,
-            self._registry,
-            self._input.tokenizer,
-            audits,
-            self._input.public_prompts.values(),
-        )
+        public = self._input.public_prompts
         try:
-            check_public_prompts(self._input.public_prompts, self._dispatcher.admission.room(1))
-        except SettingsError:
+            parts = self._engine, self._registry, self._input.tokenizer
+            self._dispatcher = Dispatcher(settings, metrics, *parts, audits, public.values())
+            check_public_prompts(public, self._dispatcher.admission.room(1))
+        except BaseException:
             self._engine.close()
             raise
         self._idle_audits = self._dispatcher.audits
