@@ -11,7 +11,7 @@ import pytest
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.audits import STORED, PlayedAudits
 from tests.llm.doubles.engine_thread import start_thread
-from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
+from tests.llm.doubles.sinks import FakeServer, counts, eventually
 from trimodal.cache.values import Hit
 from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engines.fake import FakeEngine
@@ -83,9 +83,7 @@ def test_a_sleeping_engine_is_left_alone(answers: Answers) -> None:
     with FakeServer(answers=answers, start=start) as server:
         near(answers, hit=True)
         for call in ("sleep", "wake_up"):
-            sink = Collector()
-            server.service.submit(OperatorCall(call), sink)  # type: ignore[arg-type]
-            sink.wait()
+            server.submit(OperatorCall(call)).wait()  # type: ignore[arg-type]
             if call == "sleep":
                 assert ask(server, AUDITED, max_tokens=20).wait().text == "Near."
                 time.sleep(3 * idle_audits.IDLE_S)

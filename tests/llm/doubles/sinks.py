@@ -11,8 +11,10 @@ from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.request.operator import OperatorCall
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.terms import CancelRequest, ProbeRequest
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import MemoryMetrics
@@ -91,10 +93,13 @@ class FakeServer:
     def __exit__(self, *_: object) -> None:
         self.service.close()
 
-    def ask(self, prompt: str = "hello", max_tokens: int = 20, stops: tuple[str, ...] = ()) -> Collector:
+    def submit(self, request: GenerationRequest | CancelRequest | ProbeRequest | OperatorCall) -> Collector:
         sink = Collector()
-        self.service.submit(GenerationRequest(prompt, None, Sampling(max_tokens), stops), sink)
+        self.service.submit(request, sink)
         return sink
+
+    def ask(self, prompt: str = "hello", max_tokens: int = 20, stops: tuple[str, ...] = ()) -> Collector:
+        return self.submit(GenerationRequest(prompt, None, Sampling(max_tokens), stops))
 
     def value(self, name: str, **labels: str) -> float:
         return self.metrics.get(f"trimodal_llm_{name}", {"model": "llm", **labels}).value

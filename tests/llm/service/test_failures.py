@@ -105,8 +105,7 @@ def test_a_delta_that_cannot_be_sent_ends_the_answer_with_an_error(refused: str,
 def test_an_engine_that_never_opens_again_is_given_up(crash_window: None, caplog: Any) -> None:
     starts = Starts(start_process, *[OSError("out of memory")] * 3)
     with FakeServer(start=starts, max_num_seqs=2, fake_step_ms=2.0) as server:
-        probe = Collector()
-        server.service.submit(ProbeRequest(), probe)
+        probe = server.submit(ProbeRequest())
         assert probe.wait().deltas[-1].finish_reason == "ready"
         server.ask(max_tokens=2000), server.ask(max_tokens=2000)
         waiting = server.ask()
@@ -115,7 +114,7 @@ def test_an_engine_that_never_opens_again_is_given_up(crash_window: None, caplog
         with pytest.raises(Unavailable, match="keeps failing"):
             server.ask()
         with pytest.raises(Unavailable, match="keeps failing"):
-            server.service.submit(ProbeRequest(), Collector())
+            server.submit(ProbeRequest())
     assert "out of memory" in caplog.text
 
 

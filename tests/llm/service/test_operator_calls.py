@@ -31,22 +31,15 @@ def adapters(tmp_path: Path) -> dict[str, object]:
 
 
 def operate(server: FakeServer, name: str, lora_name: str = "", level: int = 1) -> Collector:
-    sink = Collector()
-    server.service.submit(OperatorCall(name, lora_name, level), sink)  # type: ignore[arg-type]
-    return sink.wait()
+    return server.submit(OperatorCall(name, lora_name, level)).wait()  # type: ignore[arg-type]
 
 
 def ask(server: FakeServer, lora_name: str = "", max_tokens: int = 20) -> Collector:
-    sink = Collector()
-    sampling = Sampling(max_tokens, lora_name=lora_name)
-    server.service.submit(GenerationRequest("hello", None, sampling), sink)
-    return sink
+    return server.submit(GenerationRequest("hello", None, Sampling(max_tokens, lora_name=lora_name)))
 
 
 def told(server: FakeServer) -> list[str]:
-    sink = Collector()
-    server.service.submit(ProbeRequest(), sink)
-    return list(json.loads(sink.wait().text).get("adapters", {}))
+    return list(json.loads(server.submit(ProbeRequest()).wait().text).get("adapters", {}))
 
 
 def known(server: FakeServer) -> list[str]:
@@ -128,15 +121,14 @@ def test_an_adapter_is_not_loaded_twice_at_once(adapters: dict[str, object]) -> 
     """The first of them stayed in the engine for good."""
     with FakeServer(start=lambda settings: start_thread(SlowCalls(settings)), **adapters) as server:
         call = OperatorCall("load_lora_adapter", "poet")
-        server.service.submit(call, Collector())
+        server.submit(call)
         with pytest.raises(InvalidArgument, match="lora_name is 'poet', which is loaded already"):
-            server.service.submit(call, Collector())
+            server.submit(call)
 
 
 def test_a_call_ends_with_the_server(adapters: dict[str, object]) -> None:
-    sink = Collector()
     with FakeServer(start=lambda settings: start_thread(SlowCalls(settings)), **adapters) as server:
-        server.service.submit(OperatorCall("sleep"), sink)
+        sink = server.submit(OperatorCall("sleep"))
     assert str(sink.wait(5).error) == "the server is shutting down"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.llm.doubles.engine_thread import start_thread
-from tests.llm.doubles.sinks import Collector, FakeServer, eventually
+from tests.llm.doubles.sinks import FakeServer, eventually
 from tests.llm.service.test_tenants import cached
 from trimodal.errors import SettingsError
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
@@ -78,9 +78,7 @@ class ForgetfulEngine(NotedEngine):
 def sleep_and_wake(server: FakeServer) -> None:
     calls: tuple[CallName, ...] = ("sleep", "wake_up")
     for call in calls:
-        sink = Collector()
-        server.service.submit(OperatorCall(call), sink)
-        sink.wait()
+        server.submit(OperatorCall(call)).wait()
 
 
 def test_they_are_there_again_when_the_engine_has_slept_whatever_salts_another_tenant_has() -> None:
@@ -117,9 +115,7 @@ def test_a_public_prompt_is_there_for_every_tenant_from_the_start_and_what_follo
     def found(server: FakeServer, question: str, **terms: str) -> int:
         messages = ({"role": "system", "content": "You help. " * 20}, {"role": "user", "content": question})
         request = GenerationRequest(None, messages, Sampling(2), terms=Terms(**terms))
-        sink = Collector()
-        server.service.submit(request, sink)
-        return sink.wait().deltas[-1].cached_tokens
+        return server.submit(request).wait().deltas[-1].cached_tokens
 
     with FakeServer(public_prompts="system.txt", version_directory=tmp_path / "1") as server:
         settled(server)
