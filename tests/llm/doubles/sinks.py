@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from tests.llm.doubles.engine_thread import start_thread
 from trimodal.cache.answers import Answers
@@ -61,15 +62,15 @@ class Collector:
 
 
 class FakeServer:
-    """An LlmService on the fake engine, in this process; `start` opens another one."""
+    """An LlmService on fake engines of a `kind` in this process, in `engines` as they are opened; `start`
+    opens others."""
 
     def __init__(
         self,
         answers: Answers | None = None,
         stop_file: str = "",
-        start: Callable[[LlmSettings], EngineCoreClient] = lambda settings: start_thread(
-            FakeEngine(settings)
-        ),
+        start: Callable[[LlmSettings], EngineCoreClient] | None = None,
+        kind: Callable[[LlmSettings], Any] = FakeEngine,
         unchecked: dict[str, object] | None = None,
         **settings: object,
     ) -> None:
@@ -78,10 +79,12 @@ class FakeServer:
         # `unchecked` values may lie beyond what an operator may set.
         self.settings = LlmSettings.model_validate(values).model_copy(update=unchecked or {})
         self.metrics = MemoryMetrics()
+        self.engines: list[Any] = []
+        self._kind = kind
         self.service = LlmService(
             self.settings,
             LlmMetrics(self.metrics, "llm"),
-            start,
+            start or self._start,
             answers=answers,
             fingerprint="0123456789abcdef",
             stop_file=stop_file,
@@ -92,6 +95,10 @@ class FakeServer:
 
     def __exit__(self, *_: object) -> None:
         self.service.close()
+
+    def _start(self, settings: LlmSettings) -> EngineCoreClient:
+        self.engines.append(self._kind(settings))
+        return start_thread(self.engines[-1])
 
     def submit(self, request: GenerationRequest | CancelRequest | ProbeRequest | OperatorCall) -> Collector:
         sink = Collector()

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.sinks import Collector, FakeServer
 from trimodal.errors import InvalidArgument
-from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
 from trimodal.llm.request.request import GenerationRequest
@@ -43,14 +41,8 @@ class Writer(FakeEngine):
 
 @contextmanager
 def served(*answers: str, **settings: object) -> Iterator[tuple[FakeServer, list[Writer]]]:
-    writers: list[Writer] = []
-
-    def start(settings: LlmSettings) -> EngineCoreClient:
-        writers.append(Writer(settings, list(answers)))
-        return start_thread(writers[0])
-
-    with FakeServer(start=start, **settings) as server:
-        yield server, writers
+    with FakeServer(kind=lambda settings: Writer(settings, list(answers)), **settings) as server:
+        yield server, server.engines
         server.nothing_left()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.llm.doubles.answers import Answers, ask
-from tests.llm.doubles.engine_thread import PlayedEngines, start_thread
+from tests.llm.doubles.engine_thread import PlayedEngines
 from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.errors import Cancelled, InternalError, Unavailable
 from trimodal.llm.engine_core import core
@@ -59,7 +59,7 @@ def test_a_token_that_is_no_text_fails_its_request_alone(crash_window: None, cap
             outputs = super().step()
             return [Output(o.id, [-1] if o.id == 1 else o.token_ids, o.finish_reason) for o in outputs]
 
-    with FakeServer(start=lambda settings: start_thread(Odd(settings)), max_num_seqs=2) as server:
+    with FakeServer(kind=Odd, max_num_seqs=2) as server:
         odd, good = server.ask(), server.ask()
         assert isinstance(odd.wait().error, InternalError)
         assert good.wait().deltas[-1].finish_reason == "length"

@@ -59,7 +59,7 @@ def test_an_answer_of_an_adapter_is_nobody_elses(adapters: dict[str, object]) ->
             seen.append(call)
             super().call(call)
 
-    with FakeServer(start=lambda settings: start_thread(Watched(settings)), **adapters) as server:
+    with FakeServer(kind=Watched, **adapters) as server:
         for name in ("load_lora_adapter", "unload_lora_adapter", "load_lora_adapter"):
             operate(server, name, "poet")
     first, gone, second = (call.adapter for call in seen)
@@ -119,7 +119,7 @@ def test_adapters_survive_an_engine_that_dies_before_it_has_loaded_them(adapters
 
 def test_an_adapter_is_not_loaded_twice_at_once(adapters: dict[str, object]) -> None:
     """The first of them stayed in the engine for good."""
-    with FakeServer(start=lambda settings: start_thread(SlowCalls(settings)), **adapters) as server:
+    with FakeServer(kind=SlowCalls, **adapters) as server:
         call = OperatorCall("load_lora_adapter", "poet")
         server.submit(call)
         with pytest.raises(InvalidArgument, match="lora_name is 'poet', which is loaded already"):
@@ -127,7 +127,7 @@ def test_an_adapter_is_not_loaded_twice_at_once(adapters: dict[str, object]) -> 
 
 
 def test_a_call_ends_with_the_server(adapters: dict[str, object]) -> None:
-    with FakeServer(start=lambda settings: start_thread(SlowCalls(settings)), **adapters) as server:
+    with FakeServer(kind=SlowCalls, **adapters) as server:
         sink = server.submit(OperatorCall("sleep"))
     assert str(sink.wait(5).error) == "the server is shutting down"
 
@@ -137,7 +137,7 @@ def test_a_wake_up_that_fails_puts_nobody_to_sleep() -> None:
         def call(self, call: EngineCall) -> None:
             self._called.append(Output(call.id, [], "error", error="no"))
 
-    with FakeServer(start=lambda settings: start_thread(Failing(settings))) as server:
+    with FakeServer(kind=Failing) as server:
         for name in ("wake_up", "sleep"):
             assert str(operate(server, name).error) == f"{name}: no"
             assert ask(server).wait().deltas[-1].finish_reason == "length"
