@@ -7,7 +7,7 @@ got, so they count as at risk up to there and no further.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection
 
@@ -37,7 +37,7 @@ class LifeTable:
     def left(self, made: int, rank: float) -> float:
         """Tokens that are still to come after `made`, at least 1: the quantile `rank` (0 to 1) of those that
         got so far; inf where no answer is known to end."""
-        at = bisect_left(self._ended, 1 - (1 - self.ended(made)) * (1 - rank))
+        at = bisect_right(self._ended, 1 - (1 - self.ended(made)) * (1 - rank))
         return max(1.0, self._tokens[at] - made) if at < len(self._tokens) else math.inf
 
 
