@@ -17,7 +17,7 @@ _OWN = 32  # complete answers before a tier has a table of its own
 
 
 class LifeTable:
-    """Tells which share of the answers has ended by so many tokens."""
+    """Tells which share of the answers has ended by so many tokens; straight lines between their lengths."""
 
     def __init__(self, answers: Collection[tuple[int, bool]]) -> None:
         """`answers`: tokens, and whether it was complete."""
@@ -37,8 +37,13 @@ class LifeTable:
     def left(self, made: int, rank: float) -> float:
         """Tokens that are still to come after `made`, at least 1: the quantile `rank` (0 to 1) of those that
         got so far; inf where no answer is known to end."""
-        at = bisect_right(self._ended, 1 - (1 - self.ended(made)) * (1 - rank))
-        return max(1.0, self._tokens[at] - made) if at < len(self._tokens) else math.inf
+        share = 1 - (1 - self.ended(made)) * (1 - rank)
+        at = bisect_right(self._ended, share)
+        if at == len(self._ended):
+            return math.inf
+        low, high = self._ended[at - 1 : at + 1]
+        before, after = self._tokens[at - 1 : at + 1]
+        return max(1.0, before + (after - before) * (share - low) / (high - low) - made)
 
 
 class AnswerLengths:
