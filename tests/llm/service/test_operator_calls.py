@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tests.llm.doubles.sinks import Collector, FakeServer, eventually
 from trimodal.errors import ArtefactError, InvalidArgument, RequestError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
-from trimodal.llm.engines.protocol import EngineCall, EngineLost, Output, Sampling
+from trimodal.llm.engines.protocol import Adapter, EngineCall, EngineLost, EngineRequest, Output, Sampling
 from trimodal.llm.request.operator import OperatorCall
 from trimodal.llm.request.request import GenerationRequest, read_request
 from trimodal.llm.request.terms import ProbeRequest
@@ -67,6 +68,20 @@ def test_an_answer_of_an_adapter_is_nobody_elses(adapters: dict[str, object]) ->
     assert gone
     assert second
     assert (first.id == gone.id, first.id == second.id, first.path == second.path) == (True, False, True)
+
+
+def test_no_adapter_of_the_fake_engine_answers_as_the_model_alone() -> None:
+    """One did whose path's bytes came to a multiple of the script's length."""
+    settings = LlmSettings(engine="fake", fake_step_ms=0, fake_prefill_us=0)
+    engine, script = FakeEngine(settings), len(settings.fake_answer.encode())
+    for id in range(script + 1):
+        adapter = Adapter("poet", id, "a" * id) if id else None
+        engine.add(EngineRequest(id, [1], Sampling(6), adapter=adapter))
+    answers: dict[int, list[int]] = defaultdict(list)
+    while engine.has_work():
+        for output in engine.step():
+            answers[output.id] += output.token_ids
+    assert answers[0] not in [answers[id] for id in range(1, script + 1)]
 
 
 def test_adapters_of_the_settings_are_there_again_after_a_crash(adapters: dict[str, object]) -> None:
