@@ -10,10 +10,8 @@ import pytest
 
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.audits import STORED, PlayedAudits
-from tests.llm.doubles.engine_thread import start_thread
-from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
+from tests.llm.doubles.sinks import FakeServer, counts, eventually
 from trimodal.cache.values import Hit
-from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineRequest, Output
 from trimodal.llm.frontend import idle_audits
@@ -74,24 +72,16 @@ def test_a_hit_is_answered_at_once_and_generated_when_the_server_is_idle(answers
 
 def test_a_sleeping_engine_is_left_alone(answers: Answers) -> None:
     """It took an audit and stood still with it, until it was given up."""
-    engines: list[WatchedEngine] = []
-
-    def start(settings: LlmSettings) -> EngineCoreClient:
-        engines.append(WatchedEngine(settings))
-        return start_thread(engines[-1])
-
-    with FakeServer(answers=answers, start=start) as server:
+    with FakeServer(answers=answers, kind=WatchedEngine) as server:
         near(answers, hit=True)
         for call in ("sleep", "wake_up"):
-            sink = Collector()
-            server.service.submit(OperatorCall(call), sink)  # type: ignore[arg-type]
-            sink.wait()
+            server.submit(OperatorCall(call)).wait()  # type: ignore[arg-type]
             if call == "sleep":
                 assert ask(server, AUDITED, max_tokens=20).wait().text == "Near."
                 time.sleep(3 * idle_audits.IDLE_S)
-                assert engines[0].names == {}
+                assert server.engines[0].names == {}
         eventually(lambda: audits(answers).finished != [])
-    assert len(engines[0].names) == 1
+    assert len(server.engines[0].names) == 1
 
 
 @pytest.mark.parametrize("control", ["no-store", "no-cache"])
@@ -117,14 +107,8 @@ def test_a_broken_audit_harms_no_request(answers: Answers) -> None:
 def _drive(answers: Answers, seed: int, requests: int, monkeypatch: pytest.MonkeyPatch) -> WatchedEngine:
     """Clients that come and go before an engine that would always have an audit to do."""
     monkeypatch.setattr(idle_audits, "IDLE_S", 0.0)
-    engines: list[WatchedEngine] = []
-
-    def start(settings: LlmSettings) -> Any:
-        engines.append(WatchedEngine(settings))
-        return start_thread(engines[-1])
-
     draw = random.Random(seed)
-    with FakeServer(answers=answers, start=start, apply_chat_template=False) as server:
+    with FakeServer(answers=answers, kind=WatchedEngine, apply_chat_template=False) as server:
         for index in range(requests):
             if draw.random() < 0.5:
                 near(answers, hit=True)
@@ -137,7 +121,9 @@ def _drive(answers: Answers, seed: int, requests: int, monkeypatch: pytest.Monke
             for sink in batch:
                 assert sink.wait().error is None
             time.sleep(draw.choice([0.0, 0.01, 0.06]))
-    return engines[0]
+    (engine,) = server.engines
+    assert isinstance(engine, WatchedEngine)
+    return engine
 
 
 @pytest.mark.parametrize(

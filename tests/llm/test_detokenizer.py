@@ -11,7 +11,7 @@ TEXT = "naïve café 😀 日本語 👩‍👩‍👧 end"
 
 def test_endless_broken_bytes_are_not_held_for_ever() -> None:
     detokenizer = Detokenizer(ByteTokenizer().decode)
-    assert any(detokenizer.push([0xFF]) for _ in range(20))
+    assert any(detokenizer.push(0xFF) for _ in range(20))
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_a_long_answer_keeps_a_short_window(tokenizer: Any, token: int) -> None:
 
     detokenizer = Detokenizer(decode)
     for _ in range(2000):
-        detokenizer.push([token])
+        detokenizer.push(token)
     assert max(windows) < 30

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.llm.doubles.sinks import Collector, FakeServer
+from tests.llm.doubles.sinks import FakeServer
 from tests.llm.test_detokenizer import TEXT, WordTokenizer
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engines.protocol import Logprobs, Sampling
@@ -110,11 +110,10 @@ def test_an_engine_that_tells_fewer_is_noticed() -> None:
 
 def test_a_prompts_tokens_are_told_once_before_the_answer() -> None:
     with FakeServer(fake_answer="no") as server:
-        sink = Collector()
         sampling = Sampling(3, logprobs=1, prompt_logprobs=2)
         ids = tuple("né".encode())
-        server.service.submit(GenerationRequest(None, None, sampling, prompt_token_ids=ids), sink)
-        first, *later = sink.wait().deltas
+        asked = GenerationRequest(None, None, sampling, prompt_token_ids=ids)
+        first, *later = server.submit(asked).wait().deltas
         assert [one.prompt_logprobs for one in later] == [()] * len(later)
         told = json.loads(columns(first)["prompt_logprobs"][0])
     assert [one["logprob"] for one in told] == [None, -0.25, -0.375]

@@ -169,13 +169,11 @@ def test_a_cancel_key_ends_its_request_alone() -> None:
     with FakeServer(fake_step_ms=2.0) as server:
         kept, ended = ask(server, max_tokens=300), ask(server, max_tokens=5000, cancel_key=KEY)
         eventually(lambda: ended.deltas != [])
-        told = Collector()
-        server.service.submit(CancelRequest(KEY), told)
+        told = server.submit(CancelRequest(KEY))
         assert told.wait().deltas[-1].finish_reason == "cancelled"
         assert isinstance(ended.wait().error, Cancelled)
         assert kept.wait().error is None
-        again = Collector()
-        server.service.submit(CancelRequest(KEY), again)
+        again = server.submit(CancelRequest(KEY))
         assert again.wait().deltas[-1].finish_reason == "not_found"
 
 

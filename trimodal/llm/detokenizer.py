@@ -20,17 +20,13 @@ class Detokenizer:
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
         self._decode = decode
-        self._ids: list[int] = []
-        self._prefix = 0
-        self._read = 0
+        self._ids: list[int] = []  # the window
+        self._read = 0  # so many of them have been emitted
 
-    def push(self, token_ids: Sequence[int]) -> str:
-        """The text that became certain with these tokens; may be empty."""
-        text = ""
-        for token_id in token_ids:
-            self._ids.append(token_id)
-            text += self._pop(final=False)
-        return text
+    def push(self, token_id: int) -> str:
+        """The text that became certain with this token; may be empty."""
+        self._ids.append(token_id)
+        return self._pop(final=False)
 
     def flush(self) -> str:
         """What was held back: half a character becomes U+FFFD."""
@@ -39,19 +35,16 @@ class Detokenizer:
     def _pop(self, *, final: bool) -> str:
         if self._read == len(self._ids):
             return ""
-        before = self._decode(self._ids[self._prefix : self._read])
-        now = self._decode(self._ids[self._prefix :])
+        before, now = self._decode(self._ids[: self._read]), self._decode(self._ids)
         held = len(self._ids) - self._read
         # A special token has no text. Were it all that is left of the window, the next word would be decoded
         # as the first of a text, without the space before it.
         uncertain = len(now) <= len(before) or now.endswith(_REPLACEMENT)
         if not final and uncertain and held < _MAX_HELD_TOKENS:
             return ""
-        self._prefix, self._read = self._read, len(self._ids)
         # Old ids are never looked at again; a long answer must not grow the window's cost or the memory.
-        del self._ids[: self._prefix]
-        self._read -= self._prefix
-        self._prefix = 0
+        del self._ids[: self._read]
+        self._read = len(self._ids)
         return now[len(before) :]
 
 
@@ -107,7 +100,7 @@ class TextStream:
 
     def push(self, token_ids: Sequence[int], *, last: bool) -> tuple[str, bool]:
         """Text that may be sent now, and whether a stop string ended the answer."""
-        parts = [self._detokenizer.push([token_id]) for token_id in token_ids]
+        parts = [self._detokenizer.push(token_id) for token_id in token_ids]
         for part in parts:
             self.ends.append((self.ends[-1] if self.ends else 0) + len(part))
         text = self._matcher.push("".join(parts))

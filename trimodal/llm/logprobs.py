@@ -44,7 +44,7 @@ class TextLogprobs:
         """
         for id, one in zip(token_ids, logprobs, strict=True):
             self._textless.append((id, one))
-            self._take(self._detokenizer.push([id]))
+            self._take(self._detokenizer.push(id))
         if last:
             self._take(self._detokenizer.flush())
         self._sent += len(text)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from trimodal.cache.answers import Answers, Lookup
 from trimodal.cache.values import Hit
-from trimodal.errors import Cancelled, InternalError, RequestError, SettingsError, Unavailable
+from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engine_core.messages import Stepped
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
@@ -39,6 +39,7 @@ from trimodal.manifest import built_at
 logger = logging.getLogger(__name__)
 
 _ENDS = "the server is shutting down"
+_SENDERS = 2
 
 
 class LlmService:
@@ -83,24 +84,17 @@ class LlmService:
         self._ttft_deadlines = settings.scheduler != "fifo"
         self._engine = EngineSupervisor(settings, start, metrics.restarts)
         audits = answers.audits if answers else None
-        self._dispatcher = Dispatcher(
-            settings,
-            metrics,
-            self._engine,
-            self._registry,
-            self._input.tokenizer,
-            audits,
-            self._input.public_prompts.values(),
-        )
+        public = self._input.public_prompts
         try:
-            check_public_prompts(self._input.public_prompts, self._dispatcher.admission.room(1))
-        except SettingsError:
+            parts = self._engine, self._registry, self._input.tokenizer
+            self._dispatcher = Dispatcher(settings, metrics, *parts, audits, public.values())
+            check_public_prompts(public, self._dispatcher.admission.room(1))
+        except BaseException:
             self._engine.close()
             raise
         self._idle_audits = self._dispatcher.audits
         named = [("llm-engine", self._follow_engine), ("llm-monitor", self._monitor_requests)]
-        named += [(f"llm-sender-{index + 1}", self._send_responses) for index in range(settings.senders)]
-        self._senders = settings.senders
+        named += [(f"llm-sender-{index + 1}", self._send_responses) for index in range(_SENDERS)]
         self._threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in named]
         for thread in self._threads:
             thread.start()
@@ -181,7 +175,7 @@ class LlmService:
         self._engine.close()
         if self._cache:
             self._cache.answers.close()
-        self._sender.close(self._senders)
+        self._sender.close(_SENDERS)
         for thread in self._threads:
             thread.join(timeout)
 

@@ -57,9 +57,6 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """Defaults of an engine where they are not those of the settings class."""
 
-_SPECULATION = {"eagle3": GPU_ENGINES}
-"""Kinds of speculation that not every engine with speculation has → engines that have them."""
-
 
 class LlmSettings(Settings):
     """All parameters of llm/config.pbtxt. Names follow vLLM, TensorRT-LLM and OpenVINO GenAI."""
@@ -143,7 +140,6 @@ class LlmSettings(Settings):
     max_output_tokens: int = Field(0, ge=0)  # for max_tokens
     max_prompt_bytes: int = Field(262_144, ge=1)  # text_input or messages, before tokenizing
     max_queue: int = Field(64, ge=0)  # requests that may wait; more get UNAVAILABLE
-    max_stop_strings: int = Field(8, ge=0)
     max_grammar_bytes: int = Field(8192, ge=256)  # of a form; the batch waits while it is compiled
 
     tiers: str = ""  # TOML file beside the config's; empty: one tier without deadlines
@@ -174,7 +170,6 @@ class LlmSettings(Settings):
     embedder: str = "embedding"  # model of the repository that embeds questions
     judge: str = "judge"  # model of the repository that says whether two questions ask for the same
 
-    senders: int = Field(2, ge=1, le=16)  # threads that hand responses to Triton
     cancel_poll_ms: int = Field(50, ge=1, le=1000)  # how often cancellation is looked for
 
     # The two are set by the glue, not by operators.
@@ -235,9 +230,9 @@ class LlmSettings(Settings):
             return f"engine '{self.engine}' runs on device '{devices[0]}', not on '{self.device}'"
         if self.threads and self.device == "cuda":
             return "'threads' is read on device 'cpu': take it out"
-        kind, speculating = self.speculation, _SPECULATION.get(self.speculation, ())
-        if speculating and self.engine not in (*speculating, "fake"):
-            return f"speculation '{kind}' is of {' and '.join(speculating)}, not of engine '{self.engine}'"
+        kind = self.speculation
+        if kind == "eagle3" and self.engine == "openvino":
+            return f"speculation 'eagle3' is of {' and '.join(GPU_ENGINES)}, not of engine 'openvino'"
         if kind != "none" and self.engine == "tensorrt_llm_pytorch" and self.pipeline_parallel_size > 1:
             return f"speculation '{kind}' of TensorRT-LLM needs pipeline_parallel_size 1"
         return ""

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from trimodal.errors import ArtefactError, InvalidArgument
 from trimodal.llm.rendering import ANSWERED, Rendering
@@ -34,43 +34,6 @@ def _byte_characters() -> dict[str, int]:
 
 
 _BYTES = _byte_characters()
-
-
-class Tokenizer(Protocol):
-    """What the service needs of a tokenizer."""
-
-    @property
-    def has_chat_template(self) -> bool: ...
-
-    def encode(self, text: str) -> list[int]:
-        """Ids of a rendered chat, which holds its special tokens as text.
-
-        One that a message's content spells out counts as well, as in transformers and vLLM: take it out of
-        text that is not trusted.
-        """
-
-    def encode_prompt(self, text: str) -> list[int]:
-        """Ids of a raw prompt, with the special tokens that the checkpoint wants around it."""
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        """Text of the ids without special tokens; an incomplete character ends in U+FFFD."""
-
-    def decode_whole(self, token_ids: Sequence[int]) -> str:
-        """The same with special tokens, but for those that end an answer.
-
-        A grammar takes a special token for the text that it is made of: without it that would be missing.
-        """
-
-    def token_bytes(self, token_id: int) -> bytes:
-        """What one token adds to a text, as UTF-8, maybe part of a character; its name if it is special."""
-
-    def render(
-        self,
-        messages: Sequence[Message],
-        functions: Sequence[Function] = (),
-        rendering: Rendering = ANSWERED,
-    ) -> str:
-        """The prompt of a chat; the assistant may call the functions."""
 
 
 class CheckpointTokenizer:
@@ -97,20 +60,32 @@ class CheckpointTokenizer:
         self.has_chat_template = self._template is not None
 
     def encode(self, text: str) -> list[int]:
+        """Ids of a rendered chat, which holds its special tokens as text.
+
+        One that a message's content spells out counts as well, as in transformers and vLLM: take it out of
+        text that is not trusted.
+        """
         # A template writes its special tokens itself; adding them again would change the prompt.
         return self._ids(text, special=False)
 
     def encode_prompt(self, text: str) -> list[int]:
+        """Ids of a raw prompt, with the special tokens that the checkpoint wants around it."""
         return self._ids(text, special=True)
 
     def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of the ids without special tokens; an incomplete character ends in U+FFFD."""
         return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
     def decode_whole(self, token_ids: Sequence[int]) -> str:
+        """The same with special tokens, but for those that end an answer.
+
+        A grammar takes a special token for the text that it is made of: without it that would be missing.
+        """
         ids = [id for id in token_ids if id not in self._ends]
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
 
     def token_bytes(self, token_id: int) -> bytes:
+        """What one token adds to a text, as UTF-8, maybe part of a character; its name if it is special."""
         if token_id in self._added:
             return self._added[token_id]
         piece = self._tokenizer.id_to_token(token_id) or ""  # a vocabulary may be padded with nothing
@@ -126,6 +101,7 @@ class CheckpointTokenizer:
         functions: Sequence[Function] = (),
         rendering: Rendering = ANSWERED,
     ) -> str:
+        """The prompt of a chat; the assistant may call the functions."""
         if self._template is None:
             raise InvalidArgument("messages: this model has no chat template; send text_input")
         return self._template.render(messages, functions, self._special, rendering)
@@ -184,3 +160,6 @@ class ByteTokenizer:
         if rendering.continue_final_message:
             return told.removesuffix("\n")
         return told + "assistant: " * rendering.add_generation_prompt
+
+
+Tokenizer = CheckpointTokenizer | ByteTokenizer

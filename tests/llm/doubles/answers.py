@@ -82,10 +82,8 @@ class PlayedLookup:
 
 def ask(server: FakeServer, prompt: str = "hello", max_tokens: int = 30, **terms: object) -> Collector:
     """Submits a prompt on some terms."""
-    sink = Collector()
     temperature = float(terms.pop("temperature", 0.0))  # type: ignore[arg-type]
     top: Any = terms.pop("top_logprobs", None)
     sampling = Sampling(max_tokens, temperature=temperature, logprobs=top)
     request = GenerationRequest(prompt, None, sampling, terms=Terms(**terms))  # type: ignore[arg-type]
-    server.service.submit(request, sink)
-    return sink
+    return server.submit(request)

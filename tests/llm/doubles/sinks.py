@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from tests.llm.doubles.engine_thread import start_thread
 from trimodal.cache.answers import Answers
@@ -11,8 +12,10 @@ from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.frontend.metrics import LlmMetrics
+from trimodal.llm.request.operator import OperatorCall
 from trimodal.llm.request.outputs import Delta
 from trimodal.llm.request.request import GenerationRequest
+from trimodal.llm.request.terms import CancelRequest, ProbeRequest
 from trimodal.llm.service import LlmService
 from trimodal.llm.settings import LlmSettings
 from trimodal.metrics import MemoryMetrics
@@ -59,15 +62,15 @@ class Collector:
 
 
 class FakeServer:
-    """An LlmService on the fake engine, in this process; `start` opens another one."""
+    """An LlmService on fake engines of a `kind` in this process, in `engines` as they are opened; `start`
+    opens others."""
 
     def __init__(
         self,
         answers: Answers | None = None,
         stop_file: str = "",
-        start: Callable[[LlmSettings], EngineCoreClient] = lambda settings: start_thread(
-            FakeEngine(settings)
-        ),
+        start: Callable[[LlmSettings], EngineCoreClient] | None = None,
+        kind: Callable[[LlmSettings], Any] = FakeEngine,
         unchecked: dict[str, object] | None = None,
         **settings: object,
     ) -> None:
@@ -76,10 +79,12 @@ class FakeServer:
         # `unchecked` values may lie beyond what an operator may set.
         self.settings = LlmSettings.model_validate(values).model_copy(update=unchecked or {})
         self.metrics = MemoryMetrics()
+        self.engines: list[Any] = []
+        self._kind = kind
         self.service = LlmService(
             self.settings,
             LlmMetrics(self.metrics, "llm"),
-            start,
+            start or self._start,
             answers=answers,
             fingerprint="0123456789abcdef",
             stop_file=stop_file,
@@ -91,10 +96,17 @@ class FakeServer:
     def __exit__(self, *_: object) -> None:
         self.service.close()
 
-    def ask(self, prompt: str = "hello", max_tokens: int = 20, stops: tuple[str, ...] = ()) -> Collector:
+    def _start(self, settings: LlmSettings) -> EngineCoreClient:
+        self.engines.append(self._kind(settings))
+        return start_thread(self.engines[-1])
+
+    def submit(self, request: GenerationRequest | CancelRequest | ProbeRequest | OperatorCall) -> Collector:
         sink = Collector()
-        self.service.submit(GenerationRequest(prompt, None, Sampling(max_tokens), stops), sink)
+        self.service.submit(request, sink)
         return sink
+
+    def ask(self, prompt: str = "hello", max_tokens: int = 20, stops: tuple[str, ...] = ()) -> Collector:
+        return self.submit(GenerationRequest(prompt, None, Sampling(max_tokens), stops))
 
     def value(self, name: str, **labels: str) -> float:
         return self.metrics.get(f"trimodal_llm_{name}", {"model": "llm", **labels}).value

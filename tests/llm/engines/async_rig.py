@@ -26,8 +26,6 @@ class PlayedRuntime:
         self.dead = False
         self.closed = False
         self.usage = 0.5
-        self.calls: list[EngineCall] = []
-        self.fails: BaseException | None = None
         self.drafted: tuple[int, int] | None = None
         self.aborted: list[int] = []
         self.requests: list[EngineRequest] = []
@@ -60,9 +58,7 @@ class PlayedRuntime:
                 self.aborted.append(request.id)
 
     async def call(self, call: EngineCall) -> None:
-        self.calls.append(call)
-        if self.fails:
-            raise self.fails
+        """There is nothing to do."""
 
     def alive(self) -> bool:
         return not self.dead
@@ -75,10 +71,6 @@ class PlayedRuntime:
 
     def close(self) -> None:
         self.closed = True
-
-    @property
-    def open_streams(self) -> list[int]:
-        return sorted(self._lines)
 
     def _line(self, id: int) -> asyncio.Queue[Any]:
         return self._lines.setdefault(id, asyncio.Queue())

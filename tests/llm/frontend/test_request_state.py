@@ -336,10 +336,7 @@ def test_equal_beginnings_are_equal_prefixes() -> None:
 
 
 def traced(server: FakeServer, *, trace: bool) -> Collector:
-    sink = Collector()
-    request = GenerationRequest("hello", None, Sampling(12), trace=trace)
-    server.service.submit(request, sink)
-    return sink.wait()
+    return server.submit(GenerationRequest("hello", None, Sampling(12), trace=trace)).wait()
 
 
 def test_it_tells_every_step_in_order_and_each_text() -> None:

@@ -10,9 +10,7 @@ from trimodal.llm.request.request import GenerationRequest, read_request
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tokenizer import ByteTokenizer
 
-SETTINGS = LlmSettings(
-    max_prompt_bytes=1000, max_output_tokens=100, default_max_tokens=10, max_stop_strings=2
-)
+SETTINGS = LlmSettings(max_prompt_bytes=1000, max_output_tokens=100, default_max_tokens=10)
 
 
 def text(value: str | bytes) -> np.ndarray[Any, Any]:
@@ -133,7 +131,7 @@ BAD = [
     ({"text_input": text("a"), "tools": text(TOOLS)}, "tools needs messages"),
     ({"text_input": text("a"), "tool_choice": text("required")}, "tool_choice is given without tools"),
     ({"messages": text(CHAT), "tools": text(TOOLS), "tool_choice": text("f")}, "tool_choice is 'f'"),
-    ({"text_input": text("a"), "stop": np.array([b"x"] * 3, dtype=object)}, "stop holds 3 strings"),
+    ({"text_input": text("a"), "stop": np.array([b"x"] * 9, dtype=object)}, "stop holds 9 strings: at most"),
     ({"text_input": text("a"), "stop": text("")}, "stop holds a string of 0 bytes"),
     ({"text_input": text("a"), "top_logprobs": np.array([21], np.int32)}, "top_logprobs is 21: .* 0 and 20"),
     ({"text_input": text("a"), "top_logprobs": np.array([-1], np.int32)}, "top_logprobs is -1"),

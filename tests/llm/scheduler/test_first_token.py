@@ -24,10 +24,10 @@ class Situation:
         self.lengths = AnswerLengths()
         for _ in range(20):
             self.lengths.learn("a", 64, 64, finished=True)
-        self.pace = PrefillBudget(self.speed, 4096)
         self.books = Admission(settings(), info(blocks, seqs))
         self.order = WaitingQueue(1000.0)
         self.running: list[Ticket] = []
+        self.pace = PrefillBudget(self.speed, self.running, 4096)
         self.forecast = FirstTokenForecast(self.speed, self.lengths, self.pace)
 
     def run(self, each: Ticket, made: int) -> None:
@@ -109,7 +109,6 @@ def test_pace_delays_what_it_holds_back() -> None:
     situation = Situation(seqs=64)
     chat = Tier(itl_bound_ms=50)
     situation.run(ticket(1, tier=chat), made=10)
-    situation.pace.began(situation.running[0])
     limit = int(situation.pace.limit())
     at_once = situation.foreseen(ticket(9, 10))
     situation.wait(ticket(2, limit), ticket(3, limit), ticket(4, limit))

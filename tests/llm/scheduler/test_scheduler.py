@@ -178,6 +178,15 @@ def test_a_tier_without_share_is_passed_over_until_it_has() -> None:
     assert handed_over(scheduler) == [1, 2, 4]
 
 
+def test_a_tier_without_share_is_passed_over_however_many_of_it_wait() -> None:
+    scheduler, _ = make(seqs=16, blocks=40)
+    scant = Tier(kv_share=0.2, priority=5)  # 8 blocks
+    for id in range(1, 61):
+        scheduler.admit(ticket(id, tier=scant, name="scant", priority=5))
+    scheduler.admit(ticket(99))
+    assert handed_over(scheduler) == [1, 2, 99]
+
+
 def test_who_cannot_be_in_time_any_more_leaves_the_queue_with_a_reason() -> None:
     scheduler, clock = make(seqs=1)
     scheduler.admit(ticket(1))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.llm.doubles.engine_thread import start_thread
 from tests.llm.doubles.sinks import Collector, FakeServer
 from trimodal.errors import InvalidArgument
-from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
 from trimodal.llm.request.request import GenerationRequest
@@ -43,21 +41,13 @@ class Writer(FakeEngine):
 
 @contextmanager
 def served(*answers: str, **settings: object) -> Iterator[tuple[FakeServer, list[Writer]]]:
-    writers: list[Writer] = []
-
-    def start(settings: LlmSettings) -> EngineCoreClient:
-        writers.append(Writer(settings, list(answers)))
-        return start_thread(writers[0])
-
-    with FakeServer(start=start, **settings) as server:
-        yield server, writers
+    with FakeServer(kind=lambda settings: Writer(settings, list(answers)), **settings) as server:
+        yield server, server.engines
         server.nothing_left()
 
 
 def ask(server: FakeServer, sampling: Sampling, form: Form = FORM, stops: tuple[str, ...] = ()) -> Collector:
-    sink = Collector()
-    server.service.submit(GenerationRequest("hello", None, sampling, stops, form=form), sink)
-    return sink.wait()
+    return server.submit(GenerationRequest("hello", None, sampling, stops, form=form)).wait()
 
 
 def test_what_breaks_the_form_is_made_again_and_never_sent() -> None:
@@ -89,9 +79,8 @@ def test_three_times_wrong_is_told_by_the_keyword() -> None:
 def test_thoughts_are_those_of_the_answer_that_is_sent() -> None:
     """Those of attempts that were given up stood before them."""
     with served("<think>a</think>[1,1]", "<think>b</think>[1]", reasoning_parser="qwen3") as (server, _):
-        sink = Collector()
         messages = ({"role": "user", "content": "hello"},)
-        server.service.submit(GenerationRequest(None, messages, Sampling(50), form=FORM), sink)
+        sink = server.submit(GenerationRequest(None, messages, Sampling(50), form=FORM))
         assert sink.wait().text == "[1]"
         assert "".join(delta.reasoning for delta in sink.deltas) == "b"
 

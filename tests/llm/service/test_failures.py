@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.llm.doubles.answers import Answers, ask
-from tests.llm.doubles.engine_thread import PlayedEngines, start_thread
+from tests.llm.doubles.engine_thread import PlayedEngines
 from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.errors import Cancelled, InternalError, Unavailable
 from trimodal.llm.engine_core import core
@@ -59,7 +59,7 @@ def test_a_token_that_is_no_text_fails_its_request_alone(crash_window: None, cap
             outputs = super().step()
             return [Output(o.id, [-1] if o.id == 1 else o.token_ids, o.finish_reason) for o in outputs]
 
-    with FakeServer(start=lambda settings: start_thread(Odd(settings)), max_num_seqs=2) as server:
+    with FakeServer(kind=Odd, max_num_seqs=2) as server:
         odd, good = server.ask(), server.ask()
         assert isinstance(odd.wait().error, InternalError)
         assert good.wait().deltas[-1].finish_reason == "length"
@@ -105,8 +105,7 @@ def test_a_delta_that_cannot_be_sent_ends_the_answer_with_an_error(refused: str,
 def test_an_engine_that_never_opens_again_is_given_up(crash_window: None, caplog: Any) -> None:
     starts = Starts(start_process, *[OSError("out of memory")] * 3)
     with FakeServer(start=starts, max_num_seqs=2, fake_step_ms=2.0) as server:
-        probe = Collector()
-        server.service.submit(ProbeRequest(), probe)
+        probe = server.submit(ProbeRequest())
         assert probe.wait().deltas[-1].finish_reason == "ready"
         server.ask(max_tokens=2000), server.ask(max_tokens=2000)
         waiting = server.ask()
@@ -115,7 +114,7 @@ def test_an_engine_that_never_opens_again_is_given_up(crash_window: None, caplog
         with pytest.raises(Unavailable, match="keeps failing"):
             server.ask()
         with pytest.raises(Unavailable, match="keeps failing"):
-            server.service.submit(ProbeRequest(), Collector())
+            server.submit(ProbeRequest())
     assert "out of memory" in caplog.text
 
 

@@ -31,9 +31,7 @@ def answered(server: FakeServer, begun: str = "", **more: Any) -> Collector:
         request = read_request(inputs, {}, server.settings)
         assert isinstance(request, GenerationRequest)
         if sum(request.token_ids(ByteTokenizer(), True)) % len(script) == 0:
-            sink = Collector()
-            server.service.submit(request, sink)
-            return sink.wait()
+            return server.submit(request).wait()
     raise AssertionError("no prompt begins it there")
 
 
@@ -49,11 +47,10 @@ def test_thoughts_stream_apart_from_words() -> None:
         assert len(sink.deltas) > 3, "they stream"
         first = columns(next(delta for delta in sink.deltas if delta.reasoning))
         assert (first["text_output"][0], bytes(first["reasoning"][0])[:1]) == (b"", b"T")
-        raw = Collector()
         script = answer.encode()
         prompt = next(one for n in range(999) if sum(one := [3, *[1] * n]) % len(script) == 0)
         request = GenerationRequest(None, None, Sampling(len(script)), prompt_token_ids=tuple(prompt))
-        server.service.submit(request, raw)
+        raw = server.submit(request)
         assert (raw.wait().text, thoughts(raw)) == (answer, ""), "a raw prompt is answered raw"
     with FakeServer(fake_answer=answer) as server:
         assert answered(server).text == answer, "a model whose template has no thoughts thinks none"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tests.llm.doubles.sinks import Collector, FakeServer, eventually
 from trimodal.errors import ArtefactError, InvalidArgument, RequestError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
-from trimodal.llm.engines.protocol import EngineCall, EngineLost, Output, Sampling
+from trimodal.llm.engines.protocol import Adapter, EngineCall, EngineLost, EngineRequest, Output, Sampling
 from trimodal.llm.request.operator import OperatorCall
 from trimodal.llm.request.request import GenerationRequest, read_request
 from trimodal.llm.request.terms import ProbeRequest
@@ -31,22 +32,15 @@ def adapters(tmp_path: Path) -> dict[str, object]:
 
 
 def operate(server: FakeServer, name: str, lora_name: str = "", level: int = 1) -> Collector:
-    sink = Collector()
-    server.service.submit(OperatorCall(name, lora_name, level), sink)  # type: ignore[arg-type]
-    return sink.wait()
+    return server.submit(OperatorCall(name, lora_name, level)).wait()  # type: ignore[arg-type]
 
 
 def ask(server: FakeServer, lora_name: str = "", max_tokens: int = 20) -> Collector:
-    sink = Collector()
-    sampling = Sampling(max_tokens, lora_name=lora_name)
-    server.service.submit(GenerationRequest("hello", None, sampling), sink)
-    return sink
+    return server.submit(GenerationRequest("hello", None, Sampling(max_tokens, lora_name=lora_name)))
 
 
 def told(server: FakeServer) -> list[str]:
-    sink = Collector()
-    server.service.submit(ProbeRequest(), sink)
-    return list(json.loads(sink.wait().text).get("adapters", {}))
+    return list(json.loads(server.submit(ProbeRequest()).wait().text).get("adapters", {}))
 
 
 def known(server: FakeServer) -> list[str]:
@@ -66,7 +60,7 @@ def test_an_answer_of_an_adapter_is_nobody_elses(adapters: dict[str, object]) ->
             seen.append(call)
             super().call(call)
 
-    with FakeServer(start=lambda settings: start_thread(Watched(settings)), **adapters) as server:
+    with FakeServer(kind=Watched, **adapters) as server:
         for name in ("load_lora_adapter", "unload_lora_adapter", "load_lora_adapter"):
             operate(server, name, "poet")
     first, gone, second = (call.adapter for call in seen)
@@ -74,6 +68,20 @@ def test_an_answer_of_an_adapter_is_nobody_elses(adapters: dict[str, object]) ->
     assert gone
     assert second
     assert (first.id == gone.id, first.id == second.id, first.path == second.path) == (True, False, True)
+
+
+def test_no_adapter_of_the_fake_engine_answers_as_the_model_alone() -> None:
+    """One did whose path's bytes came to a multiple of the script's length."""
+    settings = LlmSettings(engine="fake", fake_step_ms=0, fake_prefill_us=0)
+    engine, script = FakeEngine(settings), len(settings.fake_answer.encode())
+    for id in range(script + 1):
+        adapter = Adapter("poet", id, "a" * id) if id else None
+        engine.add(EngineRequest(id, [1], Sampling(6), adapter=adapter))
+    answers: dict[int, list[int]] = defaultdict(list)
+    while engine.has_work():
+        for output in engine.step():
+            answers[output.id] += output.token_ids
+    assert answers[0] not in [answers[id] for id in range(1, script + 1)]
 
 
 def test_adapters_of_the_settings_are_there_again_after_a_crash(adapters: dict[str, object]) -> None:
@@ -126,17 +134,16 @@ def test_adapters_survive_an_engine_that_dies_before_it_has_loaded_them(adapters
 
 def test_an_adapter_is_not_loaded_twice_at_once(adapters: dict[str, object]) -> None:
     """The first of them stayed in the engine for good."""
-    with FakeServer(start=lambda settings: start_thread(SlowCalls(settings)), **adapters) as server:
+    with FakeServer(kind=SlowCalls, **adapters) as server:
         call = OperatorCall("load_lora_adapter", "poet")
-        server.service.submit(call, Collector())
+        server.submit(call)
         with pytest.raises(InvalidArgument, match="lora_name is 'poet', which is loaded already"):
-            server.service.submit(call, Collector())
+            server.submit(call)
 
 
 def test_a_call_ends_with_the_server(adapters: dict[str, object]) -> None:
-    sink = Collector()
-    with FakeServer(start=lambda settings: start_thread(SlowCalls(settings)), **adapters) as server:
-        server.service.submit(OperatorCall("sleep"), sink)
+    with FakeServer(kind=SlowCalls, **adapters) as server:
+        sink = server.submit(OperatorCall("sleep"))
     assert str(sink.wait(5).error) == "the server is shutting down"
 
 
@@ -145,7 +152,7 @@ def test_a_wake_up_that_fails_puts_nobody_to_sleep() -> None:
         def call(self, call: EngineCall) -> None:
             self._called.append(Output(call.id, [], "error", error="no"))
 
-    with FakeServer(start=lambda settings: start_thread(Failing(settings))) as server:
+    with FakeServer(kind=Failing) as server:
         for name in ("wake_up", "sleep"):
             assert str(operate(server, name).error) == f"{name}: no"
             assert ask(server).wait().deltas[-1].finish_reason == "length"

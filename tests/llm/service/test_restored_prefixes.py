@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.llm.doubles.engine_thread import start_thread
-from tests.llm.doubles.sinks import Collector, FakeServer, eventually
+from tests.llm.doubles.sinks import FakeServer, eventually
 from tests.llm.service.test_tenants import cached
 from trimodal.errors import SettingsError
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
@@ -78,13 +78,11 @@ class ForgetfulEngine(NotedEngine):
 def sleep_and_wake(server: FakeServer) -> None:
     calls: tuple[CallName, ...] = ("sleep", "wake_up")
     for call in calls:
-        sink = Collector()
-        server.service.submit(OperatorCall(call), sink)
-        sink.wait()
+        server.submit(OperatorCall(call)).wait()
 
 
 def test_they_are_there_again_when_the_engine_has_slept_whatever_salts_another_tenant_has() -> None:
-    with FakeServer(start=lambda settings: start_thread(ForgetfulEngine(settings))) as server:
+    with FakeServer(kind=ForgetfulEngine) as server:
         assert [cached(server) for _ in range(2)] == [0, 192]
         for salt in range(22):  # 6 blocks each, and there is room for 128
             assert [cached(server, tenant="acme", cache_salt=str(salt)) for _ in range(2)] == [0, 192]
@@ -96,17 +94,12 @@ def test_they_are_there_again_when_the_engine_has_slept_whatever_salts_another_t
 
 def test_a_prefix_that_an_engine_had_to_leave_to_sleep_is_computed_when_it_wakes(tmp_path: Path) -> None:
     (tmp_path / "system.txt").write_text("x" * 1900)
-    engines: list[NotedEngine] = []
-
-    def start(settings: LlmSettings) -> EngineCoreClient:
-        engines.append(ForgetfulEngine(settings))
-        return start_thread(engines[-1])
-
     values = {"public_prompts": "system.txt", "version_directory": tmp_path / "1"}
-    with FakeServer(start=start, fake_step_ms=20.0, max_num_batched_tokens=32, **values) as server:
-        eventually(lambda: engines[0].told == ["prefix"])
+    with FakeServer(kind=ForgetfulEngine, fake_step_ms=20.0, max_num_batched_tokens=32, **values) as server:
+        (engine,) = server.engines
+        eventually(lambda: engine.told == ["prefix"])
         sleep_and_wake(server)
-        eventually(lambda: engines[0].told == ["prefix", "cancel", "prefix"])
+        eventually(lambda: engine.told == ["prefix", "cancel", "prefix"])
 
 
 def test_a_public_prompt_is_there_for_every_tenant_from_the_start_and_what_follows_is_not(
@@ -117,9 +110,7 @@ def test_a_public_prompt_is_there_for_every_tenant_from_the_start_and_what_follo
     def found(server: FakeServer, question: str, **terms: str) -> int:
         messages = ({"role": "system", "content": "You help. " * 20}, {"role": "user", "content": question})
         request = GenerationRequest(None, messages, Sampling(2), terms=Terms(**terms))
-        sink = Collector()
-        server.service.submit(request, sink)
-        return sink.wait().deltas[-1].cached_tokens
+        return server.submit(request).wait().deltas[-1].cached_tokens
 
     with FakeServer(public_prompts="system.txt", version_directory=tmp_path / "1") as server:
         settled(server)
@@ -146,19 +137,14 @@ def test_one_that_the_engine_cannot_hold_ends_the_start_and_the_engine(tmp_path:
 
 def test_a_request_takes_the_place_of_a_prefix_within_the_step_under_way(tmp_path: Path) -> None:
     (tmp_path / "system.txt").write_text("x" * 1900)
-    engines: list[NotedEngine] = []
-
-    def start(settings: LlmSettings) -> EngineCoreClient:
-        engines.append(NotedEngine(settings))
-        return start_thread(engines[-1])
-
     slow = {"fake_step_ms": 20.0, "max_num_batched_tokens": 32}  # 59 steps for the prefix
     with FakeServer(
-        start=start, public_prompts="system.txt", version_directory=tmp_path / "1", **slow
+        kind=NotedEngine, public_prompts="system.txt", version_directory=tmp_path / "1", **slow
     ) as server:
-        eventually(lambda: engines[0].told == ["prefix"])
+        (engine,) = server.engines
+        eventually(lambda: engine.told == ["prefix"])
         assert server.ask().wait().deltas[-1].completion_tokens == 20
         settled(server)
-        told = engines[0].told
+        told = engine.told
     assert told[:3] == ["prefix", "cancel", "client"], "not one step for the prefix beside the client"
     assert told[3:] == ["prefix"]

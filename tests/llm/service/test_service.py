@@ -16,8 +16,7 @@ from trimodal.llm.request.terms import ProbeRequest
 
 def test_a_probe_is_told_how_long_a_request_may_be() -> None:
     with FakeServer(num_kv_blocks=64) as server:
-        probe = Collector()
-        server.service.submit(ProbeRequest(), probe)
+        probe = server.submit(ProbeRequest())
         assert json.loads(probe.wait().text) == {"max_model_len": 2048, "created": 0}
 
 

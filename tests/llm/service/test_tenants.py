@@ -1,6 +1,6 @@
 """Whose prompts find each other in the prefix cache."""
 
-from tests.llm.doubles.sinks import Collector, FakeServer
+from tests.llm.doubles.sinks import FakeServer
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
@@ -10,9 +10,8 @@ PROMPT = "x" * 200
 
 def cached(server: FakeServer, **terms: str) -> int:
     """Tokens of the prompt that were in the cache."""
-    sink = Collector()
-    server.service.submit(GenerationRequest(PROMPT, None, Sampling(2), terms=Terms(**terms)), sink)
-    return sink.wait().deltas[-1].cached_tokens
+    asked = GenerationRequest(PROMPT, None, Sampling(2), terms=Terms(**terms))
+    return server.submit(asked).wait().deltas[-1].cached_tokens
 
 
 def test_tenants_share_it_where_the_operator_says_so_but_for_salted_ones() -> None:

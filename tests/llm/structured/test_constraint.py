@@ -71,6 +71,9 @@ def test_text_is_free() -> None:
             "json_schema has an unknown key 'x'",
         ),
         (form(**BIG), "response_format is too complex: its grammar has"),
+        (form(type="integer", enum=[1, 2], multipleOf=0), "multipleOf is not what JSON Schema has there"),
+        (form(const="a", minLength="b"), "minLength is not what JSON Schema has there"),
+        (form(const=[1], items={"type": "text"}), "items.type is not what JSON Schema has there"),
     ],
     ids=lambda value: value[:40],
 )
@@ -121,6 +124,21 @@ def test_parameters_that_cannot_be_kept_are_refused_by_name() -> None:
         constraint(None, tools(strict))
     unheld = read_form(None, tools(CLOCK, one(bad)), 8192).unheld
     assert unheld == ("tools[1].function.parameters.properties.a.pattern",)
+
+
+@pytest.mark.parametrize(
+    ("schema", "unheld"),
+    [
+        ({"type": "string", "format": ["date"]}, "format"),
+        ({"type": "string", "format": {}}, "format"),
+        ({"enum": ["a", "b"], "minLength": "b"}, "minLength"),
+    ],
+)
+def test_a_keyword_of_the_wrong_kind_is_passed_over_by_name_where_nothing_is_strict(
+    schema: dict[str, Any], unheld: str
+) -> None:
+    asked = {"type": "json_schema", "json_schema": {"schema": schema}}
+    assert read_form(json.dumps(asked), None, 8192).unheld == (f"response_format.{unheld}",)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,15 @@ def salted(prompt_ids: list[int], salt: str, at: int = 0) -> list[int]:
     return [*prompt_ids[:at], prompt_ids[at] | (digest >> 1 or 1) << 32, *prompt_ids[at + 1 :]]
 
 
+def block_keys(ids: list[int], block_tokens: int, key: int = 0) -> list[int]:
+    """A key for each whole block, which depends on all ids before it, and on `key`."""
+    keys = []
+    for start in range(0, len(ids) - block_tokens + 1, block_tokens):
+        key = hash((key, *ids[start : start + block_tokens]))
+        keys.append(key)
+    return keys
+
+
 @dataclass(frozen=True)
 class _Prompt:
     ids: list[int]
@@ -48,7 +57,7 @@ class PrefixMirror:
 
     def add(self, id: int, prompt_ids: list[int]) -> int:
         """Cached tokens of a prompt that is added now; remembers the prompt under `id`."""
-        self._live[id] = _Prompt(prompt_ids, self._keys(prompt_ids))
+        self._live[id] = _Prompt(prompt_ids, block_keys(prompt_ids, self._block_tokens))
         return self.cached(id)
 
     def cached(self, id: int) -> int:
@@ -73,7 +82,7 @@ class PrefixMirror:
         The last generated token was never fed back, so it has no KV.
         """
         if prompt := self._live.pop(id, None):
-            self._keep(self._keys(prompt.ids + generated[:-1]))
+            self._keep(block_keys(prompt.ids + generated[:-1], self._block_tokens))
 
     def drop(self, id: int) -> None:
         """`id` was cancelled: what its answer had computed is unknown, so it counts for nothing."""
@@ -85,10 +94,3 @@ class PrefixMirror:
             self._blocks.move_to_end(key)
         while len(self._blocks) > self._capacity:
             self._blocks.popitem(last=False)
-
-    def _keys(self, tokens: list[int]) -> list[int]:
-        keys, key = [], 0
-        for start in range(0, len(tokens) - self._block_tokens + 1, self._block_tokens):
-            key = hash((key, tuple(tokens[start : start + self._block_tokens])))
-            keys.append(key)
-        return keys

@@ -215,24 +215,22 @@ class VllmRuntime:
 
         adapter = request.adapter
         lora = {"lora_request": lora_request(adapter)} if adapter else {}
+        salt = {"cache_salt": request.cache_salt} if request.cache_salt else {}
+        prompt: dict[str, Any] = {"prompt_token_ids": request.prompt_ids, **salt}
         sampling = _sampling_params(request.sampling, self._eos_ids)
         try:
             # Cancelled or closed, generate() aborts the request itself.
             async with (
                 self._calls.using(adapter),
-                aclosing(
-                    self._engine.generate(_prompt(request), sampling, str(request.id), **lora)
-                ) as updates,
+                aclosing(self._engine.generate(prompt, sampling, str(request.id), **lora)) as updates,
             ):
                 async for update in updates:
                     completion = update.outputs[0]
                     reason, tokens = finish_reason(completion.finish_reason), list(completion.token_ids)
                     logprobs = ranked(tokens, completion.logprobs, request.sampling.logprobs)
-                    prompt = prompt_logprobs(request, update.prompt_logprobs)
+                    told = prompt_logprobs(request, update.prompt_logprobs)
                     cached = update.num_cached_tokens or 0
-                    yield Output(
-                        request.id, tokens, reason, cached, logprobs=logprobs, prompt_logprobs=prompt
-                    )
+                    yield Output(request.id, tokens, reason, cached, logprobs=logprobs, prompt_logprobs=told)
         except VLLMClientError as error:
             raise Refused(" ".join(str(error).split())) from None
 
@@ -251,8 +249,9 @@ class VllmRuntime:
 
 def _sampling_params(sampling: Sampling, eos_ids: list[int]) -> Any:
     from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
+    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
+    grammar = sampling.grammar
     return SamplingParams(
         max_tokens=sampling.max_tokens,
         temperature=sampling.temperature,
@@ -263,7 +262,7 @@ def _sampling_params(sampling: Sampling, eos_ids: list[int]) -> Any:
         frequency_penalty=sampling.frequency_penalty,
         repetition_penalty=sampling.repetition_penalty,
         seed=sampling.seed,  # None: its own generator runs on, and no answer repeats another
-        structured_outputs=_structured(sampling.grammar),
+        structured_outputs=StructuredOutputsParams(grammar=grammar) if grammar else None,
         logprobs=sampling.logprobs,
         prompt_logprobs=sampling.prompt_logprobs,
         min_tokens=sampling.min_tokens,
@@ -273,20 +272,6 @@ def _sampling_params(sampling: Sampling, eos_ids: list[int]) -> Any:
         detokenize=False,
         output_kind=RequestOutputKind.DELTA,
     )
-
-
-def _prompt(request: EngineRequest) -> dict[str, Any]:
-    salt = {"cache_salt": request.cache_salt} if request.cache_salt else {}
-    return {"prompt_token_ids": request.prompt_ids, **salt}
-
-
-def _structured(grammar: str) -> Any:
-    """What holds an answer to the grammar; None: it is free."""
-    if not grammar:
-        return None
-    from vllm.sampling_params import StructuredOutputsParams
-
-    return StructuredOutputsParams(grammar=grammar)
 
 
 def free_share(count: int) -> float:

@@ -146,7 +146,7 @@ class Dispatcher:
         while ticket := self._scheduler.next():
             generation = self._registry.generations[ticket.id]
             generation.handed_over()
-            self._engine.client.add(generation.engine_request())
+            self._engine.client.add(generation.engine_request)
         for stranded in self._scheduler.stranded():
             error = Unavailable("the engine was opened anew with less memory than this needs")
             ended += self.end(self._registry.generations[stranded.id], error)
@@ -250,12 +250,12 @@ class Dispatcher:
             if generation.finish_reason:
                 self.end(generation, InvalidArgument(f"{generation.problem}, in every attempt"))
             elif output.finish_reason:
-                self._engine.client.add(generation.engine_request())
+                self._engine.client.add(generation.engine_request)
             return False
         if output.finish_reason is None:  # a stop string, which the engine does not know
             self._engine.client.cancel(generation.id)
         self._scheduler.finish(generation.ticket)
-        self._prefills.found(generation.engine_request(), generation.tenant, generation.ticket.cached_tokens)
+        self._prefills.found(generation.engine_request, generation.tenant, generation.ticket.cached_tokens)
         self._registry.drop(generation)
         for state in list(generation.listeners):
             self._registry.remove(state)

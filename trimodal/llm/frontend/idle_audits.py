@@ -17,7 +17,7 @@ from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.values import Entry
 from trimodal.llm.detokenizer import TextStream
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
-from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
+from trimodal.llm.engines.protocol import EngineRequest, Output
 from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.tokenizer import Tokenizer
 
@@ -33,17 +33,13 @@ MAX_TRIES = 3
 
 @dataclass
 class _Audit:
-    """A question that is generated once more; `until` as of `clock`, `id` in the engine."""
+    """A question that is generated once more; `until` as of `clock`."""
 
     entry: Entry
-    prompt_ids: list[int]
-    sampling: Sampling
+    request: EngineRequest
     stops: tuple[str, ...]
-    cache_salt: str
-    public_tokens: int
     until: float
     tries: int = 0
-    id: int = 0
     texts: list[str] = field(default_factory=list)
     tokens: int = 0
 
@@ -75,21 +71,15 @@ class IdleAudits:
         if len(self._waiting) >= MAX_WAITING:
             self._audits.dropped("queue")
             return
-        request = state.request
-        sampling = replace(request.sampling, logprobs=None)
         until = self._clock() + PATIENCE_S
-        self._waiting.append(
-            _Audit(
-                entry, state.prompt_ids, sampling, request.stops, state.cache_salt, state.public_tokens, until
-            )
-        )
+        self._waiting.append(_Audit(entry, state.engine_request(0), state.request.stops, until))
 
     def interrupt(self) -> None:
         """Ends what runs: a request is there. It is tried again when none is."""
         self._quiet_since = self._clock()
         if not (running := self._running):
             return
-        self._engine.client.cancel(running.id)
+        self._engine.client.cancel(running.request.id)
         self._spent(running)
         running.tries += 1
         if running.tries < MAX_TRIES:
@@ -107,23 +97,15 @@ class IdleAudits:
         if self._running or not self._waiting or now < self._quiet_since + IDLE_S:
             return
         audit = self._waiting.popleft()
-        audit.id, audit.texts, audit.tokens = next(self._ids), [], 0
-        self._text = TextStream(self._tokenizer, audit.stops, whole=bool(audit.sampling.grammar))
+        audit.request, audit.texts, audit.tokens = replace(audit.request, id=next(self._ids)), [], 0
+        self._text = TextStream(self._tokenizer, audit.stops, whole=bool(audit.request.sampling.grammar))
         self._running = audit
-        self._engine.client.add(
-            EngineRequest(
-                audit.id,
-                audit.prompt_ids,
-                audit.sampling,
-                audit.cache_salt,
-                public_tokens=audit.public_tokens,
-            )
-        )
+        self._engine.client.add(audit.request)
 
     def take(self, outputs: Iterable[Output]) -> None:
         """Takes what a step gave to the one that runs."""
         for output in outputs:
-            if (running := self._running) and output.id == running.id:
+            if (running := self._running) and output.id == running.request.id:
                 try:
                     self._push(running, output)
                 except Exception:
@@ -131,7 +113,7 @@ class IdleAudits:
                     logger.exception("an audit's output failed")
                     if self._running:
                         self._spent(running)
-                    self._engine.client.cancel(running.id)
+                    self._engine.client.cancel(running.request.id)
                     self._audits.dropped("failed")
 
     def lost(self) -> None:
@@ -151,11 +133,11 @@ class IdleAudits:
             self._audits.dropped("failed")
             return
         if output.finish_reason is None:  # a stop string, which the engine does not know
-            self._engine.client.cancel(running.id)
+            self._engine.client.cancel(running.request.id)
         finish_reason = "stop" if stopped else output.finish_reason or ""
         self._audits.finish(running.entry, "".join(running.texts), finish_reason)
 
     def _spent(self, running: _Audit) -> None:
         """Counts the tokens of what ends; of its prompt all, whatever was computed of it."""
         self._running = None
-        self._audits.spent(len(running.prompt_ids) + running.tokens)
+        self._audits.spent(len(running.request.prompt_ids) + running.tokens)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
+from trimodal.llm.engines.prefix_mirror import block_keys
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
 
 logger = logging.getLogger(__name__)
@@ -22,13 +23,13 @@ MAX_PREFIXES = 64
 
 @dataclass(frozen=True, eq=False)
 class _Prefix:
-    """The beginning of a prompt, found by those of the same salt.
+    """The beginning of a prompt, in whole blocks, found by those of the same salt.
 
-    `keys` has one for each block, which depends on all before it: the last stands for the whole.
+    `keys` has one for each block: the last stands for the whole.
     """
 
     ids: list[int]
-    keys: tuple[int, ...]
+    keys: list[int]
     tenant: str = ""
     salt: str = ""
     public_tokens: int = 0
@@ -37,11 +38,8 @@ class _Prefix:
     def of(
         cls, ids: list[int], block_tokens: int, tenant: str = "", salt: str = "", public_tokens: int = 0
     ) -> _Prefix:
-        key, keys = hash((tenant, salt)), []
-        for at in range(0, len(ids), block_tokens):
-            key = hash((key, *ids[at : at + block_tokens]))
-            keys.append(key)
-        return cls(ids, tuple(keys), tenant, salt, public_tokens)
+        keys = block_keys(ids, block_tokens, hash((tenant, salt)))
+        return cls(ids, keys, tenant, salt, public_tokens)
 
     @property
     def key(self) -> int:

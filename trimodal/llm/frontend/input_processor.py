@@ -9,7 +9,7 @@ import json
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from trimodal.errors import InvalidArgument
@@ -23,7 +23,7 @@ from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.families import AnswerReader
 from trimodal.llm.tiers import Tier, Tiers, read_tiers
-from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer, Message
+from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer, Message, Tokenizer
 
 Count = Callable[[GenerationRequest], "list[int]"]
 Size = Callable[[str], int]
@@ -173,13 +173,13 @@ class InputProcessor:
 
     def __init__(self, settings: LlmSettings) -> None:
         self._settings = settings
-        self.tokenizer: ByteTokenizer | CheckpointTokenizer = (
+        self.tokenizer: Tokenizer = (
             ByteTokenizer() if settings.engine == "fake" else CheckpointTokenizer(settings.artefact_directory)
         )
         tiers = settings.beside_config(settings.tiers)
         self._tiers = read_tiers(tiers) if tiers else Tiers()
         self.public_prompts = read_public_prompts(settings, self.tokenizer)
-        self._defaults = asdict(settings.sampling_defaults)
+        self._defaults = settings.sampling_defaults.model_dump()
 
     def process(
         self, request: GenerationRequest, sink: Sink, admission: Admission, request_id: str = ""

@@ -68,7 +68,6 @@ class OperatorCalls:
             for name in names:
                 self._give(EngineCall(0, "load_lora_adapter", self._adapter(name)), None)
         except InvalidArgument as error:
-            engine.close()
             raise ArtefactError(f"parameter 'lora_modules': {error}") from None
 
     @property

@@ -52,10 +52,8 @@ class Generation:
         self.question = first.question
         self.storable = first.question is not None
         self.listeners: list[RequestState] = []
-        self.prompt_ids = first.prompt_ids
-        self._cache_salt, self._public_tokens = first.cache_salt, first.public_tokens
-        self._adapter, self.tenant = adapter, first.request.terms.tenant
-        self.sampling = first.request.sampling
+        self.engine_request = first.engine_request(ticket.id, adapter)
+        self.tenant = first.request.terms.tenant
         self.finish_reason = ""
         self.problem = ""  # why the engine's last answer to it was not the one that was asked for
         self._request = first.request
@@ -76,12 +74,6 @@ class Generation:
         """The text so far; empty when there is no question."""
         return "".join(self._texts or ())
 
-    def engine_request(self) -> EngineRequest:
-        """The sequence as the engine takes it."""
-        return EngineRequest(
-            self.id, self.prompt_ids, self.sampling, self._cache_salt, self._adapter, self._public_tokens
-        )
-
     def _begin(self) -> None:
         """Makes ready for an answer: the first, or another for one that was not in its form."""
         request, sampling = self._request, self._request.sampling
@@ -90,16 +82,13 @@ class Generation:
         self._text = TextStream(self._tokenizer, request.stops, whole=whole)
         wanted = sampling.logprobs is not None
         self._logprobs = TextLogprobs(self._tokenizer, whole=whole) if wanted else None
-        # What could still turn out not to be in its form is held back.
-        self._held: list[str] | None = [] if request.form.is_checked else None
-        self._held_reasoning: list[str] = []
-        self._held_logprobs: list[TokenLogprob] = []
         if self._attempts:
             # The same choices again would make the same answer.
             seed = sampling.seed
             if seed is not None:  # nor those of other choices, whose seeds follow each other
                 seed ^= self._attempts * _SEED_STEP
-            self.sampling = replace(sampling, temperature=sampling.temperature or 1.0, seed=seed)
+            drawn = replace(sampling, temperature=sampling.temperature or 1.0, seed=seed)
+            self.engine_request = replace(self.engine_request, sampling=drawn)
             self.ticket.completion_tokens = 0
         self._attempts += 1
 
@@ -129,13 +118,11 @@ class Generation:
         state.generation = None
         if not self.finish_reason and not state.ended:  # its time is over: it gets what was held back
             reasoning, text = "", self._text.held
-            if self._logprobs:  # who wants them shares with nobody
-                self._held_logprobs += self._logprobs.push((), (), text, last=True)
+            # Who wants log probabilities shares with nobody.
+            logprobs = self._logprobs.push((), (), text, last=True) if self._logprobs else ()
             if self._reader:
                 reasoning, text = self._reader.rest(text)
-            text = "".join(self._held or ()) + text
-            reasoning = "".join(self._held_reasoning) + reasoning
-            state.push(text, 0, "", self.ticket.cached_tokens, self._held_logprobs, reasoning)
+            state.push(text, 0, "", self.ticket.cached_tokens, logprobs, reasoning)
         if self.listeners and not state.shared and not self.finish_reason:
             # The listener that it was generated for has gone: the next one takes its place in the figures.
             self.listeners[0].shared = False
@@ -158,7 +145,8 @@ class Generation:
         """
         token_ids = output.token_ids
         told = token_ids
-        if output.finish_reason == "stop" and token_ids and token_ids[-1] in self.sampling.stop_token_ids:
+        stops = self._request.sampling.stop_token_ids
+        if output.finish_reason == "stop" and token_ids and token_ids[-1] in stops:
             told = token_ids[:-1]  # it has text, perhaps, which is no more of the answer than a stop string
         text, stopped = self._text.push(told, last=output.finish_reason is not None)
         self.finish_reason = "stop" if stopped else output.finish_reason or ""
@@ -176,27 +164,21 @@ class Generation:
             for state in self.listeners:
                 state.reasoning_tokens = min(thought, len(self._text.ends))
         if output.prompt_logprobs and self._attempts == 1:
-            prompt = prompt_tokens(self._tokenizer, self.prompt_ids, output.prompt_logprobs)
+            ids = self.engine_request.prompt_ids
+            prompt = prompt_tokens(self._tokenizer, ids, output.prompt_logprobs)
             for state in self.listeners:
                 state.prompt_logprobs = prompt
-        if self._held is not None:
-            self._held.append(text)
-            self._held_reasoning.append(reasoning)
-            self._held_logprobs += logprobs
-            text, reasoning, logprobs = "", "", ()
-            if self.finish_reason:
-                text, reasoning = "".join(self._held), "".join(self._held_reasoning)
-                logprobs = self._held_logprobs
-                by_itself = self.finish_reason == "stop" and not stopped and told is token_ids
-                self.problem = self._request.form.problem(text) if by_itself else ""
-                if self.problem:
-                    for state in self.listeners:  # what an attempt cost is used, too
-                        state.push("", len(token_ids), "", output.cached_tokens)
-                    if self._attempts < _MOST_ATTEMPTS:
-                        self.finish_reason = ""
-                        self._begin()
-                    return False
-                self._held = None
+        by_itself = self.finish_reason == "stop" and not stopped and told is token_ids
+        if by_itself and self._request.form.is_checked:
+            (state,) = self.listeners  # such an answer is not shared
+            self.problem = self._request.form.problem(state.unsent + text)
+            if self.problem:
+                state.push("", len(token_ids), "", output.cached_tokens)  # what an attempt cost is used, too
+                state.take_back()
+                if self._attempts < _MOST_ATTEMPTS:
+                    self.finish_reason = ""
+                    self._begin()
+                return False
         for state in self.listeners:
             state.push(
                 text, len(token_ids), self.finish_reason, output.cached_tokens, logprobs, reasoning=reasoning
@@ -296,6 +278,7 @@ class RequestState:
         self.deadline = self._due(terms.deadline_ms, tier.deadline_ms)
         self.ttft_deadline = min(self.deadline, self._due(terms.ttft_deadline_ms, tier.ttft_deadline_ms))
         self._heard = self.arrived  # when the client was last sent anything
+        self._holds = self.request.form.is_checked  # what may turn out not to be in its form is sent whole
         if self.request.trace:
             self.trace = RequestTrace(self.arrived)
 
@@ -316,6 +299,11 @@ class RequestState:
             bound="deadline_ms" if self.ttft_deadline == self.deadline else "ttft_deadline_ms",
             tenant=self.request.terms.tenant,
         )
+
+    def engine_request(self, id: int, adapter: Adapter | None = None) -> EngineRequest:
+        """A sequence of its own, as the engine takes it."""
+        sampling, salt = self.request.sampling, self.cache_salt
+        return EngineRequest(id, self.prompt_ids, sampling, salt, adapter, self.public_tokens)
 
     def too_late(self, now: float, *, ttft_deadlines: bool) -> Unavailable | None:
         """Why a request without any text cannot be answered in time any more.
@@ -359,7 +347,7 @@ class RequestState:
         # Its own prompt may be a few blanks shorter than that of the request that began the generation.
         self.cached_tokens = min(cached_tokens, len(self.prompt_ids))
         self.completion_tokens += tokens
-        if self.trace and (text or reasoning):
+        if self.trace and (finish_reason if self._holds else text or reasoning):
             self.trace.text(self.completion_tokens)
         self._pending += text
         self._pending_reasoning += reasoning
@@ -402,7 +390,8 @@ class RequestState:
         if self._error:
             error, self._error = self._error, None
             return error
-        if not (self._pending or self._pending_reasoning or self._finish):
+        said = (self._pending or self._pending_reasoning) and not self._holds
+        if not (said or self._finish):
             told, self._told_waiting = self._told_waiting, False
             if told:  # log probabilities go with their text
                 return Delta("", "", len(self.prompt_ids), self.cached_tokens, self.completion_tokens)
@@ -422,6 +411,15 @@ class RequestState:
         )
         self._drop_unsent()
         return delta
+
+    @property
+    def unsent(self) -> str:
+        """Words that wait to be sent: of an answer that is checked all so far."""
+        return self._pending
+
+    def take_back(self) -> None:
+        """Drops what waits to be sent of an answer that is made again."""
+        self._pending, self._pending_reasoning, self._pending_logprobs = "", "", []
 
     def sent(self, item: Delta | RequestError, metrics: LlmMetrics) -> None:
         """Measures a response that was sent just now. Called by one sender at a time."""
@@ -448,8 +446,8 @@ class RequestState:
         return self.arrived + milliseconds / 1e3 if milliseconds else math.inf
 
     def _drop_unsent(self) -> None:
-        self._pending, self._finish, self._pending_logprobs, self._told_waiting = "", "", [], False
-        self.prompt_logprobs, self._pending_reasoning = (), ""
+        self.take_back()
+        self._finish, self._told_waiting, self.prompt_logprobs = "", False, ()
 
     def _note(self) -> Note:
         return Note(

@@ -42,7 +42,7 @@ INPUTS = (
     *terms.INPUTS,
 )
 """The llm model's input tensors; all are optional."""
-_MAX_STOP_BYTES = 256
+_MAX_STOPS, _MAX_STOP_BYTES = 8, 256
 _RENDERINGS = ("add_generation_prompt", "continue_final_message", "chat_template_kwargs")
 _OURS = {"messages", "tools", *_RENDERINGS}
 
@@ -155,7 +155,7 @@ def read_request(
         prompt,
         messages,
         read_sampling(inputs, settings, form.grammar),
-        _stops(inputs, settings),
+        _stops(inputs),
         default_length="max_tokens" not in inputs,
         terms=read_terms(inputs, settings),
         tools=tools,
@@ -189,12 +189,12 @@ def _rendering(inputs: Inputs, messages: Sequence[Message] | None, settings: Llm
     return Rendering(begins is not False and not continues, continues, kwargs)
 
 
-def _stops(inputs: Inputs, settings: LlmSettings) -> tuple[str, ...]:
-    array, most = inputs.get("stop"), settings.max_stop_strings
+def _stops(inputs: Inputs) -> tuple[str, ...]:
+    array = inputs.get("stop")
     if array is None:
         return ()
-    if array.size > most:
-        raise InvalidArgument(f"stop holds {array.size} strings: at most {most} are taken")
+    if array.size > _MAX_STOPS:
+        raise InvalidArgument(f"stop holds {array.size} strings: at most {_MAX_STOPS} are taken")
     stops = []
     for raw in array.reshape(-1):
         size = len(raw)

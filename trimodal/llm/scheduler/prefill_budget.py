@@ -7,7 +7,7 @@ them; handing over less bounds them further. An engine without pending prompts a
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections.abc import Collection
 
 from trimodal.llm.scheduler.estimators.latency_model import LatencyModel
 from trimodal.llm.scheduler.ticket import Ticket
@@ -16,38 +16,25 @@ _SAFETY = 0.9  # of the bound: steps of one size differ
 
 
 class PrefillBudget:
-    """Keeps the ITL bounds of the streams that decode. `batch_tokens`: of one step of the present engine."""
+    """Keeps the ITL bounds of the streams that decode.
 
-    def __init__(self, latency: LatencyModel, batch_tokens: int) -> None:
+    Args:
+        running: those in the engine, at any time. batch_tokens: of one step of the present engine.
+    """
+
+    def __init__(self, latency: LatencyModel, running: Collection[Ticket], batch_tokens: int) -> None:
         self._latency = latency
+        self._running = running
         self.batch_tokens = batch_tokens
-        self._bounds: Counter[float] = Counter()
-
-    def began(self, ticket: Ticket) -> None:
-        """Counts in a stream that decodes from now on."""
-        bound = ticket.tier.itl_bound_ms / 1e3
-        if bound:
-            self._bounds[bound] += 1
-
-    def ended(self, ticket: Ticket) -> None:
-        """Counts out a stream that has ended."""
-        bound = ticket.tier.itl_bound_ms / 1e3
-        if bound:
-            self._bounds[bound] -= 1
-            if not self._bounds[bound]:
-                del self._bounds[bound]
-
-    def emptied(self) -> None:
-        """The engine holds nothing any more."""
-        self._bounds.clear()
 
     def limit(self) -> float:
         """Prompt tokens that may be in the engine's hands together; inf while no stream has a bound, or the
         engine's own steps are small enough."""
         latency = self._latency
-        if not self._bounds or not latency.decode_ready or not latency.prefill_s:
+        bounds = [one.tier.itl_bound_ms for one in self._running if one.first_token and one.tier.itl_bound_ms]
+        if not bounds or not latency.decode_ready or not latency.prefill_s:
             return math.inf
-        tokens = (min(self._bounds) * _SAFETY - latency.gap(latency.streams)) / latency.prefill_s
+        tokens = (min(bounds) / 1e3 * _SAFETY - latency.gap(latency.streams)) / latency.prefill_s
         return math.inf if tokens >= self.batch_tokens else tokens
 
     def allows(self, uncached: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import islice
 
@@ -63,7 +63,8 @@ class Scheduler:
         self._lengths = AnswerLengths()
         self._prefixes = PrefixHits()
         self._load = LoadShare(clock())
-        self._prefill_budget = PrefillBudget(self._latency, self._step_tokens(info))
+        bounded: Collection[Ticket] = () if self._fifo else self._running.values()
+        self._prefill_budget = PrefillBudget(self._latency, bounded, self._step_tokens(info))
         self._forecast = FirstTokenForecast(self._latency, self._lengths, self._prefill_budget)
         self._deadlines = Deadlines(
             self._latency, self._load, settings.admission_confidence, settings.ageing_s
@@ -137,8 +138,8 @@ class Scheduler:
         self._waiting.age(now)
         first: Ticket | None = None  # in order, for which there is no room
         short: set[str] = set()
-        for ticket in islice(self._waiting, _LOOKED_AT):
-            if ticket.tier_name in short or (first and ticket.priority < first.priority):
+        for ticket in islice(self._waiting.passing(short), _LOOKED_AT):
+            if first and ticket.priority < first.priority:
                 continue
             if not self.admission.in_share(ticket):
                 short.add(ticket.tier_name)
@@ -202,8 +203,6 @@ class Scheduler:
         self._latency.first(ticket, now)
         self._prefixes.learn(ticket.prefix, cached_tokens)
         self._deadlines.answered(ticket, now)
-        if not self._fifo:
-            self._prefill_budget.began(ticket)
 
     def finish(self, ticket: Ticket) -> None:
         """Ends a running ticket whose answer is complete: learns from it and frees what it held."""
@@ -221,7 +220,6 @@ class Scheduler:
         self._prefill_budget.batch_tokens = self._step_tokens(info)  # chosen anew, by its own speed
         self._running.clear()
         self._latency.emptied()
-        self._prefill_budget.emptied()
         self._prefixes.clear()
         for ticket in self._waiting:
             ticket.blocks = self.admission.first_blocks(ticket)
@@ -264,8 +262,5 @@ class Scheduler:
         self._waiting.charge(ticket, ticket.completion_tokens - ticket.answer_cost)
         self._latency.gone(ticket)
         self._load.add(ticket.priority, self.admission.share(ticket) * (now - ticket.started), now)
-        if not ticket.first_token:
-            return
-        self._lengths.learn(ticket.tier_name, ticket.completion_tokens, ticket.max_tokens, finished)
-        if not self._fifo:
-            self._prefill_budget.ended(ticket)
+        if ticket.first_token:
+            self._lengths.learn(ticket.tier_name, ticket.completion_tokens, ticket.max_tokens, finished)

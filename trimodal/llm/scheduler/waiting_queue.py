@@ -11,7 +11,8 @@ import heapq
 import math
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from itertools import takewhile
 
 from trimodal.llm.scheduler.ticket import Ticket
 
@@ -38,7 +39,6 @@ class WaitingQueue:
         self._aged = 0.0
         self._keys: dict[int, Key] = {}
         self._lines: dict[str, list[Key]] = {}
-        self._expiries: list[tuple[float, int, Ticket]] = []
         self._tenants: Counter[str] = Counter()  # how many of each wait
         self._used: dict[str, float] = {}  # tokens that count against a tenant's next turns
         self._turns = False  # tenants take turns in the present order
@@ -47,7 +47,13 @@ class WaitingQueue:
         return len(self._keys)
 
     def __iter__(self) -> Iterator[Ticket]:
-        return (key[-1] for key in heapq.merge(*self._lines.values()))
+        return self.passing(())
+
+    def passing(self, short: Container[str]) -> Iterator[Ticket]:
+        """All in order, but no more of a tier once it is in `short`, which may grow meanwhile."""
+        lines = self._lines.values()
+        going = (takewhile(lambda key: key[-1].tier_name not in short, line) for line in lines)
+        return (key[-1] for key in heapq.merge(*going))
 
     def age(self, now: float) -> None:
         """Moves those up whose priority has risen."""
@@ -65,8 +71,6 @@ class WaitingQueue:
         else:
             key = self._keys[ticket.id] = self._key(ticket)
             insort(self._lines.setdefault(ticket.tier_name, []), key)
-        if ticket.expires < math.inf:
-            insort(self._expiries, (ticket.expires, ticket.id, ticket))
 
     def remove(self, ticket: Ticket) -> bool:
         """Takes a ticket out; False: it was not here."""
@@ -77,8 +81,6 @@ class WaitingQueue:
         del line[bisect_left(line, key)]
         if not line:
             del self._lines[ticket.tier_name]
-        if ticket.expires < math.inf:
-            del self._expiries[bisect_left(self._expiries, (ticket.expires, ticket.id))]
         self._tenants -= Counter([ticket.tenant])
         if not self._tenants:
             self._used.clear()
@@ -124,8 +126,8 @@ class WaitingQueue:
 
     def expiring(self, before: float) -> list[Ticket]:
         """Those that expire before a time, the earliest first."""
-        end = bisect_left(self._expiries, (before,))
-        return [ticket for _, _, ticket in self._expiries[:end]]
+        due = [key[-1] for key in self._keys.values() if key[-1].expires < before]
+        return sorted(due, key=lambda ticket: (ticket.expires, ticket.id))
 
     def _claim(self, tenant: str) -> float:
         """What counts against a tenant: who comes back has no claim to the time when it wanted nothing."""

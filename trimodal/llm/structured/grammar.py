@@ -109,7 +109,7 @@ class Grammar:
         parts = []
         for size, lot in reversed(list(self._lots(name, least))):
             if count := least // size % _LOT:
-                parts.append(_times(lot, count, count))
+                parts.append(times(lot, count, count))
         if spare := most - least:
             parts.append(self._up_to(name, spare))
         return " ".join(parts) or '""'
@@ -118,10 +118,10 @@ class Grammar:
         """An expression of at most so many times: whole lots, then what is less than one."""
         size, lot = list(self._lots(name, most))[-1]
         if size == 1:
-            return _times(lot, 0, most)
+            return times(lot, 0, most)
         count, rest = divmod(most, size)
-        full = _times(lot, count, count) + (f" {self._up_to(name, rest)}" if rest else "")
-        fewer = f"{_times(lot, 0, count - 1)} " if count > 1 else ""
+        full = times(lot, count, count) + (f" {self._up_to(name, rest)}" if rest else "")
+        fewer = f"{times(lot, 0, count - 1)} " if count > 1 else ""
         less = self.rule(self._up_to(name, size - 1))
         return self.rule(f"{fewer}{less} | {full}")
 
@@ -131,11 +131,11 @@ class Grammar:
         yield size, name
         while size * _LOT <= most:
             size *= _LOT
-            name = self.rule(_times(name, _LOT, _LOT))
+            name = self.rule(times(name, _LOT, _LOT))
             yield size, name
 
 
-def _times(name: str, least: int, most: int) -> str:
+def times(name: str, least: int, most: int) -> str:
     if least == most:
         return name if most == 1 else f"{name}{{{most}}}"
     return f"{name}{{{least},{most}}}"

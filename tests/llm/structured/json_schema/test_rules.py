@@ -51,6 +51,7 @@ BAD = [
         {**OBJECT, "properties": {"a": {}}, "patternProperties": {"^b": {}}},
         "patternProperties is not supported",
     ),
+    ({**OBJECT, "patternProperties": {"^a": 3}}, "field: patternProperties is 3: a schema"),
     ({**OBJECT, "minProperties": 2, "maxProperties": 1}, "maxProperties is 1: minProperties is 2"),
     ({**OBJECT, "properties": {f"p{i}": {} for i in range(1000)}}, "more than 1000 schemas"),
     ({"enum": 3}, "enum is 3"),

@@ -18,7 +18,6 @@ from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineCall, EngineReq
 
 if TYPE_CHECKING:
     from tensorrt_llm import SamplingParams
-    from tensorrt_llm.llmapi import GuidedDecodingParams
     from tensorrt_llm.llmapi.llm import BaseLLM
 
 # Figures pass two threads that sleep 0.2 s each (executor/base_worker.py, proxy.py). A shorter wait finds
@@ -104,10 +103,11 @@ class TensorRtLlmRuntime:
 
     def _sampling_params(self, sampling: Sampling) -> SamplingParams:
         from tensorrt_llm import SamplingParams
+        from tensorrt_llm.llmapi import GuidedDecodingParams
 
         # Its own defaults would be 32 tokens, and one fixed seed: every unseeded answer would be the same.
         end, *others = self._eos_ids or [-1]
-        greedy = sampling.temperature == 0
+        greedy, grammar = sampling.temperature == 0, sampling.grammar
         return SamplingParams(
             end_id=end,
             pad_id=max(end, 0),
@@ -123,7 +123,7 @@ class TensorRtLlmRuntime:
             frequency_penalty=sampling.frequency_penalty or None,
             repetition_penalty=None if sampling.repetition_penalty == 1 else sampling.repetition_penalty,
             seed=None if greedy else secrets.randbits(32) if sampling.seed is None else sampling.seed,
-            guided_decoding=_guided(sampling.grammar),
+            guided_decoding=GuidedDecodingParams(grammar=grammar) if grammar else None,
             logprobs=sampling.logprobs,
             detokenize=False,
         )
@@ -144,12 +144,3 @@ class TensorRtLlmRuntime:
             # that were ever free (the first figures come when nothing runs) are all that the GPU has.
             total = max(free, self._kv.total if self._kv else 0)
         return KvFigures(max(total, 1), free, int(kv.get("tokensPerBlock") or KV_BLOCK_TOKENS))
-
-
-def _guided(grammar: str) -> GuidedDecodingParams | None:
-    """What holds an answer to the grammar; None: it is free."""
-    if not grammar:
-        return None
-    from tensorrt_llm.llmapi import GuidedDecodingParams
-
-    return GuidedDecodingParams(grammar=grammar)

@@ -28,9 +28,16 @@ def problem(schema: Mapping[str, Any], text: str) -> str:
 
 
 def valid(schema: Mapping[str, Any], values: Iterable[Any]) -> list[Any]:
-    """Those of some values that are valid, patterns aside. Raises ValueError: that cannot be told."""
+    """Those of some values that are valid, patterns aside.
+
+    Raises:
+        ValueError: that cannot be told.
+    """
     validator = _validator(schema)
-    return [value for value in values if not _first_error(validator, value)]
+    try:
+        return [value for value in values if not _first_error(validator, value)]
+    except Exception as error:  # the schema was not held against JSON Schema: a keyword may have any value
+        raise ValueError("it cannot be told which values are valid") from error
 
 
 def can_tell(value: Any, schema: Mapping[str, Any]) -> bool:

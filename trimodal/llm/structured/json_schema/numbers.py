@@ -1,17 +1,34 @@
-"""Writes ranges of numbers as expressions of a grammar, digit by digit."""
+"""Writes ranges of numbers as expressions of a grammar, digit by digit.
+
+No two alternatives of one begin alike: of such xgrammar makes others, as of an enum's.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from itertools import groupby
+from typing import NamedTuple
+
+from trimodal.llm.structured.grammar import one_of, times
 
 FRACTION_DIGITS = 6  # with the 9 before the point a number is still exact as a float
 _FEWEST_DECIMALS = 2  # so that there is something between 0 and 1
 
 
+class _Span(NamedTuple):
+    """Digits from `low` to `high`, of equal lengths. The last `places` of them stand behind a point that is
+    still to come; up to `more` digits may follow."""
+
+    low: str
+    high: str
+    places: int = 0
+    more: int = 0
+
+
 def integers(low: int, high: int) -> list[str]:
     """Expressions of the whole numbers from `low` to `high`; [] when there is none."""
-    return _signed(*_whole(low, high))
+    return _signed(list(_whole(max(1, -high), -low)), list(_whole(max(0, low), high)))
 
 
 def numbers(low: Decimal, high: Decimal, *, above: bool = False, below: bool = False) -> list[str]:
@@ -19,11 +36,10 @@ def numbers(low: Decimal, high: Decimal, *, above: bool = False, below: bool = F
 
     `above` and `below`: without the bound itself.
     """
-    whole_low = int(low.to_integral_value(ROUND_CEILING))
-    whole_high = int(high.to_integral_value(ROUND_FLOOR))
-    whole_low += above and whole_low == low
-    whole_high -= below and whole_high == high
-    negative, positive = _whole(whole_low, whole_high)
+    first, last = int(low.to_integral_value(ROUND_CEILING)), int(high.to_integral_value(ROUND_FLOOR))
+    first += above and first == low
+    last -= below and last == high
+    negative, positive = list(_whole(max(1, -last), -first)), list(_whole(max(0, first), last))
     if low < 0 and low <= high:
         bottom = max(Decimal(0), -high)
         negative += _decimals(bottom, -low, below and bottom == -high, above)
@@ -33,18 +49,6 @@ def numbers(low: Decimal, high: Decimal, *, above: bool = False, below: bool = F
     return _signed(negative, positive)
 
 
-def _whole(low: int, high: int) -> tuple[list[str], list[str]]:
-    """The whole numbers below 0, without their sign, and the others."""
-    negative = _naturals(max(1, -high), -low) if low <= high and low < 0 else []
-    positive = ['"0"'] if low <= 0 <= high else []
-    return negative, positive + (_naturals(max(1, low), high) if low <= high and high > 0 else [])
-
-
-def _signed(negative: list[str], positive: list[str]) -> list[str]:
-    """With one minus for all: of alternatives that begin with it xgrammar makes others, as of an enum's."""
-    return [*([f'"-" ({" | ".join(negative)})'] if negative else []), *positive]
-
-
 def decimals_of(value: Decimal) -> int:
     """How many digits there are after the point."""
     exponent = value.normalize().as_tuple().exponent
@@ -52,81 +56,69 @@ def decimals_of(value: Decimal) -> int:
     return max(0, -exponent)
 
 
-def _decimals(low: Decimal, high: Decimal, above: bool, below: bool) -> list[str]:
+def _signed(negative: Sequence[_Span], positive: Sequence[_Span]) -> list[str]:
+    below = [f'"-" {_expression(negative)}'] if negative else []
+    return below + ([_expression(positive)] if positive else [])
+
+
+def _whole(low: int, high: int) -> Iterator[_Span]:
+    """`low` (0 or more) to `high` without leading zeros."""
+    for length in range(len(str(low)), len(str(max(high, 0))) + 1):
+        first, last = max(low, 10 ** (length - 1) if length > 1 else 0), min(high, 10**length - 1)
+        if first <= last:
+            yield _Span(str(first), str(last))
+
+
+def _decimals(low: Decimal, high: Decimal, above: bool, below: bool) -> Iterator[_Span]:
     """Numbers with a point, neither below 0."""
     places = max(_FEWEST_DECIMALS, decimals_of(low), decimals_of(high))
     scale = 10**places
-    first, last = int(low * scale), int(high * scale)
-    first += above
-    more = FRACTION_DIGITS - places
-    further = f" [0-9]{{0,{more}}}" if more else ""
+    first, last = int(low * scale) + above, int(high * scale)
+    yield from _pointed(first, last - 1, places, FRACTION_DIGITS - places)
     # What begins like `last` goes beyond it with any further digit but 0; the bound itself stands alone.
-    expressions = [f"{text}{further}" for text in _padded(first, last - 1, places)]
-    return expressions if below or last < first else expressions + _padded(last, last, places)
+    if first <= last and not below:
+        yield from _pointed(last, last, places, 0)
 
 
-def _padded(low: int, high: int, places: int) -> list[str]:
-    """`low` to `high` with a point before the last `places` digits, and at least one digit before it."""
-    expressions = []
-    for length in range(places + 1, len(str(max(high, 0))) + 1 if high >= 10**places else places + 2):
-        floor = 0 if length == places + 1 else 10 ** (length - 1)
-        first, last = max(low, floor), min(high, 10**length - 1)
-        if first <= last:
-            for digits in _between(str(first).zfill(length), str(last).zfill(length)):
-                expressions.append(f'{_joined(digits[:-places])} "." {_joined(digits[-places:])}')
-    return expressions
+def _pointed(first: int, last: int, places: int, more: int) -> Iterator[_Span]:
+    """`first` to `last` with a point before the last `places` digits, and at least one digit before it."""
+    scale = 10**places
+    for whole in _whole(first // scale, last // scale):
+        low, high = max(first, int(whole.low) * scale), min(last, int(whole.high) * scale + scale - 1)
+        length = len(whole.low) + places
+        yield _Span(str(low).zfill(length), str(high).zfill(length), places, more)
 
 
-def _naturals(low: int, high: int) -> list[str]:
-    """`low` (1 or more) to `high` without leading zeros."""
-    rows: set[tuple[str, ...]] = set()
-    for length in range(len(str(low)), len(str(high)) + 1):
-        first, last = max(low, 10 ** (length - 1)), min(high, 10**length - 1)
-        if first <= last:
-            rows |= set(map(tuple, _between(str(first), str(last))))
-    return [_factored(frozenset(rows))] if rows else []
+def _expression(spans: Sequence[_Span]) -> str:
+    """An expression of the texts of all spans."""
+    free = not any(span.low.strip("0") or span.high.strip("9") for span in spans)
+    lengths = sorted({len(span.low) - span.places for span in spans})
+    ends = {span._replace(low=span.low[: span.places], high=span.high[: span.places]) for span in spans}
+    if free and len(spans) == len(lengths) * len(ends) and 0 < lengths[-1] == lengths[0] + len(lengths) - 1:
+        return _joined(times("[0-9]", lengths[0], lengths[-1]), _expression(sorted(ends)))
+    parts = []
+    for after, digits in groupby("0123456789", key=lambda digit: _after(spans, digit)):
+        if after:
+            first, *others = digits
+            parts.append(_joined(f"[{first}-{others[-1]}]" if others else f"[{first}]", _expression(after)))
+    if point := [span._replace(places=0) for span in spans if 0 < span.places == len(span.low)]:
+        parts.append(_joined('"."', _expression(point)))
+    if ended := [span for span in spans if not span.low]:
+        parts.append(times("[0-9]", 0, ended[0].more) if ended[0].more else '""')
+    return one_of(parts)
 
 
-def _factored(rows: frozenset[tuple[str, ...]]) -> str:
-    """One expression of rows of digit classes, in which no two alternatives begin alike."""
-    lengths = sorted(map(len, rows))
-    if all(one == "0-9" for row in rows for one in row) and lengths == list(
-        range(lengths[0], lengths[-1] + 1)
-    ):
-        return f"[0-9]{{{lengths[0]},{lengths[-1]}}}" if lengths[-1] else '""'
-    rests = [
-        frozenset(row[1:] for row in rows if row and int(row[0][0]) <= digit <= int(row[0][-1]))
-        for digit in range(10)
-    ]
-    parts = ['""'] if () in rows else []
-    for rest, digits in groupby(range(10), key=rests.__getitem__):
-        first, *others = digits
-        if rest:
-            one = f"[{first}-{others[-1]}]" if others else f"[{first}]"
-            parts.append(one if rest == {()} else f"{one} {_factored(rest)}")
-    return parts[0] if len(parts) == 1 else f"({' | '.join(parts)})"
+def _joined(one: str, rest: str) -> str:
+    return one if rest == '""' else f"{one} {rest}"
 
 
-def _between(low: str, high: str) -> list[list[str]]:
-    """Rows of digit classes that together are the numbers from `low` to `high`, of equal lengths."""
-    if not low:
-        return [[]]
-    rest = len(low) - 1
-    first, last = int(low[0]), int(high[0])
-    if first == last:
-        return [[low[0], *tail] for tail in _between(low[1:], high[1:])]
-    rows = []
-    if low[1:] != "0" * rest:
-        rows += [[low[0], *tail] for tail in _between(low[1:], "9" * rest)]
-        first += 1
-    tails = [] if high[1:] == "9" * rest else _between("0" * rest, high[1:])
-    if tails:
-        last -= 1
-    if first <= last:
-        rows.append([f"{first}-{last}", *["0-9"] * rest])
-    return rows + [[high[0], *tail] for tail in tails]
-
-
-def _joined(digits: list[str]) -> str:
-    runs = [(one, len(list(same))) for one, same in groupby(digits)]
-    return " ".join(f"[{one}]" if count == 1 else f"[{one}]{{{count}}}" for one, count in runs)
+def _after(spans: Sequence[_Span], digit: str) -> tuple[_Span, ...]:
+    """What may follow a digit."""
+    return tuple(
+        span._replace(
+            low=span.low[1:] if digit == span.low[0] else "0" * (len(span.low) - 1),
+            high=span.high[1:] if digit == span.high[0] else "9" * (len(span.high) - 1),
+        )
+        for span in spans
+        if len(span.low) > span.places and span.low[0] <= digit <= span.high[0]
+    )

@@ -28,7 +28,7 @@ from trimodal.llm.structured.json_schema.keywords import (
     shortened,
 )
 from trimodal.llm.structured.json_schema.references import References
-from trimodal.llm.structured.json_schema.strings import FORMATS, count, string
+from trimodal.llm.structured.json_schema.strings import count, format_of, string
 from trimodal.triton.fields import shown
 
 MAX_DEPTH = 32
@@ -120,7 +120,7 @@ class SchemaRules:
             if key in used:
                 raise Unheld(key, "is not supported: only $ref is followed")
         # What JSON Schema does not know is a remark to it, and so is a format.
-        remarks = {"format"} if "format" in used and schema["format"] not in FORMATS else set()
+        remarks = {"format"} if "format" in used and not format_of(schema) else set()
         self.unheld.update(dict.fromkeys(shortened(inside(path, key)) for key in remarks | used - KNOWN))
         for key in WHOLE:
             if key in used:
@@ -313,14 +313,16 @@ class SchemaRules:
             if least:
                 raise Unheld("minProperties", f"is {least}: no property is allowed")
             return self._grammar.rule('"{}"')
+        of_values = inside(path, "additionalProperties")
         if patterns:
             # Others may be allowed, too: these are enough.
             (pattern, others), *_ = patterns.items()
-            names, at = {"pattern": pattern}, inside(path, "patternProperties")
+            names = {"pattern": pattern}
+            at = of_values = inside(path, "patternProperties")
         elif others is True and not names and not least and most is None:
             return self._grammar.shared("object")
         name = self._value({**({} if names is True else names), "type": "string"}, at, depth + 1)
-        value = self._inner(others, inside(path, "additionalProperties"), depth)
+        value = self._inner(others, of_values, depth)
         pair = self._grammar.rule(f'{name} ":" " "? {value}')
         return self._grammar.rule(f'"{{" {self._many(pair, least, most)} "}}"')
 

@@ -53,7 +53,7 @@ def string(grammar: Grammar, schema: Mapping[str, Any]) -> str:
     least, most = count(schema, "minLength", 0), count(schema, "maxLength", None)
     if most is not None and most < least:
         raise Unheld("maxLength", f"is {most}: minLength is {least}")
-    pattern, form = schema.get("pattern"), schema.get("format")
+    pattern, form = schema.get("pattern"), format_of(schema)
     bounds = [key for key in ("minLength", "maxLength") if key in schema]
     if pattern is not None:
         if not isinstance(pattern, str):
@@ -65,15 +65,21 @@ def string(grammar: Grammar, schema: Mapping[str, Any]) -> str:
         if not kept:
             raise Unheld(bounds[-1], "is not supported beside this pattern", later=True)
         return grammar.rule(f'"\\"" {expression} "\\""')
-    if form in FORMATS:
+    if form:
         if bounds:
             raise Unheld(bounds[-1], "is not supported beside a format", later=True)
-        return grammar.rule(f'"\\"" {FORMATS[form]} "\\""')
+        return grammar.rule(f'"\\"" {form} "\\""')
     if most is None and not least:
         return grammar.shared("string")
     most = MOST_REPEATS if most is None else min(most, MOST_REPEATS)
     characters = grammar.repeated(grammar.shared("character"), least, most)
     return grammar.rule(f'"\\"" {characters} "\\""')
+
+
+def format_of(schema: Mapping[str, Any]) -> str | None:
+    """The expression of a schema's format; None: it has none, or what JSON Schema does not know."""
+    form = schema.get("format")
+    return FORMATS.get(form) if isinstance(form, str) else None
 
 
 def count(schema: Mapping[str, Any], key: str, default: Any) -> Any:
