@@ -1,4 +1,4 @@
-"""What experiments share: a gateway of its own, its socket, processor time, tables."""
+"""What experiments share: a gateway of its own, its socket, processor time."""
 
 from __future__ import annotations
 

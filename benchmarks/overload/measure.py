@@ -93,15 +93,11 @@ async def run_overload(
             asked[case.name].prepare(case.expected)
         return asked[case.name]
 
-    def tier_of(load: str, number: int) -> str:
-        rng = random.Random(f"tier {load} {number}")
-        return rng.choices(list(scenario.mix), list(scenario.mix.values()))[0]
-
     def sender(target: GrpcLlm, load: str, **options: Any) -> Send:
         """Sends each request in its tier."""
         options |= target.options
         tiered = {tier: replace(target, options={**options, "tier": tier}) for tier in scenario.mix}
-        return lambda number: tiered[tier_of(load, number)].send(number)
+        return lambda number: tiered[tier_of(scenario.mix, load, number)].send(number)
 
     def level(target: GrpcLlm) -> Callable[[Case, int], Send]:
         return lambda case, _: sender(target.asking(questions_of(case)), case.name)
@@ -134,9 +130,14 @@ async def run_overload(
         results = await run_cases(plan, sides, tell)
     loops = ", ".join(f"{name} {rate:.2f}" for name, rate in measured.items())
     more = [("capacity", f"{capacity:.2f} requests/s; closed loop: {loops}")]
-    results = by_tier(results, capacity, tiers, lambda case, number: tier_of(case.name, number))
+    results = by_tier(results, capacity, tiers, lambda case, number: tier_of(scenario.mix, case.name, number))
     changed = replace(test, plan=plan, changes={"llm": scenario.changes})
     return Measurement("Overload", TOKENS, results, facts(changed, server, more))
+
+
+def tier_of(mix: Mapping[str, float], load: str, number: int) -> str:
+    """The tier of a request, drawn by the weights; the same for what sends it and what judges it."""
+    return random.Random(f"tier {load} {number}").choices(list(mix), list(mix.values()))[0]
 
 
 async def _capacity(send: Send, settings: LlmSettings, seconds: float) -> float:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.overload.__main__ import app
-from benchmarks.overload.measure import STOP, by_tier, fake_answer
+from benchmarks.overload.measure import STOP, by_tier, fake_answer, tier_of
 from tests.bench.load.records import answer, record, run_of
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.records import Record
@@ -28,6 +28,12 @@ TIERS = {"premium": Tier(priority=10, ttft_deadline_ms=500, itl_bound_ms=200), "
 CAPACITY = 10.0
 MET = answer(0.0, 0.3, [0.1])
 REFUSED = {"outcome": "unavailable", "error": "256 requests wait already"}
+
+
+def test_tiers_are_drawn_by_their_weights() -> None:
+    drawn = [tier_of({"premium": 1, "free": 3}, "poisson 10", number) for number in range(400)]
+    assert 70 < drawn.count("premium") < 130
+    assert drawn == [tier_of({"premium": 1, "free": 3}, "poisson 10", number) for number in range(400)]
 
 
 def judged(records: list[Record], *sides: str) -> list[Result]:

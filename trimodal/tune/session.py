@@ -299,4 +299,5 @@ def write_texts(texts: dict[Path, tuple[str, str]]) -> None:
         for file, (_, new) in texts.items():
             file.write_text(new, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file} cannot be written: {error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise SettingsError(f"{file} cannot be read or written: {why}") from None

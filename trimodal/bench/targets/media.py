@@ -11,7 +11,7 @@ from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.llm import follow
 from trimodal.bench.targets.questions import Source
-from trimodal.bench.targets.taking import sender
+from trimodal.bench.targets.taking import sender, taken
 from trimodal.client import Client, LiveUpdate
 
 
@@ -31,11 +31,16 @@ def vision(
 def embedding(client: Client, questions: Source, *, timeout: float = 60.0, model: str = "embedding") -> Send:
     """The embedding model, a text in each request."""
 
-    async def ask(record: Record, number: int) -> None:
-        await client.embed([questions(number).text], timeout=timeout, model=model)
-        record.piece()
+    async def send(number: int) -> Record:
+        text = questions(number).text  # made before the record begins: it is no part of the latency
 
-    return sender(ask)
+        async def ask(record: Record) -> None:
+            await client.embed([text], timeout=timeout, model=model)
+            record.piece()
+
+        return await taken(ask)
+
+    return send
 
 
 def speech(
@@ -101,18 +106,22 @@ def assistant(
     TTFT is to the first text of the answer, after what was heard and seen.
     """
 
-    async def ask(record: Record, number: int) -> None:
-        question = questions(number)
+    async def send(number: int) -> Record:
+        question = questions(number)  # as in `embedding`
         audio = recordings[number % len(recordings)] if recordings else None
-        record.audio_s = len(audio) / SAMPLE_RATE if audio is not None else 0.0
-        stream = client.ask(
-            question.text,
-            image=images[number % len(images)] if images else None,
-            audio=audio,
-            timeout=timeout,
-            model=model,
-            max_tokens=question.max_tokens,
-        )
-        await follow(stream, record)
 
-    return sender(ask)
+        async def ask(record: Record) -> None:
+            record.audio_s = len(audio) / SAMPLE_RATE if audio is not None else 0.0
+            stream = client.ask(
+                question.text,
+                image=images[number % len(images)] if images else None,
+                audio=audio,
+                timeout=timeout,
+                model=model,
+                max_tokens=question.max_tokens,
+            )
+            await follow(stream, record)
+
+        return await taken(ask)
+
+    return send
