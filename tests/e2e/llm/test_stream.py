@@ -215,7 +215,7 @@ def test_ctrl_c_ends_the_answer_on_the_server(server, program):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
-        assert process.stdout.read(1)
+        assert process.stdout.read(1), process.communicate(timeout=20)[1]
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=20)
     finally:
