@@ -186,3 +186,12 @@ def test_what_a_sleeping_engine_forgot_is_not_to_blame() -> None:
     rig.idle.interrupt()
     rig.idle.emptied()
     assert [ids for ids, _ in rig.computed()] == [PUBLIC]
+
+
+def test_public_ones_shorter_than_a_block_of_the_engine_are_not_computed() -> None:
+    """vLLM on a processor has blocks of 128 tokens: the loss of its engine was never handled."""
+    rig = Rig(public=([9] * (BLOCK - 1), [8] * (BLOCK + 1)))
+    assert rig.idle.begin()
+    assert [len(one.prompt_ids) for one in rig.given] == [BLOCK + 1]
+    rig.idle.lost()
+    assert not rig.idle.begin()

@@ -23,9 +23,9 @@ MAX_PREFIXES = 64
 
 @dataclass(frozen=True, eq=False)
 class _Prefix:
-    """The beginning of a prompt, in whole blocks, found by those of the same salt.
+    """The beginning of a prompt, at least a block of the engine's, found by those of the same salt.
 
-    `keys` has one for each block: the last stands for the whole.
+    `keys` has one for each whole block: the last stands for all.
     """
 
     ids: list[int]
@@ -62,7 +62,8 @@ class IdlePrefills:
         self, share: float, engine: EngineSupervisor, ids: Iterator[int], public: Iterable[list[int]] = ()
     ) -> None:
         self._share, self._engine, self._ids = share, engine, ids
-        self._public = [_Prefix.of(one, engine.client.info.block_tokens) for one in public]
+        block = engine.client.info.block_tokens  # of less an engine's cache keeps nothing
+        self._public = [_Prefix.of(one, block) for one in public if len(one) >= block]
         self._found: dict[int, _Prefix] = {}  # by key; the last is the one that was found last
         self._blocks: dict[str, Counter[int]] = {}  # tenant → key of a block → how many in `_found` have it
         self._blamed: set[int] = set()  # keys of those that an engine died of

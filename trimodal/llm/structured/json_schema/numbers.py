@@ -83,6 +83,8 @@ def _decimals(low: Decimal, high: Decimal, above: bool, below: bool) -> Iterator
 def _pointed(first: int, last: int, places: int, more: int) -> Iterator[_Span]:
     """`first` to `last` with a point before the last `places` digits, and at least one digit before it."""
     scale = 10**places
+    if first > last:
+        return
     for whole in _whole(first // scale, last // scale):
         low, high = max(first, int(whole.low) * scale), min(last, int(whole.high) * scale + scale - 1)
         length = len(whole.low) + places
@@ -105,6 +107,7 @@ def _expression(spans: Sequence[_Span]) -> str:
         parts.append(_joined('"."', _expression(point)))
     if ended := [span for span in spans if not span.low]:
         parts.append(times("[0-9]", 0, ended[0].more) if ended[0].more else '""')
+    assert parts, "no alternative would be the empty text to xgrammar"
     return one_of(parts)
 
 
