@@ -86,6 +86,7 @@ REFUSED = [
     ((text(b"\xff"),), "text_input is not valid UTF-8"),
     (({"text_input": np.array([b"a", b"b"], object)},), "text_input holds 2 values: exactly 1"),
     ((text("a"), {"image": np.array([b"a", b"b"], object)}), "image holds 2 values"),
+    ((text("a"), text(b"", "image")), "image: empty; JPEG, PNG, WebP, GIF"),
     ((audio([]),), "audio has 0 samples: 1 to 16000 are taken (1 s at 16 kHz)"),
     ((audio([0.0] * 16_001),), "audio has 16001 samples"),
     ((audio([0] * 16_001, "audio_int16", np.int16),), "audio_int16 has 16001 samples"),
@@ -102,6 +103,17 @@ def test_what_is_refused(inputs, told):
     with pytest.raises(InvalidArgument) as caught:
         read(*inputs)
     assert told in str(caught.value)
+
+
+def test_a_picture_that_no_model_takes_is_refused_before_it_is_copied():
+    class Raw(bytes):
+        def __bytes__(self):
+            raise AssertionError("it is copied")
+
+    inputs = {"text_input": np.array([b"a"], object), "image": np.array([b""], object)}
+    inputs["image"][0] = Raw((24 << 20) + 1)
+    with pytest.raises(InvalidArgument, match=r"image: 25165825 bytes; at most 25165824 are accepted"):
+        read(inputs)
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,17 @@ class PortAudioError(Exception):
 
 
 class FakeSoundDevice(types.ModuleType):
-    """A device that counts: sample n is n / 1e6. It gives `blocks` blocks, then nothing."""
+    """A device that counts: sample n is n / 1e6.
+
+    It gives `blocks` blocks, then nothing; whoever asks whether it is still there gets `later` more.
+    """
 
     PortAudioError = PortAudioError
 
-    def __init__(self, *, rate=48_000, any_rate=True, blocks=40, devices=1):
+    def __init__(self, *, rate=48_000, any_rate=True, blocks=40, devices=1, active=True, later=0):
         super().__init__("sounddevice")
         self.rate, self.any_rate, self.blocks, self.devices = rate, any_rate, blocks, devices
+        self.active, self.later = active, later  # active: PortAudio's word for it until the device is gone
         self.opened = None
         self.closed = threading.Event()
 
@@ -42,14 +46,25 @@ class FakeSoundDevice(types.ModuleType):
         module = self
 
         class Stream:
-            active = False  # PortAudio's word for it once the device is gone
+            def __init__(self):
+                self.given = 0
 
             def __enter__(self):
-                buffer = np.empty((blocksize, 1), np.float32)  # PortAudio's own, used again and again
-                for number in range(module.blocks):
-                    buffer[:, 0] = np.arange(number * blocksize, (number + 1) * blocksize) / 1e6
-                    callback(buffer, blocksize, None, None)
+                self.give(module.blocks)
                 return self
+
+            def give(self, blocks):
+                buffer = np.empty((blocksize, 1), np.float32)  # PortAudio's own, used again and again
+                for _ in range(blocks):
+                    buffer[:, 0] = np.arange(self.given * blocksize, (self.given + 1) * blocksize) / 1e6
+                    callback(buffer, blocksize, None, None)
+                    self.given += 1
+
+            @property
+            def active(self):
+                if module.active:
+                    self.give(module.later)
+                return module.active
 
             def __exit__(self, *error):
                 module.closed.set()
@@ -97,11 +112,20 @@ def test_a_server_that_is_too_slow_ends_it(device, monkeypatch):
 
 def test_one_that_is_unplugged_ends_it_with_what_was_heard_before(device, monkeypatch):
     monkeypatch.setattr(microphone, "_LOOK_S", 0.0)
-    device(blocks=3)
+    device(blocks=3, active=False)
     heard = record(0.1)
     assert [len(next(heard)) for _ in range(3)] == [1_600] * 3
     with pytest.raises(AudioError, match="it was unplugged, or its recording ended"):
         next(heard)
+
+
+def test_one_that_is_silent_for_a_while_goes_on(device, monkeypatch):
+    monkeypatch.setattr(microphone, "_LOOK_S", 0.0)
+    device(blocks=1, later=2)
+    blocks = record(0.1)
+    heard = np.concatenate([next(blocks) for _ in range(4)])
+    np.testing.assert_array_equal(heard, np.arange(6_400, dtype=np.float32) / np.float32(1e6))
+    blocks.close()
 
 
 def test_no_microphone(device):

@@ -6,9 +6,10 @@ import zlib
 from contextlib import suppress
 
 import numpy as np
+import PIL
 import pytest
 import simplejpeg
-from PIL import Image
+from PIL import AvifImagePlugin, Image
 
 from tests.vision.pictures import (
     WHITE,
@@ -290,6 +291,19 @@ def test_reads_what_else_strangers_send(format):
         data = heic(image) if format == "HEIC" else encode(image, format)
         difference = np.abs(seen(data) - np.asarray(image.convert("RGB")))
         assert np.percentile(difference, 90) <= (0 if format in ("GIF", "BMP", "TIFF") else 12)
+
+
+@pytest.mark.parametrize("built", ["before 11.3", "without libavif"])
+def test_avif_is_refused_by_name_where_pillow_does_not_read_it(monkeypatch, built):
+    data = encode(quarters(), "AVIF")
+    if built == "before 11.3":
+        monkeypatch.delattr(PIL, "AvifImagePlugin")
+        monkeypatch.setitem(sys.modules, "PIL.AvifImagePlugin", None)
+    else:
+        monkeypatch.setattr(AvifImagePlugin, "SUPPORTED", False)
+    assert told_of(data) == (
+        'image: an AVIF file, which this server\'s Pillow does not read: pip install "pillow>=11.3"'
+    )
 
 
 def test_heic_without_its_decoder_is_refused_by_name(monkeypatch):

@@ -24,6 +24,8 @@ from trimodal.errors import InvalidArgument, SettingsError
 from trimodal.llm.request import sampling
 from trimodal.llm.request.terms import MAX_DEADLINE_MS, MAX_TTFT_DEADLINE_MS, with_parameters
 from trimodal.triton.fields import Inputs, integer, scalar, shown, text
+from trimodal.vision.formats import TAKEN
+from trimodal.vision.settings import Limits
 
 HANDED_ON = (
     *(*sampling.INPUTS, "stop", "response_format", "chat_template_kwargs"),
@@ -36,6 +38,8 @@ _OWN = (
 INPUTS = (*_OWN, *HANDED_ON)
 """The assistant's input tensors; all are optional."""
 VERSIONS = "versions"  # a parameter of the request
+# Before it is copied: Triton's own ports take a body of any size. The vision model's limit may be lower.
+_MOST_IMAGE_BYTES = Limits().max_bytes
 _VERSIONS = TypeAdapter(dict[str, Annotated[str, Field(pattern=r"^[1-9]\d{0,17}$")]])
 
 
@@ -132,6 +136,10 @@ def _image(inputs: Inputs, settings: AssistantSettings) -> bytes | None:
         return None
     if not settings.vision:
         raise InvalidArgument("image: this assistant has no model for images")
+    if not raw:
+        raise InvalidArgument(f"image: empty; {TAKEN} bytes are needed")
+    if len(raw) > _MOST_IMAGE_BYTES:
+        raise InvalidArgument(f"image: {len(raw)} bytes; at most {_MOST_IMAGE_BYTES} are accepted")
     return raw.encode() if isinstance(raw, str) else bytes(raw)
 
 

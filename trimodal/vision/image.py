@@ -18,7 +18,6 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 from PIL import (
-    AvifImagePlugin,
     BmpImagePlugin,
     GifImagePlugin,
     Image,
@@ -66,7 +65,6 @@ _SHRUNK = 4  # times `max_pixels`: what a JPEG may have that is decoded at half 
 _MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "I;16", "I;16B")
 _SIXTEEN_BITS = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
-AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the images of a batch are decoded side by side already
 # Opened as what they are: Image.open would try other formats, and check sizes against a global of its own.
 READERS: dict[str, type[ImageFile.ImageFile]] = {
     "JPEG": _Jpeg,
@@ -75,7 +73,6 @@ READERS: dict[str, type[ImageFile.ImageFile]] = {
     "GIF": GifImagePlugin.GifImageFile,
     "BMP": BmpImagePlugin.BmpImageFile,
     "TIFF": TiffImagePlugin.TiffImageFile,
-    "AVIF": AvifImagePlugin.AvifImageFile,
 }
 
 
@@ -83,6 +80,17 @@ def _reader(format: str) -> type[ImageFile.ImageFile]:
     """The decoder of a format. Raises: Damaged where it is not installed."""
     if format in READERS:
         return READERS[format]
+    if format == "AVIF":
+        try:
+            from PIL import AvifImagePlugin  # Pillow 11.3
+        except ImportError:
+            AvifImagePlugin = None  # type: ignore[assignment]
+        if AvifImagePlugin is None or not AvifImagePlugin.SUPPORTED:
+            raise Damaged(
+                'an AVIF file, which this server\'s Pillow does not read: pip install "pillow>=11.3"'
+            )
+        AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the images of a batch are decoded side by side already
+        return AvifImagePlugin.AvifImageFile
     try:
         from pillow_heif import HeifImageFile, options
     except ImportError:

@@ -310,6 +310,55 @@ def test_a_gpu_that_cannot_be_used_is_not_blamed_on_the_artefact(artefact, monke
         opened(artefact)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDA failed with error out of memory",
+        "Requested int8_float16 compute type, but the target device or backend do not support efficient "
+        "int8_float16 computation.",
+    ],
+)
+def test_nothing_is_missing_on_a_gpu_that_is_full_or_too_old(artefact, monkeypatch, said):
+    def refuse(*arguments, **settings):
+        raise ValueError(said)
+
+    monkeypatch.setattr("ctranslate2.models.Whisper", refuse)
+    with pytest.raises(ServerError, match=rf"cannot use the GPU \({said[:30]}.*\)$"):
+        opened(artefact, device="cuda")
+    with pytest.raises(ArtefactError, match="cannot be opened"):
+        opened(artefact)
+
+
+def test_a_library_that_the_first_run_does_not_find_is_told_when_it_is_opened(artefact, monkeypatch):
+    class Model:
+        is_multilingual = False
+
+        def __init__(self, *arguments, **settings):
+            pass
+
+        def encode(self, features):
+            raise RuntimeError("Library libcublas.so.12 is not found or cannot be loaded")
+
+    monkeypatch.setattr("ctranslate2.models.Whisper", Model)
+    with pytest.raises(ServerError, match=r"\(Library libcublas.so.12 is not .* tells what is missing"):
+        opened(artefact, device="cuda")
+
+
+@pytest.mark.parametrize(("given", "threads"), [(3, 3), (0, 5)])
+def test_a_run_has_the_threads_that_are_set_or_every_core(artefact, monkeypatch, given, threads):
+    opened_with = {}
+
+    def model(*arguments, **settings):
+        opened_with.update(settings)
+        raise RuntimeError("seen")
+
+    monkeypatch.setattr("trimodal.settings.host_cpus", lambda: 5)
+    monkeypatch.setattr("ctranslate2.models.Whisper", model)
+    with pytest.raises(ArtefactError, match="seen"):
+        open_engine(artefact, RecogniseSettings(artefact="x", intra_op_threads=given))
+    assert opened_with["intra_threads"] == threads
+
+
 UNREAD = Manifest(
     task="speech", runtime="ctranslate2", runtime_version="4", precision="int8", source="x",
     source_sha256="0", command="make it again",

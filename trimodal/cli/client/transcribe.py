@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -17,6 +17,8 @@ from trimodal.cli.client import live_view
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from trimodal.audio.files import AudioError
+    from trimodal.audio.values import Samples
     from trimodal.client import Client, Transcript
     from trimodal.client.streams.live import Listening
 
@@ -79,7 +81,7 @@ def transcribe(
         async with common.connect(settings.url, silence=settings.timeout) as client:
             for source, target in zip(sources, targets, strict=True):
                 try:
-                    heard, stopped = await _hear(client, source, settings, console)
+                    heard, stopped, lost = await _hear(client, source, settings, console)
                 except (AudioError, InvalidArgument) as error:  # of this file; the others go on
                     shown = str(error) if isinstance(error, AudioError) else f"{source}: {error}"
                     typer.echo(f"trimodal: {shown}", err=True)
@@ -93,6 +95,9 @@ def transcribe(
                 if form == "text" and target is None and len(sources) > 1:
                     document = f"==> {source} <==\n{document}"
                 _write(document, target)
+                if lost is not None:
+                    typer.echo(f"trimodal: {lost}", err=True)
+                    return 1
                 if stopped:
                     return 0 if settings.mic else 130
         return code
@@ -109,8 +114,8 @@ def transcribe(
 
 async def _hear(
     client: Client, source: str, settings: TranscribeCommand, console: Console
-) -> tuple[Transcript, bool]:
-    """What was heard, and whether Ctrl-C ended it."""
+) -> tuple[Transcript, bool, AudioError | None]:
+    """What was heard, whether Ctrl-C ended it, and what ended a microphone before."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -127,14 +132,38 @@ async def _hear(
                 on_update=lambda update: status.update(f"{name}: {update.received_s:.0f} s heard"),
                 **settings.listening,
             )
-        return whole, False
+        return whole, False, None
     chunk_s = settings.chunk_ms / 1000
-    blocks = record(chunk_s) if settings.mic else read_blocks(source, chunk_s)
+    ends: list[AudioError] = []
+    blocks = _until_lost(record(chunk_s), ends) if settings.mic else read_blocks(source, chunk_s)
     with live_view.viewing(console) as show:
         async with client.listen(**settings.listening) as stream:
             pace = None if settings.mic else settings.speed
             stopped = await live_view.follow(stream, blocks, show, pace)
-    return Transcript(stream.words, stream.text, stream.latest.received_s), stopped
+    heard = Transcript(stream.words, stream.text, stream.latest.received_s)
+    return heard, stopped, ends[0] if ends else None
+
+
+def _until_lost(
+    blocks: Generator[Samples, None, None], ends: list[AudioError]
+) -> Generator[Samples, None, None]:
+    """The blocks until their microphone fails, whose error goes into `ends`: what was said before is kept.
+
+    Raises AudioError: it fails before it gives anything.
+    """
+    from trimodal.audio.files import AudioError
+
+    given = False
+    try:
+        for block in blocks:
+            yield block
+            given = True
+    except AudioError as error:
+        if not given:
+            raise
+        ends.append(error)
+    finally:
+        blocks.close()
 
 
 def _targets(sources: Sequence[str], form: Format, out: Path | None) -> list[Path | None]:

@@ -12,7 +12,7 @@ import contextlib
 import ctypes
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,7 +43,10 @@ COMPUTE_TYPES = {
 }
 WEIGHTS = "model.bin"
 # What CTranslate2 says where it is the GPU, its driver or its libraries.
-_OF_THE_GPU = re.compile(r"CUDA (failed|support)|cu(BLAS|DNN) failed|libcu\w+\.so")
+_OF_THE_GPU = re.compile(
+    r"CUDA (failed|support)|cu(BLAS|DNN) failed|libcu\w+\.so|compute type, but the target device"
+)
+_NOTHING_IS_MISSING = re.compile(r"out of memory|ALLOC_FAILED|compute type")
 # What the wheel of CTranslate2 looks up by name on a GPU: it is built for CUDA 12, whatever the driver has.
 CUBLAS = ("libcublasLt.so.12", "libcublas.so.12")
 
@@ -254,20 +257,34 @@ def open_model(directory: Path, manifest: Manifest, settings: RecogniseSettings)
     import ctranslate2
 
     try:
-        return ctranslate2.models.Whisper(
-            str(directory),
-            device=settings.device,
-            compute_type=computed,
-            intra_threads=settings.threads,
-            inter_threads=1,
-        )
+        with _blaming_the_gpu(settings.device):
+            return ctranslate2.models.Whisper(
+                str(directory),
+                device=settings.device,
+                compute_type=computed,
+                intra_threads=settings.threads,
+                inter_threads=1,
+            )
+    except ServerError:
+        raise
     except Exception as error:  # It raises RuntimeError, ValueError and others.
-        if settings.device == "cuda" and _OF_THE_GPU.search(str(error)):
-            raise ServerError(
-                f"CTranslate2 {ctranslate2.__version__} cannot use the GPU ({first_line(error)}): "
-                "`trimodal doctor --profile cuda` tells what is missing"
-            ) from None
         raise unopened(directory, manifest, error) from None
+
+
+@contextlib.contextmanager
+def _blaming_the_gpu(device: str) -> Iterator[None]:
+    """Raises ServerError for what CTranslate2 raises where it is the GPU, its driver or its libraries."""
+    try:
+        yield
+    except Exception as error:
+        if device != "cuda" or not _OF_THE_GPU.search(str(error)):
+            raise
+        import ctranslate2
+
+        told = f"CTranslate2 {ctranslate2.__version__} cannot use the GPU ({first_line(error)})"
+        if not _NOTHING_IS_MISSING.search(str(error)):
+            told += ": `trimodal doctor --profile cuda` tells what is missing"
+        raise ServerError(told) from None
 
 
 def preload_cublas() -> None:
@@ -284,7 +301,10 @@ def preload_cublas() -> None:
 
 
 def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whisper:
-    """The model in `directory` with its tokenizer. Raises ArtefactError: refused, or unfit for `settings`."""
+    """The model in `directory` with its tokenizer.
+
+    Raises ArtefactError: refused, or unfit for `settings`; ServerError: the GPU cannot be used.
+    """
     if (directory / WEIGHTS).is_file() and not (directory / MANIFEST).is_file():
         raise ArtefactError(
             f"{directory} holds a Whisper of CTranslate2 without a manifest: take it as it is with: "
@@ -293,6 +313,10 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whis
     manifest, shapes = open_artefact(directory, settings, runtime="ctranslate2")
     model = open_model(directory, manifest, settings)
     tokens = read_tokens(directory, manifest, shapes, multilingual=model.is_multilingual)
-    return CTranslate2Whisper(
+    engine = CTranslate2Whisper(
         model, tokens, shapes, beam_size=settings.beam_size, max_batch=settings.max_batch_windows
     )
+    if settings.device == "cuda":  # cuBLAS is looked up by the first run
+        with _blaming_the_gpu(settings.device):
+            engine.recognise([Window(np.zeros(SAMPLE_RATE, np.float32), engine.languages[0])])
+    return engine
