@@ -58,6 +58,11 @@ class ProtocolError(TransportError):
     """The answer lacks what the model's contract promises."""
 
 
+def may_have_begun(error: BaseException) -> bool:
+    """Whether a request that ended so may still run on a server that is there."""
+    return not isinstance(error, RequestError | ConnectError | ConnectionLost)
+
+
 _CODES: dict[str, type[RequestError]] = {
     kind.code: kind for kind in (InvalidArgument, ModelNotFound, Unavailable, Cancelled, InternalError)
 }

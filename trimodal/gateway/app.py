@@ -36,7 +36,7 @@ from trimodal.gateway.metrics import GatewayMetrics, Measured
 from trimodal.gateway.openai.audio import Task, Transcription, TranscriptionRequest, read_form
 from trimodal.gateway.openai.chat import Chat, Completion
 from trimodal.gateway.openai.conversation import FindingsCache
-from trimodal.gateway.openai.fields import Body, ModelBody, take_ignored
+from trimodal.gateway.openai.fields import IGNORED_HEADER, Body, ModelBody, take_ignored
 from trimodal.gateway.openai.forms import unheld
 from trimodal.gateway.openai.models import AdapterRequest, ModelList, operate
 from trimodal.gateway.openai.responses.reply import Reply
@@ -174,7 +174,9 @@ def make_app(settings: GatewaySettings, upstreams: Upstreams) -> FastAPI:
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors_origins),
-            allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"], expose_headers=["*"],
+            allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"],
+            # Older browsers take the star for a name.
+            expose_headers=["*", "x-request-id", "server-timing", "retry-after", IGNORED_HEADER],
         )  # fmt: skip
     app.add_middleware(OriginCheck, settings=settings)
     app.add_middleware(Measured, metrics=gateway.metrics, log_requests=settings.log_requests)

@@ -31,12 +31,12 @@ def with_keywords(keywords: Sequence[str], prompt: str | None) -> str | None:
     return hints or None
 
 
-def decode_base64(text: str, field: str, code: str | None = None) -> bytes:
+def decode_base64(text: str, field: str) -> bytes:
     """The bytes of base64 text. Raises: ApiError 400 naming the field."""
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise invalid(f"{field} is not valid base64", code=code) from None
+        raise invalid(f"{field} is not valid base64") from None
 
 
 def decode_data_url(url: str, field: str) -> bytes:

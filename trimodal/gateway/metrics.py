@@ -224,11 +224,15 @@ class Measured:
         logs.request_fields.set(fields)
 
         async def noted(message: Message) -> None:
-            measure.note(message)
+            accepts = message["type"] == "websocket.accept"
+            if not accepts:
+                measure.note(message)
             if message["type"] == "http.response.start" and (names := scope.get("state", {}).get("ignored")):
                 header = (IGNORED_HEADER.encode(), ignored_header(names).encode())
                 message = {**message, "headers": [*message["headers"], header]}
             await send(message)
+            if accepts:  # not where the client is gone by then
+                measure.note(message)
 
         self._metrics.in_flight.inc(is_request)
         try:

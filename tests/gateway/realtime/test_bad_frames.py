@@ -16,6 +16,7 @@ from websockets.frames import Frame, Opcode
 from tests.gateway.conftest import LIMIT_S, Serve
 from tests.gateway.realtime.conftest import Dial, pcm, transcription
 from trimodal.gateway.realtime.protocol import MAX_FRAME_BYTES, SPARE_FRAMES, RealtimeProtocol
+from trimodal.llm.structured.reading import MAX_NESTING
 
 APPEND = "input_audio_buffer.append"
 
@@ -41,16 +42,17 @@ APPEND = "input_audio_buffer.append"
         (json.dumps({"type": APPEND, "audio": ""}), "invalid_audio"),
         (json.dumps({"type": APPEND, "audio": "§"}), "invalid_audio"),
         (json.dumps({"type": APPEND, "audio": "AAA"}), "invalid_audio"),
+        (json.dumps({"type": APPEND, "audio": "AAAA AAAA"}), "invalid_audio"),
         (json.dumps({"type": APPEND, "audio": "AAAA"}), "invalid_audio"),
         (json.dumps({"type": APPEND, "audio": "\ud800"}), "invalid_audio"),
-        ('{"type": "session.update", "session": {"type": "transcription", "audio": ' + '{"input": ' * 500
-         + "1" + "}" * 502, "unknown_parameter"),
+        ('{"type": "session.update", "session": {"type": "transcription", "audio": ' + '{"input": ' * 60
+         + "1" + "}" * 62, "unknown_parameter"),
         ('{"type": "session.update", "session": {"type": "transcription", "\\ud800": 1}}', None),
         # Ended the session as a failure of the gateway's own, where Python reads it.
         *(
             ('{"type": "session.update", "session": {"type": "transcription"' + ', "a": {"b": 1' * levels
              + "}" * (levels + 2), "invalid_json")
-            for levels in (900, 2_000)
+            for levels in (67, 900, 2_000)
         ),
     ],
 )  # fmt: skip
@@ -66,6 +68,16 @@ def test_an_error_and_an_open_session(serve: Serve, dial: Dial, frame: str, code
     peer.append(3.2)
     peer.send("input_audio_buffer.commit")
     peer.until("conversation.item.input_audio_transcription.completed")
+
+
+def test_the_deepest_schema_of_a_tool_is_read(serve: Serve, dial: Dial) -> None:
+    parameters: dict[str, object] = {"type": "object"}
+    for _ in range((MAX_NESTING - 1) // 2):
+        parameters = {"type": "object", "properties": {"a": parameters}}
+    peer = dial(serve(), "model=llm")
+    tool = {"type": "function", "name": "look", "parameters": parameters}
+    peer.send("session.update", session={"type": "realtime", "tools": [tool]})
+    assert peer.until("session.updated")["session"]["tools"][0]["parameters"] == parameters
 
 
 def test_the_cause_is_told_where_it_has_an_id(serve: Serve, dial: Dial) -> None:

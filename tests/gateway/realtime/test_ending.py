@@ -9,10 +9,11 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidMessage
 
 from tests.doubles.waiting import wait_until
 from tests.gateway.conftest import LIMIT_S, Running, Serve, connect, fake_triton
@@ -23,6 +24,7 @@ from trimodal.client.transports.fake import FakeSpeech, llm_outputs, scripted
 from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.realtime import outbox
 from trimodal.gateway.realtime import session as sessions
+from trimodal.gateway.realtime.protocol import RealtimeProtocol
 from trimodal.gateway.server import GatewayServer
 from trimodal.gateway.settings import GatewaySettings
 
@@ -249,6 +251,31 @@ def test_a_piece_of_many_turns_whose_client_has_left(serve: Serve, dial: Dial, f
     peer.socket.close()
     wait_until(lambda: status(dial, running, **key) == 101, "the session is over")
     assert not speech.streams
+
+
+def test_a_client_that_left_before_its_socket_was_accepted(
+    serve: Serve, dial: Dial, file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its session held a place of its key for five minutes, and was logged as accepted."""
+    caplog.set_level("INFO", "trimodal")
+    key = bearer(add_key(file, Key(name="one", max_streams=1)))
+    running = serve(keys=file)
+    with monkeypatch.context() as patch:
+        whole = RealtimeProtocol.send
+
+        async def late(self: RealtimeProtocol, message: Any) -> None:
+            if message["type"] == "websocket.accept":
+                self.abort()
+                await asyncio.sleep(0.01)
+            await whole(self, message)
+
+        patch.setattr(RealtimeProtocol, "send", late)
+        with pytest.raises((OSError, InvalidMessage)):
+            dial(running, "model=llm", **key)
+    wait_until(lambda: status(dial, running, **key) == 101, "the session is over", LIMIT_S)
+    logged = {one.fields["status"] for one in caplog.records if hasattr(one, "fields")}
+    assert 499 in logged
+    assert 101 not in logged, "the last one goes on"
 
 
 def test_streams_and_keys_are_free_however_it_ends(serve: Serve, dial: Dial) -> None:

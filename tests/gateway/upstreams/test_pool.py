@@ -14,7 +14,7 @@ import pytest
 from tests.doubles.waiting import until
 from tests.gateway.conftest import fails, fake_triton, vectors
 from trimodal.client.client import Client
-from trimodal.client.errors import ConnectionLost, TransportError
+from trimodal.client.errors import ConnectionLost, ProtocolError, Timeout, TransportError
 from trimodal.client.transports.base import Request, Tensors, Timeouts
 from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
 from trimodal.client.transports.probes import PROBES
@@ -259,6 +259,26 @@ async def test_speech_that_is_left_while_it_begins_ends_there(monkeypatch: pytes
             assert [one.parameters["sequence_id"] for one in begun] == [
                 one.parameters["sequence_id"] for one in ended
             ]
+
+
+@pytest.mark.parametrize("error", [Timeout("no answer in time"), ProtocolError("an answer without a text")])
+async def test_speech_whose_beginning_failed_ends_where_it_may_have_begun(
+    monkeypatch: pytest.MonkeyPatch, error: TransportError
+) -> None:
+    def broken(request: Request) -> Tensors:
+        if request.parameters["sequence_start"]:
+            raise error
+        return {}
+
+    async with Servers(monkeypatch, fake_triton(speech=broken), fake_triton(speech=broken)) as servers:
+        for _ in range(4):
+            async with servers.client.listen() as stream:
+                with pytest.raises(type(error)):
+                    await stream.send(np.zeros(1600, np.float32))
+        for fake in servers.fakes.values():
+            ids = [one.parameters["sequence_id"] for one in fake.requests]
+            assert ids
+            assert ids[::2] == ids[1::2]
 
 
 async def test_speech_ends_with_its_server_and_a_new_stream_begins_elsewhere(

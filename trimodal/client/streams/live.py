@@ -17,7 +17,7 @@ import numpy as np
 from trimodal import trace
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.client.decoding import merged, read, readable
-from trimodal.client.errors import ConnectError, ConnectionLost, TransportError
+from trimodal.client.errors import ConnectionLost, TransportError, may_have_begun
 from trimodal.client.streams.chunks import MAX_SAMPLES, MIN_SAMPLES, ChunkBuffer
 from trimodal.client.transports.base import Array, Parameter, Request, Tensors, Timeouts, Transport
 from trimodal.client.values import LiveUpdate
@@ -267,7 +267,7 @@ class LiveStream:
                 self._close("the stream has failed" if failed else "the stream has ended")
             raise
         except TransportError as error:
-            self._started = not (end or isinstance(error, ConnectError | ConnectionLost))
+            self._started = not end and may_have_begun(error)
             lost = error if start else type(error)(f"{error}; the stream is lost: open another one")
             self._over = ConnectionLost(f"the stream was lost ({error}): open another one")
             raise lost from None

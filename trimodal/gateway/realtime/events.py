@@ -10,11 +10,12 @@ from trimodal.errors import RequestError
 from trimodal.gateway.errors import ApiError, invalid
 from trimodal.gateway.limits import JsonText
 from trimodal.gateway.realtime.outbox import Outbox
-from trimodal.llm.structured.reading import nested_beyond
+from trimodal.llm.structured.reading import MAX_NESTING, nested_beyond
 
 Event = dict[str, Any]
-# Settings are read by recursion, which Python ends at 1,000; its JSON reader (3.12) goes ten times deeper.
-_MOST_LEVELS = 600
+# Settings are read by recursion, and each is named by its whole path: 590 levels of long names took 0.7 s.
+# The deepest that means anything is a tool's schema, below the event, the session, its tools and the tool.
+_MOST_LEVELS = 4 + MAX_NESTING
 
 
 def read_event(text: str) -> Event:

@@ -51,7 +51,15 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
         while at < len(self._unread) and not (self.read_paused or self._failed):
             super().data_received(self._unread[at : at + _PIECE])
             at += _PIECE
+            if self.conn.handshake_exc is not None and not self.handshake_initiated:
+                self._refuse_request()
         self._unread = b"" if self._failed else self._unread[at:]  # the rest of what broke the protocol
+
+    def _refuse_request(self) -> None:
+        """Answers what websockets takes for no request: uvicorn (0.54) would keep it open, unanswered."""
+        self._failed = True
+        self.transport.write(self.conn.reject(400, "this is not a valid WebSocket request").serialize())
+        self.transport.close()
 
     async def receive(self) -> Any:
         message = await super().receive()

@@ -38,9 +38,13 @@ def add_realtime(app: FastAPI, sessions: Sessions, access: Access) -> None:
             await websocket.send_denial_response(JSONResponse(refusal.body, refusal.status, headers))
             return
         offered = websocket.scope.get("subprotocols", ())
-        await websocket.accept(
-            "realtime" if "realtime" in offered else None, [(b"x-request-id", identity.encode())]
-        )
+        try:
+            await websocket.accept(
+                "realtime" if "realtime" in offered else None, [(b"x-request-id", identity.encode())]
+            )
+        except BaseException:
+            session.outbox.end(1006, "the client left")
+            raise
         await _connect(websocket, session)
 
 

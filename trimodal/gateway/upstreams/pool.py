@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trimodal import logs
-from trimodal.client.errors import ConnectError, ConnectionLost, Timeout
+from trimodal.client.errors import ConnectError, ConnectionLost, may_have_begun
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport, named
 from trimodal.client.values import Model
 from trimodal.errors import InvalidArgument, ModelNotFound, RequestError, TrimodalError
@@ -281,9 +281,9 @@ class Upstreams:
             failover = Failover(self._order(request.model), request, timeouts)
             try:
                 outputs, server = await self._ask(failover)
-            except (asyncio.CancelledError, Timeout):
+            except BaseException as error:
                 # It may have begun there all the same: its END is to find it.
-                if begins and not ended and failover.asked is not None:
+                if begins and not ended and failover.asked is not None and may_have_begun(error):
                     self._keep(stream, failover.asked, request.model)
                 raise
             if begins and not ended:

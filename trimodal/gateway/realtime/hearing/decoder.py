@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import math
 
 import numpy as np
@@ -9,7 +11,6 @@ from numpy.typing import NDArray
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.gateway.errors import invalid
-from trimodal.gateway.media import decode_base64
 
 PCM, PCMU, PCMA = "audio/pcm", "audio/pcmu", "audio/pcma"
 _G711_RATE = 8_000
@@ -39,7 +40,10 @@ def audio_bytes(audio: object) -> bytes:
     """The bytes of an event's field `audio`. Raises: ApiError."""
     if not isinstance(audio, str):
         raise invalid("audio: a text in base64 is needed", code="invalid_audio")
-    data = decode_base64(audio, "audio", "invalid_audio")
+    try:  # strictly: to look for line ends in 4 MiB, as in a file's, could take the event loop 0.2 s
+        data = base64.b64decode(audio, validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid("audio is not valid base64", code="invalid_audio") from None
     if not data:
         raise invalid("audio is empty", code="invalid_audio")
     return data
