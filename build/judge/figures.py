@@ -104,6 +104,7 @@ def calibrate(
         )
     return Calibration(
         checkpoint_sha256=checkpoint,
+        reading="shorter_first",
         languages=tuple(languages),
         pairs=source,
         paraphrases=sum(len(same) for same, _ in sides),

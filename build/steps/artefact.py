@@ -23,9 +23,9 @@ def read_json(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = None
+        found = json.loads(file.read_bytes())  # Bytes may begin with a byte order mark.
+    except (OSError, ValueError) as error:
+        raise ArtefactError(f"{file} is no readable JSON object ({reason(error)})") from None
     if not isinstance(found, dict):
         raise ArtefactError(f"{file} is no readable JSON object")
     return found
@@ -110,9 +110,16 @@ def refuse_below(manifest: Manifest, against: str = "torch", what: str = "token"
 
 
 def refuse_perplexity(manifest: Manifest, most: float) -> None:
-    """Raises: ArtefactError where the built graph is surprised by a text so many times more than torch."""
+    """Refuses a graph that is surprised by a text so many times more than torch, or beyond numbers.
+
+    Random weights are held to the latter alone: a manifest's JSON has no other numbers.
+
+    Raises:
+        ArtefactError: so it is.
+    """
     figures = manifest.check
-    if figures["perplexity_ratio"] <= most or manifest.extra.get("random_weights"):
+    told = all(math.isfinite(figures[f"perplexity_{of}"]) for of in ("torch", "built", "ratio"))
+    if told and (figures["perplexity_ratio"] <= most or manifest.extra.get("random_weights")):
         return
     steps = "--awq, --ratio 0.8 or --calibration FILE, or " if manifest.precision == "int4" else ""
     raise ArtefactError(

@@ -72,6 +72,7 @@ def test_too_low_a_cosine_leaves_the_old_artefact(checkpoint, tmp_path, capsys):
     [
         ("config.json", {"model_type": "roberta"}, "model_type 'roberta'; bert is supported"),
         ("1_Pooling/config.json", {"pooling_mode_cls_token": True}, "only pooling by the mean is supported"),
+        ("1_Pooling/config.json", {}, "only pooling by the mean is supported"),
         ("tokenizer.json", None, "it lacks tokenizer.json"),
         ("config.json", None, "it lacks config.json"),
         ("config.json", ["bert"], "config.json is no readable JSON object"),

@@ -130,8 +130,8 @@ def calibration(**changes: object) -> Calibration:
         for threshold, upper in ((0.5, 0.05), (0.9, 0.01), (0.99, 0.005))
     ]
     values = {
-        "checkpoint_sha256": "fake", "pairs": "p.jsonl", "paraphrases": 9, "hard_negatives": 9,
-        "curve": points,
+        "checkpoint_sha256": "fake", "reading": "shorter_first", "pairs": "p.jsonl", "paraphrases": 9,
+        "hard_negatives": 9, "curve": points,
     }  # fmt: skip
     return Calibration.model_validate({**values, **changes})
 

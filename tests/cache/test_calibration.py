@@ -50,6 +50,13 @@ def test_a_bound_that_cannot_be_kept_is_told_with_the_least_one(tmp_path):
         found.threshold(0.001)
 
 
+def test_one_of_a_judge_that_read_both_ways_is_refused_with_the_command(tmp_path):
+    path = write(tmp_path / "c.json")
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "reading"}))
+    with pytest.raises(SettingsError, match=r"damaged.*--calibrate"):
+        Calibration.read(path, "c0ffee")
+
+
 def test_another_checkpoint_is_refused_with_the_command(tmp_path):
     with pytest.raises(SettingsError, match=r"build/judge/measure\.py .*--calibrate"):
         Calibration.read(write(tmp_path / "c.json"), "beef")

@@ -36,7 +36,7 @@ class Calibration(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     checkpoint_sha256: str = Field(min_length=1, description="of the judge: `source_sha256` of its manifest")
-    reading: Literal["shorter_first"] = Field("shorter_first", description="order of a pair; see `in_order`")
+    reading: Literal["shorter_first"] = Field(description="order of a pair; see `in_order`")
     languages: tuple[str, ...] = Field(("en",), min_length=1, description="that it was trained for")
     foreign_threshold: float = Field(0.999, ge=0, le=1, description="for questions in other languages")
     pairs: str = Field(description="file that the curve was measured on")
@@ -86,6 +86,7 @@ class Calibration(BaseModel):
 
 OF_FAKE = Calibration(
     checkpoint_sha256=FAKE,
+    reading="shorter_first",
     pairs="none: a fake has not been measured",
     paraphrases=1,
     hard_negatives=1,

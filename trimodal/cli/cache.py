@@ -63,7 +63,7 @@ def _opened(url: str) -> Iterator[tuple[str, Store]]:
 
     name = url if is_file(url) else re.sub("//.*@", "//…@", url)  # without its password
     with one_sentence():
-        # Opening would make a missing file, and set one aside that cannot be read.
+        # Opening would make a missing file, and set one aside that is damaged or old.
         if is_file(url) and not may_be_ours(Path(url).expanduser()):
             raise OperatorError(f"{url} is no store of answers: name the server's cache_store with --store")
         try:

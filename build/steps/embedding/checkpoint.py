@@ -34,8 +34,8 @@ def read_contract(directory: Path) -> tuple[int, int]:
         raise ArtefactError(
             f"{directory}/config.json: model_type {config.get('model_type')!r}; bert is supported"
         )
-    pooling = read_json(directory / "1_Pooling/config.json")
-    if pooling and not pooling.get("pooling_mode_mean_tokens"):
+    pooling = directory / "1_Pooling/config.json"
+    if pooling.is_file() and not read_json(pooling).get("pooling_mode_mean_tokens"):
         raise ArtefactError(f"{directory}/1_Pooling/config.json: only pooling by the mean is supported")
     try:
         longest, size = int(config["max_position_embeddings"]), int(config["hidden_size"])

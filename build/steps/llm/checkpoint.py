@@ -48,12 +48,13 @@ def check_causal(directory: Path, source: str) -> None:
         found = ", ".join(architectures) or "none named"
         raise ArtefactError(f"{source} is not a causal language model (architectures: {found})")
     check_weights(directory, source)
+    read_json(directory / GENERATION_CONFIG)  # Damaged, it would end the build after the weights are loaded.
 
 
 def read_config(directory: Path, source: str) -> dict[str, Any]:
     """config.json of the checkpoint that the user named `source`. Raises: ArtefactError when unreadable."""
     with suppress(OSError, ValueError):
-        config = json.loads((directory / "config.json").read_text())
+        config = json.loads((directory / "config.json").read_bytes())
         if isinstance(config, dict):
             return config
     raise ArtefactError(f"{source} holds no readable config.json: not a Hugging Face checkpoint")

@@ -29,7 +29,7 @@ FEWEST, MOST = 8, 512
 CALIBRATING, CHECKING = 128, 64  # views
 SMALLEST_SHARE = 0.6  # of a side that a part has at least
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp"}
-HELD = 24  # pictures in memory at once: one of 12 megapixels takes 36 MB
+HELD = 8  # pictures in memory at once: one of 12 megapixels takes 48 MB, as Pillow keeps 4 bytes a pixel
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,6 +45,12 @@ def test_other_precisions_are_held_to_less_and_random_weights_to_nothing() -> No
     artefact.refuse_perplexity(manifest("int8", 2, 9, random_weights=True), 1.1)
     with pytest.raises(ArtefactError, match="nan times"):
         artefact.refuse_perplexity(manifest("int8", 2, float("nan")), 1.1)
+
+
+@pytest.mark.parametrize("built", [math.inf, math.nan])
+def test_no_number_is_refused_of_random_weights_too(built: float) -> None:
+    with pytest.raises(ArtefactError, match="nothing was replaced"):
+        artefact.refuse_perplexity(manifest("int8", 2, built, random_weights=True), 1.1)
 
 
 @pytest.mark.build

@@ -121,6 +121,15 @@ def test_an_unfit_source_is_one_sentence(build: Build, tmp_path: Path, config: s
     assert expected in sentence(build(tmp_path))
 
 
+def test_a_damaged_generation_config_is_refused_before_weights_are_loaded(
+    build: Build, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    (tmp_path / "generation_config.json").write_text("{")
+    assert "generation_config.json is no readable JSON object (" in sentence(build(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

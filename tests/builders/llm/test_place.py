@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import shutil
@@ -141,6 +142,16 @@ def test_ends_are_collected_from_all_who_know_them(checkpoint: Path) -> None:
     assert 8 in script.special_ids(checkpoint)["eos_token_ids"]
 
 
+def test_a_byte_order_mark_is_no_damage(checkpoint: Path) -> None:
+    """As editors of Windows write UTF-8."""
+    script = import_module("llm_place")
+    for name in ("config.json", "generation_config.json"):
+        file = checkpoint / name
+        file.write_bytes(codecs.BOM_UTF8 + file.read_bytes())
+    assert 511 in script.special_ids(checkpoint)["eos_token_ids"]
+    import_module("steps.llm.checkpoint").check_causal(checkpoint, "tiny")
+
+
 @pytest.mark.parametrize(
     ("file", "content", "sentence"),
     [
@@ -148,6 +159,11 @@ def test_ends_are_collected_from_all_who_know_them(checkpoint: Path) -> None:
         ("model.safetensors", None, "holds no weights"),
         ("config.json", "[]", "holds no readable config.json"),
         ("generation_config.json", "[1]", "generation_config.json is no readable JSON object"),
+        (
+            "generation_config.json",
+            '{"a": 1 "b"}',
+            "no readable JSON object (Expecting ',' delimiter: line 1",
+        ),
         ("tokenizer.json", '{"version": ', "tokenizer.json of tiny cannot be read"),
         (
             "model.safetensors.index.json",

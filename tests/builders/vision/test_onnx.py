@@ -184,7 +184,7 @@ def test_calibration_and_check_share_no_view():
 
 
 def test_no_more_pictures_are_in_memory_than_fit(tmp_path, monkeypatch):
-    """A folder of 512 photographs of a telephone would take 18 GB."""
+    """A folder of 512 photographs of a telephone would take 24 GB."""
     for number in range(60):
         (tmp_path / f"{number}.jpg").write_bytes(b"picture")
     made, alive = [], []

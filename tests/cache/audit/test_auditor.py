@@ -76,3 +76,9 @@ def test_a_full_queue_and_a_comparison_that_fails_are_counted(monkeypatch: pytes
     assert rig.count("dropped_total", reason="failed") == 1
     rig.audit("Paris")  # closed: nothing is taken any more
     assert rig.count("dropped_total", reason="queue") == 1
+
+
+def test_no_label_holds_what_a_client_sent() -> None:
+    rig = Rig()
+    rig.audit("secret-text")
+    assert not [series for series in rig.metrics.series if "secret" in repr(series)]

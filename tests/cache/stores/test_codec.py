@@ -32,6 +32,12 @@ def test_what_was_packed_comes_back(text: str, answer: str, tokens: int, expires
     assert unpack("p", "k", pack("p", "k", kept)) == kept
 
 
+def test_names_stay_what_they_were() -> None:
+    """Answers that a server stored before an update are found, and cleared, after it."""
+    before = "fd4af6b661ff7276702d33b090e915d24db748a62be0a0be9ea5e2ea66ab6897"
+    assert digest("a", "é", "\ud800", "") == before
+
+
 def test_only_for_its_place_and_key() -> None:
     packed = pack("p", "k", entry())
     assert unpack("p", "k2", packed) is None

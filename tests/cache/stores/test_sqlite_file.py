@@ -132,12 +132,30 @@ def test_another_programs_database_is_left_alone(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_another_version_is_left_alone(path: Path) -> None:
+def test_an_older_version_is_set_aside(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An update keeps no model from loading."""
     filled(path, 1)
     with sqlite3.connect(path) as other:
-        other.execute("PRAGMA user_version = 1")
+        other.execute("PRAGMA user_version = 2")
     other.close()
-    with pytest.raises(OperatorError, match="has schema 1, 3 is needed"):
+    store = open_at(path)
+    assert store.count() == 0
+    store.put(scope(), "k", entry(), axis(0))
+    assert store.get(scope(), "k") == entry()
+    store.close()
+    with sqlite3.connect(set_aside(path)) as other:
+        assert other.execute("SELECT count(*) FROM answers").fetchone() == (1,)
+    other.close()
+    (told,) = caplog.messages
+    assert f"{path} is of no use (older schema: 2, 3 is needed): kept as {set_aside(path).name}" in told
+
+
+def test_a_later_version_is_left_alone(path: Path) -> None:
+    filled(path, 1)
+    with sqlite3.connect(path) as other:
+        other.execute("PRAGMA user_version = 4")
+    other.close()
+    with pytest.raises(OperatorError, match="has schema 4, 3 is needed"):
         open_at(path)
     assert not set_aside(path).exists()
 

@@ -15,7 +15,6 @@ from typing import cast
 import numpy as np
 from pydantic import TypeAdapter
 
-from trimodal.cache import keys
 from trimodal.cache.stores.base import StoreError
 from trimodal.cache.values import CacheScope, Entry, Vector
 
@@ -26,8 +25,12 @@ _ENTRY = TypeAdapter(Entry)
 
 
 def digest(*parts: str) -> str:
-    """SHA-256 in hex over the parts: no two lists of parts are alike."""
-    return hashlib.sha256(keys.pack(*parts)).hexdigest()
+    """SHA-256 in hex over the parts, each with its length in front: no two lists of parts are alike.
+
+    Answers that are stored are found by it: another encoding loses them, and what clears a tenant's.
+    """
+    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
+    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in encoded)).hexdigest()
 
 
 def scope_name(scope: CacheScope) -> str:

@@ -1,4 +1,4 @@
-"""Connects to the SQLite file of answers, which several processes share, and sets a damaged one aside.
+"""Connects to the SQLite file of answers, which several processes share, and sets a damaged or old one aside.
 
 Write-ahead logging: readers never wait for a writer, and a killed process leaves a whole file. Not for
 network file systems: SQLite's shared memory needs one machine.
@@ -34,7 +34,8 @@ LOG_BYTES = 16 << 20  # a longer log is cut when it has been copied
 # Deleted securely: a dropped answer does not stay in a free page.
 SETTINGS = ("synchronous=NORMAL", "cell_size_check=1", "secure_delete=1", f"journal_size_limit={LOG_BYTES}")
 POOL = 8
-_DAMAGE = ("malformed", "not a database", "disk image", "corrupt")
+_OLDER = "older schema"  # of an earlier version of this program: of as little use as a damaged file
+_DAMAGE = ("malformed", "not a database", "disk image", "corrupt", _OLDER)
 
 # `place` is a scope's name: see `codec.scope_name`.
 SCHEMA = """
@@ -69,7 +70,7 @@ class Database:
     """Connections to one file. `era` counts the files that have been at its path: what was read is void.
 
     Raises:
-        OperatorError: the path cannot be used, or holds another program's or another version's database.
+        OperatorError: the path cannot be used, or holds another program's or a later version's database.
     """
 
     def __init__(self, path: Path, wait_s: float) -> None:
@@ -260,7 +261,7 @@ def alone(directory: Path) -> Iterator[None]:
 
 
 def _make_ready(writer: sqlite3.Connection, path: Path) -> None:
-    """Checks the file, or makes its tables. Raises sqlite3.DatabaseError where it is damaged."""
+    """Checks the file, or makes its tables. Raises sqlite3.DatabaseError where it is damaged or old."""
 
     def answer(query: str) -> Any:
         return writer.execute(query).fetchone()[0]
@@ -268,7 +269,9 @@ def _make_ready(writer: sqlite3.Connection, path: Path) -> None:
     tables, version = answer("SELECT count(*) FROM sqlite_master"), answer("PRAGMA user_version")
     if tables and answer("PRAGMA application_id") != APPLICATION:
         raise OperatorError(f"cache_store '{path}' is another program's database: name another file")
-    if tables and version != VERSION:
+    if tables and version < VERSION:
+        raise sqlite3.DatabaseError(f"{_OLDER}: {version}, {VERSION} is needed")
+    if tables and version > VERSION:
         raise OperatorError(
             f"cache_store '{path}' has schema {version}, {VERSION} is needed: remove it, or name another file"
         )
@@ -295,4 +298,5 @@ def _set_aside(path: Path, why: str) -> None:
         with suppress(FileNotFoundError):
             os.rename(f"{path}{end}", f"{aside}{end}")
     why = " ".join(why.split())  # SQLite's may take several lines
-    logger.warning("%s is damaged (%s): kept as %s, a fresh one is begun", path, why, Path(aside).name)
+    state = "of no use" if _OLDER in why else "damaged"
+    logger.warning("%s is %s (%s): kept as %s, a fresh one is begun", path, state, why, Path(aside).name)
