@@ -44,7 +44,16 @@ def test_filters_that_are_off(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "config",
-    [[], "x", {"temperature": -1}, {"top_p": 2}, {"top_k": 0.5}, {"repetition_penalty": 0}, {"min_p": True}],
+    [
+        [],
+        "x",
+        {"temperature": -1},
+        {"temperature": -1, "do_sample": False},
+        {"top_p": 2},
+        {"top_k": 0.5},
+        {"repetition_penalty": 0},
+        {"min_p": True},
+    ],
     ids=str,
 )
 def test_what_sampling_cannot_have_is_refused_with_the_way_round(tmp_path: Path, config: Any) -> None:

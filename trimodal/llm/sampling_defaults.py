@@ -45,9 +45,7 @@ def read_defaults(directory: Path) -> SamplingDefaults:
     if not isinstance(given, dict):
         raise ArtefactError(f"{path} is not a JSON object: generation_config=none goes without it")
     found = {name: value for name, value in given.items() if value is not None}
-    if not given.get("do_sample", True):
-        found["temperature"] = 0.0
-    elif given.get("do_sample"):
+    if given.get("do_sample"):
         found.setdefault("temperature", 1.0)
     try:
         defaults = SamplingDefaults.model_validate(found)
@@ -55,4 +53,7 @@ def read_defaults(directory: Path) -> SamplingDefaults:
         problem = describe(error, SamplingDefaults)
         raise ArtefactError(f"{path}: {problem}; generation_config=none goes without it") from None
     # 0 in some files stands for "no filter".
-    return defaults.model_copy(update={"top_p": defaults.top_p or 1.0, "top_k": max(0, defaults.top_k)})
+    update: dict[str, float] = {"top_p": defaults.top_p or 1.0, "top_k": max(0, defaults.top_k)}
+    if not given.get("do_sample", True):
+        update["temperature"] = 0.0
+    return defaults.model_copy(update=update)

@@ -89,6 +89,17 @@ def test_those_before_a_newcomer_tier_by_tier() -> None:
     assert sorted([key[-1].id for key in line] for line in lines) == [[1], [2, 4]]
 
 
+def test_those_that_expire_come_the_earliest_first() -> None:
+    order = WaitingQueue(5.0)
+    waiting = [ticket(id, due=due) for id, due in enumerate([8.0, math.inf, 3.0, 5.0, 3.0])]
+    for each in waiting:
+        order.add(each)
+    assert [each.id for each in order.expiring(5.0)] == [2, 4]
+    assert [each.id for each in order.expiring(math.inf)] == [2, 4, 3, 0]
+    order.remove(waiting[2])
+    assert [each.id for each in order.expiring(math.inf)] == [4, 3, 0]
+
+
 def test_a_thousand_that_come_and_go_leave_nothing_behind() -> None:
     order, draw = WaitingQueue(0.1), random.Random(0)
     waiting: dict[int, Ticket] = {}

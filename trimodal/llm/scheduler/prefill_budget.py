@@ -37,8 +37,12 @@ class PrefillBudget:
         tokens = (min(bounds) / 1e3 * _SAFETY - latency.gap(latency.streams)) / latency.prefill_s
         return math.inf if tokens >= self.batch_tokens else tokens
 
-    def allows(self, uncached: int) -> bool:
-        """Whether a prompt may be handed over now. One that exceeds the limit alone goes when nothing else
-        prefills; otherwise it would never go."""
+    def room(self) -> float:
+        """Tokens of a prompt that may be handed over now; inf when nothing else prefills: one that exceeds
+        the limit alone would never go otherwise."""
         pending = self._latency.pending
-        return not pending or pending + uncached <= self.limit()
+        return self.limit() - pending if pending else math.inf
+
+    def allows(self, uncached: int) -> bool:
+        """Whether a prompt may be handed over now."""
+        return uncached <= self.room()

@@ -136,6 +136,9 @@ class Scheduler:
         """
         now = self._clock()
         self._waiting.age(now)
+        if not (self._waiting and self.admission.has_slot):
+            return None
+        room = self._prefill_budget.room()
         first: Ticket | None = None  # in order, for which there is no room
         short: set[str] = set()
         for ticket in islice(self._waiting.passing(short), _LOOKED_AT):
@@ -144,7 +147,7 @@ class Scheduler:
             if not self.admission.in_share(ticket):
                 short.add(ticket.tier_name)
                 continue
-            if not (self.admission.has_slot and self._prefill_budget.allows(ticket.uncached)):
+            if ticket.uncached > room:
                 return None
             if self.admission.reserve(ticket):
                 self._start(ticket)

@@ -39,6 +39,7 @@ class WaitingQueue:
         self._aged = 0.0
         self._keys: dict[int, Key] = {}
         self._lines: dict[str, list[Key]] = {}
+        self._expiries: list[tuple[float, int, Ticket]] = []  # sorted: each step of the engine asks
         self._tenants: Counter[str] = Counter()  # how many of each wait
         self._used: dict[str, float] = {}  # tokens that count against a tenant's next turns
         self._turns = False  # tenants take turns in the present order
@@ -71,6 +72,8 @@ class WaitingQueue:
         else:
             key = self._keys[ticket.id] = self._key(ticket)
             insort(self._lines.setdefault(ticket.tier_name, []), key)
+        if ticket.expires < math.inf:
+            insort(self._expiries, (ticket.expires, ticket.id, ticket))
 
     def remove(self, ticket: Ticket) -> bool:
         """Takes a ticket out; False: it was not here."""
@@ -81,6 +84,8 @@ class WaitingQueue:
         del line[bisect_left(line, key)]
         if not line:
             del self._lines[ticket.tier_name]
+        if ticket.expires < math.inf:
+            del self._expiries[bisect_left(self._expiries, (ticket.expires, ticket.id))]
         self._tenants -= Counter([ticket.tenant])
         if not self._tenants:
             self._used.clear()
@@ -126,8 +131,8 @@ class WaitingQueue:
 
     def expiring(self, before: float) -> list[Ticket]:
         """Those that expire before a time, the earliest first."""
-        due = [key[-1] for key in self._keys.values() if key[-1].expires < before]
-        return sorted(due, key=lambda ticket: (ticket.expires, ticket.id))
+        end = bisect_left(self._expiries, (before,))
+        return [ticket for _, _, ticket in self._expiries[:end]]
 
     def _claim(self, tenant: str) -> float:
         """What counts against a tenant: who comes back has no claim to the time when it wanted nothing."""

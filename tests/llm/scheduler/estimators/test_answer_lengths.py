@@ -27,6 +27,20 @@ def test_what_is_left_depends_on_what_has_come() -> None:
     assert mean_left(table, 20) == pytest.approx(180, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("made", "left"),
+    [
+        (600, [96, 300, 640, 1280, 1688]),
+        (1279, [127, 319, 640, 960, 1153]),
+        (1280, [128, 320, 640, 960, 1152]),
+        (2500, [6, 15, 30, 45, 54]),
+    ],
+)
+def test_in_a_gap_between_two_lengths_no_answer_is_said_to_end_at_once(made: int, left: list[int]) -> None:
+    table = LifeTable([(20 << doubled, True) for doubled in range(8)])  # 20 to 2560
+    assert [table.left(made, rank) for rank in (0.1, 0.25, 0.5, 0.75, 0.9)] == pytest.approx(left, abs=1)
+
+
 def test_answers_cut_short_count_as_longer_than_they_got() -> None:
     draw = random.Random(0)
     lengths = [1 + int(draw.expovariate(1 / 100)) for _ in range(2000)]

@@ -32,11 +32,17 @@ class LifeTable:
 
     def ended(self, tokens: int) -> float:
         """Share of the answers that are no longer than `tokens`."""
-        return self._ended[bisect_right(self._tokens, tokens) - 1]
+        at = bisect_right(self._tokens, tokens)
+        if at == len(self._tokens):
+            return self._ended[-1]
+        low, high = self._ended[at - 1 : at + 1]
+        before, after = self._tokens[at - 1 : at + 1]
+        return low + (high - low) * (tokens - before) / (after - before)
 
     def left(self, made: int, rank: float) -> float:
         """Tokens that are still to come after `made`, at least 1: the quantile `rank` (0 to 1) of those that
         got so far; inf where no answer is known to end."""
+        # On the line that `ended` is on, so never before `made`, also in a gap between two lengths.
         share = 1 - (1 - self.ended(made)) * (1 - rank)
         at = bisect_right(self._ended, share)
         if at == len(self._ended):
