@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from pathlib import Path
 from steps.tensorrt import plan as tensorrt_plan
 from steps.tensorrt.plan import PlanFigures
 
-from trimodal.build_support import build_command, operator_errors, report
+from trimodal.build_support import STOPPED, build_command, operator_errors, report, run_script
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, InputRange, Manifest, atomic_directory, sha256, write_manifest
 from trimodal.paths import artefact_root
@@ -120,7 +119,10 @@ def find_graph(options: argparse.Namespace) -> ClassifierArtefact:
     if options.images:
         command += ["--images", str(options.images)]
     # A process of its own: torch's memory is free again before TensorRT measures what there is.
-    if subprocess.run(command).returncode:
+    code = run_script(command)
+    if code == STOPPED:
+        raise KeyboardInterrupt
+    if code:
         raise ArtefactError(f"no graph, so no plan: build/vision_onnx.py --precision {name} says why above")
     return read_classifier((options.out_dir / f"onnx-{name}").resolve(), runtime="onnxruntime")
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
-from trimodal.build_support import operator_errors, progress, report, resolve_checkpoint
+from trimodal.build_support import operator_errors, progress, report, resolve_checkpoint, run_script
 from trimodal.errors import ArtefactError
 
 
@@ -100,3 +104,75 @@ def test_ctrl_c_is_a_word_and_exit_code_130(capsys: pytest.CaptureFixture[str]) 
         raise KeyboardInterrupt
     assert ended.value.code == 130
     assert capsys.readouterr().err.strip() == "stopped: the build under way replaced nothing"
+
+
+# A command that runs a script, whose time to remove what it has written is cut short.
+COMMAND = """
+import sys
+from trimodal import build_support
+build_support.CLEAN_UP_S = {clean_up_s}
+sys.exit(build_support.run_script([sys.executable, "-c", {script!r}]))
+"""
+CLEANS_UP = """
+import time
+try:
+    print("building", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("cleaned up", flush=True)
+"""
+DEAF = """
+import signal, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+print("building", flush=True)
+time.sleep(60)
+"""
+
+
+def interrupted(script: str, clean_up_s: float, pauses: Sequence[float]) -> tuple[int, str]:
+    """Exit code and output of a command that alone gets Ctrl-C after each of the pauses."""
+    program = COMMAND.format(clean_up_s=clean_up_s, script=script)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        assert running.stdout.readline() == "building\n"
+        for pause in pauses:
+            with pytest.raises(subprocess.TimeoutExpired):
+                running.wait(pause)
+            running.send_signal(signal.SIGINT)
+        output, _ = running.communicate(timeout=20)
+    return running.returncode, output
+
+
+def test_ctrl_c_for_the_command_alone_reaches_its_script_and_is_told() -> None:
+    """The script ran on, and where it ended well the next one began."""
+    assert interrupted(CLEANS_UP, 0.5, [0.1]) == (130, "cleaned up\n")
+
+
+def test_a_script_that_does_not_hear_ctrl_c_is_killed_after_a_while() -> None:
+    assert interrupted(DEAF, 0.5, [0.1]) == (130, "")
+
+
+def test_a_second_ctrl_c_kills_the_script() -> None:
+    assert interrupted(DEAF, 60, [0.1, 1.0]) == (130, "")
+
+
+def test_a_script_of_a_command_that_ignores_ctrl_c_ignores_it_too() -> None:
+    script = "import signal as s; exit(s.getsignal(s.SIGINT) is not s.SIG_IGN)"
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    program = ignoring + COMMAND.format(clean_up_s=10, script=script)
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_what_ends_the_command_ends_its_script() -> None:
+    """As SIGTERM does a demo, by an exception."""
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(143)
+
+    before = signal.signal(signal.SIGALRM, leave)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(SystemExit):
+            run_script([sys.executable, "-c", "import time; time.sleep(30)"])
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ console = Console()
 HUB_FILES = ["*.safetensors", "model.bin", "*.json", "*.jinja", "*.model", "*.txt"]
 # Fetched where there are no other weights: torch's pickles, which are loaded as plain weights alone.
 OLD_WEIGHTS = ["pytorch_model*.bin"]
+STOPPED = 130  # the exit code where Ctrl-C ended it
+CLEAN_UP_S = 10.0
 
 
 def resolve_checkpoint(source: str) -> Path:
@@ -95,6 +99,39 @@ def build_command(script: str) -> str:
     return shlex.join(["python", script, *sys.argv[1:]])
 
 
+def run_script(command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+    """Runs a script in a process of its own; its exit code, STOPPED where Ctrl-C came meanwhile.
+
+    A terminal's Ctrl-C goes to the script, too, which removes what it has written. It is told again if it
+    still runs after CLEAN_UP_S, as where the signal was for this process alone, and is killed after twice
+    that time, or at a second Ctrl-C.
+    """
+    with subprocess.Popen(command, env=environment) as script:
+        try:
+            code = script.wait()
+        except KeyboardInterrupt:
+            _stop(script)
+            return STOPPED
+        except BaseException:  # as where SIGTERM ends a demo: nothing waits for a script that nobody told
+            script.kill()
+            raise
+    return code if code >= 0 else 128 - code
+
+
+def _stop(script: subprocess.Popen[bytes]) -> None:
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            script.wait(CLEAN_UP_S)
+            return
+        script.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            script.wait(CLEAN_UP_S)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        script.kill()  # does nothing to one that has ended
+
+
 @contextmanager
 def operator_errors() -> Iterator[None]:
     """Turns an OperatorError into one red sentence on stderr and exit code 1, Ctrl-C into a word and 130.
@@ -105,7 +142,7 @@ def operator_errors() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped: the build under way replaced nothing", highlight=False)
-        raise SystemExit(130) from None
+        raise SystemExit(STOPPED) from None
     except (OperatorError, OSError) as error:
         Console(stderr=True).print(
             f"error: {error}", style="red", markup=False, emoji=False, highlight=False, soft_wrap=True

@@ -74,17 +74,20 @@ def resolve_converted(source: str, suffix: str, convert: Callable[[Path], Path])
     return convert(files[0])
 
 
-def source_name(directory: Path, source: str) -> str:
-    """A hub id as the user named it, or the directory's or the file's own name."""
+def source_name(source: str) -> str:
+    """A hub id as the user named it, or the directory's or the file's own name.
+
+    Not the name of what the file was converted to: `trimodal build all --missing` knows the user's alone.
+    """
     if (file := Path(source)).is_file():
         return file.name
-    return directory.resolve().name if file.is_dir() else source
+    return file.resolve().name if file.is_dir() else source
 
 
 def origin(directory: Path, source: str, script: str) -> dict[str, str]:
     """What a manifest says of the checkpoint in `directory` and of the command that builds from it."""
     return {
-        "source": source_name(directory, source),
+        "source": source_name(source),
         "source_sha256": checkpoint_sha256(directory),
         "command": build_command(f"build/{script}.py"),
     }

@@ -15,6 +15,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.server.artefacts import build as made
+from trimodal import build_support
 from trimodal.cli import build
 from trimodal.cli.app import app
 from trimodal.paths import ENGINES_VARIABLE, PACKAGES_VARIABLE, data_directory
@@ -32,11 +33,11 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str]
     """Command and environment of each script; none is run, and nothing is missing."""
     calls: list[tuple[list[str], dict[str, str]]] = []
 
-    def keep(command: list[str], env: dict[str, str], check: bool) -> subprocess.CompletedProcess[str]:
-        calls.append((command, env))
-        return subprocess.CompletedProcess(command, 0)
+    def keep(command: list[str], environment: dict[str, str]) -> int:
+        calls.append((command, environment))
+        return 0
 
-    monkeypatch.setattr(subprocess, "run", keep)
+    monkeypatch.setattr(build_support, "run_script", keep)
     monkeypatch.setattr(build, "check_installed", lambda scripts: None)
     monkeypatch.setattr(os, "environ", dict(os.environ))  # commands set variables for their scripts
     for variable in (ENGINES_VARIABLE, PACKAGES_VARIABLE):

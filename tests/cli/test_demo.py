@@ -30,6 +30,16 @@ def test_a_file_that_cannot_be_copied_is_named(source: Path) -> None:
     assert "labels.txt" in done.output
 
 
+def test_samples_that_are_a_link_to_those_that_are_copied(source: Path) -> None:
+    """It was a traceback."""
+    (source / "samples" / "a.wav").touch()
+    Path("mine").mkdir()
+    Path("mine/samples").symlink_to(source / "samples")
+    done = CliRunner().invoke(app, ["init", "mine"])
+    told = "trimodal init: mine/samples leads to what is copied: remove the link\n"
+    assert (done.exit_code, done.output) == (1, told)
+
+
 def test_a_place_where_no_folder_can_be(source: Path) -> None:
     Path("file").touch()
     done = CliRunner().invoke(app, ["init", "file"])

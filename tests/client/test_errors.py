@@ -23,6 +23,7 @@ from trimodal.errors import (
 
 S = grpc.StatusCode
 # As gRPC 1.85 and Triton 2.51 word them.
+DIED = "the model's process is not healthy: it is loaded again; retry after 2 s"
 REFUSED = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Connection refused"
 HTTP_PORT = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:8000: Socket closed"
 NO_NAME = "errors resolving nohost.invalid:80: [address lookup failed: Domain name not found]"
@@ -79,6 +80,8 @@ def test_statuses(code, details, kind, words):
         ("INTERNAL: two\nlines", InternalError, "two\nlines"),
         ("in ensemble 'a', INVALID_ARG: bad", InvalidArgument, "bad"),
         ("some other model's words", RequestError, "some other model's words"),
+        ("unknown model: 'q' is not found", RequestError, "unknown model: 'q' is not found"),  # one inside
+        ("Stub process 'q_0' is not healthy.", Unavailable, DIED),
     ],
 )
 def test_messages_of_models(message, kind, words):

@@ -69,6 +69,7 @@ def test_an_unknown_option_is_named():
         ({"temperature": [1, 2]}, r"temperature is \[1, 2\]: a number is needed"),
         ({"top_p": 10**400}, "top_p is 10+: a number is needed"),
         ({"max_tokens": "5"}, "max_tokens is 5: a whole number from"),
+        ({"max_tokens": 1 << 31}, "max_tokens is 2147483648: a whole number"),
         ({"deadline_ms": 1.5}, "deadline_ms is 1.5: a whole number from"),
         ({"seed": -1}, "seed is -1: a whole number from 0"),
     ],

@@ -6,6 +6,8 @@ function, so that `trimodal --help` answers at once.
 
 from __future__ import annotations
 
+import codecs
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -63,7 +65,14 @@ def main() -> None:
     exempt_loopback(os.environ)
     if hasattr(sys.stdout, "reconfigure"):
         # What a terminal cannot show, or a file's name that is no UTF-8, must not end an answer.
-        sys.stdout.reconfigure(errors="backslashreplace")
+        codecs.register_error("escape_as_json", _escape_as_json)
+        sys.stdout.reconfigure(errors="escape_as_json")
+
+
+def _escape_as_json(error: UnicodeError) -> tuple[str, int]:
+    r"""Python's own escapes, such as \xfc, would be no JSON where JSON is printed."""
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 if __name__ == "__main__":

@@ -254,10 +254,9 @@ def fetch(sources: Mapping[str, str]) -> None:
 
 def run_script(name: str, arguments: Sequence[str]) -> int:
     """Runs build/<name>.py with this interpreter; its exit code. Raises: ArtefactError (not installed)."""
-    import signal
-    import subprocess
     import sys
 
+    from trimodal import build_support
     from trimodal.paths import PACKAGE, data_directory
 
     check_installed([name])
@@ -265,10 +264,4 @@ def run_script(name: str, arguments: Sequence[str]) -> int:
     paths = [str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     command = [sys.executable, str(data_directory() / "build" / f"{name}.py"), *arguments]
-    # The script gets Ctrl-C, too, and removes what it has written; `run` would kill it after 0.25 s.
-    before = signal.signal(signal.SIGINT, lambda *_: None)
-    try:
-        code = subprocess.run(command, env=environment, check=False).returncode
-    finally:
-        signal.signal(signal.SIGINT, before)
-    return code if code >= 0 else 128 - code
+    return build_support.run_script(command, environment)

@@ -71,7 +71,11 @@ def init(
                 shutil.copytree(engine, place, ignore=left_out, dirs_exist_ok=True)
             shutil.copytree(source / "samples", directory / "samples", dirs_exist_ok=True)
         except shutil.Error as error:  # of single files, as of a full disk: (place, target, why) of each
-            raise OperatorError(error.args[0][0][2]) from None
+            first = error.args[0][0]
+            if isinstance(first, tuple):
+                raise OperatorError(first[2]) from None
+            # Of a file that would be copied to itself it has the letters of a sentence.
+            raise OperatorError(f"{directory / 'samples'} leads to what is copied: remove the link") from None
         except OSError as error:
             raise OperatorError(f"{error.filename}: {(error.strerror or '').lower()}") from None
     typer.echo(f"copied to {repository}: edit its config files, then")

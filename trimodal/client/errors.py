@@ -130,11 +130,10 @@ def from_message(message: str, *, by_model: bool) -> RequestError:
     if match := _PREFIX.fullmatch(message):
         return _made(_CODES[match[1]], match[2])
     text = _plain(message)
-    if known := _of_triton(text):
-        return known
-    if by_model:
+    # A model that this one asks in turn, and that is not there, is not the one that was asked for.
+    if by_model and not _DIED.search(text):
         return RequestError(text)
-    return Unavailable(text) if _NOT_NOW.search(text) else InvalidArgument(text)
+    return _of_triton(text) or (Unavailable(text) if _NOT_NOW.search(text) else InvalidArgument(text))
 
 
 def _of_triton(text: str) -> RequestError | None:

@@ -56,7 +56,7 @@ def from_random(architecture: str) -> Source:
 def from_checkpoint(source: str, images_from: Path | None) -> Source:
     """A directory, a checkpoint of the starter set or a hub id; images of a folder or the project's."""
     directory = resolve_checkpoint(source)
-    name, digest = source_name(directory, source), checkpoint_sha256(directory)
+    name, digest = source_name(source), checkpoint_sha256(directory)
     if not (directory / GRAPH).is_file():
         classifier = read_classifier(directory)
         return _of_network(classifier, name, digest, load_images(images_from, classifier.input))

@@ -154,6 +154,15 @@ def test_a_file_is_built_and_served_like_a_directory(tmp_path: Path, scripts: No
     assert sentence(build(tmp_path / "nothing.gguf")).endswith("nothing.gguf")
 
 
+def test_a_directory_of_one_file_is_named_in_the_manifest_as_it_was_given(tmp_path: Path) -> None:
+    """It had the name of the converted checkpoint, so that `build all --missing` built it each time."""
+    (tmp_path / "mine").mkdir()
+    write(tmp_path / "mine" / "tiny.gguf", "llama", "smollm")
+    result = command("llm_place")(tmp_path / "mine", "--copy", "--out", tmp_path / "placed")
+    assert result.exit_code == 0, result.output
+    assert read_manifest(tmp_path / "placed", task="llm", runtime="checkpoint").source == "mine"
+
+
 def test_a_file_is_put_in_place_for_vllm_as_the_checkpoint_made_of_it(tmp_path: Path) -> None:
     write(tmp_path / "tiny.gguf", "llama", "smollm")
     result = command("llm_place")(tmp_path / "tiny.gguf", "--copy", "--out", tmp_path / "placed")

@@ -12,6 +12,7 @@ import pytest
 from tests.builders.gpu_machine import H200
 from tests.builders.graphs import SIDE, write_artefact
 from tests.builders.scripts import BUILD, refusal, run
+from trimodal.build_support import STOPPED
 from trimodal.errors import ArtefactError
 from trimodal.manifest import InputRange, read_manifest
 from trimodal.repository import read_model
@@ -143,3 +144,11 @@ def test_a_checkpoint_without_a_graph_has_no_plan(trt, tmp_path, capsys, monkeyp
     assert sentence == "error: no graph, so no plan: build/vision_onnx.py --precision fp16 says why above"
     assert list(tmp_path.iterdir()) == []
     assert trt.recorder.named("build_serialized_network") == []
+
+
+def test_ctrl_c_while_the_graph_is_made_is_no_failure_of_it(trt, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.import_module(SCRIPT), "run_script", lambda command: STOPPED)
+    with pytest.raises(SystemExit) as ended:
+        run(SCRIPT, "owner/name", "--out-dir", tmp_path)
+    assert ended.value.code == STOPPED
+    assert list(tmp_path.iterdir()) == []

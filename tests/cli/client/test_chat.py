@@ -62,6 +62,13 @@ def test_what_is_no_text_is_refused(fake):
     assert "standard input is no text in UTF-8" in refused.stderr
 
 
+def test_json_lines_are_json_on_a_stdout_of_another_encoding(fake):
+    """What it lacks was written as \\xfc and \\U0001f600, which JSON does not know."""
+    fake.functions["llm"] = scripted("Él Ã 日本 😀")
+    result = CliRunner(charset="cp437").invoke(app, ["chat", "hi", "--json"])
+    assert json.loads(result.stdout.splitlines()[-1])["text"] == "Él Ã 日本 😀"
+
+
 def test_json_lines(fake):
     result = run("hi", "--json")
     *deltas, summary = [json.loads(line) for line in result.stdout.splitlines()]

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import os
 import signal
 import sys
 
@@ -96,6 +97,14 @@ def test_written_to_files(fake, talk, tmp_path):
     assert sorted(path.name for path in (tmp_path / "a" / "new").iterdir()) == ["cut.srt", "talk.srt"]
     assert run(talk, "--out", tmp_path / "a" / "new").exit_code == 0
     assert (tmp_path / "a" / "new" / "talk.txt").read_text(encoding="utf-8") == "what is ä lambda\n"
+
+
+def test_a_name_that_is_no_text_of_this_system_is_written_escaped(fake, talk, tmp_path):
+    """It was a traceback, after the work."""
+    recording = talk.rename(tmp_path / os.fsdecode(b"caf\xe9.wav"))
+    result = run(recording, "--format", "json", "--out", tmp_path / "a.json")
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["file"] == str(recording)
 
 
 @pytest.mark.parametrize(

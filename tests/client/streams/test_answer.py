@@ -4,7 +4,7 @@ import pytest
 
 from trimodal.client import Client, ConnectionLost, Delta, FakeTransport, ProtocolError, Usage
 from trimodal.client.transports.fake import llm_outputs, scripted
-from trimodal.errors import InternalError
+from trimodal.errors import InternalError, InvalidArgument
 
 
 def client_of(model, **more):
@@ -52,6 +52,13 @@ async def test_nothing_is_sent_before_iteration():
     assert transport.requests == []
     await stream.answer()
     assert len(transport.requests) == 1
+
+
+async def test_what_the_client_itself_refuses_is_refused_at_the_call():
+    client, transport = client_of(scripted("a"))
+    with pytest.raises(InvalidArgument, match="max_tokens"):
+        client.generate("x", max_tokens=1 << 31)
+    assert transport.requests == []
 
 
 async def test_cancel_while_a_delta_is_awaited_ends_the_iteration():

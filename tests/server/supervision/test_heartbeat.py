@@ -8,12 +8,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import cast
 
 import grpc
 import pytest
 
 from tests.doubles.http_server import Asked, answering
 from trimodal.server.admin import Api
+from trimodal.server.foreground import Signals, wait_for_signal
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 from trimodal.server.supervision import heartbeat
@@ -117,11 +120,43 @@ def test_an_answer_by_grpc_is_a_sign_of_life(
     assert process.poll() is None
 
 
-def test_a_service_manager_is_told_of_that_sign_of_life_too(grpc_alone: tuple[int, object]) -> None:
+class Running(TritonServer):
+    """A server that runs, as far as it can be seen, until a signal comes."""
+
+    def wait(self, timeout: float) -> None:
+        return None
+
+    def new_lines(self) -> list[str]:
+        return []
+
+    def begin_drain(self) -> None:
+        pass
+
+
+class OneRound:
+    """Signals that come after one look at the server."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def once(self) -> bool:
+        self.looks += 1
+        return self.looks > 1
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_service_manager_is_told_of_that_sign_of_life_too(
+    grpc_alone: tuple[int, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
     """systemd killed a server whose models took a minute to load again, eight at once."""
-    server = TritonServer(ServerOptions())
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    monkeypatch.setenv("WATCHDOG_USEC", "60000000")
+    server = Running(ServerOptions())
     server.api = Api("127.0.0.1", 9, 9, "", timeout=LIMIT_S)
-    server.grpc_url = f"127.0.0.1:{grpc_alone[0]}"
-    assert server.answers()
-    server.grpc_url = "127.0.0.1:9"
-    assert not server.answers()
+    server.grpc_url = f"127.0.0.1:{grpc_alone[0] if answers else 9}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(LIMIT_S)
+        wait_for_signal(server, cast("Signals", OneRound()), verbose=False, restart=False)
+        told = ["READY=1", *(["WATCHDOG=1"] if answers else []), "STOPPING=1"]
+        assert [manager.recv(100).decode() for _ in told] == told

@@ -191,6 +191,7 @@ def _targets(sources: Sequence[str], form: Format, out: Path | None) -> list[Pat
 def _write(document: str, target: Path | None) -> None:
     if target is not None:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(document, encoding="utf-8")
+        # A recording's name that is no text is in its JSON.
+        target.write_text(document, encoding="utf-8", errors="backslashreplace")
     else:
         typer.echo(common.plain(document) if sys.stdout.isatty() else document, nl=False)
