@@ -1,11 +1,12 @@
 """What the demo, the README and the page ask SmolLM2 is answered alike by every processor: no token is a tie.
 
-"What is the capital of France?" is one: torch gives "The" 0.15 and "L" 0.14. What sums differ by between
-processors decides, and one of them answered "L'Étoile, la Marseillaise, la femme, la femme, …".
+"What is the capital of France?" begins with one: torch gives "The" 0.15 and "L" 0.14. There rounding decides,
+which differs between processors: a Zen 5 answered "L'Étoile, la Marseillaise, la femme, la femme, …".
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,14 @@ QUESTIONS = {
     **{f"assistant: {text}": ([], text, word) for text, word in TYPED},
     "explain": ([], QUESTION, _CAPITAL),
 }
+
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("file", ["README.md", "trimodal/gateway/page/index.html"])
+def test_a_newcomer_is_shown_the_demos_question(file: str) -> None:
+    assert _FIRST in (ROOT / file).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from trimodal.speech.settings import SpeechSettings, VoiceActivity
 from trimodal.speech.values import Recognition, Window
 
 LISTENERS = 2
-LOOK_S = 0.05  # half of it is what a muted microphone waits longer than it must
+LOOK_S = 0.05  # the last words of a muted microphone wait for half of it on average
 # Of the recogniser on one window, in a row: five seconds of it, then the stream fails. Nothing is skipped.
 MAX_FAILURES = 8
 BACKOFF_S, MAX_BACKOFF_S = 0.2, 1.0
