@@ -44,6 +44,8 @@ def test_many_repeats_are_few_rules() -> None:
         ('a"b\\', '"a\\u0022b\\u005C"'),
         ("\n\x00é", '"\\u000A\\u0000\\u00E9"'),
         ("😀", '"\\U0001F600"'),
+        ("größe", '("gr\\u00F6\\u00DF" "e")'),
+        ("Ωe ß é1", '("\\u03A9e \\u00DF \\u00E9" "1")'),
     ],
 )
 def test_a_literal_has_only_plain_characters(text: str, written: str) -> None:

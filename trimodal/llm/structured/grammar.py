@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
@@ -141,9 +142,14 @@ def times(name: str, least: int, most: int) -> str:
     return f"{name}{{{least},{most}}}"
 
 
+# xgrammar 0.2 prints a grammar and reads that again: "\u00DFe" becomes "\xdfe", which is one other character.
+_SWALLOWED = re.compile(r"(?<=[\x00-\x1F\x7F-\xFF])(?=[0-9A-Fa-f])")
+
+
 def literal(text: str) -> str:
-    """A terminal: exactly this text."""
-    return '"' + "".join(map(_escaped, text)) + '"'
+    """An expression of exactly this text."""
+    terminals = [f'"{"".join(map(_escaped, part))}"' for part in _SWALLOWED.split(text)]
+    return terminals[0] if len(terminals) == 1 else f"({' '.join(terminals)})"
 
 
 def one_text(texts: Iterable[str], depth: int = 0) -> str:

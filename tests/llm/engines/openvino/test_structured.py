@@ -151,7 +151,17 @@ def test_formats_are_kept(opened: Callable[..., Engine], tokenizer: CheckpointTo
 
 
 @pytest.mark.parametrize(
-    "name", ["", "\x00\x1f\x7f", "\u2028\ufeff\uffff", "\U0010ffff", '"\\/', "[a-z]{2}|r1", "}"]
+    "name",
+    [
+        "",
+        "\x00\x1f\x7fe",
+        "\u2028\ufeff\uffff",
+        "gr\xf6\xdfe 1\xe9a",
+        "\U0010ffff",
+        '"\\/',
+        "[a-z]{2}|r1",
+        "}",
+    ],
 )
 def test_any_text_can_be_a_name_and_a_constant(
     opened: Callable[..., Engine], tokenizer: CheckpointTokenizer, name: str
