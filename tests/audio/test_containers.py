@@ -44,6 +44,18 @@ def test_what_libsndfile_does_not_know_is_decoded(container, codec, rate, name):
     assert heard.std() == pytest.approx(0.1, rel=0.5)
 
 
+def test_a_video_without_sound_says_so():
+    file = io.BytesIO()
+    with av.open(file, "w", format="mp4") as output:
+        stream = output.add_stream("mpeg4", rate=10)
+        stream.width = stream.height = 32
+        picture = av.VideoFrame.from_ndarray(np.zeros((32, 32, 3), np.uint8), format="rgb24")
+        for packet in [*stream.encode(picture), *stream.encode(None)]:
+            output.mux(packet)
+    with pytest.raises(AudioError, match=": there is no audio in it$"):
+        list(read_blocks(io.BytesIO(file.getvalue()), 1.0))
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 
 from trimodal.errors import InvalidArgument
-from trimodal.gateway.errors import ApiError, as_api_error
+from trimodal.gateway.errors import ApiError, as_api_error, invalid_body
+from trimodal.gateway.openai.fields import Body
+from trimodal.gateway.openai.responses.request import ResponseRequest
+from trimodal.gateway.openai.rows import EmbeddingRequest
+from trimodal.gateway.openai.schemas import ChatRequest
 
 
 def test_names_that_a_client_chose_are_not_echoed_at_any_length() -> None:
@@ -24,9 +32,11 @@ def test_names_that_a_client_chose_are_not_echoed_at_any_length() -> None:
         ("heard: speech_recognize: language: 'xx' is not known (known: en)", "language"),
         ("saw: image: not a JPEG, PNG or WebP file", "messages"),
         ("answer: ttft_deadline_ms is 0", "x-slo-ttft-ms"),
+        ("messages[1].tool_calls[0].function.arguments is not valid JSON: line 1",
+         "messages[1].tool_calls[0].function.arguments"),
         ("the prompt has 9 tokens: max_prompt_tokens is 8", None),
     ],
-)
+)  # fmt: skip
 def test_the_field_is_named(message: str, param: str | None) -> None:
     error = as_api_error(InvalidArgument(message))
     assert (error.status, error.param, str(error)) == (400, param, message)
@@ -42,3 +52,60 @@ def test_the_field_is_named(message: str, param: str | None) -> None:
 )
 def test_a_talk_that_is_too_long_has_openais_code(message: str) -> None:
     assert as_api_error(InvalidArgument(message)).code == "context_length_exceeded"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "unexpected inference input 'messages' for model 'speech'",
+        "expected 1 inputs but got 2 inputs for model 'speech'",
+    ],
+)
+def test_a_model_that_is_not_for_the_endpoint_is_the_field(message: str) -> None:
+    error = as_api_error(InvalidArgument(message))
+    told = "model is 'speech': it does not answer what this endpoint asks"
+    assert (error.status, error.param, str(error)) == (400, "model", told)
+
+
+CHATS = {"model": "llm", "messages": [{"role": "user", "content": "x"}]}
+TOOLS = {"tools": [{"type": "function", "function": {"name": "f"}}]}
+
+
+def _content(content: object) -> dict[str, object]:
+    return {"messages": [{"role": "user", "content": content}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "message"),
+    [
+        (ChatRequest, [1], "the body: an object is needed"),
+        (ChatRequest, {"messages": ["x"]}, "messages[0]: an object is needed"),
+        (ChatRequest, {"response_format": "json"}, "response_format: an object is needed"),
+        (ChatRequest, _content([{"text": "x"}]), "messages[0].content[0]: its type is needed"),
+        (ChatRequest, _content([{"type": "input_text", "text": "x"}]),
+         "messages[0].content[0]: its type is 'input_text': one of 'text', "
+         "'refusal', 'image_url', 'input_audio' is needed"),
+        (ChatRequest, _content([{"type": "image_url", "image_url": "data:,"}]),
+         "messages[0].content[0].image_url: an object is needed"),
+        (ChatRequest, _content({"type": "text"}), "messages[0].content: a string or a list is needed"),
+        (ChatRequest, {"stop": 3}, "stop: a string or a list is needed"),
+        (ChatRequest, TOOLS | {"tool_choice": {"type": "allowed_tools"}},
+         "tool_choice.allowed_tools: field required"),
+        (ChatRequest, TOOLS | {"tool_choice": {"type": "web"}},
+         "tool_choice: its type is 'web': one of 'function', 'allowed_tools' is needed"),
+        (EmbeddingRequest, {"model": "e", "input": []},
+         "input: list should have at least 1 item after validation, not 0"),
+        (EmbeddingRequest, {"model": "e", "input": {}}, "input: a string or a list is needed"),
+        (EmbeddingRequest, {"model": "e", "input": [[1]]}, "input: token ids are another model's: send texts "
+         "(LangChain: check_embedding_ctx_length=False)"),
+        (ResponseRequest, {"model": "llm", "input": ["x"]}, "input[0]: an object is needed"),
+    ],
+)  # fmt: skip
+def test_a_body_is_refused_in_the_words_of_json(kind: type[Body], body: Any, message: str) -> None:
+    given = CHATS | body if kind is ChatRequest and isinstance(body, dict) else body
+    with pytest.raises(ValidationError) as refused:
+        kind.model_validate(given)
+    problems = [one | {"loc": ("body", *one["loc"])} for one in refused.value.errors()]
+    error = invalid_body(RequestValidationError(problems))
+    assert str(error) == message
+    assert error.param == (message.split(":")[0] if message != "the body: an object is needed" else None)

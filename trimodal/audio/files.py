@@ -134,7 +134,9 @@ def _decode_open(file: BinaryIO, name: str) -> Generator[Samples, None, None]:
                 for block in decode_container(file, container):
                     yield mono(block, name)
                 why = ""
-            except (ValueError, LookupError) as error:
+            except LookupError:
+                why = "there is no audio in it"
+            except ValueError as error:
                 why = why or str(error)
     if why:
         raise AudioError(f"{name}: cannot be read as audio ({_READ}): {why}")

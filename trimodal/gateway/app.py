@@ -86,8 +86,7 @@ class Gateway:
         request.state.tenant = caller.key.tenant
         request.state.model = asked.model = caller.named(asked.model)
         check_model(caller, asked.model)
-        if isinstance(asked, Body):
-            request.state.ignored = take_ignored(asked)
+        request.state.ignored = take_ignored(asked) if isinstance(asked, Body) else asked.ignored
         if isinstance(asked, Sampling):
             request.state.ignored += tuple(map(asked.own_name, await unheld(asked.options())))
             if asked.model not in self.upstreams.known and asked.model in await self.models.adapters():
@@ -276,7 +275,7 @@ def add_media(app: FastAPI, gateway: Gateway) -> None:
 
 
 # Of a form: bytes that are parsed at once, and parts that are no file.
-FORM_PIECE, _FIELDS = 65_536, 32
+FORM_PIECE, _FIELDS = 65_536, 256
 
 
 class _FormParser(MultiPartParser):

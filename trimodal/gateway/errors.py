@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -36,7 +36,15 @@ logger = logging.getLogger(__name__)
 _MOST_MESSAGE, _MOST_PARAM = 1000, 200
 
 # A sentence of the server begins with the field's name: "max_tokens is 0: 1 to 512 are taken".
-_FIELD = re.compile(r"(?:parameter )?'?([a-z_]+(?:\[\d+\])?(?:\.[a-z_]+)*)'?(?: is | has | holds | must |: )")
+_FIELD = re.compile(r"(?:parameter )?'?([a-z_]+(?:\[\d+\]|\.[a-z_]+)*)'?(?: is | has | holds | must |: )")
+# As Triton says it of a model that is not for the endpoint.
+_OTHER_INPUTS = re.compile(r"unexpected inference input '.*' for model '(.*)'$|.*inputs? for model '(.*)'$")
+# What pydantic says of a value of another kind, by what is needed. It would name classes of Python.
+_KINDS = {
+    "string_type": "a string", "list_type": "a list", "dict_type": "an object", "model_type": "an object",
+    "model_attributes_type": "an object", "int_type": "a whole number", "float_type": "a number",
+    "bool_type": "true or false",
+}  # fmt: skip
 _TOO_LONG = re.compile(r"the prompt has \d|prompt \(\d")  # for the tier, the model or its memory
 _FIRST = re.compile(r":? ")  # what ends the name where the sentence is ours
 # The assistant puts its stage in front, the model speech the one that hears for it.
@@ -112,6 +120,10 @@ def as_api_error(
     if isinstance(error, InvalidArgument):
         sentence = _STAGE.sub("", str(error))
         stage = str(error).removesuffix(sentence)
+        if other := _OTHER_INPUTS.match(sentence):
+            model = other[1] or other[2]
+            told = f"model is '{model}': it does not answer what this endpoint asks"
+            return ApiError(400, told, param="model")
         sentence = own_name(sentence)
         field = _FIELD.match(sentence)
         code = "context_length_exceeded" if _TOO_LONG.match(sentence) else None
@@ -137,8 +149,10 @@ def as_api_error(
 def invalid_body(error: RequestValidationError) -> ApiError:
     """Names the field of a JSON body that pydantic refused."""
     problems = error.errors()
-    # Of a value that may be one of two kinds, the kind that it is meant to be comes furthest.
-    problem = max(problems, key=lambda one: len(one["loc"]))
+    # Of a value that may be one of several kinds, the kind that it is meant to be comes furthest.
+    furthest = max(len(one["loc"]) for one in problems)
+    problems = [one for one in problems if len(one["loc"]) == furthest]
+    problem = min(problems, key=lambda one: (not one["type"].startswith("union_tag"), one["type"] in _KINDS))
     if problem["type"] == "json_invalid":
         return ApiError(400, f"the body is not valid JSON: {problem.get('ctx', {}).get('error', '')}")
     field = _field(problem["loc"][1:])  # without "body"
@@ -146,11 +160,24 @@ def invalid_body(error: RequestValidationError) -> ApiError:
         return ApiError(400, "the body is empty: a JSON object is needed")
     if problem["type"] == "extra_forbidden":  # in an event of realtime
         return ApiError(400, f"{field}: unknown parameter", param=field, code="unknown_parameter")
-    reason = problem["msg"].removeprefix("Value error, ")
-    reason = reason[:1].lower() + reason[1:]
+    reason = _reason(problem, problems)
     if not field and (named := _FIELD.match(reason)):  # by a rule about several fields
         return ApiError(400, reason, param=named[1])
-    return ApiError(400, f"{field}: {reason}" if field else reason, param=field or None)
+    return ApiError(400, f"{field or 'the body'}: {reason}", param=field or None)
+
+
+def _reason(problem: Mapping[str, Any], problems: Sequence[Mapping[str, Any]]) -> str:
+    kind, values = problem["type"], problem.get("ctx", {})
+    if kind in _KINDS:
+        same = [one for one in problems if _field(one["loc"]) == _field(problem["loc"])]
+        return f"{' or '.join(dict.fromkeys(_KINDS[one['type']] for one in same))} is needed"
+    if kind == "union_tag_not_found":
+        return f"its {values['discriminator'].strip(chr(39))} is needed"
+    if kind == "union_tag_invalid":
+        name = values["discriminator"].strip("'")
+        return f"its {name} is '{values['tag']}': one of {values['expected_tags']} is needed"
+    reason = str(problem["msg"]).removeprefix("Value error, ")
+    return reason[:1].lower() + reason[1:]
 
 
 def _field(place: tuple[int | str, ...]) -> str:
@@ -159,7 +186,7 @@ def _field(place: tuple[int | str, ...]) -> str:
     for part in place:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif "[" in part or part in ("str", "constrained-str"):
+        elif "[" in part or part in ("str", "constrained-str") or part[:1].isupper():  # a class of ours
             tagged = "tagged-union" in part
         elif tagged:
             tagged = False

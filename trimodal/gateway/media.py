@@ -7,6 +7,7 @@ import binascii
 import io
 import re
 from collections.abc import Generator, Sequence
+from typing import Any
 
 from trimodal.audio.files import AudioError, read_blocks
 from trimodal.audio.values import Samples
@@ -15,6 +16,17 @@ from trimodal.gateway.errors import ApiError, invalid
 # Characters of keywords and prompt together: some 200 of the 223 tokens that a Whisper takes before a window.
 MAX_HINTS = 600
 _DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[^;,]*)*;base64,", re.I)
+
+# OpenAI's names for what the model `speech` does.
+_OPENAI_MODELS = {
+    "whisper-1", "gpt-transcribe", "gpt-4o-transcribe", "gpt-4o-mini-transcribe",
+    "gpt-4o-mini-transcribe-2025-12-15",
+}  # fmt: skip
+
+
+def spoken_model(name: Any) -> Any:
+    """`speech` for one of OpenAI's models that transcribe, else what was given."""
+    return "speech" if isinstance(name, str) and name in _OPENAI_MODELS else name
 
 
 def with_keywords(keywords: Sequence[str], prompt: str | None) -> str | None:

@@ -190,6 +190,17 @@ def test_voice_activity_and_temperatures_that_are_none_are_refused(
     assert answer.json()["error"]["param"].startswith(sentence.split(":")[0])
 
 
+def test_what_is_not_known_is_ignored_and_named(serve: Serve) -> None:
+    form = {"model": "speech", "user": "me", "seed": "1", "response_format": "verbose_json"}
+    form["timestamp_granularities"] = "word"  # as many write it, without the brackets
+    form |= {f"x{index}": "" for index in range(100)}
+    answer = httpx.post(f"{serve().url}/v1/audio/transcriptions", files={"file": wav()}, data=form)
+    assert answer.status_code == 200
+    assert answer.json()["words"]
+    assert "segments" not in answer.json()
+    assert answer.headers["x-ignored-fields"].startswith("seed, user, x0")
+
+
 @pytest.mark.parametrize("field", ["keywords[]", "hotwords"])
 def test_names_that_would_not_all_be_seen_are_refused(serve: Serve, field: str) -> None:
     form = {"model": "speech", field: "x" * 600, "prompt": "y"}

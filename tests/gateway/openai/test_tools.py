@@ -74,6 +74,20 @@ def test_calls_whole_and_streamed(serve: Serve, stream: bool, choice: object) ->
     assert request.inputs["parallel_tool_calls"].tolist() == [True]
 
 
+def test_of_allowed_tools_only_these_are_sent(serve: Serve) -> None:
+    served = serve()
+    other = {"type": "function", "function": {"name": "g"}}
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [NAMED]}}
+    served.openai().chat.completions.create(
+        model="llm", messages=CHAT, tools=[other, TOOL], tool_choice=choice
+    )
+    (request,) = served.triton.requests
+    assert [tool["function"]["name"] for tool in json.loads(request.inputs["tools"][0])] == ["f"]
+    assert request.inputs["tool_choice"][0].decode() == "required"
+    with pytest.raises(openai.BadRequestError, match="its tools are none of those that are given"):
+        served.openai().chat.completions.create(model="llm", messages=CHAT, tools=[other], tool_choice=choice)
+
+
 def test_without_tools_a_call_is_a_text(serve: Serve) -> None:
     served = serve(fake_triton(llm=scripted(CALL)))
     for more in ({}, {"tools": [TOOL], "tool_choice": "none"}):

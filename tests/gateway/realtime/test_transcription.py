@@ -21,7 +21,9 @@ from trimodal.errors import InvalidArgument, Unavailable
 from trimodal.gateway.realtime.openai import buffer
 
 PREFIX = "conversation.item.input_audio_transcription"
-SETTINGS = transcription(format={"type": "audio/pcm", "rate": 24_000}, transcription={"model": "speech"})
+SETTINGS = transcription(
+    format={"type": "audio/pcm", "rate": 24_000}, transcription={"model": "gpt-4o-transcribe"}
+)
 
 
 def test_openais_own_client_async(serve: Serve) -> None:

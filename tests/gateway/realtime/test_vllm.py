@@ -78,7 +78,7 @@ def test_errors_are_texts_and_leave_the_session_open(serve: Serve, dial: Dial) -
     assert refused(peer) == "unknown_event"
     peer.socket.send("{")
     assert refused(peer) == "invalid_json"
-    peer.send("session.update", model="speech")
+    peer.send("session.update", model="whisper-1")  # OpenAI's name of it
     peer.send("input_audio_buffer.commit", final=1)
     assert refused(peer) == "processing_error"
     peer.send("input_audio_buffer.commit")

@@ -22,8 +22,8 @@ from trimodal.client.client import BLOCK_S, FILE_LISTENING, Client
 from trimodal.client.streams.live import Listening, LiveStream
 from trimodal.client.values import LiveUpdate
 from trimodal.gateway.answering import event
-from trimodal.gateway.errors import ApiError, invalid, unsupported
-from trimodal.gateway.media import recording, with_keywords
+from trimodal.gateway.errors import invalid, unsupported
+from trimodal.gateway.media import recording, spoken_model, with_keywords
 from trimodal.gateway.openai.generation import timing_headers
 from trimodal.gateway.quota import Cost, KeyUsage
 from trimodal.speech.settings import ListeningSettings, VoiceActivity
@@ -49,17 +49,13 @@ class TranscriptionRequest:
     stream: bool
     task: Task
     listening: Listening
+    ignored: tuple[str, ...]  # fields that are not known
 
     @property
     def content_type(self) -> str:
         return CONTENT_TYPES.get(self.response_format, "text/plain; charset=utf-8")
 
 
-# OpenAI's names for what the model `speech` does.
-OPENAI_MODELS = {
-    "whisper-1", "gpt-transcribe", "gpt-4o-transcribe", "gpt-4o-mini-transcribe",
-    "gpt-4o-mini-transcribe-2025-12-15",
-}  # fmt: skip
 _FIELDS = {
     *("model", "prompt", "hotwords", "response_format", "temperature", "vad_filter", "vad_parameters"),
     *(ListeningSettings.model_fields.keys() - VoiceActivity.model_fields.keys()),
@@ -71,8 +67,9 @@ _SERVER_VAD = {
     "prefix_padding_ms": "speech_pad_ms",
     "silence_duration_ms": "min_silence_duration_ms",
 }
+_GRANULARITIES = "timestamp_granularities[]"
 _OF_TRANSCRIPTIONS = {
-    *("language", "keywords[]", "stream", "timestamp_granularities[]", "include[]", _CHUNKING),
+    *("language", "keywords[]", "stream", _GRANULARITIES, _GRANULARITIES[:-2], "include[]", _CHUNKING),
     *(f"{_CHUNKING}[{name}]" for name in ("type", *_SERVER_VAD)),
 }
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
@@ -82,9 +79,8 @@ def read_form(
     fields: Mapping[str, list[str]], file: bytes | None, task: Task = "transcribe", name: str = ""
 ) -> TranscriptionRequest:
     """Reads the form's fields. Raises: ApiError 400 naming the field."""
-    known = _FIELDS | (_OF_TRANSCRIPTIONS if task == "transcribe" else set())
-    if unknown := sorted(set(fields) - known):
-        raise ApiError(400, f"{unknown[0]}: unknown field", param=unknown[0], code="unknown_parameter")
+    if task == "translate" and (others := sorted(_OF_TRANSCRIPTIONS.intersection(fields))):
+        raise unsupported(others[0], "is a field of transcriptions, not of translations")
     if file is None:
         raise invalid("file: a recording is needed")
     if not file:
@@ -98,11 +94,11 @@ def read_form(
     temperature = _temperature(one.get("temperature") or "0")
     if fields.get("include[]"):
         raise unsupported("include[]", "is not supported by this model")
-    granularities = tuple(fields.get("timestamp_granularities[]", ()))
+    granularities = tuple(fields.get(_GRANULARITIES, fields.get(_GRANULARITIES[:-2], ())))
     if unknown := sorted(set(granularities) - {"word", "segment"}):
-        raise invalid(f"timestamp_granularities[] has '{unknown[0]}': word and segment are known")
+        raise invalid(f"{_GRANULARITIES} has '{unknown[0]}': word and segment are known")
     if granularities and response_format != "verbose_json":
-        raise invalid("timestamp_granularities[] needs response_format verbose_json")
+        raise invalid(f"{_GRANULARITIES} needs response_format verbose_json")
     try:
         keywords = [*fields.get("keywords[]", ()), one.get("hotwords", "")]
         prompt = with_keywords(keywords, one.get("prompt"))
@@ -116,9 +112,10 @@ def read_form(
         "task": "translate" if task == "translate" else None,
         "temperature": temperature or None, "trace": not stream,
     }  # fmt: skip
-    model = "speech" if one["model"] in OPENAI_MODELS else one["model"]
+    model = spoken_model(one["model"])
     format = cast("Format", response_format)
-    return TranscriptionRequest(file, name, model, format, granularities, stream, task, listening)
+    ignored = tuple(sorted(set(fields) - _FIELDS - _OF_TRANSCRIPTIONS))
+    return TranscriptionRequest(file, name, model, format, granularities, stream, task, listening, ignored)
 
 
 def _own(one: Mapping[str, str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from trimodal.client.batches import in_parts
 from trimodal.client.client import Client
@@ -50,6 +50,15 @@ class EmbeddingRequest(ModelBody):
     dimensions: Whole | None = Field(default=None, ge=1)
     truncate: bool = False
     truncate_prompt_tokens: Literal[-1] | None = None
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _no_token_ids(cls, value: Any) -> Any:
+        if isinstance(value, list) and any(isinstance(one, int | list) for one in value):
+            raise ValueError(
+                "token ids are another model's: send texts (LangChain: check_embedding_ctx_length=False)"
+            )
+        return value
 
 
 class ClassificationRequest(ModelBody):

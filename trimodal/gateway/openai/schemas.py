@@ -292,6 +292,16 @@ class NamedTool(Body):
     function: FunctionName
 
 
+class Allowed(Body):
+    mode: Literal["auto", "required"]
+    tools: list[NamedTool]
+
+
+class AllowedTools(Body):
+    type: Literal["allowed_tools"]
+    allowed_tools: Allowed
+
+
 def check_strict(schema: Any) -> None:
     """Raises ValueError where OpenAI's strict mode does: properties without names, or that may be missing."""
     if isinstance(schema, list):
@@ -335,7 +345,11 @@ class ChatRequest(Generation):
     logprobs: bool | None = None
     top_logprobs: Whole | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
     tools: list[Tool] | None = Field(default=None, max_length=MAX_TOOLS)
-    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    tool_choice: (
+        Literal["none", "auto", "required"]
+        | Annotated[NamedTool | AllowedTools, Field(discriminator="type")]
+        | None
+    ) = None
     parallel_tool_calls: bool | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
@@ -352,6 +366,8 @@ class ChatRequest(Generation):
         """Raises: ApiError naming the field."""
         if not self.tools and self.tool_choice not in (None, "none", "auto"):
             raise invalid("tool_choice is only allowed when tools are given")
+        if isinstance(self.tool_choice, AllowedTools) and not self._allowed(self.tool_choice):
+            raise invalid("tool_choice: its tools are none of those that are given")
         if self.top_logprobs and not self.logprobs:
             raise invalid("top_logprobs is only allowed when logprobs is true")
 
@@ -368,11 +384,18 @@ class ChatRequest(Generation):
         options["chat_template_kwargs"] = kwargs or None
         options["truncation"] = self.truncation
         if self.tools:
-            which = self.tool_choice
-            options["tools"] = [tool.model_dump(exclude_none=True) for tool in self.tools]
+            tools: Sequence[Tool] = self.tools
+            which: Any = self.tool_choice
+            if isinstance(which, AllowedTools):
+                tools, which = self._allowed(which), which.allowed_tools.mode
+            options["tools"] = [tool.model_dump(exclude_none=True) for tool in tools]
             options["tool_choice"] = which.model_dump() if isinstance(which, NamedTool) else which
             options["parallel_tool_calls"] = self.parallel_tool_calls
         return options
+
+    def _allowed(self, choice: AllowedTools) -> list[Tool]:
+        names = {one.function.name for one in choice.allowed_tools.tools}
+        return [tool for tool in self.tools or () if tool.function.name in names]
 
     def own_name(self, sentence: str) -> str:
         renamed = self.max_completion_tokens is not None

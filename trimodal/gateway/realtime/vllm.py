@@ -14,6 +14,7 @@ from trimodal.audio.values import SAMPLE_RATE
 from trimodal.client.client import Client
 from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
+from trimodal.gateway.media import spoken_model
 from trimodal.gateway.realtime.events import Event, end_where_fatal, unknown_event
 from trimodal.gateway.realtime.hearing.decoder import Decoder, audio_bytes
 from trimodal.gateway.realtime.hearing.turn import HELD_S, SPEECH, AudioTurn, TurnText
@@ -68,7 +69,7 @@ class VllmDialect:
                 await self._task
 
     def _update(self, model: object, tentative: object) -> None:
-        if model != SPEECH:
+        if not isinstance(model, str) or spoken_model(self._caller.named(model)) != SPEECH:
             raise invalid(
                 f"model is {model!r:.64}: '{SPEECH}' is served here", status=404, code="model_not_found"
             )

@@ -6,12 +6,20 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from trimodal.audio.values import Delay
 from trimodal.client.streams.live import Listening
 from trimodal.gateway.errors import ApiError, invalid, invalid_body, unsupported
-from trimodal.gateway.media import with_keywords
+from trimodal.gateway.media import spoken_model, with_keywords
 from trimodal.gateway.openai.schemas import MAX_TOOLS, Name, Schema
 from trimodal.gateway.realtime.hearing.decoder import PCM
 from trimodal.gateway.realtime.hearing.turn import SPEECH
@@ -42,7 +50,7 @@ class AudioFormat(_Fields):
 
 
 class TranscriptionSettings(_Fields):
-    model: Literal["speech"] = "speech"
+    model: Annotated[Literal["speech"], BeforeValidator(spoken_model)] = "speech"
     language: str | None = Field(default=None, max_length=16)
     prompt: str | None = None
     keywords: list[str] | None = None
@@ -170,7 +178,7 @@ class ResponseParams(_Fields):
 
 def first_config(intent: str | None, model: str | None) -> Config:
     """The configuration that a session begins with, by the query of its URL. Raises: ApiError 404."""
-    if intent == "transcription" or model in (None, SPEECH):
+    if intent == "transcription" or spoken_model(model) in (None, SPEECH):
         return TranscriptionSession()
     return read(ConversationSession, {"model": model}, "")
 

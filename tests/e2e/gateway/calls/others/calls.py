@@ -74,7 +74,7 @@ async def pydantic_ai_stream():
     agent, asked, settings = pydantic_ai(ASKED)
     async with agent.run_stream(asked, model_settings=settings) as run:
         first = await run.get_output()
-    again = await agent.run("And of Japan?", message_history=run.all_messages(), model_settings=settings)
+    again = await agent.run("And of Italy?", message_history=run.all_messages(), model_settings=settings)
     return first, again.output
 
 
@@ -92,7 +92,7 @@ def lite(chat=CHAT, model="openai/llm", **options):
 
 
 def lite_again():
-    return lite([*CHAT, lite(), {"role": "user", "content": "And of Japan?"}])
+    return lite([*CHAT, lite(), {"role": "user", "content": "And of Italy?"}])
 
 
 def lite_stream():
@@ -133,7 +133,7 @@ CALLS = {
     "LiteLLM: completion": lite,
     "LiteLLM: stream": lite_stream,
     "LiteLLM: its answer sent back": lambda: lite(
-        [*CHAT, lite(), {"role": "user", "content": "And of Japan?"}]
+        [*CHAT, lite(), {"role": "user", "content": "And of Italy?"}]
     ),
     "LiteLLM: as vLLM": lambda: lite(model="hosted_vllm/llm", top_k=5),
     "LiteLLM: json_schema": lambda: lite([{"role": "user", "content": TOLD}], response_format=City),
