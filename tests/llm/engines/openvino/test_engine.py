@@ -160,7 +160,7 @@ def test_it_says_how_many_tokens_it_chose_for_a_step(opened, prompts, solo):
 
 
 def test_the_choice_opens_nothing_again_and_bounds_the_steps(opened, prompts, solo, monkeypatch):
-    """To open once more took half of the time until a server's first answer."""
+    """To open once more took a fifth of the time until a server's first answer."""
     opening: list[int] = []
     open_pipeline = engine_module.open_pipeline
 
