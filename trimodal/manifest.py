@@ -9,7 +9,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -109,10 +109,13 @@ def read_manifest(directory: Path, *, task: str, runtime: str | None) -> Manifes
     return manifest
 
 
-def check_files(directory: Path, manifest: Manifest) -> None:
-    """Reads all files that were built, several at a time. Raises: ArtefactError: one is not as it was."""
+def check_files(directory: Path, manifest: Manifest, stop: Callable[[], bool] = lambda: False) -> None:
+    """Reads all files that were built, several at a time, until `stop()`.
+
+    Raises: ArtefactError: one is not as it was, or was not read to its end; OSError: it cannot be read.
+    """
     with ThreadPoolExecutor(host_cpus()) as pool:
-        digests = pool.map(lambda name: sha256(directory / name), manifest.files)
+        digests = pool.map(lambda name: sha256(directory / name, stop), manifest.files)
         for (name, expected), digest in zip(manifest.files.items(), digests, strict=True):
             if digest != expected:
                 raise ArtefactError(
@@ -171,10 +174,10 @@ def checkpoint_sha256(directory: Path) -> str:
     return digest.hexdigest()
 
 
-def sha256(path: Path) -> str:
-    """Hex SHA-256 of a file."""
+def sha256(path: Path, stop: Callable[[], bool] = lambda: False) -> str:
+    """Hex SHA-256 of a file; once `stop()` is true, of the part that was read."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
+        while not stop() and (block := file.read(1 << 20)):
             digest.update(block)
     return digest.hexdigest()

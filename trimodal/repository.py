@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import text_format  # type: ignore[import-untyped]
-from tritonclient.grpc import model_config_pb2
-
 from trimodal.errors import ArtefactError, ServerError, SettingsError
 from trimodal.manifest import MANIFEST, read_manifest
 from trimodal.paths import PROFILE_VARIABLE, judge_artefact
@@ -92,6 +89,8 @@ class Model:
         if self.backend == "python":
             device = self.parameters.get("device", "cuda" if self.engine in GPU_ENGINES else "cpu")
             return device == "cuda" and self.engine != FAKE
+        from tritonclient.grpc import model_config_pb2
+
         kinds = {group.kind for group in self.config.instance_group}
         return self.backend == "tensorrt" or model_config_pb2.ModelInstanceGroup.KIND_GPU in kinds
 
@@ -125,6 +124,10 @@ def model_names(repository: Path) -> list[str]:
 
 def read_model(repository: Path, name: str, profile: str) -> Model:
     """Raises: ServerError naming the file and the line when it is not a valid config."""
+    # Here, as they bring gRPC along: models that read no other's config do without.
+    from google.protobuf import text_format  # type: ignore[import-untyped]
+    from tritonclient.grpc import model_config_pb2
+
     # Profile `tensorrt` is `config.pbtxt` itself, as Triton's own users expect.
     special = repository / name / "configs" / f"{profile}.pbtxt"
     has_own = profile != "tensorrt" and special.is_file()

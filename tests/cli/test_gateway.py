@@ -14,6 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from trimodal.cli.app import app
+from trimodal.cli.gateway import server_of, settings_of
+from trimodal.errors import ServerError
 from trimodal.gateway.keys import read_keys
 from trimodal.gateway.upstreams.file import read_upstreams
 
@@ -124,3 +126,10 @@ def test_it_serves_until_a_signal_and_leaves_in_order(name: signal.Signals) -> N
             assert gateway.stdout.read().endswith("Stopped.\n")
         finally:
             gateway.kill()
+
+
+def test_a_gateway_that_is_not_installed_says_how_it_is(monkeypatch):
+    monkeypatch.setitem(sys.modules, "trimodal.gateway.server", None)
+    settings = settings_of(port=0)
+    with pytest.raises(ServerError, match=r"^the gateway needs .*: pip install 'trimodal\[gateway\]'$"):
+        server_of(settings)

@@ -1,8 +1,11 @@
-"""What a clone of the tree weighs."""
+"""What a clone of the tree weighs, and its setup."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -20,3 +23,30 @@ def test_the_tracked_files_beside_the_judges_model_are_small() -> None:
     sizes = {name: (ROOT / name).stat().st_size for name in files if (ROOT / name).is_file()}
     assert len(sizes) > 500
     assert sum(sizes.values()) <= MOST_BYTES, sorted(sizes, key=lambda name: -sizes[name])[:5]
+
+
+def test_setup_does_nothing_where_the_stamp_is_that_of_the_tree_and_the_interpreter(tmp_path: Path) -> None:
+    """It does not even look whether the interpreter fits: that was known when the stamp was written."""
+    (tmp_path / "scripts").mkdir()
+    for name in ("scripts/setup", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\n[ "$1" = -VV ] && echo "Python 3.11.7" && exit\necho "asked: $1"; exit 1\n')
+    python.chmod(0o755)
+    inputs = [
+        (tmp_path / name).read_bytes() for name in ("pyproject.toml", "constraints.txt", "scripts/setup")
+    ]
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / ".stamp").write_text(
+        sha256(b"".join(inputs) + b"Python 3.11.7\n").hexdigest() + "\n"
+    )
+
+    def run() -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHON": str(python)}
+        command = [tmp_path / "scripts" / "setup"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+    assert (run().returncode, run().stdout) == (0, "")
+    with (tmp_path / "constraints.txt").open("a") as file:
+        file.write("# another\n")
+    assert "Python 3.10, 3.11 or 3.12 with venv is needed" in run().stderr

@@ -28,6 +28,13 @@ def refusal(repository: Path, name: str = "vision_classify", gpus=(H200,)) -> st
     return str(refused.value)
 
 
+def file_failure(models: list[Model]) -> str:
+    """What is wrong with the files of models of which all else is right."""
+    check = check_artefacts(models, [H200])
+    check.run()
+    return check.failure
+
+
 def plan(repository: Path, config: str = PLAN, **fields: object) -> Path:
     """A repository with a plan in Triton's own backend."""
     version = add_model(repository, config)
@@ -201,13 +208,32 @@ def test_a_file_with_a_flipped_byte_is_refused_by_name_once(tmp_path):
     rank = python_model("vision_rank", classifier="../../vision_classify/1/tensorrt-fp16")
     add_model(tmp_path, rank)
     models = [model(tmp_path, name) for name in ("vision_classify", "vision_rank")]
-    check_artefacts(models, [H200])
+    assert file_failure(models) == ""
     file = artefact / "model.plan"
     file.write_bytes(bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:])
-    with pytest.raises(ServerError) as refused:
-        check_artefacts(models, [H200])
-    (line,) = str(refused.value).splitlines()
+    (line,) = file_failure(models).splitlines()
+    assert line.startswith("model vision_classify, vision_rank: ")
     assert f"{file} is not the file that was built: build again with: " in line
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    file = plan(tmp_path) / "model.plan"
+
+    def fails(*_: object) -> str:
+        raise OSError(5, "Input/output error", str(file))
+
+    monkeypatch.setattr("trimodal.manifest.sha256", fails)
+    told = file_failure([model(tmp_path, "vision_classify")])
+    assert told == f"model vision_classify: [Errno 5] Input/output error: '{file}'"
+
+
+def test_files_that_were_not_read_to_their_end_are_a_failure(tmp_path):
+    plan(tmp_path)
+    check = check_artefacts([model(tmp_path, "vision_classify")], [H200])
+    check.stop()
+    assert check.failure
+    check.run()
+    assert check.failure == "the files of the models were not read to their end"
 
 
 LLM = ("llm", "openvino", "openvino_model.bin")

@@ -47,6 +47,12 @@ def test_cpu_profile():
     assert "--exit-timeout-secs=2" in command(drain_timeout=1.5)
 
 
+@pytest.mark.parametrize(("cores", "loads"), [(1, 2), (2, 2), (3, 3), (64, 4)])
+def test_as_many_models_load_at_a_time_as_there_are_cores_for(monkeypatch, cores, loads):
+    monkeypatch.setattr("trimodal.server.launch.host_cpus", lambda: cores)
+    assert f"--model-load-thread-count={loads}" in command()
+
+
 def test_cuda_profile_reads_its_own_files_and_leaves_the_gpu_to_the_engines():
     flags = command(profile="cuda")
     assert "--model-config-name=cuda" in flags

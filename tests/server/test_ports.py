@@ -3,7 +3,7 @@ import socket
 import pytest
 
 from trimodal.errors import ServerError
-from trimodal.server.ports import RANGE, choose
+from trimodal.server.ports import RANGE, choose, listen
 
 HOST = "127.0.0.1"
 
@@ -46,3 +46,11 @@ def test_port_in_use_names_port_and_flag():
 def test_refusals(host, ports, sentence):
     with pytest.raises(ServerError, match=sentence):
         choose(host, ports)
+
+
+@pytest.mark.parametrize(("host", "reason"), [(HOST, "already in use"), ("nowhere.invalid", "")])
+def test_where_it_cannot_listen(host, reason):
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ServerError, match=f"^cannot listen on {host}:{port}: .*{reason}"):
+            listen(host, port)

@@ -169,12 +169,6 @@ def _set_drain(file: Path, address: str, *, drain: bool) -> None:
 
 def settings_of(**values: object) -> GatewaySettings:
     """Checks what a command line says of the gateway; None: the default. Raises: OperatorError."""
-    try:
-        import trimodal.gateway.server  # noqa: F401
-    except ImportError as error:
-        from trimodal.errors import ServerError
-
-        raise ServerError(f"the gateway needs {error.name}: pip install 'trimodal[gateway]'") from None
     from pydantic import ValidationError
 
     from trimodal.errors import SettingsError
@@ -189,10 +183,16 @@ def settings_of(**values: object) -> GatewaySettings:
 
 
 def server_of(settings: GatewaySettings) -> GatewayServer:
-    """The gateway of these settings. Raises: OperatorError when its keys or upstream are wrong."""
-    from trimodal.errors import SettingsError
-    from trimodal.gateway.server import GatewayServer
+    """The gateway of these settings.
 
+    Raises: OperatorError when its keys or upstream are wrong, or it is not installed.
+    """
+    from trimodal.errors import ServerError, SettingsError
+
+    try:
+        from trimodal.gateway.server import GatewayServer
+    except ImportError as error:
+        raise ServerError(f"the gateway needs {error.name}: pip install 'trimodal[gateway]'") from None
     try:
         return GatewayServer(settings)
     except ValueError as error:  # of the client: not an address

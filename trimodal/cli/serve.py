@@ -27,6 +27,7 @@ from trimodal.errors import OperatorError
 from trimodal.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 
 if TYPE_CHECKING:
+    from trimodal.gateway.server import GatewayServer
     from trimodal.server.foreground import Signals
     from trimodal.server.options import ServerOptions
     from trimodal.server.process import TritonServer
@@ -168,13 +169,16 @@ def serve(settings: ServeCommand, config: Config = None) -> None:
         if settings.gateway:
             built_in = BuiltInGateway(settings)
             stack.callback(built_in.close)
+        meanwhile = built_in.prepare if built_in else None
         try:
-            server = stack.enter_context(serving(options, signals, verbose=settings.verbose))
+            server = stack.enter_context(
+                serving(options, signals, verbose=settings.verbose, meanwhile=meanwhile)
+            )
         except Interrupted:
             typer.echo("Stopped while loading.", err=True)
             return
         if built_in:
-            typer.echo(stack.enter_context(built_in.serving(server, signals)))
+            typer.echo(stack.enter_context(built_in.serving(signals)))
         typer.echo("Ready. Press Ctrl-C to stop.")
         wait_for_signal(server, signals, verbose=settings.verbose, restart=settings.restart)
 
@@ -205,20 +209,24 @@ class BuiltInGateway:
             **settings.access_settings(),
         )
         from trimodal.gateway.keys import read_keys
-        from trimodal.gateway.server import open_port
+        from trimodal.server.ports import listen
 
         if self._settings.keys:
             read_keys(self._settings.keys)
-        self._port = open_port(self._settings)
+        self._port = listen(self._settings.host, self._settings.port)
+        self._gateway: GatewayServer | None = None
+
+    def prepare(self, server: TritonServer) -> None:
+        """Imports and makes the gateway of a server that is loading."""
+        upstream = {"upstream": (server.url,), "operator_key": server.operator_key}
+        self._gateway = server_of(self._settings.model_copy(update=upstream))
 
     @contextmanager
-    def serving(self, server: TritonServer, signals: Signals) -> Iterator[str]:
+    def serving(self, signals: Signals) -> Iterator[str]:
         """Serves while the block lasts, and drains at its end; a line that says where."""
-        gateway = server_of(
-            self._settings.model_copy(update={"upstream": (server.url,), "operator_key": server.operator_key})
-        )
-        url = gateway.listen(self._port)
-        with gateway.serving(signals.twice):
+        assert self._gateway
+        url = self._gateway.listen(self._port)
+        with self._gateway.serving(signals.twice):
             yield f"OpenAI  {url}/v1, for {whom(self._settings)}\npage    {url}/"
 
     def close(self) -> None:

@@ -1,43 +1,31 @@
-"""Serves the starter set, runs every act against the server, and stops it."""
+"""Serves the starter set, runs every act against the server, and stops it.
+
+The acts, and what they import, come while the models load.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from openai import AsyncOpenAI, OpenAIError
 from rich.console import Console
-from websockets.exceptions import WebSocketException
 
-from trimodal.demo import acts, assistant, listening
 from trimodal.errors import TrimodalError
-from trimodal.gateway.server import GatewayServer
-from trimodal.gateway.settings import GatewaySettings
 from trimodal.paths import data_directory, judge_artefact
 from trimodal.server.foreground import show_summary
 from trimodal.server.options import FREE_PORTS, ServerOptions
 from trimodal.server.process import TritonServer
 
+if TYPE_CHECKING:
+    from trimodal.demo.play import Play
+
 REPOSITORY = data_directory() / "model_repository"
 SAMPLES = data_directory() / "samples"
 GATEWAY_PORT = 8080
-
-
-Act = Callable[[AsyncOpenAI, Console], Coroutine[Any, Any, bool]]
-
-ACTS: dict[str, Act] = {
-    "chat": acts.chat,
-    "streams": acts.burst,
-    "cache": lambda api, console: acts.cache(api, console, judged=has_judge()),
-    "photos": lambda api, console: acts.photos(api, console, SAMPLES / "photos"),
-    "recording": lambda api, console: listening.recording(api, console, SAMPLES / "speech"),
-    "captions": lambda api, console: listening.captions(api, console, SAMPLES / "speech"),
-    "assistant": lambda api, console: assistant.assistant(api, console, SAMPLES),
-}
+ACTS = ("chat", "streams", "cache", "photos", "recording", "captions", "assistant")
 
 
 def has_judge() -> bool:
@@ -46,7 +34,7 @@ def has_judge() -> bool:
 
 
 def run(console: Console, engines: Path | None, *, keep: bool) -> int:
-    """Returns how many of ACTS were answered right; `keep` stays up on the usual ports until Ctrl-C.
+    """Returns how many of the ACTS were answered right; `keep` stays up on the usual ports until Ctrl-C.
 
     `engines` is where they lie; None: in the repository.
     """
@@ -68,17 +56,22 @@ def run(console: Console, engines: Path | None, *, keep: bool) -> int:
             # The demo's own models, also where a repository lies in the working directory.
             ports = {} if keep else FREE_PORTS
             options = ServerOptions(repository=REPOSITORY, engines=engines, changes=changes, **ports)
+            server = TritonServer(options)
+            stack.push(server)
+            plays: list[Play] = []
+
+            def prepare() -> None:
+                from trimodal.demo.play import Play
+
+                plays.append(Play(server.grpc_url, GATEWAY_PORT if keep else 0, console))
+
             with console.status("starting the server and loading the models …"):
-                server = stack.enter_context(TritonServer(options))
+                server.start(meanwhile=prepare)
             show_summary(server, console)
-            # Its log would stand between the acts.
-            port = GATEWAY_PORT if keep else 0
-            settings = GatewaySettings(upstream=(server.grpc_url,), port=port, log_requests=0)
-            gateway = GatewayServer(settings)
-            url = gateway.listen()
-            stack.enter_context(gateway.serving())
+            play = plays[-1]
+            url = stack.enter_context(play.serving())
             console.print(f"OpenAI  {url}/v1: what the demo asks, with the package openai\n")
-            answered = asyncio.run(_run(url, console))
+            answered = asyncio.run(play.run(url, SAMPLES, judged=has_judge()))
             if keep:
                 console.print(f"Still serving at {url} (OpenAI's API, and a page for your browser),")
                 console.print(f"{server.grpc_url} (gRPC) and http://{server.http_url}. Ctrl-C stops.")
@@ -88,19 +81,4 @@ def run(console: Console, engines: Path | None, *, keep: bool) -> int:
         console.print(f"demo: {error}", markup=False, soft_wrap=True)
     except KeyboardInterrupt:
         console.print("demo: stopped")
-    return answered
-
-
-async def _run(url: str, console: Console) -> int:
-    answered = 0
-    async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none") as api:
-        for name, act in ACTS.items():
-            try:
-                good = await act(api, console)
-                if not good:
-                    console.print(f"demo: {name}: not right by the rule above")
-            except (TrimodalError, OpenAIError, WebSocketException, OSError) as error:
-                console.print(f"demo: {name}: {error}", markup=False, soft_wrap=True)
-                good = False
-            answered += good
     return answered

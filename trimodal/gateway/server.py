@@ -31,11 +31,11 @@ from trimodal.gateway.realtime.session import Sessions
 from trimodal.gateway.settings import GatewaySettings
 from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.host import raise_open_files
+from trimodal.server import ports
 from trimodal.server.launch import GRPC_OPERATOR_HEADER
 
 logger = logging.getLogger(__name__)
 _CONNECTIONS = 4  # to each Triton
-_BACKLOG = 2048
 # Descriptors that are no client's: of the process itself, and of its connections to Tritons.
 _OTHER_FILES, _FEWEST = 256, 64
 HEADER_BYTES = 64 << 10
@@ -212,16 +212,6 @@ class _DrainingServer(uvicorn.Server):
                 connection.abort()
 
 
-def open_port(settings: GatewaySettings) -> socket.socket:
-    """A socket that listens as the settings say. Raises: ServerError when the port is taken or no address."""
-    try:
-        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        where = f"{settings.host}:{settings.port}"
-        raise ServerError(f"cannot listen on {where}: {(error.strerror or str(error)).lower()}") from None
-
-
 class GatewayServer:
     """A gateway: `listen`, then `run` until a signal or `stop`.
 
@@ -250,7 +240,7 @@ class GatewayServer:
             log_config=None,
             access_log=False,
             server_header=False,
-            backlog=_BACKLOG,
+            backlog=ports.BACKLOG,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=round(settings.drain_timeout_s),
         )
@@ -258,9 +248,9 @@ class GatewayServer:
         self._socket: socket.socket | None = None
 
     def listen(self, opened: socket.socket | None = None) -> str:
-        """Opens the port, or takes one that `open_port` has opened; returns the URL. Raises: ServerError."""
-        self._socket = opened or open_port(self._settings)
+        """Opens the port, or takes one that listens already; returns the URL. Raises: ServerError."""
         host = self._settings.host
+        self._socket = opened or ports.listen(host, self._settings.port)
         return f"http://{f'[{host}]' if ':' in host else host}:{self._socket.getsockname()[1]}"
 
     @contextlib.contextmanager

@@ -1,13 +1,14 @@
 """What the models of a profile will open, and whether it fits this machine.
 
 The engines check the same when they open. Here, before tritonserver starts, all models are looked at, those
-of Triton's TensorRT backend included, which only says that a plan failed to load. All files are read, as an
-engine takes a flipped bit for a weight.
+of Triton's TensorRT backend included, which only says that a plan failed to load. While the models load, all
+files are read, as an engine takes a flipped bit for a weight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,18 +89,20 @@ def artefacts_of(model: Model) -> list[Artefact]:
     return [Artefact(model, model.artefact_directory(name), task, runtime) for name in names]
 
 
-def check_artefacts(models: Iterable[Model], gpus: Sequence[Gpu]) -> None:
-    """Raises: ServerError with one line for each sentence that something is wrong, naming its models."""
+def check_artefacts(models: Iterable[Model], gpus: Sequence[Gpu]) -> FileCheck:
+    """Checks all but the files' content: that is for the thread that is returned, and not started yet.
+
+    Raises: ServerError with one line for each sentence that something is wrong, naming its models.
+    """
     sentences: dict[str, list[str]] = {}
     missing: dict[Path, str] = {}  # what a model opens, others may read: one line for all of them
-    whole: set[Path] = set()
+    opened: dict[Path, Manifest] = {}
+    readers: dict[Path, list[str]] = {}
     artefacts = [artefact for model in models for artefact in artefacts_of(model)]
     for artefact in sorted(artefacts, key=lambda one: one.runtime is None):
+        readers.setdefault(artefact.directory, []).append(artefact.model.name)
         try:
-            manifest = check_artefact(artefact, gpus)
-            if artefact.directory not in whole:
-                check_files(artefact.directory, manifest)
-                whole.add(artefact.directory)
+            opened[artefact.directory] = check_artefact(artefact, gpus)
         except OperatorError as error:
             sentence = missing.setdefault(artefact.directory, str(error))
             sentences.setdefault(sentence, []).append(artefact.model.name)
@@ -107,6 +110,35 @@ def check_artefacts(models: Iterable[Model], gpus: Sequence[Gpu]) -> None:
         raise ServerError(
             "\n".join(f"model {', '.join(names)}: {sentence}" for sentence, names in sentences.items())
         )
+    return FileCheck(opened, readers)
+
+
+class FileCheck(threading.Thread):
+    """Reads the files of artefacts, `opened`, and compares them with what was built.
+
+    Attributes:
+        failure: once it has ended: a line for each artefact of which one differs, naming its `readers`.
+    """
+
+    def __init__(self, opened: Mapping[Path, Manifest], readers: Mapping[Path, Sequence[str]]) -> None:
+        super().__init__(name="file check", daemon=True)
+        self._opened, self._readers = opened, readers
+        self._stopped = threading.Event()
+        self.failure = "the files of the models were not read to their end"
+
+    def run(self) -> None:
+        lines = []
+        for directory, manifest in self._opened.items():
+            try:
+                check_files(directory, manifest, self._stopped.is_set)
+            except (ArtefactError, OSError) as error:
+                lines.append(f"model {', '.join(self._readers[directory])}: {error}")
+        if not self._stopped.is_set():
+            self.failure = "\n".join(lines)
+
+    def stop(self) -> None:
+        """Gives up: the server is not started after all."""
+        self._stopped.set()
 
 
 def newer_beside(model: Model) -> str:

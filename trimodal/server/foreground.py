@@ -16,6 +16,7 @@ from types import FrameType
 from rich.console import Console
 
 from trimodal.errors import OperatorError, ServerError
+from trimodal.host import process_age
 from trimodal.report.console import Table, print_table
 from trimodal.server.artefacts import newer_beside
 from trimodal.server.options import ServerOptions
@@ -37,13 +38,15 @@ def loading(server: TritonServer) -> str:
 
 
 def show_summary(server: TritonServer, console: Console) -> None:
-    """Prints the models with engine, precision and load time, then profile and endpoints."""
+    """Prints the models with engine, precision and load time, then endpoints and how long all took."""
     rows = []
     for name, model in sorted(server.models.items()):
         seconds = server.load.seconds.get(name)
         load = f"{seconds:.1f} s" if seconds else "–"
         rows.append([name, model.engine, Path(model.artefact).name, model.precision(), load])
     print_table(Table("", ("model", "engine", "artefact", "precision", "load"), rows, names=4), console)
+    born = time.monotonic() - process_age()
+    start, before = server.ready - born, server.launched - born
     lines = [f"profile {server.options.profile}"]
     if server.options.engines:
         lines.append(f"engines {server.options.engines}")
@@ -53,6 +56,8 @@ def show_summary(server: TritonServer, console: Console) -> None:
         f"metrics http://{server.metrics_url}/metrics",
         f"health  http://{server.health_url}/ready",
         f"log     {server.log_path}",
+        f"ready   after {start:.1f} s: {before:.1f} s until tritonserver started, "
+        f"{start - before:.1f} s until all models were there, {server.load.last} last",
         *filter(None, map(newer_beside, server.models.values())),
     ]
     # Not folded: what is copied from it must be whole.
@@ -120,8 +125,16 @@ class ServiceManager:
 
 
 @contextlib.contextmanager
-def serving(options: ServerOptions, signals: Signals, *, verbose: bool) -> Iterator[TritonServer]:
+def serving(
+    options: ServerOptions,
+    signals: Signals,
+    *,
+    verbose: bool,
+    meanwhile: Callable[[TritonServer], object] | None = None,
+) -> Iterator[TritonServer]:
     """A server while the block lasts, with its progress and summary before it, and its drain after it.
+
+    `meanwhile` as of `TritonServer.start`.
 
     Raises: ServerError, and Interrupted when a signal came while it was loading; no process is left.
     """
@@ -136,7 +149,9 @@ def serving(options: ServerOptions, signals: Signals, *, verbose: bool) -> Itera
                 if status:
                     status.update(loading(server))
 
-            server.start(stop=signals.once, on_lines=on_lines)
+            server.start(
+                stop=signals.once, on_lines=on_lines, meanwhile=lambda: meanwhile and meanwhile(server)
+            )
         show_summary(server, Console(highlight=False))
         yield server
         # What stood before the server, such as a gateway, has drained in the same time.

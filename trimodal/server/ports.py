@@ -12,6 +12,7 @@ from pathlib import Path
 from trimodal.errors import ServerError
 
 RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+BACKLOG = 2048  # connections that may wait to be taken
 
 
 class PortInUse(ServerError):
@@ -38,6 +39,16 @@ def choose(host: str, wanted: Mapping[str, int]) -> dict[str, int]:
         if flag not in chosen:
             chosen[flag] = _free(host, set(chosen.values()))
     return {flag: chosen[flag] for flag in wanted}
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises: ServerError when the port is taken or it is no address."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        told = (error.strerror or str(error)).lower()
+        raise ServerError(f"cannot listen on {host}:{port}: {told}") from None
 
 
 def _probe(host: str, port: int, flag: str) -> None:

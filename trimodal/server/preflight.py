@@ -11,7 +11,7 @@ from pathlib import Path
 from trimodal.errors import ServerError, SettingsError
 from trimodal.repository import Model
 from trimodal.runtimes.gpu_device import Gpu, visible_gpus
-from trimodal.server.artefacts import check_artefacts
+from trimodal.server.artefacts import FileCheck, check_artefacts
 from trimodal.server.installation import Triton
 from trimodal.server.options import ServerOptions
 
@@ -67,15 +67,18 @@ def check_health_host(options: ServerOptions) -> str:
     return host
 
 
-def check_models(triton: Triton, models: Iterable[Model]) -> None:
-    """Raises: SettingsError or ServerError when one of these models cannot be loaded here as configured."""
+def check_models(triton: Triton, models: Iterable[Model]) -> FileCheck:
+    """Checks all but the content of the artefacts' files, which the thread that is returned will read.
+
+    Raises: SettingsError or ServerError when one of these models cannot be loaded here as configured.
+    """
     models = list(models)
     for model in models:
         if shlex.quote(model.name) != model.name:
             raise ServerError(f"model '{model.name}': its name may hold letters, digits, and any of . _ -")
         check_graphs(model)
     check_backends(triton, models)
-    check_artefacts(models, check_gpus(models))
+    return check_artefacts(models, check_gpus(models))
 
 
 def check_graphs(model: Model) -> None:

@@ -13,6 +13,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +30,7 @@ from trimodal.paths import (
 from trimodal.repository import Model, callers, loaded_last, select_models
 from trimodal.server import launch, ports, preflight
 from trimodal.server.admin import Api, LoadsInTurn, await_unloaded, drain
+from trimodal.server.artefacts import FileCheck
 from trimodal.server.installation import Triton, assemble, find_triton
 from trimodal.server.options import PORTS, ServerOptions
 from trimodal.server.overlay import served_repository
@@ -63,6 +65,8 @@ class TritonServer:
     metrics_url: str  # the page is /metrics
     health_url: str  # the pages are in supervision/health_page.py
     api: Api
+    launched: float  # when tritonserver was started, and when all was ready, by the monotonic clock
+    ready: float
 
     def __init__(self, options: ServerOptions) -> None:
         self.options = options
@@ -70,6 +74,7 @@ class TritonServer:
         self.load = LoadLog()
         self.ports: dict[str, int] = {}
         self._child: launch.Child | None = None
+        self._files: FileCheck | None = None
         self._supervisor: Supervisor | None = None
         self._page: HealthServer | None = None
 
@@ -83,8 +88,12 @@ class TritonServer:
         *,
         stop: Callable[[], bool] = lambda: False,
         on_lines: Callable[[list[str]], None] = lambda lines: None,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
         """Checks, starts and waits until every model is ready; `on_lines` gets the lines of Triton's log.
+
+        `meanwhile` is called by a thread while the models load, which takes seconds: for what the caller
+        needs only then. What it raises ends the start.
 
         Raises, with nothing left running:
             ServerError: it cannot start; one sentence, or one line per failed model.
@@ -112,8 +121,10 @@ class TritonServer:
                 self._supervisor = Supervisor(self.api, self.grpc_url, options.hang_timeout)
                 self._page = HealthServer(health_host, health, self._supervisor)
                 last = self._launch(triton)
-                self._wait_ready(last, stop, on_lines)
+                with ThreadPoolExecutor(1, "meanwhile") as aside:
+                    self._wait_ready(last, stop, on_lines, aside.submit(meanwhile))
                 self._supervisor.watch(self.pid, self.models)
+                self.ready = time.monotonic()
                 return
             except ProcessLookupError:
                 reason = self._ended()
@@ -142,7 +153,7 @@ class TritonServer:
             preflight.check_temporary(run_directory)
             self.repository = served_repository(options, run_directory)
             self.models = select_models(self.repository, options.models, options.profile)
-            preflight.check_models(triton, self.models.values())
+            files = preflight.check_models(triton, self.models.values())
             last = loaded_last(self.models)
             backends, environment = assemble(triton, run_directory)
             environment |= {
@@ -169,40 +180,54 @@ class TritonServer:
             raise
         self._child = child
         self.pid = self._child.pid
+        self.launched = time.monotonic()
+        self._files = files
+        files.start()
         return last
 
     def _wait_ready(
-        self, last: list[str], stop: Callable[[], bool], on_lines: Callable[[list[str]], None]
+        self,
+        last: list[str],
+        stop: Callable[[], bool],
+        on_lines: Callable[[list[str]], None],
+        aside: Future[object],
     ) -> None:
+        assert self._files
         deadline = time.monotonic() + self.options.ready_timeout
         first = self.models.keys() - set(last)
         loads = LoadsInTurn(self.api, last)
         while True:
             # Asked first, so that the last lines are read below.
-            ended, failure = not self.alive, loads.failure
+            ended, failure, read = not self.alive, loads.failure, not self._files.is_alive()
             if lines := self._reader.read():
                 for line in lines:
                     self.load.feed(line)
                 on_lines(lines)
-            if ended or failure or self.load.given_up:
+            if read and self._files.failure:
+                raise ServerError(self._files.failure)
+            # A damaged file is the better reason: until all are read, none is given.
+            if read and (ended or failure or self.load.given_up):
                 reason = self.load.why() or failure or self._ended()
                 # The user knows the repository, not the temporary copy of it.
                 reason = reason.replace(str(self.repository), str(self.options.repository))
                 raise ServerError(f"{reason}\nlog: {self.log_path}")
             if stop():
                 raise Interrupted
+            if aside.done():
+                aside.result()
             if self.load.serving and not loads.ident:
                 loads.start()
             loaded = loads.ident and not loads.is_alive() and not loads.failure
-            if loaded and self._all_ready():
+            if loaded and read and aside.done() and self._all_ready():
                 return
             if time.monotonic() > deadline:
                 waiting = ", ".join(name for name in self.models if name not in self.load.loaded)
+                waiting = waiting or ("its endpoints" if read else "the check of its files")
                 raise ServerError(
                     f"not ready after {self.options.ready_timeout:g} s (--ready-timeout gives more), "
-                    f"waiting for: {waiting or 'its endpoints'}\nlog: {self.log_path}"
+                    f"waiting for: {waiting}\nlog: {self.log_path}"
                 )
-            opening = last and not loads.ident and self.load.loaded >= first
+            opening = self.load.loaded >= first and not (last and loads.ident)
             time.sleep(_SHORT_POLL if opening else _POLL)
 
     def _ended(self) -> str:
@@ -266,6 +291,8 @@ class TritonServer:
     def kill(self) -> None:
         """Ends every process of the server at once and removes its temporary files."""
         self.begin_drain()  # what ends now is no loss
+        if self._files:
+            self._files.stop()
         if self._child:
             self._child.kill()
             self._child = None

@@ -51,6 +51,7 @@ class LoadLog:
     started: dict[str, datetime] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     loaded: set[str] = field(default_factory=set)
+    last: str = ""  # the model that was loaded last
     failures: dict[str, str] = field(default_factory=dict)
     error: str = ""  # the last words of a server that did not start
     port_in_use: bool = False
@@ -73,6 +74,7 @@ class LoadLog:
         elif match := _LOADED.match(text):
             name = match.group(1)
             self.loaded.add(name)
+            self.last = name
             self.seconds[name] = (stamp - self.started.get(name, stamp)).total_seconds() % 86400
         elif match := _FAILED.match(text) or _UNREADABLE.match(text):
             self.failures[match.group(1)] = sentence(match.group(2))

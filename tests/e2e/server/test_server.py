@@ -22,8 +22,9 @@ from tests.e2e.trivial import echo, status
 from tests.server.artefacts import H200
 from trimodal.errors import ServerError
 from trimodal.server import preflight
+from trimodal.server.artefacts import FileCheck
 from trimodal.server.launch import OPERATOR_HEADER
-from trimodal.server.process import TritonServer
+from trimodal.server.process import Interrupted, TritonServer
 
 pytestmark = pytest.mark.e2e
 
@@ -147,6 +148,65 @@ def test_one_sentence_for_what_cannot_start(no_leftovers, command, arguments, se
 def test_ready_timeout_names_what_still_loads(no_leftovers, own_server):
     with pytest.raises(ServerError, match="not ready after 2 s .*waiting for: slow_start"):
         own_server(("slow_start",), {"slow_start": {"seconds": "30"}}, ready_timeout=2.0)
+
+
+class Reading(FileCheck):
+    """Files that are read for ever, or until it is known what is wrong with them."""
+
+    def __init__(self, failure: str = "") -> None:
+        super().__init__({}, {})
+        self._found = failure
+
+    def run(self) -> None:
+        if not self._found:
+            self._stopped.wait(BOUND)
+        self.failure = self._found
+
+
+@pytest.fixture
+def reading(monkeypatch, request):
+    """What reads the files of the server that is started."""
+    check = Reading(request.param)
+    monkeypatch.setattr(preflight, "check_models", lambda triton, models: check)
+    return check
+
+
+@pytest.mark.parametrize("reading", [""], indirect=True)
+def test_it_is_not_ready_while_files_are_read_and_a_signal_ends_that(no_leftovers, reading):
+    """Ctrl-C was not looked at before all files were read, which takes minutes where they have gigabytes."""
+    server = TritonServer(options(("echo",), {}))
+    looks: list[bool] = []
+
+    def stop() -> bool:
+        looks.append(server.api.ready("echo"))
+        return looks.count(True) > 2
+
+    with pytest.raises(Interrupted):
+        server.start(stop=stop)
+    reading.join(BOUND)
+    assert not reading.is_alive()
+
+
+@pytest.mark.parametrize("reading", ["model echo: a file is not what was built"], indirect=True)
+def test_a_damaged_file_is_told_before_what_a_model_says(no_leftovers, own_server, reading):
+    with pytest.raises(ServerError, match="^model echo: a file is not what was built$"):
+        own_server(("broken", "echo"))
+
+
+def test_what_is_done_while_models_load_is_done_once_and_its_error_ends_the_start(no_leftovers):
+    server = TritonServer(options(("echo",), {}))
+    done: list[str] = []
+    try:
+        server.start(meanwhile=lambda: done.append(server.url))
+        assert done == [server.url]
+    finally:
+        server.stop(0)
+
+    def fails() -> None:
+        raise ServerError("the gateway needs nothing")
+
+    with pytest.raises(ServerError, match="^the gateway needs nothing$"):
+        server.start(meanwhile=fails)
 
 
 def test_what_takes_the_rest_of_a_gpu_loads_last_and_until_then_the_server_is_not_ready(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from trimodal.errors import OperatorError
+from trimodal.llm.engines.openvino import engine as engine_module
 from trimodal.llm.engines.openvino import pipeline
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Output, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
@@ -156,6 +157,29 @@ def test_it_says_how_many_tokens_it_chose_for_a_step(opened, prompts, solo):
     driver = opened(max_num_batched_tokens=0)
     assert driver.engine.info.max_num_batched_tokens in range(128, 2049, 32)
     assert driver.run(prompts[:4]) == solo[:4]
+
+
+def test_the_choice_opens_nothing_again_and_bounds_the_steps(opened, prompts, solo, monkeypatch):
+    """To open once more took a fifth of the time until a server's first answer."""
+    opening: list[int] = []
+    open_pipeline = engine_module.open_pipeline
+
+    def opens(settings, *, speculate):
+        opening.append(settings.max_num_batched_tokens)
+        return open_pipeline(settings, speculate=speculate)
+
+    monkeypatch.setattr(engine_module, "open_pipeline", opens)
+    monkeypatch.setattr(engine_module, "choose_step_tokens", lambda pipeline, settings: 128)
+    driver = opened(max_num_batched_tokens=0)
+    assert opening == [0]
+    id = driver.add(long(prompts * 9, 500, first=5), max_tokens=1)
+    steps = 0
+    while not driver.tokens(id):
+        driver.step()
+        steps += 1
+    assert steps == 4  # 500 tokens
+    assert opened(max_num_batched_tokens=0, enable_prefix_caching=False).run(prompts[:2]) == solo[:2]
+    assert opening == [0, 0, 128]  # without it the pipeline alone bounds them
 
 
 def test_cached_tokens_are_true(opened, prompts):
