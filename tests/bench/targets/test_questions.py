@@ -37,13 +37,6 @@ def test_shares_are_kept() -> None:
     assert {len(one.text.split()) for one in found} == {40}
 
 
-def test_repeated_questions_were_asked_before() -> None:
-    asked = Questions(mix(repeat_share=0.5))
-    texts = [asked(number).text for number in range(300)]
-    again = sum(text in texts[:number] for number, text in enumerate(texts))
-    assert again == pytest.approx(150, abs=35)
-
-
 def test_lines_of_a_file_are_asked_in_turn(tmp_path: Path) -> None:
     file = tmp_path / "questions.txt"
     file.write_text("one\n\ntwo\n")

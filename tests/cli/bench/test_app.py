@@ -23,7 +23,7 @@ from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 from trimodal.speech.engines.fake import speak
 
-COMMANDS = ["llm", "vision", "speech", "embedding", "assistant", "cache"]
+COMMANDS = ["llm", "vision", "speech", "embedding"]
 FAKE_LLM = ("--set", "engine=fake", "--set", "fake_prefill_us=0")
 
 
@@ -59,7 +59,6 @@ def said(result: Result) -> str:
         ("speech --policy best", "--policy best: known are edge, vad, file"),
         ("speech --set engine=fake", "write it as model.parameter=value"),
         ("speech --samples /nowhere", "--samples /nowhere/samples.json: FileNotFoundError"),
-        ("cache --layer all", "--layer all: known are exact, semantic"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_starts(command: str, sentence: str) -> None:
@@ -124,16 +123,6 @@ def test_another_server_takes_turns_and_answers_as_long(report: Any) -> None:
     assert (served["side"], beside["side"]) == ("served", other.http_url)
     assert served["ok"] == beside["ok"] == 12
     assert beside["output_tokens_per_s"] < served["output_tokens_per_s"]
-
-
-@pytest.mark.slow
-@pytest.mark.e2e
-def test_a_cache_answers_what_was_asked_before(report: Any) -> None:
-    fake = (*FAKE_LLM, "--set", "fake_step_ms=5", "--set", "fake_answer=An answer.")
-    load = ("--streams", "1", "--requests", "40", "--repeat-share", "0.5", "--max-tokens", "64")
-    parts = {case["part"]: case for case in report("cache", *fake, *load)["cases"]}
-    assert set(parts) == {"", "hits", "misses"}
-    assert parts["hits"]["requests"] + parts["misses"]["requests"] == 40
 
 
 @pytest.mark.slow

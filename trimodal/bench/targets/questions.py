@@ -31,7 +31,6 @@ class Mix:
 
     Attributes:
         shared_share, shared_tokens: so many prompts begin with the same text of this length.
-        repeat_share: so many are questions that were asked before.
         lines: asked in turn, instead of random words.
     """
 
@@ -39,7 +38,6 @@ class Mix:
     answer: Lengths
     shared_share: float = 0.0
     shared_tokens: int = 0
-    repeat_share: float = 0.0
     lines: Sequence[str] = ()
 
 
@@ -99,8 +97,6 @@ class Questions:
     def _question(self, number: int) -> Question:
         rng = random.Random(f"{self._seed} {number}")
         mix = self._mix
-        if number and rng.random() < mix.repeat_share:
-            return self._question(rng.randrange(number))
         prompt, answer = mix.prompt.draw(rng), mix.answer.draw(rng)
         if mix.lines:
             return Question(mix.lines[(self._first_line + number) % len(mix.lines)], answer)

@@ -68,19 +68,13 @@ class LoadOptions:
     def __post_init__(self) -> None:
         check_files(json=self.json, jsonl=self.jsonl)
 
-    def mix(
-        self, prompt_tokens: str, max_tokens: str, least: int = 8, prompts: Path | None = None, **more: Any
-    ) -> Mix:
-        """What is asked; `more` as `Mix` has it. Ends the command where it is wrong.
-
-        Args:
-            least: tokens of a prompt.
-        """
+    def mix(self, prompt_tokens: str, max_tokens: str, prompts: Path | None = None, **more: Any) -> Mix:
+        """What is asked; `more` as `Mix` has it. Ends the command where it is wrong."""
         from trimodal.bench.load.lengths import parse_lengths
         from trimodal.bench.targets.questions import Mix, read_lines
 
         with one_sentence("bench"):
-            prompt = parse_lengths(prompt_tokens, "--prompt-tokens", least)
+            prompt = parse_lengths(prompt_tokens, "--prompt-tokens", 8)
             answer = parse_lengths(max_tokens, "--max-tokens", 2)
             lines = read_lines(prompts) if prompts else ()
             return Mix(prompt, answer, lines=lines, **more)
