@@ -125,8 +125,6 @@ class _Served:
         mix = self._scenario.mix
         prompt = f"{len(mix.lines)} lines" if mix.lines else f"{mix.prompt.text} prompt"
         workload = f"{prompt} and {mix.answer.text} answer tokens, over {'HTTP' if self._http else 'gRPC'}"
-        if mix.shared_tokens:
-            workload += f"; {mix.shared_share:.0%} begin with the same {mix.shared_tokens} tokens"
         return [("model", self._model), ("requests", workload)]
 
     def _target(self) -> GrpcLlm | HttpLlm:

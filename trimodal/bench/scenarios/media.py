@@ -62,7 +62,7 @@ async def _run(
     A bare engine runs batches as large as there are clients: the best that they could become.
     """
     if bare and (test.url or test.plan.load != "closed"):
-        raise SettingsError("--bare: this machine's own model in closed loops: --load closed, no --url")
+        raise SettingsError("--bare: this machine's own model in closed loops: no --rate, no --url")
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(server_under_test(test, *models))
         client = await stack.enter_async_context(client_of(test, server))

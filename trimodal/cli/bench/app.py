@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast, get_args
 
 import typer
 
-from trimodal.cli.bench.options import SIDES, LoadOptions, shared_prefix, size
+from trimodal.cli.bench.options import SIDES, LoadOptions, size
 from trimodal.cli.common import API_KEY, ApiKeyFile, one_sentence, read_key, with_settings
 from trimodal.paths import data_directory
 
@@ -23,7 +23,7 @@ SAMPLES = typer.Option(
     show_default="samples/speech",
     help="Recordings, with samples.json.",
 )
-DISTRIBUTION = "a number, or as uniform:8-64, normal:40,8, lognormal:40,0.6."
+DISTRIBUTION = "a number, or as uniform:8-64, lognormal:40,0.6."
 
 
 @bench.command()
@@ -35,9 +35,6 @@ def llm(
     ),
     prompt_tokens: str = typer.Option("", help=f"Ask random words, so many tokens each: {DISTRIBUTION}"),
     max_tokens: str = typer.Option("64", help="Of an answer, in the same forms."),
-    shared: str = typer.Option(
-        "", "--shared-prefix", help="SHARE:TOKENS: so many prompts begin alike, as 0.5:400."
-    ),
     bare: bool = typer.Option(False, help=BARE, rich_help_panel=SIDES),
     beside: list[str] = typer.Option(
         [],
@@ -56,11 +53,10 @@ def llm(
     """
     from trimodal.bench.scenarios.llm import LlmScenario, run_llm
 
-    if prompts and (prompt_tokens or shared):
-        raise typer.BadParameter("--prompts has its own texts: leave --prompt-tokens and --shared-prefix out")
-    words = prompt_tokens or shared
-    file = prompts or (None if words else data_directory() / "samples" / "questions.txt")
-    mix = settings.mix(prompt_tokens or "64", max_tokens, prompts=file, **shared_prefix(shared))
+    if prompts and prompt_tokens:
+        raise typer.BadParameter("--prompts has its own texts: leave --prompt-tokens out")
+    file = prompts or (None if prompt_tokens else data_directory() / "samples" / "questions.txt")
+    mix = settings.mix(prompt_tokens or "64", max_tokens, prompts=file)
     with one_sentence("bench"):
         key = read_key(api_key_file, API_KEY)
     measure = partial(run_llm, scenario=LlmScenario(mix, bare, tuple(beside)))
