@@ -72,7 +72,7 @@ def main(
         if shape.value in WHISPER_SHAPES:
             parameters = write_whisper(WHISPER_SHAPES[shape.value], work)
         elif shape.value in CLASSIFIER_SHAPES:
-            parameters = write_classifier(shape.value, work)
+            parameters = write_classifier(CLASSIFIER_SHAPES[shape.value], work)
         else:
             parameters = write_weights(SHAPES[shape.value], work)
             write_tokenizer(SHAPES[shape.value].config["vocab_size"], work)

@@ -36,7 +36,6 @@ DEFAULT_OUT = artefact_root("vision_classify")
 PRECISIONS = ["fp32", "fp16", "int8", "int8-gpu", "fp8"]
 MIN_AGREEMENT = 0.95
 CALIBRATED = ("int8", "int8-gpu", "fp8")
-RANDOM = [name for name, shape in CLASSIFIER_SHAPES.items() if shape.classes == 1000]
 
 
 def main() -> None:
@@ -73,7 +72,7 @@ def arguments() -> argparse.Namespace:
     )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("source", nargs="?", help="checkpoint directory, starter:NAME or hub id")
-    what.add_argument("--random", choices=RANDOM, help="a real shape with random weights")
+    what.add_argument("--random", choices=list(CLASSIFIER_SHAPES), help="a real shape with random weights")
     parser.add_argument("--precision", action="append", choices=PRECISIONS, help="repeatable; fp32")
     parser.add_argument(
         "--images", type=Path, help="folder of pictures like those to be served; 128 to 512 are best"

@@ -14,8 +14,8 @@ import typer
 from benchmarks.overload.measure import TIERS, OverloadScenario, run_overload
 from trimodal.bench.load.slo import NO_SLO
 from trimodal.cli.bench.options import REPORT, SERVER
-from trimodal.cli.bench.run import check_files, run_load
-from trimodal.cli.common import one_sentence
+from trimodal.cli.bench.run import run_load
+from trimodal.cli.common import check_writable, one_sentence
 from trimodal.server.overlay import parse_changes
 
 
@@ -33,12 +33,13 @@ def overload(
     json: Path | None = typer.Option(None, help="All figures.", rich_help_panel=REPORT),
 ) -> None:
     """Goodput under open-loop load beyond capacity: by deadlines against first in, first out."""
-    check_files(json=json)
+    if json:
+        check_writable("--json", json)
     with one_sentence("bench"):
         changes = parse_changes(f"llm.{text}" for text in set_).get("llm", {})
     loads = tuple(sorted(set(load)))
     scenario = OverloadScenario(loads, seconds, _weights(mix), tiers or TIERS, capacity, changes)
-    run_load(partial(run_overload, scenario), NO_SLO, json, None)
+    run_load(partial(run_overload, scenario), NO_SLO, json)
 
 
 def _weights(text: str) -> dict[str, float]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.load.records import answer, record, run_of
+from tests.bench.load.records import record, run_of
 from tests.bench.runs import answering, results_of
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.rounds import Result
@@ -20,7 +20,6 @@ from trimodal.bench.report import (
     ratio_table,
     slo_table,
     write_json,
-    write_jsonl,
 )
 from trimodal.errors import SettingsError
 
@@ -78,7 +77,7 @@ def test_what_was_refused_is_told(results: list[Result]) -> None:
 
 
 def test_doubts_name_a_late_client() -> None:
-    case = LoadPlan("constant", (1.0,)).cases[0]
+    case = LoadPlan("poisson", (1.0,)).cases[0]
     late = run_of([record(0, 0.0, 2.0, sent=0.5)], 2.0, cpu_share=0.95, stopped="interrupted")
     told = " ".join(doubts([Result(case, "served", [late], summarise(late))]))
     assert "500 ms after they were due" in told
@@ -86,13 +85,6 @@ def test_doubts_name_a_late_client() -> None:
     assert "ended early (interrupted)" in told
     fine = replace(late, records=(record(),), cpu_share=0.1, stopped="")
     assert doubts([Result(case, "served", [fine], summarise(fine))]) == []
-
-
-def test_jsonl_has_a_line_for_each_request(tmp_path: Path) -> None:
-    write_jsonl(tmp_path / "out.jsonl", [({"case": "a"}, [answer(0.0, 0.1, [0.2]), record(1)])])
-    one, other = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
-    assert one["pieces"] == pytest.approx([0.1, 0.3])
-    assert (other["case"], other["number"], other["outcome"]) == ("a", 1, "ok")
 
 
 def test_json_has_no_nan(tmp_path: Path) -> None:

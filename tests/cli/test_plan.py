@@ -1,4 +1,4 @@
-"""`trimodal plan llm` as it is called: tables, JSON, exit codes, sentences."""
+"""`trimodal plan llm` as it is called: tables, exit codes, sentences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -25,19 +24,6 @@ def config(tmp_path: Path) -> Path:
 
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["plan", "llm", *map(str, arguments)])
-
-
-def rows(*arguments: object) -> list[dict[str, Any]]:
-    result = run(*arguments, "--json")
-    return list(json.loads(result.stdout)["cards"])
-
-
-def test_one_card_in_json(config: Path) -> None:
-    (row,) = rows(config, "--card", "H100", "--precision", "fp8", "--kv-precision", "fp8")
-    assert row["kv_bytes_per_token"] == 65_536
-    assert row["kv_tokens"] == row["kv_blocks"] * 32
-    assert row["kv_sequences"] == row["kv_tokens"] // 8192
-    assert row["fits"] is True
 
 
 def test_tables(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,8 +70,7 @@ def test_a_hub_id_fetches_config_json_alone(config: Path, monkeypatch: pytest.Mo
         return str(config)
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(hf_hub_download=download))
-    (row,) = rows("meta-llama/Llama-3.1-8B", "--card", "H100")
+    assert run("meta-llama/Llama-3.1-8B", "--card", "H100").exit_code == 0
     assert asked == [("meta-llama/Llama-3.1-8B", "config.json")]
-    assert row["fits"]
     assert "the hub did not give config.json of no/body (ConnectionError)" in run("no/body").output
     assert "it is no hub id" in run("not there").output

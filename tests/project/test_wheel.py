@@ -5,7 +5,6 @@ The judge of the semantic cache is a wheel of its own.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -141,10 +140,11 @@ def test_it_serves_its_own_repository(unpacked: Path, tmp_path: Path) -> None:
     fakes = ["--set", "embedding.engine=fake", "--model", "embedding"]
     ports = ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]
     looked = subprocess.run(
-        trimodal(unpacked, tmp_path, "doctor", "--json", *fakes),
+        trimodal(unpacked, tmp_path, "doctor", *fakes),
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert Path(json.loads(looked.stdout)["repository"]) == unpacked / DATA / "model_repository"
+    repository = str(unpacked / DATA / "model_repository")
+    assert repository in looked.stdout.replace("\n", "")
     # The stub imports trimodal, too: from the unpacked wheel.
     environment = {**os.environ, "PYTHONPATH": str(unpacked), "TRIMODAL_CACHE": str(tmp_path / "cache")}
     command = trimodal(unpacked, tmp_path, "serve", *fakes, *ports)

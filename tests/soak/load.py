@@ -10,15 +10,15 @@ import numpy as np
 
 from tests.e2e.gateway.calls.starter import FACTS, HANDBOOK, SAMPLES
 from tests.vision.pictures import encode, noise, png_claiming
-from trimodal.audio.values import Samples
+from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.bench.common.samples import jpegs, spoken_streams
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import OK, Record
 from trimodal.bench.targets.http import HttpLlm
-from trimodal.bench.targets.llm import GrpcLlm
-from trimodal.bench.targets.media import assistant, embedding, speech, vision
-from trimodal.bench.targets.questions import Question, listed
-from trimodal.bench.targets.taking import taken
+from trimodal.bench.targets.llm import GrpcLlm, follow
+from trimodal.bench.targets.media import embedding, speech, vision
+from trimodal.bench.targets.questions import Question, Source, listed
+from trimodal.bench.targets.taking import sender, taken
 from trimodal.client import Client, Delta
 from trimodal.speech.engines.fake import VOCABULARY, speak
 
@@ -86,7 +86,7 @@ def kinds(client: Client, gateway: HttpLlm, *, fake: bool) -> list[Kind]:
     """All kinds but live speech."""
     pictures = jpegs(640, 480)
     again = listed([Question(text, 48) for text in FACTS])
-    asking = assistant(client, again, images=pictures, recordings=recordings(4.0, fake))
+    asking = assistant(client, again, pictures, recordings(4.0, fake))
     asked = gateway.asking(Prefixed("d"))
     return [
         Kind("text", 0.6, GrpcLlm(client, Prefixed("a")).send, metrics=("ttft", "latency")),
@@ -98,6 +98,19 @@ def kinds(client: Client, gateway: HttpLlm, *, fake: bool) -> list[Kind]:
         Kind("bad input", 0.8, Bad(client).send, REFUSED),
         Kind("gateway", 0.3, asked.send, metrics=("ttft", "latency")),
     ]
+
+
+def assistant(client: Client, questions: Source, images: list[bytes], spoken: list[Samples]) -> Send:
+    """Questions with an image and a recording; TTFT is to the first text of the answer."""
+
+    async def ask(record: Record, number: int) -> None:
+        question, audio = questions(number), spoken[number % len(spoken)]
+        record.audio_s = len(audio) / SAMPLE_RATE
+        image = images[number % len(images)]
+        stream = client.ask(question.text, image=image, audio=audio, max_tokens=question.max_tokens)
+        await follow(stream, record)
+
+    return sender(ask)
 
 
 def live_streams(client: Client, *, fake: bool) -> Kind:

@@ -1,1 +1,1 @@
-"""Reads audio files and microphones, writes captions, and defines audio samples and timed words."""
+"""Reads audio files, writes captions, and defines audio samples and timed words."""

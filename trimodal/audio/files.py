@@ -29,11 +29,11 @@ _MOST_LEVEL = 1e9
 # Of the loudest channel, below which the mean of channels has lost it.
 _LEAST_POWER = 0.05
 _READ = "wav, flac, ogg, mp3, with PyAV m4a, webm and more"
-_LIBRARIES = {"soundfile": "libsndfile1", "sounddevice": "libportaudio2"}
+_LIBRARIES = {"soundfile": "libsndfile1"}
 
 
 class AudioError(TrimodalError):
-    """A recording or a microphone that cannot be read: one sentence for the person who named it."""
+    """A recording that cannot be read: one sentence for the person who named it."""
 
 
 def read_blocks(

@@ -1,9 +1,9 @@
-"""Shows what a load test measured, the same for every kind of work: as tables, and as files."""
+"""Shows what a load test measured, the same for every kind of work: as tables, and as a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from rich.console import Console
 
 from trimodal.bench.load.generator import LoadRun
-from trimodal.bench.load.records import METRICS, OK, UNSENT, Record
+from trimodal.bench.load.records import METRICS, OK, UNSENT
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import Slo
 from trimodal.bench.load.statistics import Summary, summarise
@@ -217,17 +217,7 @@ def write_json(path: Path, figures: Mapping[str, Any]) -> None:
 
     Raises: SettingsError: the file cannot be written.
     """
-    _write("--json", path, to_json(figures, indent=2, inf_nan_mode="null", fallback=str) + b"\n")
-
-
-def write_jsonl(path: Path, runs: Iterable[tuple[Mapping[str, str], Iterable[Record]]]) -> None:
-    """Writes a line for each request: what names its case, then its record, times in seconds."""
-    rows = ({**names, **asdict(record)} for names, records in runs for record in records)
-    _write("--jsonl", path, b"".join(to_json(row, inf_nan_mode="null") + b"\n" for row in rows))
-
-
-def _write(option: str, path: Path, text: bytes) -> None:
     try:
-        path.write_bytes(text)
+        path.write_bytes(to_json(figures, indent=2, inf_nan_mode="null", fallback=str) + b"\n")
     except OSError as error:
-        raise SettingsError(f"{option} {path}: cannot be written: {error.strerror}") from None
+        raise SettingsError(f"--json {path}: cannot be written: {error.strerror}") from None

@@ -24,13 +24,12 @@ def doctor(
     gateway_host: GatewayHost = "127.0.0.1",
     keys: Keys = None,
     cors_origins: CorsOrigins = None,
-    json_: bool = typer.Option(False, "--json", help="print JSON"),
 ) -> None:
     """Say what is missing on this machine for serving a profile (exit code 1)."""
     from rich.console import Console
 
     from trimodal.doctor.examine import examine
-    from trimodal.doctor.report import as_json, passed, print_checks
+    from trimodal.doctor.report import passed, print_checks
 
     with one_sentence("trimodal doctor"):
         options = settings.options()
@@ -39,8 +38,5 @@ def doctor(
     err = Console(stderr=True)
     with err.status("reading built files") if deep and err.is_terminal else nullcontext():
         checks = examine(options, deep=deep, gateway=gateway)
-    if json_:
-        typer.echo(as_json(checks, options))
-    else:
-        print_checks(checks, options, Console(highlight=False, markup=False))
+    print_checks(checks, options, Console(highlight=False, markup=False))
     raise typer.Exit(0 if passed(checks) else 1)

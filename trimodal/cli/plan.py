@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -46,11 +46,8 @@ def llm(
     settings: EngineLimits,
     source: str = typer.Argument(..., help="config.json, checkpoint directory or hub id."),
     card: list[str] = typer.Option([], help="GPU, as H100, or cpu; repeatable. All known GPUs by default."),
-    json_: bool = typer.Option(False, "--json", help="Machine-readable, bytes in full."),
 ) -> None:
     """Weights, KV cache and sequences of a language model on one GPU or on each known one."""
-    import json
-
     from trimodal.build_support import operator_errors
     from trimodal.plan.architecture import find_config, read_architecture
     from trimodal.plan.cards import CARDS, find_card
@@ -62,71 +59,43 @@ def llm(
         limits = vars(replace(settings, max_seq_len=length))
         cards = [find_card(name) for name in card] or CARDS
         deployments = [Deployment(card=each, **limits) for each in cards]
-        rows = [_row(model, each, size(model, each)) for each in deployments]
-    if json_:
-        head = {"architecture": model.name, "parameters": model.parameters, "sliding_window": model.window}
-        typer.echo(json.dumps(head | {"cards": rows}, indent=2))
-    else:
-        _print(source, model, rows)
-    if not any(row["fits"] for row in rows):
+        sizings = [size(model, each) for each in deployments]
+    _print(source, model, deployments, sizings)
+    if all(sizing.problems for sizing in sizings):
         raise typer.Exit(1)
-
-
-def _row(model: Architecture, deployment: Deployment, sizing: Sizing) -> dict[str, Any]:
-    from trimodal.plan.advice import advise
-    from trimodal.plan.memory import longest
-
-    return {
-        "card": deployment.card.name,
-        "gpus": deployment.gpus,
-        "precision": deployment.precision,
-        "kv_precision": deployment.kv_precision,
-        "max_seq_len": deployment.max_seq_len,
-        "memory_bytes": deployment.card.memory,
-        "weight_bytes": sizing.weights,
-        "reserve_bytes": sizing.reserve,
-        "kv_pool_bytes": sizing.pool,
-        "left_bytes": sizing.left,
-        "kv_bytes_per_token": sizing.kv_token,
-        "kv_blocks": sizing.blocks,
-        "kv_tokens": sizing.tokens,
-        "sequences": min(sizing.sequences, deployment.max_batch_size),
-        "kv_sequences": sizing.sequences,
-        "longest_sequence": longest(sizing, model),
-        "stream_bound_tokens_per_second": round(sizing.stream_bound, 1),
-        "fits": not sizing.problems,
-        "problems": list(sizing.problems),
-        "remedies": advise(model, deployment),
-    }
 
 
 def _gib(size: int) -> str:
     return f"{size / 2**30:.2f} GiB"
 
 
-def _print(source: str, model: Architecture, rows: list[dict[str, Any]]) -> None:
+def _print(
+    source: str, model: Architecture, deployments: Sequence[Deployment], sizings: Sequence[Sizing]
+) -> None:
     from trimodal.build_support import report
+    from trimodal.plan.advice import advise
+    from trimodal.plan.memory import longest
 
-    first = rows[0]
-    shown: dict[str, Callable[[dict[str, Any]], object]] = {
-        "GPU": lambda row: f"{row['gpus']} × {row['card']}",
-        "weights": lambda row: _gib(row["weight_bytes"]),
-        "KV pool": lambda row: _gib(row["kv_pool_bytes"]),
-        "left": lambda row: _gib(row["left_bytes"]),
-        "sequences": lambda row: row["sequences"],
-        "longest": lambda row: row["longest_sequence"],
-        "stream tok/s ≤": lambda row: f"{row['stream_bound_tokens_per_second']:.0f}",
-        "fits": lambda row: row["fits"],
-    }
-    title = f"{source}: {model.parameters:,} parameters, {first['precision']}, KV {first['kv_precision']}"
-    title += f" ({first['kv_bytes_per_token']:,} bytes a token), sequences of {first['max_seq_len']} tokens"
-    report(title, [[of(row) for of in shown.values()] for row in rows], header=list(shown))
-    for row in rows:
-        for problem in row["problems"]:
-            typer.echo(f"{row['card']}: {problem}")
-        if row["remedies"]:
-            typer.echo(f"{row['card']}: it fits with {' or with '.join(row['remedies'])}")
-        if model.window and row["max_seq_len"] > model.window:
-            typer.echo(
-                f"Some layers attend to {model.window} tokens only: counted as if they attended to all."
-            )
+    first, length = deployments[0], deployments[0].max_seq_len
+    header = ("GPU", "weights", "KV pool", "left", "sequences", "longest", "stream tok/s ≤", "fits")
+    rows = [
+        [
+            f"{one.gpus} × {one.card.name}",
+            *map(_gib, (sizing.weights, sizing.pool, sizing.left)),
+            min(sizing.sequences, one.max_batch_size),
+            longest(sizing, model),
+            f"{sizing.stream_bound:.0f}",
+            not sizing.problems,
+        ]
+        for one, sizing in zip(deployments, sizings, strict=True)
+    ]
+    title = f"{source}: {model.parameters:,} parameters, {first.precision}, KV {first.kv_precision}"
+    title += f" ({sizings[0].kv_token:,} bytes a token), sequences of {length} tokens"
+    report(title, rows, header=header)
+    for one, sizing in zip(deployments, sizings, strict=True):
+        for problem in sizing.problems:
+            typer.echo(f"{one.card.name}: {problem}")
+        if remedies := advise(model, one):
+            typer.echo(f"{one.card.name}: it fits with {' or with '.join(remedies)}")
+    if model.window and length > model.window:
+        typer.echo(f"Some layers attend to {model.window} tokens only: counted as if they attended to all.")

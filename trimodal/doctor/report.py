@@ -1,4 +1,4 @@
-"""Prints the doctor's findings as a table for people and as JSON for programs."""
+"""Prints the doctor's findings as a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from trimodal.doctor.values import Check
-from trimodal.report import findings
 from trimodal.report.findings import STYLES, counted
 from trimodal.server.options import ServerOptions
 
@@ -52,26 +51,3 @@ def verdict(checks: Sequence[Check], options: ServerOptions) -> str:
         return f"{' and '.join(counts)}: the server will not start as it is."
     engines = f" --engines {options.engines}" if options.engines else ""
     return f"{''.join(counts) or 'All is well'}. Next: trimodal serve --profile {options.profile}{engines}"
-
-
-def as_json(checks: Sequence[Check], options: ServerOptions) -> str:
-    """`{"profile", "ok", "checks": [{"group", "name", "level", "found", "remedy"}]}`."""
-    rows = [
-        {
-            "group": check.place.group,
-            "name": check.place.name,
-            "level": check.severity,
-            "found": check.sentence,
-            "remedy": check.remedy,
-        }
-        for check in checks
-    ]
-    return findings.as_json(
-        {
-            "profile": options.profile,
-            "repository": str(options.repository),
-            "engines": str(options.engines) if options.engines else None,
-            "ok": passed(checks),
-            "checks": rows,
-        }
-    )

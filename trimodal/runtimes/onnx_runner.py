@@ -33,11 +33,7 @@ class Runner(Protocol):
 
 
 def open_model(
-    directory: Path,
-    manifest: Manifest,
-    settings: OnnxSettings,
-    sizes: Sequence[int] = (),
-    cuda_options: Mapping[str, str] | None = None,
+    directory: Path, manifest: Manifest, settings: OnnxSettings, sizes: Sequence[int] = ()
 ) -> Runner:
     """Runs the artefact's `model.onnx` as the settings say; `sizes` as in `make_runner`.
 
@@ -46,7 +42,7 @@ def open_model(
     check_checkpoint(directory, manifest, settings.checkpoint_sha256)
     open_one = partial(
         open_session, directory / MODEL, device=settings.device, threads=settings.threads,
-        command=manifest.command, cuda_options=cuda_options,
+        command=manifest.command,
     )  # fmt: skip
     return make_runner(open_one, settings.device, sizes)
 

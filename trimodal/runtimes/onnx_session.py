@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -44,14 +43,7 @@ class OnnxSettings(EngineSettings):
     checkpoint_sha256: str = Field("", description="of the checkpoint, or how it begins; empty: any")
 
 
-def open_session(
-    path: Path,
-    *,
-    device: Device,
-    threads: int,
-    command: str = "",
-    cuda_options: Mapping[str, str] | None = None,
-) -> Any:
+def open_session(path: Path, *, device: Device, threads: int, command: str = "") -> Any:
     """An `onnxruntime.InferenceSession` on the graph in `path`, which `command` builds again.
 
     Device "cuda" is the first GPU that CUDA_VISIBLE_DEVICES leaves; `threads` are of one operator.
@@ -72,7 +64,7 @@ def open_session(
     loading = ""
     if device == "cuda":
         loading = _load_cuda(onnxruntime)
-        providers.insert(0, (PROVIDERS["cuda"], {**CUDA_OPTIONS, **(cuda_options or {})}))
+        providers.insert(0, (PROVIDERS["cuda"], CUDA_OPTIONS))
     try:
         session = onnxruntime.InferenceSession(
             str(path),

@@ -202,8 +202,8 @@ def _check_frames(frames: int, format: str, name: str) -> None:
 def _check_size(size: tuple[int, int], max_pixels: int, limits: Limits, name: str) -> None:
     width, height = size
     size_text = f"{name}: {width} × {height} pixels"
-    if min(size) < limits.min_side:
-        raise InvalidArgument(f"{size_text}; at least {limits.min_side} a side are needed")
+    if min(size) < 1:
+        raise InvalidArgument(f"{size_text}; at least 1 a side are needed")
     if max(size) > limits.max_side:
         raise InvalidArgument(f"{size_text}; at most {limits.max_side} a side are accepted")
     if width * height > max_pixels:

@@ -21,7 +21,6 @@ class Limits(Settings):
     max_bytes: Annotated[int, Field(ge=64)] = 24 << 20
     max_pixels: Annotated[int, Field(ge=1)] = 50_000_000
     max_side: Annotated[int, Field(ge=1, le=65535)] = 16384
-    min_side: Annotated[int, Field(ge=1)] = 1
 
 
 class Decoding(Limits):
@@ -42,8 +41,6 @@ class PreprocessSettings(Decoding):
 class VisionSettings(OnnxSettings, Decoding):
     """vision: which artefact, opened by which engine, on how many threads; decoding; labels in an answer."""
 
-    prefer_nhwc: Annotated[bool, Field(description="on CUDA: convolutions on channels-last tensors")] = False
-    fuse_conv_bias: Annotated[bool, Field(description="on CUDA: convolution and bias in one kernel")] = False
     warm_up_batch_sizes: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (1,)
     fake_delay_ms: Annotated[float, Field(ge=0, le=10_000, description="fake engine: time a batch")] = 0
     top_k: TopK = 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -22,7 +21,7 @@ def sizes(options: Options) -> tuple[int, ...]:
 
 
 def onnxruntime_steps(options: Options) -> Mapping[str, Any]:
-    """Our engine on ONNX Runtime: its logits beside the processor's, its rates, its knobs of convolutions."""
+    """Our engine on ONNX Runtime: its logits beside the processor's, and its rates."""
     require_onnxruntime(options)
     import numpy as np
 
@@ -49,10 +48,6 @@ def onnxruntime_steps(options: Options) -> Mapping[str, Any]:
         raise ArtefactError(f"not the answers of the processor: logits differ by {worst:.4f} of the largest")
     found: dict[str, Any] = {"relative_error": worst}
     found |= options.sweep("engine", sizes(options), lambda batch: partial(engine.classify, pixels[:batch]))
-    for nhwc, fused in itertools.product((False, True), repeat=2) if options.full else ():
-        changed = opened((16,), prefer_nhwc=nhwc, fuse_conv_bias=fused)
-        name = f"prefer_nhwc={nhwc} fuse_conv_bias={fused} 16"
-        found[name] = options.time(partial(changed.classify, pixels[:16]), 16)
     return found
 
 

@@ -34,7 +34,6 @@ def _cropped(side: int, shorter: int) -> Fields:
     return {"size": {"shortest_edge": shorter}, "crop_size": {"height": side, "width": side}}
 
 
-_TINY: Fields = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32, "image_size": 64}
 _CONVNEXT = {"size": {"shortest_edge": 224}, "crop_pct": 0.875}
 # A width factor of 1 is EfficientNet-B0; the configuration's own defaults are B7.
 _B0: Fields = {"width_coefficient": 1.0, "depth_coefficient": 1.0, "hidden_dim": 1280, "image_size": 224}
@@ -50,42 +49,10 @@ CLASSIFIER_SHAPES = {
         "Dinov2", {"hidden_size": 384, "num_attention_heads": 6, "image_size": 224},
         "BitImageProcessor", _cropped(224, 256),
     ),
-    # Of the same kinds, small enough for tests.
-    "resnet-nano": ClassifierShape(
-        "ResNet", {"embedding_size": 32, "hidden_sizes": [32, 64], "depths": [1, 1], "layer_type": "basic"},
-        "ConvNextImageProcessor", {"size": {"shortest_edge": 64}, "crop_pct": 0.875}, classes=6,
-    ),
-    "vit-nano": ClassifierShape(
-        "ViT", _TINY | {"intermediate_size": 64, "patch_size": 16}, fields=_square(64), classes=6
-    ),
-    "convnext-nano": ClassifierShape(
-        "ConvNext", {"hidden_sizes": [16, 32], "depths": [1, 2], "num_stages": 2},
-        "ConvNextImageProcessor", {"size": {"shortest_edge": 64}, "crop_pct": 0.9}, classes=6,
-    ),
-    "efficientnet-nano": ClassifierShape(
-        "EfficientNet",
-        {"width_coefficient": 0.25, "depth_coefficient": 0.2, "image_size": 64, "hidden_dim": 320},
-        "EfficientNetImageProcessor", _square(64) | {"resample": 0}, classes=6,
-    ),
-    "mobilenet-nano": ClassifierShape(
-        "MobileNetV2", {"depth_multiplier": 0.25, "image_size": 64},
-        "MobileNetV2ImageProcessor", _cropped(64, 72), classes=6,
-    ),
-    "swin-nano": ClassifierShape(
-        "Swin", {"image_size": 64, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
-        fields=_square(64) | {"resample": 3}, classes=6,
-    ),
-    "dinov2-nano": ClassifierShape(
-        "Dinov2", _TINY | {"image_size": 56, "patch_size": 14}, "BitImageProcessor", _cropped(56, 64), 6
-    ),
-    "deit-nano": ClassifierShape(
-        "DeiT", _TINY | {"intermediate_size": 64, "patch_size": 16}, "DeiTImageProcessor",
-        _square(72) | {"crop_size": {"height": 64, "width": 64}}, classes=6,
-    ),
 }  # fmt: skip
 
 
-def random_classifier(name: str, pixels: npt.NDArray[np.float32]) -> nn.Module:
+def random_classifier(shape: ClassifierShape, pixels: npt.NDArray[np.float32]) -> nn.Module:
     """transformers' network of that shape, ready to evaluate, in a range that trained weights have.
 
     Its batch norms see `pixels` float32[N, 3, H, W], so that activations keep a realistic range.
@@ -94,7 +61,6 @@ def random_classifier(name: str, pixels: npt.NDArray[np.float32]) -> nn.Module:
     import transformers
     from torch import nn
 
-    shape = CLASSIFIER_SHAPES[name]
     torch.manual_seed(0)
     config = getattr(transformers, f"{shape.kind}Config")(num_labels=shape.classes, **shape.config)
     config._attn_implementation = "eager"
@@ -127,16 +93,15 @@ def random_classifier(name: str, pixels: npt.NDArray[np.float32]) -> nn.Module:
     return model
 
 
-def write_classifier(name: str, directory: Path) -> int:
+def write_classifier(shape: ClassifierShape, directory: Path) -> int:
     """Saves config.json, preprocessor_config.json and FP32 weights; returns the number of parameters."""
     import numpy as np
     import transformers
 
-    shape = CLASSIFIER_SHAPES[name]
     side = shape.fields.get("crop_size") or shape.fields["size"]
     height = side.get("height") or side["shortest_edge"]
     pixels = np.random.default_rng(0).normal(size=(32, 3, height, height)).astype(np.float32)
-    model: Any = random_classifier(name, pixels)
+    model: Any = random_classifier(shape, pixels)
     model.save_pretrained(directory)
     getattr(transformers, f"{shape.processor}Pil")(**shape.fields).save_pretrained(directory)
     return sum(weight.numel() for weight in model.parameters())

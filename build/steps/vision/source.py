@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import torch
 from steps.artefact import source_name
-from steps.random.classifier import random_classifier
+from steps.random.classifier import CLASSIFIER_SHAPES, random_classifier
 from steps.vision.check import batched
 from steps.vision.classifier import GRAPH, Classifier, imagenet_labels, read_classifier
 from steps.vision.export import from_onnx, from_torch
@@ -47,7 +47,7 @@ def from_random(architecture: str) -> Source:
     spec = InputSpec(height=224, width=224, resize="crop", resize_to=256)
     with progress("random weights: batch statistics"):
         seen = normalised(random_images(spec, 32, seed=0).pixels, spec)
-        network = LogitsOf(random_classifier(architecture, seen)).eval()
+        network = LogitsOf(random_classifier(CLASSIFIER_SHAPES[architecture], seen)).eval()
     classifier = Classifier(architecture, spec, imagenet_labels(), network)
     images = random_images(spec, 128, seed=1), random_images(spec, 64, seed=2)
     return _of_network(classifier, f"{architecture} with random weights (seed 0)", "none", images)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from itertools import islice, pairwise
+from collections.abc import Callable, Iterator
+from itertools import count, islice, pairwise
 from statistics import mean, pstdev
 from typing import Any
 
 import pytest
 
 from tests.doubles.virtual_clock import run_virtually
-from trimodal.bench.load.generator import Closed, LoadRun, Send, constant, poisson, run
+from trimodal.bench.load.generator import Closed, LoadRun, Send, poisson, run
 from trimodal.bench.load.records import OK, UNREACHABLE, Record
 
 
@@ -28,6 +28,11 @@ def server(takes: Callable[[int], float], outcome: str = OK, at_once: int = 10**
         return Record(number, sent, sent, (clock(),), clock(), outcome, "" if outcome == OK else "why")
 
     return send
+
+
+def evenly(rate: float) -> Iterator[float]:
+    """Arrivals of an open loop, `rate` a second."""
+    return (number / rate for number in count())
 
 
 def ran(send: Send, arrivals: Any, **options: Any) -> LoadRun:
@@ -52,14 +57,14 @@ def test_a_number_of_requests_is_answered_after_those_that_warm_up() -> None:
 
 
 def test_an_open_loop_sends_when_it_is_due_however_slow_the_server() -> None:
-    done = ran(server(lambda _: 7.0), constant(2.0), seconds=5.0)
+    done = ran(server(lambda _: 7.0), evenly(2.0), seconds=5.0)
     assert [record.sent for record in done.records] == pytest.approx([number / 2 for number in range(10)])
     assert {round(record.latency, 6) for record in done.records} == {7.0}
 
 
 def test_a_stall_counts_for_every_request_that_was_due_meanwhile() -> None:
     """Coordinated omission: one request stalls a server with one place; those behind it wait as well."""
-    done = ran(server(lambda n: 2.0 if n == 0 else 0.01, at_once=1), constant(10.0), seconds=2.0)
+    done = ran(server(lambda n: 2.0 if n == 0 else 0.01, at_once=1), evenly(10.0), seconds=2.0)
     waits = [record.latency for record in sorted(done.records, key=lambda record: record.number)]
     assert waits[10] == pytest.approx(1.0 + 0.01 * 10)
     assert sum(wait > 0.5 for wait in waits) >= 14
@@ -74,7 +79,7 @@ def test_a_late_generator_makes_latencies_longer_not_the_load_smaller() -> None:
         await asyncio.sleep(0.01)
         return Record(number, sent, sent, (), loop.time())
 
-    done = ran(send, constant(10.0), seconds=2.0)
+    done = ran(send, evenly(10.0), seconds=2.0)
     second = next(record for record in done.records if record.number == 1)
     assert second.due == pytest.approx(0.1)
     assert second.sent == pytest.approx(1.0)
@@ -83,12 +88,12 @@ def test_a_late_generator_makes_latencies_longer_not_the_load_smaller() -> None:
 
 
 def test_a_bounded_number_is_under_way_and_the_rest_is_counted() -> None:
-    done = ran(server(lambda _: 10.0), constant(10.0), seconds=1.0, max_in_flight=4)
+    done = ran(server(lambda _: 10.0), evenly(10.0), seconds=1.0, max_in_flight=4)
     outcomes = [record.outcome for record in sorted(done.records, key=lambda record: record.number)]
     assert outcomes == ["ok"] * 4 + ["unsent"] * 6
 
 
-@pytest.mark.parametrize("arrivals", [Closed(2), constant(2.0)], ids=["closed", "open"])
+@pytest.mark.parametrize("arrivals", [Closed(2), evenly(2.0)], ids=["closed", "open"])
 def test_what_does_not_end_is_a_timeout(arrivals: Any) -> None:
     done = ran(server(lambda _: 1e6), arrivals, seconds=1.0, drain_s=5.0)
     assert [record.outcome for record in done.records] == ["timeout"] * 2
@@ -101,7 +106,7 @@ def test_a_run_ends_with_the_last_of_finite_arrivals() -> None:
     assert done.seconds == pytest.approx(4.25)
 
 
-@pytest.mark.parametrize("arrivals", [Closed(4), constant(20.0)], ids=["closed", "open"])
+@pytest.mark.parametrize("arrivals", [Closed(4), evenly(20.0)], ids=["closed", "open"])
 def test_a_dead_server_ends_the_run_and_what_was_measured_is_kept(arrivals: Any) -> None:
     answered, refused = server(lambda _: 0.1), server(lambda _: 0.001, UNREACHABLE)
     done = ran(lambda n: (answered if n < 8 else refused)(n), arrivals, seconds=600.0)
@@ -119,7 +124,7 @@ def test_a_server_that_comes_back_within_a_moment_ends_nothing() -> None:
     assert done.seconds == 30.0
 
 
-@pytest.mark.parametrize("arrive", [lambda: Closed(2), lambda: constant(4.0)], ids=["closed", "open"])
+@pytest.mark.parametrize("arrive", [lambda: Closed(2), lambda: evenly(4.0)], ids=["closed", "open"])
 @pytest.mark.parametrize(("takes", "cancels"), [(0.5, False), (30.0, True)])
 def test_a_stopped_run_cancels_only_what_does_not_end_soon(
     arrive: Callable[[], Any], takes: float, cancels: bool
@@ -149,7 +154,7 @@ def test_a_stopped_run_cancels_only_what_does_not_end_soon(
     assert set(ended) == {"cancelled" if cancels else "answered"}
 
 
-@pytest.mark.parametrize("arrivals", [Closed(2), constant(5.0)], ids=["closed", "open"])
+@pytest.mark.parametrize("arrivals", [Closed(2), evenly(5.0)], ids=["closed", "open"])
 def test_a_fault_of_the_sender_ends_the_run(arrivals: Any) -> None:
     async def send(number: int) -> Record:
         raise ZeroDivisionError
@@ -160,10 +165,6 @@ def test_a_fault_of_the_sender_ends_the_run(arrivals: Any) -> None:
 
 def gaps(times: list[float]) -> list[float]:
     return [later - at for at, later in pairwise(times)]
-
-
-def test_a_constant_rate_has_even_gaps() -> None:
-    assert list(islice(constant(4.0), 5)) == [0.0, 0.25, 0.5, 0.75, 1.0]
 
 
 def test_poisson_arrivals_have_exponential_gaps_and_come_again_with_the_seed() -> None:

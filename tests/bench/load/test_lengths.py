@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from statistics import mean, median, pstdev
+from statistics import mean, median
 
 import pytest
 
@@ -20,21 +20,19 @@ def test_each_form_draws_what_it_says() -> None:
     uniform = drawn("uniform:32-256")
     assert (min(uniform), max(uniform)) == (32, 256)
     assert mean(uniform) == pytest.approx(144, rel=0.03)
-    normal = drawn("normal:400,80")
-    assert (mean(normal), pstdev(normal)) == pytest.approx((400, 80), rel=0.05)
     lognormal = drawn("lognormal:400,0.6")
     assert median(lognormal) == pytest.approx(400, rel=0.05)
     assert mean(lognormal) > 450
 
 
 def test_nothing_below_the_least_is_drawn() -> None:
-    assert min(drawn("normal:20,40", least=8)) == 8
+    assert min(drawn("lognormal:20,1", least=8)) == 8
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "many", "-1", "0", "inf", "nan", "uniform:9", "uniform:9-3", "normal:4", "normal:4,x", "zipf:2,3",
-     "fixed:2,3", "normal:4,-1", "lognormal:400,80", "2000000"],
+    ["", "many", "-1", "0", "inf", "nan", "uniform:9", "uniform:9-3", "lognormal:4", "lognormal:4,x",
+     "zipf:2,3", "normal:400,80", "fixed:2,3", "lognormal:4,-1", "lognormal:400,80", "2000000"],
 )  # fmt: skip
 def test_other_texts_are_refused_by_name(text: str) -> None:
     with pytest.raises(SettingsError, match=f"--prompt-tokens {text}"):

@@ -13,7 +13,7 @@ from tests.doubles.virtual_clock import run_virtually
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.llm import GrpcLlm
-from trimodal.bench.targets.media import assistant, embedding, speech
+from trimodal.bench.targets.media import embedding, speech
 from trimodal.bench.targets.questions import Question, listed
 from trimodal.bench.targets.taking import check
 from trimodal.client import Client
@@ -110,10 +110,7 @@ def test_a_words_lag_counts_from_when_its_end_was_spoken(pace: float, lags: tupl
         assert record.ttft == pytest.approx(0.3 / pace)
 
 
-@pytest.mark.parametrize("kind", ["embedding", "assistant"])
-async def test_a_question_is_made_before_its_record_begins(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_question_is_made_before_its_record_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts of 2,000 words take 0.1 ms to make, which is no latency of the server."""
     order: list[str] = []
     begun = Record.begun
@@ -124,6 +121,5 @@ async def test_a_question_is_made_before_its_record_begins(
         return Question("a text", 1)
 
     transport = FakeTransport(embedding=lambda request: {"embedding": np.ones((1, 3), np.float32)})
-    send = {"embedding": embedding, "assistant": assistant}[kind](Client(transport=transport), question)
-    await send(0)
+    await embedding(Client(transport=transport), question)(0)
     assert order == ["question", "begun"]

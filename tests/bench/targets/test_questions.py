@@ -28,22 +28,6 @@ async def test_prompts_are_as_long_as_the_model_counts() -> None:
     assert await count(questions(0).text) == pytest.approx(200, abs=3)
 
 
-def test_shares_are_kept() -> None:
-    asked = Questions(mix("80", shared_share=0.25, shared_tokens=40))
-    found = [asked(number) for number in range(400)]
-    begins = [one.text.split()[:20] for one in found]
-    most = max(begins.count(begin) for begin in begins[:20])
-    assert most == pytest.approx(100, abs=30)
-    assert {len(one.text.split()) for one in found} == {40}
-
-
-def test_repeated_questions_were_asked_before() -> None:
-    asked = Questions(mix(repeat_share=0.5))
-    texts = [asked(number).text for number in range(300)]
-    again = sum(text in texts[:number] for number, text in enumerate(texts))
-    assert again == pytest.approx(150, abs=35)
-
-
 def test_lines_of_a_file_are_asked_in_turn(tmp_path: Path) -> None:
     file = tmp_path / "questions.txt"
     file.write_text("one\n\ntwo\n")

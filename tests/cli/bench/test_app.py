@@ -23,7 +23,7 @@ from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 from trimodal.speech.engines.fake import speak
 
-COMMANDS = ["llm", "vision", "speech", "embedding", "assistant", "cache"]
+COMMANDS = ["llm", "vision", "speech", "embedding"]
 FAKE_LLM = ("--set", "engine=fake", "--set", "fake_prefill_us=0")
 
 
@@ -39,16 +39,13 @@ def said(result: Result) -> str:
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        ("llm --load sine", "--load sine: known are closed, constant, poisson"),
-        ("llm --load poisson", "how many requests a second? --rate 4"),
         ("llm --rate 0", "--rate 0: above 0"),
         ("llm --seconds 3 --requests 3", "one of them"),
         ("llm --streams 5000", "a closed loop of 5000 clients: 1 to 4096"),
         ("llm --prompt-tokens 4", "lognormal:400,0.6 is needed, from 8 to"),
-        ("llm --shared-prefix 2:3", "--shared-prefix 2:3: SHARE:TOKENS"),
         ("llm --prompts /nowhere.txt", "--prompts /nowhere.txt: cannot be read"),
         ("llm --prompts /dev/null", "--prompts /dev/null: no line with text"),
-        ("llm --prompts /dev/null --prompt-tokens 64", "leave --prompt-tokens and --shared-prefix out"),
+        ("llm --prompts /dev/null --prompt-tokens 64", "leave --prompt-tokens out"),
         ("llm --json /nowhere/r.json", "--json /nowhere/r.json: no file can be"),
         ("llm --url 127.0.0.1:1", "no server at 127.0.0.1:1"),
         ("vision --image-size big", "--image-size big: 224 or 640x480 is needed"),
@@ -59,7 +56,6 @@ def said(result: Result) -> str:
         ("speech --policy best", "--policy best: known are edge, vad, file"),
         ("speech --set engine=fake", "write it as model.parameter=value"),
         ("speech --samples /nowhere", "--samples /nowhere/samples.json: FileNotFoundError"),
-        ("cache --layer all", "--layer all: known are exact, semantic"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_starts(command: str, sentence: str) -> None:
@@ -94,21 +90,17 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.e2e
-def test_the_fake_engines_delays_are_measured_beside_it(report: Any, tmp_path: Path) -> None:
+def test_the_fake_engines_delays_are_measured_beside_it(report: Any) -> None:
     """A step of 50 ms for each token: no answer can be shorter, on either side."""
-    load = ("--load", "constant", "--rate", "2", "--seconds", "3", "--warmup", "1", "--rounds", "1")
-    lines = tmp_path / "out.jsonl"
+    load = ("--streams", "1", "--requests", "6", "--warmup", "2", "--rounds", "1")
     asked = ("--bare", "--max-tokens", "8", "--slo", "tpot_ms<=1,error_rate<=0")
-    found = report("llm", *FAKE_LLM, "--set", "fake_step_ms=50", *load, *asked, "--jsonl", lines)
+    found = report("llm", *FAKE_LLM, "--set", "fake_step_ms=50", *load, *asked)
     assert [case["side"] for case in found["cases"]] == ["served", "bare"]
     for case in found["cases"]:
         assert (case["requests"], case["ok"], case["outcomes"]) == (6, 6, {"ok": 6})
         assert case["metrics"]["latency_ms"]["least"] >= 7 * 50 - 5
         assert case["goodput"] == 0
         assert [verdict["met"] for verdict in case["verdicts"]] == [False, True]
-    records = [json.loads(line) for line in lines.read_text().splitlines()]
-    assert len(records) == 2 * 8, "those of the warm-up too"
-    assert all(record["output_tokens"] == 8 for record in records)
 
 
 @pytest.mark.slow
@@ -124,16 +116,6 @@ def test_another_server_takes_turns_and_answers_as_long(report: Any) -> None:
     assert (served["side"], beside["side"]) == ("served", other.http_url)
     assert served["ok"] == beside["ok"] == 12
     assert beside["output_tokens_per_s"] < served["output_tokens_per_s"]
-
-
-@pytest.mark.slow
-@pytest.mark.e2e
-def test_a_cache_answers_what_was_asked_before(report: Any) -> None:
-    fake = (*FAKE_LLM, "--set", "fake_step_ms=5", "--set", "fake_answer=An answer.")
-    load = ("--streams", "1", "--requests", "40", "--repeat-share", "0.5", "--max-tokens", "64")
-    parts = {case["part"]: case for case in report("cache", *fake, *load)["cases"]}
-    assert set(parts) == {"", "hits", "misses"}
-    assert parts["hits"]["requests"] + parts["misses"]["requests"] == 40
 
 
 @pytest.mark.slow
@@ -167,7 +149,7 @@ def test_live_streams_on_the_fake_recogniser(report: Any, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("options", "lines"),
-    [("", 500), ("--prompt-tokens 64", 0), ("--shared-prefix 0.5:400", 0), ("--prompts {file}", 2)],
+    [("", 500), ("--prompt-tokens 64", 0), ("--prompts {file}", 2)],
 )
 def test_the_language_model_is_asked_questions_unless_lengths_are_given(
     options: str, lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import signal
-import sys
 
 import numpy as np
 import pytest
@@ -13,8 +12,6 @@ import soundfile
 from rich.console import Console
 from typer.testing import CliRunner
 
-from tests.audio.test_microphone import FakeSoundDevice
-from trimodal.audio import microphone
 from trimodal.cli import common
 from trimodal.cli.app import app
 from trimodal.cli.client import live_view
@@ -110,8 +107,7 @@ def test_a_name_that_is_no_text_of_this_system_is_written_escaped(fake, talk, tm
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "--mic"),
-        (["{talk}", "--mic"], "--mic"),
+        ([], "FILE"),
         (["{talk}", "--out", "{tmp}/no/where.txt"], "there is no folder"),
         (["{talk}", "{talk}", "--out", "{tmp}/new"], "would both be"),
         (["{talk}", "{tmp}/b.wav", "--out", "{talk}"], "a folder is needed"),
@@ -204,39 +200,6 @@ def test_ctrl_c_ends_a_live_file_and_prints_what_was_heard(fake, talk, speech, m
     assert fake.requests[-1].parameters["sequence_end"]
     assert 7 <= len(fake.requests) <= 9
     assert not speech.streams
-
-
-def test_the_microphone_until_ctrl_c(fake, speech, monkeypatch):
-    device = FakeSoundDevice(blocks=20)
-    monkeypatch.setitem(sys.modules, "sounddevice", device)
-    monkeypatch.setitem(fake.functions, "speech", interrupting(speech, 20))
-    result = run("--mic", "--format", "json")
-    device.active = False  # or its thread would wait for more
-    assert result.exit_code == 0, result.output
-    value = json.loads(result.stdout)
-    assert (value["file"], value["text"], value["seconds"]) == ("microphone", "what is ä lambda", 2.0)
-    assert not speech.streams
-
-
-UNPLUGGED = "trimodal: microphone: it was unplugged, or its recording ended\n"
-
-
-def test_what_was_said_before_the_microphone_was_unplugged_is_written(fake, speech, monkeypatch, tmp_path):
-    monkeypatch.setattr(microphone, "_LOOK_S", 0.0)
-    monkeypatch.setitem(sys.modules, "sounddevice", FakeSoundDevice(blocks=20, active=False))
-    result = run("--mic", "--format", "srt", "--out", tmp_path / "talk.srt")
-    assert result.exit_code == 1
-    assert result.stderr.endswith(UNPLUGGED)
-    assert "what is ä lambda" in (tmp_path / "talk.srt").read_text(encoding="utf-8")
-    assert not speech.streams
-
-
-def test_a_microphone_that_gives_nothing_writes_nothing(fake, monkeypatch, tmp_path):
-    monkeypatch.setattr(microphone, "_LOOK_S", 0.0)
-    monkeypatch.setitem(sys.modules, "sounddevice", FakeSoundDevice(blocks=0, active=False))
-    result = run("--mic", "--out", tmp_path / "talk.txt")
-    assert (result.exit_code, result.stderr) == (1, UNPLUGGED)
-    assert not (tmp_path / "talk.txt").exists()
 
 
 async def test_the_screen_of_a_terminal(speech):

@@ -44,14 +44,6 @@ class Closed:
 Arrivals = Closed | Iterable[float]  # open: when each request is due, seconds from the run's begin, rising
 
 
-def constant(rate: float) -> Iterator[float]:
-    """Requests at even distances, `rate` a second."""
-    number = 0
-    while True:
-        yield number / rate
-        number += 1
-
-
 def poisson(rate: float, seed: int = 0) -> Iterator[float]:
     """A Poisson process: `rate` a second on average, each request independent of the others."""
     rng = random.Random(seed)

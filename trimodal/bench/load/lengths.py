@@ -2,7 +2,6 @@
 
 64                 always 64
 uniform:32-256     every whole number from 32 to 256 as likely
-normal:400,80      mean 400, standard deviation 80
 lognormal:400,0.6  median 400, standard deviation 0.6 of the logarithm
 """
 
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 
 from trimodal.errors import SettingsError
 
-FORMS = "64, uniform:32-256, normal:400,80 or lognormal:400,0.6"
+FORMS = "64, uniform:32-256 or lognormal:400,0.6"
 MOST = 1_000_000
 
 
@@ -24,7 +23,7 @@ class Lengths:
 
     Attributes:
         text: as it was given.
-        kind: fixed, uniform, normal or lognormal.
+        kind: fixed, uniform or lognormal.
         first, second: its two numbers.
     """
 
@@ -38,10 +37,7 @@ class Lengths:
         """Returns one length."""
         if self.kind in ("fixed", "uniform"):
             return rng.randint(int(self.first), int(self.second))
-        if self.kind == "normal":
-            value = rng.gauss(self.first, self.second)
-        else:
-            value = self.first * math.exp(rng.gauss(0.0, self.second))
+        value = self.first * math.exp(rng.gauss(0.0, self.second))
         return min(MOST, max(self.least, round(value)))
 
 
@@ -59,11 +55,11 @@ def parse_lengths(text: str, option: str, least: int = 1) -> Lengths:
     if not colon:
         kind, rest = "fixed", f"{kind}-{kind}"
     try:
-        first, second = map(float, rest.split("," if kind in ("normal", "lognormal") else "-"))
+        first, second = map(float, rest.split("," if kind == "lognormal" else "-"))
     except ValueError:
         first = second = math.nan
-    most = {"fixed": MOST, "uniform": MOST, "normal": MOST, "lognormal": 5}.get(kind, math.nan)
-    lowest = 0 if "normal" in kind else first
+    most = {"fixed": MOST, "uniform": MOST, "lognormal": 5}.get(kind, math.nan)
+    lowest = 0 if kind == "lognormal" else first
     if not (least <= first <= MOST and lowest <= second <= most):
         raise SettingsError(f"{option} {text}: {FORMS} is needed, from {least} to {MOST}")
     return Lengths(text.strip(), kind, first, second, least)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from trimodal.bench.load.generator import MAX_IN_FLIGHT, Arrivals, Closed, constant, poisson
+from trimodal.bench.load.generator import MAX_IN_FLIGHT, Arrivals, Closed, poisson
 from trimodal.bench.load.slo import NO_SLO, Slo
 from trimodal.errors import SettingsError
 
-Load = Literal["closed", "constant", "poisson"]
-LOADS: tuple[Load, ...] = get_args(Load)
 SECONDS = 30.0  # of a run whose length is not given
 _MOST_RATE = 10_000.0
 
@@ -38,7 +36,7 @@ class LoadPlan:
         lasts: how long a request takes by itself, as a live stream does: it is waited for so much longer.
     """
 
-    load: Load = "closed"
+    load: Literal["closed", "poisson"] = "closed"
     sizes: tuple[float, ...] = (1,)
     seconds: float = 0.0
     requests: int = 0
@@ -51,10 +49,6 @@ class LoadPlan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.load not in LOADS:
-            raise SettingsError(f"--load {self.load}: known are {', '.join(LOADS)}")
-        if not self.sizes:
-            raise SettingsError(f"--load {self.load}: how many requests a second? --rate 4")
         for size in self.sizes:
             if self.load == "closed" and not (1 <= size <= 4096 and size == int(size)):
                 raise SettingsError(f"a closed loop of {size:g} clients: 1 to 4096 is needed")
@@ -83,6 +77,5 @@ class LoadPlan:
         if self.load == "closed":
             name = f"{size:g} client{'s' if size > 1 else ''}"
             return Case(name, size, lambda _: Closed(int(size)), known or int(size * max(1.0, seconds)))
-        even = self.load == "constant"
-        arrivals = (lambda seed: constant(size)) if even else (lambda seed: poisson(size, seed))
-        return Case(f"{self.load} {size:g}/s", size, arrivals, known or int(1.2 * size * seconds) + 10)
+        expected = known or int(1.2 * size * seconds) + 10
+        return Case(f"poisson {size:g}/s", size, lambda seed: poisson(size, seed), expected)

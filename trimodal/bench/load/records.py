@@ -38,7 +38,6 @@ class Record:
         error: its sentence.
         items: images, texts or windows in it.
         audio_s: seconds of audio that it sent.
-        cache: the cache's layer that answered; empty: none.
         text: what was heard in speech.
         lags: seconds from the end of each word in the audio until it was told.
     """
@@ -56,7 +55,6 @@ class Record:
     items: int = 1
     audio_s: float = 0.0
     lags: list[float] = field(default_factory=list)
-    cache: str = ""
     text: str = ""
 
     @classmethod

@@ -1,19 +1,17 @@
-"""Tests a language model over gRPC or HTTP, beside its bare engine and other servers; also its cache."""
+"""Tests a language model over gRPC or HTTP, beside its bare engine and other servers."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from trimodal.bench.bare.llm import BareEngine, served_settings
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.plan import Case
 from trimodal.bench.load.records import Record
-from trimodal.bench.load.rounds import Side, run_cases, sending, split
+from trimodal.bench.load.rounds import Side, run_cases, sending
 from trimodal.bench.report import TOKENS
 from trimodal.bench.scenarios.server import (
     LoadTest,
@@ -37,13 +35,11 @@ class LlmScenario:
     Attributes:
         bare: also its engine alone.
         beside: addresses of other servers, of OpenAI's API or generate_stream.
-        cache: "exact" or "semantic": the answer cache is on, and hits and misses are told apart.
     """
 
     mix: Mix
     bare: bool = False
     beside: Sequence[str] = ()
-    cache: str = ""
 
 
 async def run_llm(test: LoadTest, scenario: LlmScenario) -> Measurement:
@@ -54,12 +50,10 @@ async def run_llm(test: LoadTest, scenario: LlmScenario) -> Measurement:
     """
     if test.url and scenario.bare:
         raise SettingsError("--bare runs on this machine's own model: leave --url out")
-    models = ("llm", "embedding", "judge") if scenario.cache == "semantic" else ("llm",)
     async with AsyncExitStack() as stack:
         if not test.url:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="trimodal-bench-"))
-            test = replace(test, changes={**test.changes, "llm": _changes(test, scenario, Path(folder))})
-        server = await stack.enter_async_context(server_under_test(test, *models))
+            test = replace(test, changes={**test.changes, "llm": _changes(test, scenario)})
+        server = await stack.enter_async_context(server_under_test(test, "llm"))
         served = _Served(test, scenario, server)
         stack.push_async_callback(served.aclose)
         await served.open()
@@ -77,23 +71,13 @@ async def run_llm(test: LoadTest, scenario: LlmScenario) -> Measurement:
             host = urlsplit(url).netloc
             sides[url if host in sides else host] = sending(test.plan, _beside(other, served), test.stop)
         results = await run_cases(test.plan, sides, test.tell)
-    title = "Language model with its answer cache" if scenario.cache else "Language model"
-    if scenario.cache:
-        whole, results = results, []
-        for one in whole:
-            parts = split(
-                one, lambda record: "hits" if record.cache else "misses", lambda part: test.plan.slo
-            )
-            results += [one, *parts]
-    return Measurement(title, TOKENS, results, facts(test, server, served.described()))
+    return Measurement("Language model", TOKENS, results, facts(test, server, served.described()))
 
 
-def _changes(test: LoadTest, scenario: LlmScenario, folder: Path) -> dict[str, str]:
+def _changes(test: LoadTest, scenario: LlmScenario) -> dict[str, str]:
     """Parameters of the model; those that were given win."""
     # A random prompt is taken as it is; lines of a file are questions, as users send them.
     changes = {} if scenario.mix.lines else {"apply_chat_template": "false"}
-    if scenario.cache:
-        changes |= {"cache": scenario.cache, "cache_store": str(folder / "answers.sqlite")}
     return changes | dict(test.changes.get("llm", {}))
 
 
@@ -141,11 +125,6 @@ class _Served:
         mix = self._scenario.mix
         prompt = f"{len(mix.lines)} lines" if mix.lines else f"{mix.prompt.text} prompt"
         workload = f"{prompt} and {mix.answer.text} answer tokens, over {'HTTP' if self._http else 'gRPC'}"
-        shares = {
-            f"begin with the same {mix.shared_tokens} tokens": mix.shared_share if mix.shared_tokens else 0.0,
-            "were asked before": mix.repeat_share,
-        }
-        workload += "".join(f"; {share:.0%} {what}" for what, share in shares.items() if share)
         return [("model", self._model), ("requests", workload)]
 
     def _target(self) -> GrpcLlm | HttpLlm:

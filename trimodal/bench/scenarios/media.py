@@ -1,4 +1,4 @@
-"""Tests images, vectors, live speech and the assistant."""
+"""Tests images, vectors and live speech."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trimodal.bench.load.lengths import Lengths
 from trimodal.bench.load.plan import SECONDS, Case
 from trimodal.bench.load.records import OK
 from trimodal.bench.load.rounds import Result, Side, run_cases, sending
-from trimodal.bench.report import AUDIO, IMAGES, TEXTS, TOKENS, Unit
+from trimodal.bench.report import AUDIO, IMAGES, TEXTS, Unit
 from trimodal.bench.scenarios.server import (
     LoadTest,
     Measurement,
@@ -38,7 +38,6 @@ from trimodal.errors import OperatorError, SettingsError
 from trimodal.vision.settings import VisionSettings
 
 SPEECH = ("speech", "speech_recognize")
-ASSISTANT = ("assistant", "llm", "vision", *SPEECH)
 
 CHECK = "check"  # seed of the one request before the load
 
@@ -63,7 +62,7 @@ async def _run(
     A bare engine runs batches as large as there are clients: the best that they could become.
     """
     if bare and (test.url or test.plan.load != "closed"):
-        raise SettingsError("--bare: this machine's own model in closed loops: --load closed, no --url")
+        raise SettingsError("--bare: this machine's own model in closed loops: no --rate, no --url")
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(server_under_test(test, *models))
         client = await stack.enter_async_context(client_of(test, server))
@@ -162,26 +161,3 @@ def with_word_errors(result: Result, spoken: Sequence[Recording]) -> Result:
         return result
     rate = word_error_rate([said for said, _ in heard], [text for _, text in heard])
     return replace(result, summary=replace(result.summary, word_error_rate=rate))
-
-
-async def run_assistant(
-    test: LoadTest, mix: Mix, *, image: tuple[int, int] | None, samples: Path | None, seconds: float
-) -> Measurement:
-    """Questions with an image of this size and a recording, where such are wanted. Raises: OperatorError."""
-    images = await asyncio.to_thread(jpegs, *image) if image else []
-    spoken = await asyncio.to_thread(spoken_streams, samples, seconds) if samples else []
-
-    def make(client: Client, seed: str, options: dict[str, Any]) -> Send:
-        questions = Questions(mix, seed)
-        questions.prepare(test.plan.expected)
-        return media.assistant(
-            client,
-            questions,
-            images=images,
-            recordings=[one.samples for one in spoken],
-            **options,
-        )
-
-    parts = ["text", *(["an image"] if images else []), *(["speech"] if spoken else [])]
-    workload = f"{' and '.join(parts)}; about {mix.prompt.text} tokens of text, {mix.answer.text} of answer"
-    return await _run(test, ASSISTANT, "Assistant", TOKENS, workload, make)

@@ -49,7 +49,6 @@ class GrpcLlm:
                 **self.options,
             )
             await follow(stream, record)
-            record.cache = stream.note.cache
 
         return await taken(ask)
 

@@ -1,4 +1,4 @@
-"""Asks for the labels of images, for the vectors of texts, live streams for words, and the assistant."""
+"""Asks for the labels of images, for the vectors of texts, and live streams for words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples
 from trimodal.bench.common.samples import batch_of
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import Record
-from trimodal.bench.targets.llm import follow
 from trimodal.bench.targets.questions import Source
 from trimodal.bench.targets.taking import sender, taken
 from trimodal.client import Client, LiveUpdate
@@ -90,38 +89,3 @@ def speech(
             note(await stream.end())
 
     return sender(ask)
-
-
-def assistant(
-    client: Client,
-    questions: Source,
-    *,
-    images: Sequence[bytes] = (),
-    recordings: Sequence[Samples] = (),
-    timeout: float = 60.0,
-    model: str = "assistant",
-) -> Send:
-    """The assistant: every question has text, and an image or a recording where such are given.
-
-    TTFT is to the first text of the answer, after what was heard and seen.
-    """
-
-    async def send(number: int) -> Record:
-        question = questions(number)  # as in `embedding`
-        audio = recordings[number % len(recordings)] if recordings else None
-
-        async def ask(record: Record) -> None:
-            record.audio_s = len(audio) / SAMPLE_RATE if audio is not None else 0.0
-            stream = client.ask(
-                question.text,
-                image=images[number % len(images)] if images else None,
-                audio=audio,
-                timeout=timeout,
-                model=model,
-                max_tokens=question.max_tokens,
-            )
-            await follow(stream, record)
-
-        return await taken(ask)
-
-    return send

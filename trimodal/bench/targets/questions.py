@@ -27,19 +27,14 @@ class Question:
 
 @dataclass(frozen=True)
 class Mix:
-    """What is asked. Lengths in tokens, shares from 0 to 1.
+    """What is asked. Lengths in tokens.
 
     Attributes:
-        shared_share, shared_tokens: so many prompts begin with the same text of this length.
-        repeat_share: so many are questions that were asked before.
         lines: asked in turn, instead of random words.
     """
 
     prompt: Lengths
     answer: Lengths
-    shared_share: float = 0.0
-    shared_tokens: int = 0
-    repeat_share: float = 0.0
     lines: Sequence[str] = ()
 
 
@@ -99,20 +94,11 @@ class Questions:
     def _question(self, number: int) -> Question:
         rng = random.Random(f"{self._seed} {number}")
         mix = self._mix
-        if number and rng.random() < mix.repeat_share:
-            return self._question(rng.randrange(number))
         prompt, answer = mix.prompt.draw(rng), mix.answer.draw(rng)
         if mix.lines:
             return Question(mix.lines[(self._first_line + number) % len(mix.lines)], answer)
-        begin = ""
-        if mix.shared_tokens and rng.random() < mix.shared_share:
-            begin = self._made(random.Random(f"shared {self._seed}"), self._count(mix.shared_tokens))
-            prompt = max(1, prompt - mix.shared_tokens)
-        own = self._made(rng, self._count(prompt - (0 if begin else self._added)))
-        return Question(f"{begin} {own}".strip(), answer)
-
-    def _count(self, tokens: float) -> int:
-        return max(1, round(tokens / self._per_word))
+        words = max(1, round((prompt - self._added) / self._per_word))
+        return Question(self._made(rng, words), answer)
 
     def _made(self, rng: random.Random, words: int) -> str:
         return " ".join(rng.choices(self._words, k=words))

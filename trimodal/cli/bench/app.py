@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast, get_args
 
 import typer
 
-from trimodal.cli.bench.options import SIDES, LoadOptions, shared_prefix, size
+from trimodal.cli.bench.options import SIDES, LoadOptions, size
 from trimodal.cli.common import API_KEY, ApiKeyFile, one_sentence, read_key, with_settings
 from trimodal.paths import data_directory
 
@@ -23,7 +23,7 @@ SAMPLES = typer.Option(
     show_default="samples/speech",
     help="Recordings, with samples.json.",
 )
-DISTRIBUTION = "a number, or as uniform:8-64, normal:40,8, lognormal:40,0.6."
+DISTRIBUTION = "a number, or as uniform:8-64, lognormal:40,0.6."
 
 
 @bench.command()
@@ -35,9 +35,6 @@ def llm(
     ),
     prompt_tokens: str = typer.Option("", help=f"Ask random words, so many tokens each: {DISTRIBUTION}"),
     max_tokens: str = typer.Option("64", help="Of an answer, in the same forms."),
-    shared: str = typer.Option(
-        "", "--shared-prefix", help="SHARE:TOKENS: so many prompts begin alike, as 0.5:400."
-    ),
     bare: bool = typer.Option(False, help=BARE, rich_help_panel=SIDES),
     beside: list[str] = typer.Option(
         [],
@@ -56,11 +53,10 @@ def llm(
     """
     from trimodal.bench.scenarios.llm import LlmScenario, run_llm
 
-    if prompts and (prompt_tokens or shared):
-        raise typer.BadParameter("--prompts has its own texts: leave --prompt-tokens and --shared-prefix out")
-    words = prompt_tokens or shared
-    file = prompts or (None if words else data_directory() / "samples" / "questions.txt")
-    mix = settings.mix(prompt_tokens or "64", max_tokens, prompts=file, **shared_prefix(shared))
+    if prompts and prompt_tokens:
+        raise typer.BadParameter("--prompts has its own texts: leave --prompt-tokens out")
+    file = prompts or (None if prompt_tokens else data_directory() / "samples" / "questions.txt")
+    mix = settings.mix(prompt_tokens or "64", max_tokens, prompts=file)
     with one_sentence("bench"):
         key = read_key(api_key_file, API_KEY)
     measure = partial(run_llm, scenario=LlmScenario(mix, bare, tuple(beside)))
@@ -137,50 +133,3 @@ def speech(
     )
     # The first streams count: a stream has been played to warm up, and the next begin only when these end.
     settings.run(streams, measure, warm_up=0.0)
-
-
-@bench.command()
-@with_settings(LoadOptions)
-def assistant(
-    concurrency: list[int] = typer.Option([1, 4], min=1, help="Clients of a closed loop; repeatable."),
-    prompt_tokens: str = typer.Option("32", help=f"Of a question's text: {DISTRIBUTION}"),
-    max_tokens: str = typer.Option("32", help="Of an answer, in the same forms."),
-    image_size: str = typer.Option("224", help="Pixels of the image in each question; 0: none."),
-    speech_s: float = typer.Option(0.0, min=0, max=30, help="Seconds of speech in each; 0: none."),
-    samples: Path = SAMPLES,
-    *,
-    settings: LoadOptions,
-) -> None:
-    """TTFT and throughput of the assistant: questions with an image, speech or both.
-
-    Typical: trimodal bench assistant --rate 1 --slo "ttft_ms<=1500"
-    """
-    from trimodal.bench.scenarios.media import run_assistant
-
-    image = None if image_size == "0" else size(image_size)
-    mix = settings.mix(prompt_tokens, max_tokens, least=1)
-    heard = samples if speech_s else None
-    settings.run(concurrency, partial(run_assistant, mix=mix, image=image, samples=heard, seconds=speech_s))
-
-
-@bench.command()
-@with_settings(LoadOptions)
-def cache(
-    streams: list[int] = typer.Option([8], min=1, help="Clients of a closed loop; repeatable."),
-    repeat_share: float = typer.Option(0.5, min=0, max=1, help="Of requests that were asked before."),
-    layer: str = typer.Option("exact", help="exact, or semantic too."),
-    prompt_tokens: str = typer.Option("64", help=f"Of a prompt: {DISTRIBUTION}"),
-    max_tokens: str = typer.Option("32", help="Of an answer, in the same forms."),
-    *,
-    settings: LoadOptions,
-) -> None:
-    """The language model with its answer cache on: hits and misses told apart.
-
-    Typical: trimodal bench cache --rate 10 --repeat-share 0.5
-    """
-    from trimodal.bench.scenarios.llm import LlmScenario, run_llm
-
-    if layer not in ("exact", "semantic"):
-        raise typer.BadParameter(f"--layer {layer}: known are exact, semantic")
-    mix = settings.mix(prompt_tokens, max_tokens, repeat_share=repeat_share)
-    settings.run(streams, partial(run_llm, scenario=LlmScenario(mix, cache=layer)), "llm")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trimodal.cli.bench.run import check_files, run_load
-from trimodal.cli.common import one_sentence
+from trimodal.cli.bench.run import run_load
+from trimodal.cli.common import check_writable, one_sentence
 
 if TYPE_CHECKING:
     from trimodal.bench.load.plan import LoadPlan
@@ -30,9 +30,8 @@ def _option(*names: str, panel: str, help: str, **more: Any) -> Any:
 class LoadOptions:
     """What every load test is told on the command line."""
 
-    load: Annotated[str, _option(panel=LOAD, help="closed, constant or poisson.")] = ""
     rate: Annotated[
-        list[float], _option(panel=LOAD, help="Requests a second of an open loop; repeatable.")
+        list[float], _option(panel=LOAD, help="Requests a second of an open loop, at random; repeatable.")
     ] = ()  # type: ignore[assignment]
     seconds: Annotated[
         float,
@@ -63,27 +62,21 @@ class LoadOptions:
     ] = ()  # type: ignore[assignment]
     slo: Annotated[str, _option(panel=REPORT, help="As ttft_ms<=500,p99_ms<=2000,error_rate<=0.01.")] = ""
     json: Annotated[Path | None, _option(panel=REPORT, help="All figures.")] = None
-    jsonl: Annotated[Path | None, _option(panel=REPORT, help="A line for each request.")] = None
 
     def __post_init__(self) -> None:
-        check_files(json=self.json, jsonl=self.jsonl)
+        if self.json:
+            check_writable("--json", self.json)  # now, not after an hour
 
-    def mix(
-        self, prompt_tokens: str, max_tokens: str, least: int = 8, prompts: Path | None = None, **more: Any
-    ) -> Mix:
-        """What is asked; `more` as `Mix` has it. Ends the command where it is wrong.
-
-        Args:
-            least: tokens of a prompt.
-        """
+    def mix(self, prompt_tokens: str, max_tokens: str, prompts: Path | None = None) -> Mix:
+        """What is asked. Ends the command where it is wrong."""
         from trimodal.bench.load.lengths import parse_lengths
         from trimodal.bench.targets.questions import Mix, read_lines
 
         with one_sentence("bench"):
-            prompt = parse_lengths(prompt_tokens, "--prompt-tokens", least)
+            prompt = parse_lengths(prompt_tokens, "--prompt-tokens", 8)
             answer = parse_lengths(max_tokens, "--max-tokens", 2)
             lines = read_lines(prompts) if prompts else ()
-            return Mix(prompt, answer, lines=lines, **more)
+            return Mix(prompt, answer, lines=lines)
 
     def run(
         self,
@@ -119,22 +112,16 @@ class LoadOptions:
                 profile=parse_profile(self.profile),
                 changes=parse_changes(changes),
             )
-        run_load(
-            lambda stop, tell: measure(replace(test, stop=stop, tell=tell)),
-            test.plan.slo,
-            self.json,
-            self.jsonl,
-        )
+        run_load(lambda stop, tell: measure(replace(test, stop=stop, tell=tell)), test.plan.slo, self.json)
 
     def _plan(self, clients: list[int], warm_up: float, *, sides: bool) -> LoadPlan:
         from trimodal.bench.load.plan import LoadPlan
         from trimodal.bench.load.slo import parse_slo
 
-        load: Any = self.load or ("poisson" if self.rate else "closed")
         timed = not self.requests
         return LoadPlan(
-            load=load,
-            sizes=tuple(clients) if load == "closed" else tuple(self.rate),
+            load="poisson" if self.rate else "closed",
+            sizes=tuple(self.rate or clients),
             seconds=self.seconds or (10.0 if sides and timed else 0.0),
             requests=self.requests,
             warmup=(warm_up if timed else 0.0) if self.warmup is None else self.warmup,
@@ -144,20 +131,6 @@ class LoadOptions:
             slo=parse_slo(self.slo),
             seed=self.seed,
         )
-
-
-def shared_prefix(text: str) -> dict[str, Any]:
-    """`SHARE:TOKENS` as fields of a `Mix`. Raises: typer.BadParameter."""
-    if not text:
-        return {}
-    share, _, tokens = text.partition(":")
-    try:
-        found = float(share), int(tokens)
-    except ValueError:
-        found = -1.0, 0
-    if not (0 <= found[0] <= 1 and 1 <= found[1] <= 1_000_000):
-        raise typer.BadParameter(f"--shared-prefix {text}: SHARE:TOKENS is needed, as 0.5:400")
-    return {"shared_share": found[0], "shared_tokens": found[1]}
 
 
 def size(text: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Runs one load test, prints what came of it, and writes the files that are wanted."""
+"""Runs one load test, prints what came of it, and writes its figures where that is wanted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from trimodal.cli.common import check_writable, on_interrupt, one_sentence
+from trimodal.cli.common import on_interrupt, one_sentence
 
 if TYPE_CHECKING:
     from trimodal.bench.load.slo import Slo
@@ -21,21 +21,14 @@ if TYPE_CHECKING:
 Measure = Callable[[asyncio.Event, Callable[[str], object]], Awaitable["Measurement"]]
 
 
-def check_files(**files: Path | None) -> None:
-    """Raises: typer.BadParameter now, not after an hour: a file cannot be written."""
-    for name, path in files.items():
-        if path:
-            check_writable(f"--{name}", path)
-
-
-def run_load(measure: Measure, slo: Slo, json: Path | None, jsonl: Path | None) -> None:
+def run_load(measure: Measure, slo: Slo, json: Path | None) -> None:
     """Runs a load test and shows it. A run that ended early is exit code 1.
 
     Ctrl-C ends it with what was measured; a second one ends the command at once.
     """
     from rich.console import Console
 
-    from trimodal.bench.report import names_of, print_tables, write_json, write_jsonl
+    from trimodal.bench.report import names_of, print_tables, write_json
 
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
 
@@ -56,9 +49,6 @@ def run_load(measure: Measure, slo: Slo, json: Path | None, jsonl: Path | None) 
         if json:
             cases = [{**names_of(one), **asdict(one.summary)} for one in found.results]
             write_json(json, {"facts": dict(found.facts), "slo": slo.text, "cases": cases})
-        if jsonl:
-            whole = [one for one in found.results if not one.part]
-            write_jsonl(jsonl, ((names_of(one), run.records) for one in whole for run in one.runs))
         stopped = next((one.summary.stopped for one in found.results if one.summary.stopped), "")
     if stopped:
         typer.echo(f"bench: the run ended early: {stopped}", err=True)

@@ -24,9 +24,9 @@ Show = Callable[["LiveStream", "LiveUpdate"], None]
 
 
 async def follow(
-    stream: LiveStream, blocks: Generator[Samples, None, None], show: Show, speed: float | None
+    stream: LiveStream, blocks: Generator[Samples, None, None], show: Show, speed: float
 ) -> bool:
-    """Sends all blocks at `speed` (None: as they come) and ends the stream; whether Ctrl-C ended it early."""
+    """Sends all blocks at `speed` times that of speech and ends the stream; whether Ctrl-C ended it early."""
     from trimodal.client.async_iteration import pumped
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -36,10 +36,7 @@ async def follow(
         loop.remove_signal_handler(signal.SIGINT)
 
     with common.on_interrupt(loop, interrupt):
-        source = pumped(blocks)
-        if speed is not None:
-            source = _paced(source, speed)
-        async with contextlib.aclosing(_until(source, stop)) as coming:
+        async with contextlib.aclosing(_until(_paced(pumped(blocks), speed), stop)) as coming:
             async for block in coming:
                 show(stream, await stream.send(block))
         show(stream, await stream.end())

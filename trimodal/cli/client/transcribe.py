@@ -1,10 +1,10 @@
-"""`trimodal transcribe`: recordings or a microphone as text, SRT, WebVTT or JSON."""
+"""`trimodal transcribe`: recordings as text, SRT, WebVTT or JSON."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -17,13 +17,9 @@ from trimodal.cli.client import live_view
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trimodal.audio.files import AudioError
-    from trimodal.audio.values import Samples
     from trimodal.client import Client, Transcript
     from trimodal.client.streams.live import Listening
 
-
-MICROPHONE = "microphone"
 Format = Literal["text", "srt", "vtt", "json"]
 
 
@@ -34,7 +30,6 @@ class TranscribeCommand:
     form: Annotated[Format, typer.Option("--format", help="Of what is written.")] = "text"
     out: Annotated[Path | None, typer.Option(help="Write to this file; for several, to this folder.")] = None
     live: Annotated[bool, typer.Option("--live", help="Send at the speed of speech, show the words.")] = False
-    mic: Annotated[bool, typer.Option("--mic", help="Listen to the microphone until Ctrl-C.")] = False
     policy: Annotated[str | None, typer.Option(help="When words are final: edge, vad or file.")] = None
     delay: Annotated[str | None, typer.Option(help="Of edge: minimal, low, medium, high or xhigh.")] = None
     language: Annotated[str | None, typer.Option(help="Such as en; else the model's, or detected.")] = None
@@ -53,14 +48,16 @@ class TranscribeCommand:
 @common.with_settings(TranscribeCommand)
 def transcribe(
     settings: TranscribeCommand,
-    files: list[str] | None = typer.Argument(
-        None, metavar="FILE | -", help="Recordings (wav, flac, ogg, mp3), or - for raw audio on stdin."
+    files: list[str] = typer.Argument(
+        ..., metavar="FILE | -", help="Recordings (wav, flac, ogg, mp3), or - for raw audio on stdin."
     ),
 ) -> None:
     """Transcribe speech, whole or while it is spoken.
 
     FILE "-" reads raw audio (16 kHz, 16-bit little-endian, mono) from standard input:
     ffmpeg -i talk.mp4 -f s16le -ac 1 -ar 16000 - | trimodal transcribe --live -
+
+    A microphone: arecord -q -f S16_LE -r 16000 | trimodal transcribe --live -
     """
     from rich.console import Console
 
@@ -68,20 +65,17 @@ def transcribe(
     from trimodal.audio.files import AudioError
     from trimodal.errors import InvalidArgument, RequestError
 
-    sources, form = files or [], settings.form
-    if settings.mic == bool(sources):
-        raise typer.BadParameter("one or more files, - for raw audio on stdin, or --mic, are needed")
-    sources = sources or [MICROPHONE]
-    targets = _targets(sources, form, settings.out)
+    form = settings.form
+    targets = _targets(files, form, settings.out)
     # What is watched must not get between the lines of a document that is piped on.
     console = Console(stderr=form != "text" or settings.out is not None, highlight=False)
 
     async def ask() -> int:
         code = 0
         async with common.connect(settings.url, silence=settings.timeout) as client:
-            for source, target in zip(sources, targets, strict=True):
+            for source, target in zip(files, targets, strict=True):
                 try:
-                    heard, stopped, lost = await _hear(client, source, settings, console)
+                    heard, stopped = await _hear(client, source, settings, console)
                 except (AudioError, InvalidArgument) as error:  # of this file; the others go on
                     shown = str(error) if isinstance(error, AudioError) else f"{source}: {error}"
                     typer.echo(f"trimodal: {shown}", err=True)
@@ -92,14 +86,11 @@ def transcribe(
                     code = 1
                     continue
                 document = render(heard.words, form, seconds=heard.seconds, name=source)
-                if form == "text" and target is None and len(sources) > 1:
+                if form == "text" and target is None and len(files) > 1:
                     document = f"==> {source} <==\n{document}"
                 _write(document, target)
-                if lost is not None:
-                    typer.echo(f"trimodal: {lost}", err=True)
-                    return 1
                 if stopped:
-                    return 0 if settings.mic else 130
+                    return 130
         return code
 
     try:
@@ -114,16 +105,15 @@ def transcribe(
 
 async def _hear(
     client: Client, source: str, settings: TranscribeCommand, console: Console
-) -> tuple[Transcript, bool, AudioError | None]:
-    """What was heard, whether Ctrl-C ended it, and what ended a microphone before."""
+) -> tuple[Transcript, bool]:
+    """What was heard, and whether Ctrl-C ended it."""
     from rich.console import Console
     from rich.markup import escape
 
     from trimodal.audio.files import read_blocks
-    from trimodal.audio.microphone import record
     from trimodal.client import Transcript
 
-    if not (settings.live or settings.mic):
+    if not settings.live:
         # Shown on a terminal only.
         name = escape(source)
         with Console(stderr=True, highlight=False).status(f"{name} …") as status:
@@ -132,38 +122,12 @@ async def _hear(
                 on_update=lambda update: status.update(f"{name}: {update.received_s:.0f} s heard"),
                 **settings.listening,
             )
-        return whole, False, None
-    chunk_s = settings.chunk_ms / 1000
-    ends: list[AudioError] = []
-    blocks = _until_lost(record(chunk_s), ends) if settings.mic else read_blocks(source, chunk_s)
+        return whole, False
+    blocks = read_blocks(source, settings.chunk_ms / 1000)
     with live_view.viewing(console) as show:
         async with client.listen(**settings.listening) as stream:
-            pace = None if settings.mic else settings.speed
-            stopped = await live_view.follow(stream, blocks, show, pace)
-    heard = Transcript(stream.words, stream.text, stream.latest.received_s)
-    return heard, stopped, ends[0] if ends else None
-
-
-def _until_lost(
-    blocks: Generator[Samples, None, None], ends: list[AudioError]
-) -> Generator[Samples, None, None]:
-    """The blocks until their microphone fails, whose error goes into `ends`: what was said before is kept.
-
-    Raises AudioError: it fails before it gives anything.
-    """
-    from trimodal.audio.files import AudioError
-
-    given = False
-    try:
-        for block in blocks:
-            yield block
-            given = True
-    except AudioError as error:
-        if not given:
-            raise
-        ends.append(error)
-    finally:
-        blocks.close()
+            stopped = await live_view.follow(stream, blocks, show, settings.speed)
+    return Transcript(stream.words, stream.text, stream.latest.received_s), stopped
 
 
 def _targets(sources: Sequence[str], form: Format, out: Path | None) -> list[Path | None]:

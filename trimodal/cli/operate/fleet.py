@@ -86,9 +86,7 @@ def _generate(settings: FleetCommand) -> list[Arrival]:
 
 
 def replica(
-    bench: list[Path] = typer.Argument(
-        ..., help="JSON of `trimodal bench llm --load closed`; several: one each length."
-    ),
+    bench: list[Path] = typer.Argument(..., help="JSON of `trimodal bench llm`; several: one each length."),
     set_: list[str] = typer.Option(
         [], "--set", help="FIELD=VALUE that no bench measures, as num_kv_blocks=4096."
     ),

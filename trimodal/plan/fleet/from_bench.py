@@ -52,7 +52,7 @@ def read_points(file: Path) -> list[Point]:
         raise SettingsError(f"{file}: cannot be read: {error}") from None
     cases = whole.get("cases") if isinstance(whole, dict) else None
     if not isinstance(cases, list):
-        raise SettingsError(f"{file}: cases: is missing: the JSON of `trimodal bench llm --load …` is needed")
+        raise SettingsError(f"{file}: cases: is missing: the JSON of `trimodal bench llm` is needed")
     points = [
         read_point(file, f"cases.{index}", case)
         for index, case in enumerate(cases)

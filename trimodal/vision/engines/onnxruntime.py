@@ -33,7 +33,5 @@ def open_engine(artefact: ClassifierArtefact, settings: VisionSettings) -> OnnxR
             f"{artefact.directory} is an FP8 graph, which only TensorRT runs: build one for this engine with "
             f"python build/vision_onnx.py {artefact.manifest.source} --precision fp16"
         )
-    knobs = {"prefer_nhwc": settings.prefer_nhwc, "fuse_conv_bias": settings.fuse_conv_bias}
-    options = {name: str(int(value)) for name, value in knobs.items()}
     sizes = settings.warm_up_batch_sizes
-    return OnnxRuntimeClassifier(open_model(artefact.directory, artefact.manifest, settings, sizes, options))
+    return OnnxRuntimeClassifier(open_model(artefact.directory, artefact.manifest, settings, sizes))

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 JUDGED = 8 * SAMPLE_RATE  # of a turn's audio
 JUDGED_WITHIN_S = 0.5
 LIKELY_S = 1.0  # a turn that ends after a shorter silence is likely over in a pause
+INTERRUPT_AFTER_S = 0.6  # of speech that has no words but "mhm" and "yeah"
 LATE_S = 0.5  # audio that is late by so much more than the silence that ends a turn is taken for it
 
 
@@ -206,7 +207,7 @@ class InputBuffer:
         if not utterance.listening or self._vad is None:
             return
         lasts = utterance is self._open and self._detector is not None and self._detector.spoken_s
-        if lasts >= self._vad.interrupt_after_ms / 1e3 or not is_backchannel(utterance.transcript.whole):
+        if lasts >= INTERRUPT_AFTER_S or not is_backchannel(utterance.transcript.whole):
             utterance.listening = False
             self._responses.cancel("turn_detected")
 

@@ -72,8 +72,6 @@ class TranscriptionSettings(_Fields):
 class _TurnDetection(_Fields):
     create_response: bool = True
     interrupt_response: bool = True
-    # Ours: speech interrupts an answer that has lasted so long, or has words but "mhm" and "yeah".
-    interrupt_after_ms: int = Field(default=600, ge=0, le=10_000)
 
 
 class ServerVad(_TurnDetection):
