@@ -16,7 +16,7 @@ from trimodal.speech.session.vad import FRAME, EnergyDetector, SpeechDetector, S
 
 logger = logging.getLogger(__name__)
 
-_STEP = 3 * FRAME  # judged at once: a long piece may hold several turns
+STEP = 3 * FRAME  # judged at once: a long piece may hold several turns
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class TurnDetector:
 
     def feed(self, samples: Samples) -> Iterator[Heard]:
         """Takes audio in; yields what it means, in order."""
-        for at in range(0, len(samples), _STEP):
-            yield from self._step(samples[at : at + _STEP])
+        for at in range(0, len(samples), STEP):
+            yield from self._step(samples[at : at + STEP])
 
     def cut(self) -> None:
         """The turn that goes on, if one does, was ended by somebody else: what comes now is another."""
@@ -140,7 +140,7 @@ class TurnDetector:
             yield Started(self._base + span.start, self._base + self._heard - len(taken))
             yield Speech(taken)
         else:  # speech is known 96 ms and a step after it began
-            self._kept = self._kept[-(self._padding + 3 * _STEP) :]
+            self._kept = self._kept[-(self._padding + 3 * STEP) :]
 
 
 def speech_detector(threshold: float) -> SpeechDetector:
