@@ -339,6 +339,45 @@ def test_no_more_requests_than_set(bench):
     assert one.ask().wait().error is None
 
 
+def test_calls_that_never_return_hold_no_place_of_others_and_are_bounded(bench):
+    one = bench(max_requests=2)
+    one.models.hold("saw", "answer")
+
+    def hang() -> None:
+        """A request whose client gives up while it waits for a model."""
+        one.models.reached["saw"].clear()
+        sink = one.ask(image=IMAGE)
+        assert one.models.reached["saw"].wait(10)
+        sink.cancelled = True
+        assert isinstance(sink.wait().error, Cancelled)
+
+    hang()
+    others = [one.ask(), one.ask()]
+    with pytest.raises(Unavailable, match="2 requests are under way"):
+        one.ask()
+    one.models.go["answer"].set()
+    assert [sink.wait().error for sink in others] == [None, None]
+    wait_until(lambda: one.metric("active_requests").value == 1)
+    hang()
+    with pytest.raises(Unavailable, match="2 requests that have ended wait for models that do not answer"):
+        one.ask()
+    one.models.go["saw"].set()
+    one.idle()
+    assert one.ask().wait().error is None
+
+
+def test_nobody_looks_for_clients_that_left_while_there_are_none(bench):
+    one = bench()
+    for _ in range(3):
+        one.models.hold("answer")
+        sink = one.ask()
+        assert one.service._busy.is_set()
+        sink.cancelled = True
+        assert isinstance(sink.wait().error, Cancelled)
+        one.idle()
+        wait_until(lambda: not one.service._busy.is_set(), "rest")
+
+
 def test_many_at_once_are_kept_apart(bench):
     one = bench(max_requests=100)
     sinks = [one.ask(f"question {number}", IMAGE, SAMPLES) for number in range(100)]
