@@ -16,7 +16,7 @@ from trimodal.speech.session.vad import FRAME, EnergyDetector, SpeechDetector, S
 
 logger = logging.getLogger(__name__)
 
-STEP = 3 * FRAME  # judged at once: a long piece may hold several turns
+_STEP = 3 * FRAME  # judged at once: a long piece may hold several turns
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,10 @@ Heard = Started | Speech | Paused | Resumed | Stopped
 
 class TurnDetector:
     """One session's; fed everything that comes, it keeps only what may belong to the next turn.
+
+    Silero's network runs in the caller's thread, the gateway's event loop: 0.06 ms for a chunk of 32 ms and
+    0.12 ms for one of 100 ms, so 32 sessions take 4 (100 ms) to 6.5 % (20 ms) of the loop's time, and none
+    holds it for longer than 0.2 ms. A hop to another thread and back costs as much as the network.
 
     Args:
         padding_s: audio before the speech that belongs to the turn; `silence_s` ends it, unless `end_after`
@@ -101,8 +105,8 @@ class TurnDetector:
 
     def feed(self, samples: Samples) -> Iterator[Heard]:
         """Takes audio in; yields what it means, in order."""
-        for at in range(0, len(samples), STEP):
-            yield from self._step(samples[at : at + STEP])
+        for at in range(0, len(samples), _STEP):
+            yield from self._step(samples[at : at + _STEP])
 
     def cut(self) -> None:
         """The turn that goes on, if one does, was ended by somebody else: what comes now is another."""
@@ -140,7 +144,7 @@ class TurnDetector:
             yield Started(self._base + span.start, self._base + self._heard - len(taken))
             yield Speech(taken)
         else:  # speech is known 96 ms and a step after it began
-            self._kept = self._kept[-(self._padding + 3 * STEP) :]
+            self._kept = self._kept[-(self._padding + 3 * _STEP) :]
 
 
 def speech_detector(threshold: float) -> SpeechDetector:

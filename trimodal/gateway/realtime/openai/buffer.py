@@ -18,7 +18,7 @@ from trimodal.gateway.access import Caller
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.realtime.events import end_where_fatal, put_error
 from trimodal.gateway.realtime.hearing.decoder import Decoder
-from trimodal.gateway.realtime.hearing.detection import STEP, Paused, Resumed, Speech, Started, TurnDetector
+from trimodal.gateway.realtime.hearing.detection import Paused, Resumed, Speech, Started, TurnDetector
 from trimodal.gateway.realtime.hearing.endpoint import LONGEST_S, UNKNOWN_S, is_backchannel, silence_s
 from trimodal.gateway.realtime.hearing.turn import AudioTurn, TurnText
 from trimodal.gateway.realtime.openai.config import Config, ConversationSession, SemanticVad, ServerVad
@@ -110,12 +110,15 @@ class InputBuffer:
 
     async def append(self, data: bytes) -> None:
         """Hears audio; waits while the server is behind. Raises: ApiError."""
-        samples = self._decoder(data)
+        pieces = self._decoder.pieces(data)
         self._wait_on()
         loop, before = asyncio.get_running_loop(), self._samples
         if not self.begun:
             self._began = loop.time()
-        await self._hear(samples)
+        for number, samples in enumerate(pieces):
+            if number:  # others have their turn
+                await asyncio.sleep(0)
+            await self._hear(samples)
         self.begun = True
         if self._detector is not None and self._detector.speaking:
             # Audio that came ahead of its time, as a file does, is late only when it would have been spoken.
@@ -178,13 +181,7 @@ class InputBuffer:
         if self._detector is None:
             await (self._open or self._start(begin)).turn.put(samples)
             return
-        for at in range(0, len(samples), STEP):
-            if at:  # others have their turn: six minutes may come in one event
-                await asyncio.sleep(0)
-            await self._judge(samples[at : at + STEP], self._detector)
-
-    async def _judge(self, samples: Samples, detector: TurnDetector) -> None:
-        for heard in detector.feed(samples):
+        for heard in self._detector.feed(samples):
             if isinstance(heard, Started):
                 begun = self._open or self._start(heard.audio)
                 self._tell_speech("started", begun, audio_start_ms=_ms(heard.at))
@@ -199,7 +196,7 @@ class InputBuffer:
                     utterance.recent = np.concatenate((utterance.recent, heard.samples))[-JUDGED:]
                 self._interrupt(utterance)
             elif isinstance(heard, Paused):
-                await self._pause(utterance, detector)
+                await self._pause(utterance, self._detector)
             elif isinstance(heard, Resumed):
                 utterance.over = False
                 self._responses.give_up("resumed")
