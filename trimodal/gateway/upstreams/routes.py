@@ -95,7 +95,7 @@ def set_route(file: Path, model: str, given: Shares) -> Shares:
         except ValidationError as error:
             raise SettingsError(describe(error, _Entry)) from None
         comment = "Routes of `trimodal gateway --routes`. Edit freely: a running gateway reads it again."
-        changes = {
+        changes: dict[tuple[object, ...], dict[str, float] | None] = {
             (model, version): {"percent": shares[version]} if shares.get(version) else None
             for version in sorted({*before, *shares})
         }
