@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.assistant.doubles import WORDS, Models, Sink, piece
+from tests.assistant.doubles import BOUND, WORDS, Models, Sink, piece
 from tests.doubles.waiting import wait_until
 from trimodal import trace
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.request import AskRequest, Label, Turn
-from trimodal.assistant.service import AssistantService
+from trimodal.assistant.service import STOPPERS, AssistantService
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.errors import (
     Cancelled,
@@ -364,6 +364,24 @@ def test_calls_that_never_return_hold_no_place_of_others_and_are_bounded(bench):
     one.models.go["saw"].set()
     one.idle()
     assert one.ask().wait().error is None
+
+
+def test_speech_that_cannot_be_stopped_keeps_no_answer_from_its_end(bench, monkeypatch):
+    """All threads that end what others do waited for it."""
+    one, go_on = bench(), threading.Event()
+    monkeypatch.setattr(one.models, "stop_hearing", lambda *_: go_on.wait(BOUND))
+    one.models.hold("heard", "answer")
+    for _ in range(STOPPERS):
+        one.models.reached["heard"].clear()
+        sink = one.ask(samples=SAMPLES)
+        assert one.models.reached["heard"].wait(BOUND)
+        sink.cancelled = True
+        assert isinstance(sink.wait().error, Cancelled)
+    sink = one.ask()
+    assert one.models.reached["answer"].wait(BOUND)
+    sink.cancelled = True
+    wait_until(lambda: one.models.cancelled, "the llm is told", BOUND / 2)
+    go_on.set()
 
 
 def test_nobody_looks_for_clients_that_left_while_there_are_none(bench):

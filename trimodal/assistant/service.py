@@ -17,7 +17,7 @@ from trimodal.assistant.request_state import RequestState, Sink
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.errors import Cancelled, Unavailable
 
-# Cancellations under way at the other models; each takes about a millisecond.
+# Streams of speech that are being stopped; each takes about a millisecond.
 STOPPERS = 4
 
 
@@ -31,7 +31,7 @@ class AssistantService:
         # kept by calls of other models that never return, though their clients have been told the end.
         self._threads = ThreadPoolExecutor(4 * settings.max_requests, thread_name_prefix="assistant")
         self._stoppers = ThreadPoolExecutor(STOPPERS, thread_name_prefix="assistant-stop")
-        self._pipeline = Pipeline(settings, models, metrics, self._threads)
+        self._pipeline = Pipeline(settings, models, metrics, self._threads, self._stoppers)
         self._lock = threading.Lock()
         self._requests: dict[RequestState, None] = {}  # in their order of coming
         self._busy = threading.Event()  # a request is there, or all ends
@@ -41,7 +41,7 @@ class AssistantService:
 
     def submit(self, request: AskRequest, sink: Sink) -> None:
         """Takes a question in; `sink` gets what comes of it. Raises Unavailable: no room, or unloading."""
-        state = RequestState(request, sink, self._metrics, self._stoppers)
+        state = RequestState(request, sink, self._metrics)
         most = self._settings.max_requests
         with self._lock:
             if self._closing.is_set():
