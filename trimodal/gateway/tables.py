@@ -131,8 +131,8 @@ def _changed(part: str, change: Row | None) -> str:
         if value is None:
             table = line.sub("", table)
         elif line.search(table):
-            told = json.dumps(value, ensure_ascii=False)
-            table = line.sub(lambda at, told=told: f"{at[1]} {told}{at[2]}", table)
+            told = json.dumps(value, ensure_ascii=False).replace("\\", r"\\")  # in a template of `sub`
+            table = line.sub(rf"\g<1> {told}\g<2>", table)
         else:
             table += _line(field, value)
     return table + after
