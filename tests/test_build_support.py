@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -106,11 +105,17 @@ def test_ctrl_c_is_a_word_and_exit_code_130(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err.strip() == "stopped: the build under way replaced nothing"
 
 
-# A command that runs a script, whose time to remove what it has written is cut short.
+# A command that runs a script, which gets so many seconds to remove what it has written, and so many more
+# when it is told again.
 COMMAND = """
-import sys
+import os, subprocess, sys
 from trimodal import build_support
-build_support.CLEAN_UP_S = {clean_up_s}
+class Told(subprocess.Popen):
+    def wait(self, timeout=None):
+        os.write(1, b"waits\\n")  # from here on Ctrl-C is heard
+        return super().wait(timeout and seconds.pop(0))
+build_support.subprocess.Popen = Told
+seconds = {seconds}
 sys.exit(build_support.run_script([sys.executable, "-c", {script!r}]))
 """
 CLEANS_UP = """
@@ -129,37 +134,37 @@ time.sleep(60)
 """
 
 
-def interrupted(script: str, clean_up_s: float, pauses: Sequence[float]) -> tuple[int, str]:
-    """Exit code and output of a command that alone gets Ctrl-C after each of the pauses."""
-    program = COMMAND.format(clean_up_s=clean_up_s, script=script)
+def interrupted(script: str, *seconds: float, times: int = 1) -> tuple[int, str]:
+    """Exit code and last output of a command that alone gets Ctrl-C, each once it waits for the script."""
+    program = COMMAND.format(seconds=list(seconds), script=script)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout
-        assert running.stdout.readline() == "building\n"
-        for pause in pauses:
-            with pytest.raises(subprocess.TimeoutExpired):
-                running.wait(pause)
+        assert {running.stdout.readline() for _ in range(2)} == {"building\n", "waits\n"}
+        for number in range(times):
+            if number:
+                assert running.stdout.readline() == "waits\n"
             running.send_signal(signal.SIGINT)
         output, _ = running.communicate(timeout=20)
-    return running.returncode, output
+    return running.returncode, output.replace("waits\n", "")
 
 
 def test_ctrl_c_for_the_command_alone_reaches_its_script_and_is_told() -> None:
     """The script ran on, and where it ended well the next one began."""
-    assert interrupted(CLEANS_UP, 0.5, [0.1]) == (130, "cleaned up\n")
+    assert interrupted(CLEANS_UP, 0.1, 60) == (130, "cleaned up\n")
 
 
 def test_a_script_that_does_not_hear_ctrl_c_is_killed_after_a_while() -> None:
-    assert interrupted(DEAF, 0.5, [0.1]) == (130, "")
+    assert interrupted(DEAF, 0.1, 0.1) == (130, "")
 
 
 def test_a_second_ctrl_c_kills_the_script() -> None:
-    assert interrupted(DEAF, 60, [0.1, 1.0]) == (130, "")
+    assert interrupted(DEAF, 60, times=2) == (130, "")
 
 
 def test_a_script_of_a_command_that_ignores_ctrl_c_ignores_it_too() -> None:
     script = "import signal as s; exit(s.getsignal(s.SIGINT) is not s.SIG_IGN)"
     ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-    program = ignoring + COMMAND.format(clean_up_s=10, script=script)
+    program = ignoring + COMMAND.format(seconds=[10], script=script)
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
@@ -167,10 +172,10 @@ def test_what_ends_the_command_ends_its_script() -> None:
     """As SIGTERM does a demo, by an exception; the signal goes to a process of its own, never to pytest's."""
     ends = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
     script = "import time; print('building', flush=True); time.sleep(60)"
-    program = ends + COMMAND.format(clean_up_s=10, script=script)
+    program = ends + COMMAND.format(seconds=[10], script=script)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout
-        assert running.stdout.readline() == "building\n"
+        assert {running.stdout.readline() for _ in range(2)} == {"building\n", "waits\n"}
         running.terminate()
         running.communicate(timeout=20)  # the end of a pipe that the script holds, too
     assert running.returncode == 143

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.assistant.doubles import WORDS, Models, Sink, piece
+from tests.assistant.doubles import BOUND, WORDS, Models, Sink, piece
 from tests.doubles.waiting import wait_until
 from trimodal import trace
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.request import AskRequest, Label, Turn
-from trimodal.assistant.service import AssistantService
+from trimodal.assistant.service import STOPPERS, AssistantService
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.errors import (
     Cancelled,
@@ -337,6 +337,63 @@ def test_no_more_requests_than_set(bench):
     assert [sink.wait().error for sink in sinks] == [None, None]
     one.idle()
     assert one.ask().wait().error is None
+
+
+def test_calls_that_never_return_hold_no_place_of_others_and_are_bounded(bench):
+    one = bench(max_requests=2)
+    one.models.hold("saw", "answer")
+
+    def hang() -> None:
+        """A request whose client gives up while it waits for a model."""
+        one.models.reached["saw"].clear()
+        sink = one.ask(image=IMAGE)
+        assert one.models.reached["saw"].wait(10)
+        sink.cancelled = True
+        assert isinstance(sink.wait().error, Cancelled)
+
+    hang()
+    others = [one.ask(), one.ask()]
+    with pytest.raises(Unavailable, match="2 requests are under way"):
+        one.ask()
+    one.models.go["answer"].set()
+    assert [sink.wait().error for sink in others] == [None, None]
+    wait_until(lambda: one.metric("active_requests").value == 1)
+    hang()
+    with pytest.raises(Unavailable, match="2 requests that have ended wait for models that do not answer"):
+        one.ask()
+    one.models.go["saw"].set()
+    one.idle()
+    assert one.ask().wait().error is None
+
+
+def test_speech_that_cannot_be_stopped_keeps_no_answer_from_its_end(bench, monkeypatch):
+    """All threads that end what others do waited for it."""
+    one, go_on = bench(), threading.Event()
+    monkeypatch.setattr(one.models, "stop_hearing", lambda *_: go_on.wait(BOUND))
+    one.models.hold("heard", "answer")
+    for _ in range(STOPPERS):
+        one.models.reached["heard"].clear()
+        sink = one.ask(samples=SAMPLES)
+        assert one.models.reached["heard"].wait(BOUND)
+        sink.cancelled = True
+        assert isinstance(sink.wait().error, Cancelled)
+    sink = one.ask()
+    assert one.models.reached["answer"].wait(BOUND)
+    sink.cancelled = True
+    wait_until(lambda: one.models.cancelled, "the llm is told", BOUND / 2)
+    go_on.set()
+
+
+def test_nobody_looks_for_clients_that_left_while_there_are_none(bench):
+    one = bench()
+    for _ in range(3):
+        one.models.hold("answer")
+        sink = one.ask()
+        assert one.service._busy.is_set()
+        sink.cancelled = True
+        assert isinstance(sink.wait().error, Cancelled)
+        one.idle()
+        wait_until(lambda: not one.service._busy.is_set(), "rest")
 
 
 def test_many_at_once_are_kept_apart(bench):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 
 import httpx
 import pytest
 
 from tests.doubles.waiting import wait_until
-from tests.gateway.conftest import CHAT, Serve, connect, fake_triton
+from tests.gateway.conftest import CHAT, LIMIT_S, Serve, connect, fake_triton
 from trimodal.client.transports.fake import llm_outputs
 from trimodal.gateway import answering
 
@@ -21,13 +22,20 @@ def test_silence_is_broken_by_a_comment(serve: Serve, monkeypatch: pytest.Monkey
     monkeypatch.setattr(answering, "PING_S", 0.1)
     monkeypatch.setattr(answering, "_CHECK_S", 0.05)
 
+    go_on = threading.Event()
+
     async def thinks(request):  # type: ignore[no-untyped-def]
         yield llm_outputs("one")
-        await asyncio.sleep(0.5)
+        await asyncio.to_thread(go_on.wait, LIMIT_S)
         yield llm_outputs(" two", "stop")
 
-    body = {"model": "llm", "messages": CHAT, "stream": True}
-    text = httpx.post(f"{serve(fake_triton(llm=thinks)).url}/v1/chat/completions", json=body).text
+    body, text = {"model": "llm", "messages": CHAT, "stream": True}, ""
+    url = f"{serve(fake_triton(llm=thinks)).url}/v1/chat/completions"
+    with httpx.stream("POST", url, json=body, timeout=LIMIT_S) as answer:
+        for piece in answer.iter_text():
+            text += piece
+            if text.count(": ping\n\n") >= 2:
+                go_on.set()
     first, last = text.index('"one"'), text.index('" two"')
     assert text[first:last].count(": ping\n\n") >= 2
     assert text.endswith("data: [DONE]\n\n")

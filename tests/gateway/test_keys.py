@@ -40,6 +40,22 @@ def test_commands_at_the_same_time_lose_no_key(tmp_path: Path) -> None:
     assert sorted(key.name for key in read_keys(file)) == sorted(names)
 
 
+def test_comments_stay_and_go_with_their_key(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    add_key(file, Key(name="a"))
+    first = file.read_text() + "# until May\n"
+    file.write_text(first + "\n# of the bank\n")
+    add_key(file, Key(name="b", models=("llm",)))
+    both = file.read_text()
+    assert both.startswith(first + "\n# of the bank\n")
+    file.write_text(both.replace('\n[[key]]\nname = "b"', '[[key]]\nname = "b"  # [[key]]'))
+    add_key(file, Key(name="c"))
+    third = file.read_text().partition('[[key]]\nname = "c"')[2]
+    revoke_key(file, "b")
+    assert file.read_text().rstrip() == first + '\n\n[[key]]\nname = "c"' + third.rstrip()
+    assert [key.name for key in read_keys(file)] == ["a", "c"]
+
+
 @pytest.mark.parametrize("field", ["name", "tenant", "tier"])
 @pytest.mark.parametrize("sign", ["\x00", "\x1b", "\n", "\x7f", "\x9b"])
 def test_control_characters_are_refused(field: str, sign: str) -> None:

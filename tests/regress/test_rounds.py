@@ -5,6 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
+from tests.doubles.virtual_clock import run_virtually
 from tests.regress.runs import case
 from trimodal.client import Client, ConnectionLost, FakeTransport
 from trimodal.client.transports.fake import FakeSpeech, labelled, llm_outputs, scripted
@@ -101,7 +102,7 @@ async def test_the_assistant_is_asked_with_all_that_it_has():
     assert set(transport.requests[0].inputs) == {"image", "audio", "max_tokens"}
 
 
-async def test_a_refusal_and_a_silent_server_are_answers():
+def test_a_refusal_and_a_silent_server_are_answers():
     states = iter([Unavailable("the queue is full", 0.5), InvalidArgument("max_tokens is 0"), None])
 
     async def model(request):
@@ -110,7 +111,7 @@ async def test_a_refusal_and_a_silent_server_are_answers():
         await asyncio.Event().wait()
         yield
 
-    found = (await run(FakeTransport(llm=model), case(), timeout=0.05)).cases["case-1"]
+    found = run_virtually(run(FakeTransport(llm=model), case(), timeout=0.05)).cases["case-1"]
     assert [one.answer.error for one in found.observations] == ["UNAVAILABLE", "INVALID_ARG", "TIMEOUT"]
     assert found.answers[0].text == "the queue is full; retry after 0.5 s"
     assert found.observations[0].ttft is None

@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,14 @@ from trimodal.assistant.prompt import Prompt
 from trimodal.assistant.request import Turn, read_examples
 from trimodal.assistant.request_state import RequestState
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.values import ANSWER, HEARD, SAW, ImageLabels, Piece, Stopped
+from trimodal.assistant.values import ANSWER, HEARD, SAW, ImageLabels, Piece, Stopped, Versions
 from trimodal.errors import InternalError, InvalidArgument, RequestError, as_request_error
 
 MAX_STREAM = (1 << 63) - 1
 
 
 class Pipeline:
-    """The stages. `threads` runs what goes on beside the caller's own thread."""
+    """The stages. `threads` runs what goes on beside the caller's own thread, `stoppers` ends hearing."""
 
     def __init__(
         self,
@@ -38,11 +39,12 @@ class Pipeline:
         models: Models,
         metrics: AssistantMetrics,
         threads: ThreadPoolExecutor,
+        stoppers: ThreadPoolExecutor,
     ) -> None:
         self._system = settings.system
         self._prompt = Prompt(settings.template_file)
         self._examples, _ = self._rendered(read_examples(settings.examples_file))
-        self._models, self._metrics, self._threads = models, metrics, threads
+        self._models, self._metrics, self._threads, self._stoppers = models, metrics, threads, stoppers
 
     def run(self, state: RequestState) -> None:
         """Takes a request to its end, and returns when none of its stages works any more. Raises nothing."""
@@ -65,12 +67,16 @@ class Pipeline:
         stream, versions = secrets.randbelow(MAX_STREAM) + 1, state.request.versions
         with self._stage(state, HEARD):
             assert state.request.samples is not None
-            with state.on_cancel(lambda: self._models.stop_hearing(stream, versions)):
+            with state.on_cancel(partial(self._stop_hearing, stream, versions)):
                 heard = self._models.hear(state.request.samples, stream, state.check, state.spans, versions)
             if not heard and state.request.text is None:
                 raise InvalidArgument("audio: no words are heard in it, and there is no text_input to answer")
             state.send(values.texts(stage=HEARD, text_output=heard))
             return heard
+
+    def _stop_hearing(self, stream: int, versions: Versions) -> None:
+        """Has a stream ended by another thread: it waits for a model that may hang."""
+        self._stoppers.submit(_logged, partial(self._models.stop_hearing, stream, versions))
 
     def _see(self, state: RequestState, image: bytes) -> ImageLabels:
         with self._stage(state, SAW):
@@ -149,6 +155,13 @@ class Pipeline:
         finally:
             if (took := state.timing[name]) is not None:
                 self._metrics.stages[name].observe(took / 1e3)
+
+
+def _logged(stop: Callable[[], None]) -> None:
+    try:
+        stop()
+    except Exception as error:  # the other model failed: so did what was to be stopped there
+        as_request_error(error)
 
 
 def _limits(state: RequestState) -> dict[str, NDArray[Any]]:

@@ -10,7 +10,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -39,10 +38,10 @@ class Sink(Protocol):
 class RequestState:
     """State of one request; its methods are called from several threads.
 
-    `metrics` counts its end; `threads` run the stops, so that its end waits for no other model.
+    `metrics` counts its end.
     """
 
-    def __init__(self, request: AskRequest, sink: Sink, metrics: AssistantMetrics, threads: Executor) -> None:
+    def __init__(self, request: AskRequest, sink: Sink, metrics: AssistantMetrics) -> None:
         self.request = request
         self.sink = sink
         self.done = False  # the client has been told the end; guarded by the lock, read without it
@@ -51,7 +50,6 @@ class RequestState:
         # Milliseconds, as the last response tells them.
         self.timing: dict[str, float | None] = dict.fromkeys((HEARD, SAW, "queue", "ttft", ANSWER, "total"))
         self._metrics = metrics
-        self._threads = threads
         self._stops: dict[int, Callable[[], None]] = {}
         self._lock = threading.RLock()
         self._stages: dict[str, float] = {}
@@ -64,7 +62,7 @@ class RequestState:
 
     @contextmanager
     def on_cancel(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Calls `stop` if the request is cancelled inside. Raises Stopped when it is over already."""
+        """Calls `stop`, which must not wait, if the request is cancelled inside. Raises Stopped: it was."""
         with self._lock:
             self.check()
             self._stops[id(stop)] = stop
@@ -94,7 +92,7 @@ class RequestState:
                 as_request_error(defect)
             self.done = True
             for stop in self._stops.values():
-                self._threads.submit(_logged, stop)
+                stop()
             self._count(error)
             return True
 
@@ -154,13 +152,6 @@ class RequestState:
         self._metrics.e2e.observe(time.perf_counter() - self.arrived)
         if (ttft := self.timing["ttft"]) is not None:
             self._metrics.ttft.observe(ttft / 1e3)
-
-
-def _logged(stop: Callable[[], None]) -> None:
-    try:
-        stop()
-    except Exception as error:  # the other model failed: so did what was to be stopped there
-        as_request_error(error)
 
 
 def _ms(seconds: float) -> float:

@@ -17,7 +17,7 @@ from trimodal.assistant.request_state import RequestState, Sink
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.errors import Cancelled, Unavailable
 
-# Cancellations under way at the other models; each takes about a millisecond.
+# Streams of speech that are being stopped; each takes about a millisecond.
 STOPPERS = 4
 
 
@@ -27,26 +27,32 @@ class AssistantService:
     def __init__(self, settings: AssistantSettings, models: Models, metrics: AssistantMetrics) -> None:
         self._settings = settings
         self._metrics = metrics
-        # A request has a thread of its own, and one beside it while it hears and sees.
-        self._threads = ThreadPoolExecutor(2 * settings.max_requests, thread_name_prefix="assistant")
+        # A request has a thread of its own, and one beside it while it hears and sees. As many again may be
+        # kept by calls of other models that never return, though their clients have been told the end.
+        self._threads = ThreadPoolExecutor(4 * settings.max_requests, thread_name_prefix="assistant")
         self._stoppers = ThreadPoolExecutor(STOPPERS, thread_name_prefix="assistant-stop")
-        self._pipeline = Pipeline(settings, models, metrics, self._threads)
+        self._pipeline = Pipeline(settings, models, metrics, self._threads, self._stoppers)
         self._lock = threading.Lock()
         self._requests: dict[RequestState, None] = {}  # in their order of coming
+        self._busy = threading.Event()  # a request is there, or all ends
         self._closing = threading.Event()
         self._watch = threading.Thread(target=self._look, name="assistant-watch", daemon=True)
         self._watch.start()
 
     def submit(self, request: AskRequest, sink: Sink) -> None:
         """Takes a question in; `sink` gets what comes of it. Raises Unavailable: no room, or unloading."""
-        state = RequestState(request, sink, self._metrics, self._stoppers)
+        state = RequestState(request, sink, self._metrics)
         most = self._settings.max_requests
         with self._lock:
             if self._closing.is_set():
                 raise Unavailable("the server is shutting down")
-            if len(self._requests) >= most:
+            told = sum(other.done for other in self._requests)
+            if len(self._requests) - told >= most:
                 raise Unavailable(f"{most} requests are under way, as many as max_requests allows")
+            if told >= most:
+                raise Unavailable(f"{most} requests that have ended wait for models that do not answer")
             self._requests[state] = None
+            self._busy.set()
             self._metrics.active.set(len(self._requests))
             self._threads.submit(self._run, state)
 
@@ -54,6 +60,7 @@ class AssistantService:
         """Fails what is left with UNAVAILABLE, stops it at the other models, and ends all threads."""
         with self._lock:
             self._closing.set()
+            self._busy.set()
             states = list(self._requests)
         for state in states:
             state.fail(Unavailable("the server is shutting down"))
@@ -70,9 +77,11 @@ class AssistantService:
                 self._metrics.active.set(len(self._requests))
 
     def _look(self) -> None:
-        while not self._closing.wait(self._settings.cancel_poll_ms / 1e3):
+        while self._busy.wait() and not self._closing.wait(self._settings.cancel_poll_ms / 1e3):
             with self._lock:
                 states = list(self._requests)
+                if not states and not self._closing.is_set():
+                    self._busy.clear()
             now = time.perf_counter()
             for state in states:
                 if state.done:

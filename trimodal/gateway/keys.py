@@ -26,7 +26,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trimodal.errors import SettingsError
-from trimodal.gateway.tables import WatchedFile, locked, read_tables, write_tables
+from trimodal.gateway.tables import WatchedFile, change_tables, locked, read_tables
 
 PREFIX = "tm-"
 # One control character made the whole file unreadable, so later revocations were not seen: TOML has none.
@@ -94,10 +94,10 @@ def read_keys(file: Path) -> list[Key]:
     return list(keys)
 
 
-def write_keys(file: Path, keys: list[Key]) -> None:
-    """Replaces the file in one step, readable by its owner only."""
+def _change(file: Path, name: str, key: Key | None) -> None:
     comment = "API keys of `trimodal gateway`, hashed. Edit freely: a running gateway reads it again."
-    write_tables(file, comment, "key", [key.model_dump(mode="json", exclude_defaults=True) for key in keys])
+    row = key.model_dump(mode="json", exclude_defaults=True) if key else None
+    change_tables(file, comment, "key", ("name",), {(name,): row})
 
 
 def add_key(file: Path, key: Key) -> str:
@@ -107,18 +107,16 @@ def add_key(file: Path, key: Key) -> str:
         if any(other.name == key.name for other in keys):
             raise SettingsError(f"{file}: a key named '{key.name}' exists already")
         secret = PREFIX + secrets.token_urlsafe(32)
-        write_keys(file, [*keys, key.model_copy(update={"hash": hashed(secret)})])
+        _change(file, key.name, key.model_copy(update={"hash": hashed(secret)}))
         return secret
 
 
 def revoke_key(file: Path, name: str) -> None:
     """Removes a key from the file."""
     with locked(file):
-        keys = read_keys(file)
-        left = [key for key in keys if key.name != name]
-        if len(left) == len(keys):
+        if not any(key.name == name for key in read_keys(file)):
             raise SettingsError(f"{file}: no key is named '{name}'")
-        write_keys(file, left)
+        _change(file, name, None)
 
 
 class KeyRing:

@@ -6,9 +6,13 @@ import fcntl
 import json
 import logging
 import os
+import re
+import stat
+import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -17,8 +21,15 @@ from pydantic import BaseModel, ValidationError
 from trimodal.errors import SettingsError
 from trimodal.settings import describe, read_toml
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 Table = TypeVar("Table", bound=BaseModel)
 Contents = TypeVar("Contents")
+Row = Mapping[str, object]
+_SCALAR = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s#"'\[]+)"""
 logger = logging.getLogger(__name__)
 
 
@@ -36,21 +47,108 @@ def read_tables(file: Path, whole: type[Table], row: type[BaseModel]) -> Table:
         raise SettingsError(f"{file}: nested too deeply") from None
 
 
-def write_tables(file: Path, comment: str, name: str, rows: Iterable[Mapping[str, object]]) -> None:
-    """Replaces the file in one step; it stays its owner's, and readable by nobody else."""
-    lines = [f"# {comment}"]
-    for row in rows:
-        lines += ["", f"[[{name}]]"]
-        # Written in TOML as in JSON: texts, whole numbers, true and false, lists of texts.
-        lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in row.items()]
+def change_tables(
+    file: Path,
+    comment: str,
+    name: str,
+    fields: Sequence[str],
+    changes: Mapping[tuple[object, ...], Row | None],
+) -> None:
+    """Changes tables of a file in one step; the others, and comments, stay as they were written.
+
+    Args:
+        comment: the first line of a new file.
+        fields: what tells tables apart.
+        changes: by those fields' values, what to set, None where a field is to go; None: the table is to go.
+            A table that is not there is added.
+    """
+    text = file.read_text(encoding="utf-8") if file.exists() else f"# {comment}\n"
+    rows = {_values(row, fields): dict(row) for row in tomllib.loads(text).get(name, ())}
+    for values, change in changes.items():
+        row = {**rows.pop(values, dict(zip(fields, values, strict=True))), **(change or {})}
+        if change is not None:
+            rows[values] = {field: value for field, value in row.items() if value is not None}
+    _replace(file, _edited(text, name, fields, changes, rows) or _written(comment, name, rows.values()))
+
+
+def _values(row: Row, fields: Sequence[str]) -> tuple[object, ...]:
+    return tuple(row[field] for field in fields)
+
+
+def _written(comment: str, name: str, rows: Iterable[Row]) -> str:
+    return "\n".join([f"# {comment}\n", *(_table(name, row) for row in rows)])
+
+
+def _table(name: str, row: Row) -> str:
+    return "".join([f"[[{name}]]\n", *(_line(field, value) for field, value in row.items())])
+
+
+def _line(field: str, value: object) -> str:
+    # Written in TOML as in JSON: texts, numbers, true and false, lists of texts.
+    return f"{field} = {json.dumps(value, ensure_ascii=False)}\n"
+
+
+def _edited(
+    text: str,
+    name: str,
+    fields: Sequence[str],
+    changes: Mapping[tuple[object, ...], Row | None],
+    rows: Mapping[tuple[object, ...], Row],
+) -> str:
+    """The text with what `changes` says, which holds `rows` then; empty: it is written in another form."""
+    text = text if text.endswith("\n") else f"{text}\n"
+    # Comments right above a table are its own; those above the first are the file's.
+    starts = [
+        at.end(1) if not number else at.start() for number, at in enumerate(_header(name).finditer(text))
+    ]
+    parts = [text[start:end] for start, end in pairwise([0, *starts, len(text)])]
+    left = dict(changes)
+    try:
+        for number, part in enumerate(parts[1:], 1):
+            values = _values(tomllib.loads(part)[name][0], fields)
+            if values in left:
+                parts[number] = _changed(part, left.pop(values))
+        parts += ["\n" + _table(name, rows[values]) for values, row in left.items() if row is not None]
+        edited = "".join(parts)
+        held = {_values(row, fields): row for row in tomllib.loads(edited).get(name, ())}
+    except (ValueError, LookupError):  # as a header in a text of several lines
+        return ""
+    return edited if held == rows else ""
+
+
+def _header(name: str) -> re.Pattern[str]:
+    return re.compile(rf"((?:^[ \t]*#.*\n)*)^[ \t]*\[\[[ \t]*{name}[ \t]*\]\]", re.MULTILINE)
+
+
+def _changed(part: str, change: Row | None) -> str:
+    """One table's text with other values, or what comes after it where it is to go."""
+    last = max(at.end() for at in re.finditer(r"^[ \t]*[^#\s].*\n", part, re.MULTILINE))
+    table, after = part[:last], part[last:]
+    if change is None:
+        return after
+    for field, value in change.items():
+        line = re.compile(rf"^([ \t]*{field}[ \t]*=)[ \t]*{_SCALAR}([ \t]*(?:#.*)?\n)", re.MULTILINE)
+        if value is None:
+            table = line.sub("", table)
+        elif line.search(table):
+            told = json.dumps(value, ensure_ascii=False).replace("\\", r"\\")  # in a template of `sub`
+            table = line.sub(rf"\g<1> {told}\g<2>", table)
+        else:
+            table += _line(field, value)
+    return table + after
+
+
+def _replace(file: Path, text: str) -> None:
+    """Replaces a file in one step; it stays its owner's, and a new one is readable by nobody else."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write("\n".join(lines) + "\n")
+            out.write(text)
         with suppress(OSError):  # there is none yet, or only its owner may give it away
-            owner = file.stat()
-            os.chown(temporary, owner.st_uid, owner.st_gid)
+            before = file.stat()
+            os.chown(temporary, before.st_uid, before.st_gid)
+            os.chmod(temporary, stat.S_IMODE(before.st_mode))
         os.replace(temporary, file)
     except BaseException:
         os.unlink(temporary)

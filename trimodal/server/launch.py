@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -124,6 +125,7 @@ class Child:
                 start_new_session=True,
             )
         os.close(write)
+        self._end = os.pidfd_open(self.guard.pid)  # tells of the guard's end; -1 once it is known
         self._report = os.fdopen(read, encoding="utf-8", errors="surrogateescape")
         self.run_directory = Path(self._read_report())
         self.shm_prefix = guard.shm_prefix(self.run_directory)
@@ -146,6 +148,7 @@ class Child:
             return line.rstrip("\n")
         self._report.close()
         self.guard.communicate()
+        self.wait(0.0)
         raise ServerError(f"tritonserver could not be started: see {self._log}")
 
     def terminate(self) -> None:
@@ -155,10 +158,14 @@ class Child:
 
     def wait(self, timeout: float) -> int | None:
         """The exit status once tritonserver and its guard are gone; None after `timeout` seconds."""
-        try:
-            status = self.guard.wait(timeout)
-        except subprocess.TimeoutExpired:
-            return None
+        if self._end >= 0:
+            ends = select.poll()  # `Popen.wait` looks twenty times a second
+            ends.register(self._end, select.POLLIN)
+            if not ends.poll(timeout * 1000):
+                return None
+            os.close(self._end)
+            self._end = -1
+        status = self.guard.wait()
         if status < 0:  # the guard itself was killed: do its work
             self._kill_group()
             guard.clean(self.run_directory)

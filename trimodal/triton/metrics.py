@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,8 +25,8 @@ class TritonMetrics:
     """
 
     PERIOD_S = 0.05
-    # A gauge is said again each second: of a model that is loaded over itself, both processes set the same.
-    AGAIN = 20
+    # A gauge is said again: of a model that is loaded over itself, both processes set the same.
+    AGAIN_S = 1.0
 
     def __init__(self, pb_utils: Any, model: str, version: str) -> None:
         self._labels = {"model": model, "version": version}
@@ -34,6 +35,7 @@ class TritonMetrics:
         self._series: dict[tuple[str, tuple[tuple[str, str], ...]], _TritonMetric] = {}
         self._lock = threading.Lock()
         self._failed: set[str] = set()
+        self._noted = threading.Event()  # something is to be carried over
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._carry, name="metrics", daemon=True)
         self._thread.start()
@@ -50,6 +52,7 @@ class TritonMetrics:
     def close(self) -> None:
         """Carries the last notes over and ends the thread; before the model is unloaded."""
         self._ended.set()
+        self._noted.set()
         self._thread.join(5.0)
 
     def _one(self, kind: str, name: str, description: str, labels: Labels, **options: Any) -> Metric:
@@ -57,14 +60,21 @@ class TritonMetrics:
         key = (name, tuple(sorted(labels.items())))
         with self._lock:
             if key not in self._series:
-                self._series[key] = _TritonMetric(kind, name, description, labels, **options)
+                self._series[key] = _TritonMetric(self._noted, kind, name, description, labels, **options)
+                self._noted.set()  # it shows from the start, at zero
             return self._series[key]
 
     def _carry(self) -> None:
-        rounds = 0
-        while not self._ended.wait(self.PERIOD_S):
-            rounds += 1
-            self._flush(again=rounds % self.AGAIN == 0)
+        said = time.monotonic()
+        while True:
+            self._noted.wait(self.AGAIN_S)
+            if self._ended.wait(self.PERIOD_S):  # what else is noted meanwhile goes with it
+                break
+            self._noted.clear()
+            again = time.monotonic() - said >= self.AGAIN_S
+            self._flush(again=again)
+            if again:
+                said = time.monotonic()
         self._flush()
 
     def _flush(self, *, again: bool = False) -> None:
@@ -102,9 +112,21 @@ def _kept(one: Any) -> Any:
 
 
 class _TritonMetric:
-    """Notes for one series, and the Triton metric they go to; `target` belongs to the carrying thread."""
+    """Notes for one series, and the Triton metric they go to; `target` belongs to the carrying thread.
 
-    def __init__(self, kind: str, name: str, description: str, labels: Labels, **options: Any) -> None:
+    `noted` is set where that thread has something to carry.
+    """
+
+    def __init__(
+        self,
+        noted: threading.Event,
+        kind: str,
+        name: str,
+        description: str,
+        labels: Labels,
+        **options: Any,
+    ) -> None:
+        self._noted = noted
         self.kind, self.name, self.description = kind, name, description
         self.labels, self.options = dict(labels), options
         self.target: Any = None
@@ -112,40 +134,53 @@ class _TritonMetric:
         self._added = 0.0
         # A gauge of this name may still be there, of a process that ended: its level is nobody's any more.
         self._level: float | None = 0.0 if kind == "GAUGE" else None
-        self._shown: float | None = None
+        self._shown: float | None = None  # a gauge's level as Triton has it, or is about to; None: not known
         self._observed: list[float] = []
 
     def increment(self, value: float) -> None:
+        if not value:
+            return
         with self._lock:
             self._added += value
+        self._noted.set()
 
     def set(self, value: float) -> None:
         with self._lock:
+            # Many are set again and again to what they are.
+            if value == self._shown and self._level is None and not self._added:
+                return
             self._level, self._added = value, 0.0
+        self._noted.set()
 
     def observe(self, value: float) -> None:
         with self._lock:
             self._observed.append(value)
+        self._noted.set()
 
-    def drop(self) -> tuple[float | None, float, list[float]]:
-        """Forgets what was noted, and returns it: a level, what came on top, observations."""
+    def drop(self, *, again: bool = False) -> tuple[float | None, float, list[float]]:
+        """Forgets what was noted, and returns it: a level, what came on top, observations.
+
+        `again`: a level also where Triton has it.
+        """
         with self._lock:
-            noted = self._level, self._added, self._observed
+            level, added, observed = self._level, self._added, self._observed
             self._level, self._added, self._observed = None, 0.0, []
-        return noted
+            if level is None and again:
+                level = self._shown
+            if added:
+                self._shown = None
+            elif level is not None:
+                self._shown = level
+        return level, added, observed
 
     def flush(self, *, again: bool) -> None:
-        level, added, observed = self.drop()
-        if level is None and again:
-            level, self._shown = self._shown, None
-        if level is not None and level != self._shown:
+        level, added, observed = self.drop(again=again)
+        if level is not None:
             self.target.set(level)
-            self._shown = level
         if added < 0 and self.kind == "COUNTER":
             # Not even tried: Triton's answer to it was seen to end the server (lock_exception, 2.51).
             raise ValueError(f"a counter cannot go down, by {added}")
         if added:
             self.target.increment(added)
-            self._shown = None
         for value in observed:
             self.target.observe(value)

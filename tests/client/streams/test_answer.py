@@ -118,7 +118,7 @@ async def test_cancel_at_each_turn_of_the_loop_ends_the_request(turns):
 async def test_a_task_cancelled_while_the_request_is_sent_is_cancelled():
     transport = SlowToSend(30, llm=scripted("one two three"))
     task = asyncio.create_task(Client(transport=transport).generate("x").answer())
-    await asyncio.sleep(0.02)
+    await transport.sending.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -5,6 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
+from tests.doubles.virtual_clock import run_virtually
+from tests.doubles.waiting import until
 from trimodal.client import (
     Client,
     ConnectError,
@@ -297,7 +299,11 @@ async def test_a_lost_stream_says_that_it_cannot_be_taken_up_again(transport, sp
         assert stream.text == "what"
 
 
-async def test_a_silent_server(speech):
+def test_a_silent_server(speech):
+    run_virtually(hear_nothing(speech))
+
+
+async def hear_nothing(speech):
     async def silent(request):
         speech(request)
         await asyncio.sleep(0 if request.parameters["sequence_end"] else 30)
@@ -314,7 +320,11 @@ async def test_a_silent_server(speech):
         await client.listen(timeout=0.03).send(seconds(1.0))
 
 
-async def test_the_last_words_may_take_longer_than_any_other_answer(speech):
+def test_the_last_words_may_take_longer_than_any_other_answer(speech):
+    run_virtually(hear_last_words(speech))
+
+
+async def hear_last_words(speech):
     async def slow(request):
         await asyncio.sleep(0.3 if request.parameters["sequence_end"] else 0)
         return speech(request)
@@ -469,7 +479,7 @@ async def test_a_stream_that_is_left_while_it_waits_for_news(transport):
         await stream.send(seconds(2.0))
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(stream.news(asyncio.Event()), 0.02)
-    await asyncio.sleep(0.01)
+    await until(lambda: transport.cancelled)
     assert transport.cancelled[0].parameters["after_s"] == 2.0
     assert transport.requests[-1].parameters["sequence_end"]
 

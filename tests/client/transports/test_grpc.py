@@ -240,6 +240,7 @@ async def test_a_version_that_was_never_there_is_told_with_those_that_are():
 @pytest.mark.parametrize("how", ["break", "cancel", "aclose", "task", "deadline", "silence", "client"])
 async def test_the_server_sees_every_way_of_leaving(how):
     async with serving(silence=0.3 if how == "silence" else 20) as (servicer, client, _):
+        assert await client.ready()  # connected: the limit is for the answer alone
         servicer.script = [response("a"), 30.0, response("b", "stop")]
         stream = client.generate("hi", timeout=0.3 if how == "deadline" else None)
         first = await stream.__anext__()
@@ -299,6 +300,7 @@ async def test_who_leaves_at_the_last_output_cancels_nothing(how):
 
 async def test_a_slow_reader_is_not_taken_for_a_silent_server():
     async with serving(silence=0.2) as (servicer, client, _):
+        assert await client.ready()  # connected: the limit is for the answer alone
         servicer.script = [response("a"), response("b", "stop")]
         texts = []
         async for delta in client.generate("hi"):

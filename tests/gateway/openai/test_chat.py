@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import openai
 import pytest
 
 from tests.doubles.waiting import wait_until
-from tests.gateway.conftest import ANSWER, CHAT, Serve, fails, fake_triton
+from tests.gateway.conftest import ANSWER, CHAT, Serve, connect, fails, fake_triton
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.client.transports.tensors import strings
@@ -180,10 +179,15 @@ def test_a_client_that_leaves_ends_the_generation(serve: Serve, stream: bool, fi
             await asyncio.sleep(0.01)
 
     served = serve(fake_triton(llm=slow), silence=60.0)
-    body = {"model": "llm", "messages": CHAT, "stream": stream}
-    asked = httpx.stream("POST", f"{served.url}/v1/chat/completions", json=body, timeout=0.4)
-    with contextlib.suppress(httpx.TimeoutException), asked as answer:
-        next(answer.iter_raw())
+    body = json.dumps({"model": "llm", "messages": CHAT, "stream": stream}).encode()
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    with connect(served.url) as connection:
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        wait_until(
+            lambda: any(one.name == "llm" and one.inputs for one in served.triton.requests), "it began"
+        )
+        if stream and not first_s:
+            assert connection.recv(1000)
     wait_until(lambda: len(served.triton.cancelled) == 1, "the generation ends")
 
 

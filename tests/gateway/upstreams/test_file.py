@@ -39,3 +39,49 @@ def test_a_wrong_file_is_told(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(SettingsError, match=told) as caught:
         read_upstreams(file)
     assert str(caught.value).startswith(str(file))
+
+
+FILE = """\
+# Rack 1 is in the cellar.
+
+[[upstream]]   # the old one
+address = "a:1"
+drain = false  # until May
+
+# Rack 2
+[[ upstream ]]
+  "address" = "b:2"  # [[upstream]] of Anna's
+# goes first
+"""
+
+
+def test_comments_and_the_form_of_a_file_stay(tmp_path: Path) -> None:
+    file = tmp_path / "upstreams.toml"
+    file.write_text(FILE)
+    file.chmod(0o640)
+    set_drain(file, "a:1", True)
+    assert file.read_text() == FILE.replace("drain = false  #", "drain = true  #")
+    set_drain(file, "b:2", True)
+    set_drain(file, "a:1", False)
+    assert file.read_text() == FILE.replace("drain = false  # until May\n", "").replace(
+        "Anna's\n", "Anna's\ndrain = true\n"
+    )
+    assert read_upstreams(file) == {"a:1": False, "b:2": True}
+    assert file.stat().st_mode & 0o777 == 0o640, "who could read it still can"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'upstream = [{address = "a:1"}, {address = "b:2"}]\n',
+        '[[upstream]]\n"address" = "a:1"\n"drain" = true\n[[upstream]]\naddress = "b:2"',
+    ],
+)
+def test_a_file_of_another_form_is_written_anew(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "upstreams.toml"
+    file.write_text(text)
+    first = next(iter(read_upstreams(file)))
+    before = read_upstreams(file)
+    for drain in (True, False):
+        set_drain(file, first, drain)
+        assert read_upstreams(file) == {**before, first: drain}

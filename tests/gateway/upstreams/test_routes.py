@@ -35,6 +35,20 @@ def test_the_rest_goes_to_the_version_that_had_it(tmp_path: Path) -> None:
     assert read_routes(file) == {"vision": {"3": 50, "4": 50}}
 
 
+def test_comments_of_a_file_stay(tmp_path: Path) -> None:
+    file = tmp_path / "routes.toml"
+    kept = '# Asked on Mondays.\n\n# the bank\'s\n[[route]]\nmodel = "vision"\nversion = "3"\npercent = 100\n'
+    share = '\n# the new one\n[[route]]\nmodel = "llm"\nversion = "1"\npercent = {} # so far\n'
+    file.write_text(kept + share.format(100.0))
+    set_route(file, "llm", {"2": 5.0})
+    new = '\n[[route]]\nmodel = "llm"\nversion = "2"\npercent = 5.0\n'
+    assert file.read_text() == kept + share.format(95.0) + new
+    set_route(file, "llm", {"2": 100.0, "1": 0.0})
+    assert file.read_text() == kept + "\n" + new.replace("5.0", "100.0")
+    set_route(file, "llm", {})
+    assert file.read_text().rstrip() == kept.rstrip()
+
+
 @pytest.mark.parametrize(
     ("shares", "told"),
     [

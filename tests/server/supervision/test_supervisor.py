@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,7 @@ def triton(tmp_path: Path) -> Iterator[Triton]:
 def watched(triton: Triton, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Supervisor]]:
     monkeypatch.setattr(module, "KEPT_S", 0.0)
     monkeypatch.setattr(module, "LOOK_S", 0.02)
+    monkeypatch.setattr(module, "STARTED_S", 0.02)
     supervisors = []
 
     def watch(*models: Model, hang_timeout: float = 0.0) -> Supervisor:
@@ -208,6 +210,31 @@ def test_a_process_that_stands_still_is_killed_and_loaded_again(
     else:
         time.sleep(0.2)
         assert stub.poll() is None, "a debugger's"
+
+
+def test_all_threads_of_the_server_are_looked_at_seldom_unless_a_process_is_missing(
+    triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took a third of all that an idle server did."""
+    monkeypatch.setattr(module, "STARTED_S", 1e6)
+    looks, wait, refresh = Counter[str](), StubWatch.wait, StubWatch.refresh
+
+    def waits(self: StubWatch, timeout: float) -> None:
+        looks["ends"] += 1
+        wait(self, timeout)
+
+    def refreshes(self: StubWatch) -> None:
+        looks["starts"] += 1
+        refresh(self)
+
+    monkeypatch.setattr(StubWatch, "wait", waits)
+    monkeypatch.setattr(StubWatch, "refresh", refreshes)
+    supervisor = watched(a_model("llm"))
+    wait_until(lambda: looks["ends"] > 5, "looks")
+    assert looks["starts"] == 1
+    triton.kill("llm")
+    wait_until(lambda: supervisor.health().models["llm"].lost == 1, "the loss")
+    wait_until(lambda: supervisor.health().ready, "the model")
 
 
 def test_what_an_operator_does_is_no_loss(triton: Triton, watched: Any) -> None:

@@ -18,7 +18,7 @@ from trimodal.speech.engines.fake import VOCABULARY, hear, speak
 from trimodal.speech.live import service as module
 from trimodal.speech.live.metrics import SpeechMetrics
 from trimodal.speech.live.request import Chunk, StreamOptions
-from trimodal.speech.live.service import MAX_FAILURES, SpeechService
+from trimodal.speech.live.service import HUNG_S, MAX_FAILURES, SpeechService
 from trimodal.speech.session.vad import EnergyDetector
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition, Window
@@ -138,6 +138,27 @@ def test_a_stream_that_cannot_be_heard_fails_with_the_recognisers_error(bench, m
     assert one.outcome("failed") == 1
     assert other.error is None
     assert one.send(2, end=True, seconds=1).wait().words() == " 0"
+
+
+def test_a_recogniser_that_never_answers_fails_its_streams_and_those_that_wait_for_a_thread(bench):
+    now = [0.0]
+    one = bench(max_windows_in_flight=1, idle_s=600, clock=lambda: now[0])
+    one.recogniser.go.clear()
+    asked = one.send(1, start=True, end=True)
+    wait_until(lambda: one.recogniser.inside == 1)
+    now[0] += HUNG_S / 2
+    waits = one.send(2, start=True, end=True)
+    wait_until(lambda: one.service._windows._waiting)
+    now[0] += HUNG_S / 2 + 1.0
+    told = "speech_recognize has not answered for 60 s; try again later"
+    assert (type(asked.wait().error), str(asked.error)) == (Unavailable, told)
+    assert not waits.given
+    now[0] += HUNG_S / 2
+    assert (type(waits.wait().error), str(waits.error)) == (Unavailable, told)
+    assert (one.open_streams, one.outcome("failed")) == (0, 2)
+    one.recogniser.go.set()
+    wait_until(lambda: one.recogniser.inside == 0)
+    assert one.send(3, start=True, end=True).wait().words() == " 0"
 
 
 def test_nothing_more_is_heard_for_a_client_that_left(bench):

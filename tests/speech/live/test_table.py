@@ -277,3 +277,20 @@ def test_a_stream_that_failed_keeps_nobody_out(bench):
     wait_until(lambda: one.recogniser.calls == 1 and one.recogniser.inside == 0)
     now[0] = 15.0
     wait_until(lambda: one.send(2, start=True, seconds=0.5).wait().error is None)
+
+
+def test_nobody_looks_after_streams_while_there_are_none(bench):
+    one, seen = bench(), []
+    table = one.service._table
+    looking = threading.Thread(target=lambda: seen.append(table.streams()))
+    looking.start()
+    assert not seen
+    one.send(1, start=True, seconds=0.5).wait()
+    looking.join(10)
+    assert [stream.id for (stream,) in seen] == [1]
+    assert one.send(1, end=True, seconds=0.5).wait().final
+    looking = threading.Thread(target=lambda: seen.append(table.streams()))
+    looking.start()
+    one.service.close()
+    looking.join(10)
+    assert seen[1:] == [[]]

@@ -93,7 +93,7 @@ def test_as_many_windows_are_at_the_recogniser_as_it_hears_in_half_a_second(seco
     for thread in threads:
         thread.start()
     wait_until(lambda: len(taken) == min(at_once, 20))
-    queue.done(streams[0], 0.0)  # one comes back, one goes
+    queue.done(taken[0], 0.0)  # one comes back, one goes
     wait_until(lambda: len(taken) == min(at_once + 1, 20))
     queue.close()
     for thread in threads:
@@ -161,3 +161,19 @@ def test_a_recogniser_that_fails_is_asked_by_all_that_wait(bench, monkeypatch):
     one.recogniser.gate.release(1000)
     for stream in range(1, 9):
         assert one.send(stream, end=True, seconds=0).wait().error is None
+
+
+def test_a_window_that_is_given_up_frees_its_place_and_may_come_back():
+    recording, waits = Stream("recording", 0.0, recording=True), Stream("waits", 1.0, recording=True)
+    queue, _ = queue_of(recording, waits, most=1)
+    assert queue.get() is recording
+    queue.give_up(recording)
+    assert queue.get() is waits
+    queue.done(recording, 30.0)
+    assert queue.speed is None
+    last = Stream("last", 2.0, recording=True)
+    queue.put(last)
+    assert queue._ready() == []
+    queue.done(waits, 0.0)
+    queue.give_up(last)
+    assert queue._ready() == []

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from trimodal.errors import SettingsError
-from trimodal.gateway.tables import locked, read_tables, write_tables
+from trimodal.gateway.tables import change_tables, locked, read_tables
 
 
 class _Entry(BaseModel):
@@ -43,7 +43,5 @@ def set_drain(file: Path, address: str, drain: bool) -> None:
         draining = read_upstreams(file)
         if address not in draining:
             raise SettingsError(f"{file}: there is no upstream {address}: {', '.join(draining)}")
-        draining[address] = drain
-        rows = [{"address": one, **({"drain": True} if drains else {})} for one, drains in draining.items()]
         comment = "Servers of `trimodal gateway --upstreams`. Edit freely: a running gateway reads it again."
-        write_tables(file, comment, "upstream", rows)
+        change_tables(file, comment, "upstream", ("address",), {(address,): {"drain": drain or None}})

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.client.transports.base import Request
 from trimodal.errors import SettingsError
-from trimodal.gateway.tables import locked, read_tables, write_tables
+from trimodal.gateway.tables import change_tables, locked, read_tables
 from trimodal.gateway.upstreams.affinity import beginning
 from trimodal.settings import describe
 
@@ -76,7 +76,8 @@ def set_route(file: Path, model: str, given: Shares) -> Shares:
         routes = read_routes(file)
         shares = dict(given)
         rest = 100.0 - sum(shares.values())
-        others = [version for version in routes.pop(model, {}) if version not in shares]
+        before = routes.pop(model, {})
+        others = [version for version in before if version not in shares]
         if shares and rest > 1e-6:
             if len(others) != 1:
                 has = f"versions {', '.join(others)} have" if others else "no other version has"
@@ -94,7 +95,11 @@ def set_route(file: Path, model: str, given: Shares) -> Shares:
         except ValidationError as error:
             raise SettingsError(describe(error, _Entry)) from None
         comment = "Routes of `trimodal gateway --routes`. Edit freely: a running gateway reads it again."
-        write_tables(file, comment, "route", rows)
+        changes: dict[tuple[object, ...], dict[str, float] | None] = {
+            (model, version): {"percent": shares[version]} if shares.get(version) else None
+            for version in sorted({*before, *shares})
+        }
+        change_tables(file, comment, "route", ("model", "version"), changes)
         return routes.get(model, {})
 
 

@@ -11,6 +11,7 @@ Triton's own /v2/health/ready knows neither a dead process of a Python model nor
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -70,13 +71,13 @@ class HealthServer:
             self._server = Server((host, port), Handler)
         except OSError as error:
             raise ServerError(f"the health page cannot be on {host}, port {port}: {error.strerror}") from None
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="health", daemon=True
-        )
+        self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Closes the port."""
+        with contextlib.suppress(OSError):  # some systems end no socket that only listens
+            self._server.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread, which looks twice a second
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(5.0)

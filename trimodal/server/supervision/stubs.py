@@ -73,16 +73,21 @@ class StubWatch:
 def children(pid: int) -> Iterator[int]:
     """The processes that the threads of `pid` started and that run."""
     # Its end removes what is being listed, that of a thread its file; or no descriptor is left.
+    threads = f"/proc/{pid}/task"
     with contextlib.suppress(OSError):
-        for file in Path(f"/proc/{pid}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                yield from map(int, file.read_text().split())
+        for thread in os.listdir(threads):  # a hundred of tritonserver's: quicker than by `Path`
+            with (
+                contextlib.suppress(OSError),
+                open(f"{threads}/{thread}/children", "rb", buffering=0) as file,
+            ):
+                yield from map(int, file.read().split())
 
 
 def _is_stopped(pid: int) -> bool:
     try:
         # After the command's name, which may hold anything: "1234 (python) T 1 …".
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1] in "Tt"
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            return file.read().rpartition(b") ")[2][:1] in b"Tt"
     except OSError:
         return False
 

@@ -26,7 +26,8 @@ from trimodal.server.supervision.stubs import StubWatch
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 0.25  # for processes that were started
+LOOK_S = 0.25  # for processes that stand still, and those of models that lack some
+STARTED_S = 2.0  # for other processes that were started, by all hundred threads of tritonserver
 AGAIN_S = 1.0  # between two tries to unload
 SILENT_S = 0.5  # HTTP connections that say nothing for so long after a loss are ended
 KEPT_S = 0.1  # a state may be this old: many may ask
@@ -194,10 +195,14 @@ class Supervisor:
         return Health(ready, self._draining, models)
 
     def _watch(self, stubs: StubWatch, pid: int) -> None:
+        refreshed = time.monotonic()
         while not self._closed.is_set() and not stubs.ended:
             # An end is told at once, what was started is looked for. Short, as `close` waits for it.
             stubs.wait(LOOK_S)
-            stubs.refresh()
+            lacking = any(stubs.count(name) < count for name, count in self._expected.items())
+            if lacking or time.monotonic() - refreshed >= STARTED_S:
+                stubs.refresh()
+                refreshed = time.monotonic()
             self._end_stopped(stubs)
             self._end_hanging(pid)
             for name in self._expected:

@@ -29,6 +29,8 @@ LOOK_S = 0.05  # the last words of a muted microphone wait for half of it on ave
 # Of the recogniser on one window, in a row: five seconds of it, then the stream fails. Nothing is skipped.
 MAX_FAILURES = 8
 BACKOFF_S, MAX_BACKOFF_S = 0.2, 1.0
+# A call of the recogniser that takes longer never comes back; a client (Timeouts.silence) waits so long, too.
+HUNG_S = 60.0
 JOIN_S = 5.0
 LEFT = "the client left"
 UNLOADING = "speech is being unloaded; start the stream again later"
@@ -203,6 +205,7 @@ class SpeechService:
         failures, since = 0, time.monotonic()
         while True:
             self._metrics.windows_in_flight.increment(1)
+            stream.asks()
             try:
                 return self._recogniser(window)
             except Exception as error:
@@ -223,10 +226,15 @@ class SpeechService:
 
     def _look_after_streams(self) -> None:
         idle = Unavailable("nothing came for longer than the idle limit")
+        hung_s = max(HUNG_S, self._settings.recognizer_wait_s)
+        hung = Unavailable(f"{self._settings.recognizer} has not answered for {hung_s:g} s; try again later")
         while not self._closing.wait(LOOK_S):
-            for stream in self._table.open_streams():
+            for stream in self._table.streams():
                 try:
                     actions = stream.look(self._settings.idle_s, idle)
+                    if stream.hangs(self._windows.moved, hung_s):
+                        self._windows.give_up(stream)
+                        actions += stream.fail(hung)
                 except Exception as error:
                     actions = stream.fail(as_request_error(error))
                 self._perform(stream, actions)

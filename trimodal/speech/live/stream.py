@@ -115,6 +115,7 @@ class LiveStream:
     #   _seen              when its client last sent or got something
     #   _spans             what took how long; None: its client does not want to know
     #   _out               when the window that is out went
+    #   _asked             when the recogniser was last asked for it
 
     def __init__(
         self,
@@ -157,7 +158,7 @@ class LiveStream:
         self._queued = False
         self._voiced_s = 0.0
         self._spans: list[Span] | None = [] if trace else None
-        self._began = self._seen = self._out = clock()
+        self._began = self._seen = self._out = self._asked = clock()
 
     @property
     def closed(self) -> bool:
@@ -227,8 +228,25 @@ class LiveStream:
         """The window that is due now, with all audio until now; None when none is due any more."""
         with self._lock:
             self._queued = False
-            self._out = self._clock()
+            self._out = self._asked = self._clock()
             return self._session.next_window() if self._state in ("open", "ending") else None
+
+    def asks(self) -> None:
+        """The recogniser is asked for the window that is out, perhaps again."""
+        with self._lock:
+            self._asked = self._clock()
+
+    def hangs(self, moved: float, longest_s: float) -> bool:
+        """Whether the recogniser took longer than `longest_s` for its window, or for those of all others.
+
+        Args:
+            moved: when any window last went to it or came back.
+        """
+        with self._lock:
+            if self.due is None or self._state not in ("open", "ending"):
+                return False
+            since = self._asked if self._session.outstanding else max(self.due, moved)
+            return self._clock() - since > longest_s
 
     def heard(self, planned: PlannedWindow, recognition: Recognition) -> list[Action]:
         """Takes in what was heard in the window that is out."""

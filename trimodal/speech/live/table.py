@@ -19,8 +19,9 @@ class StreamTable:
         self, settings: SpeechSettings, metrics: SpeechMetrics, *, clock: Callable[[], float]
     ) -> None:
         self._settings, self._metrics, self._clock = settings, metrics, clock
-        # Guards all below; no stream's lock is taken while it is held.
-        self._lock = threading.Lock()
+        # Guards all below, and tells of a stream that opens, and the end; no stream's lock is taken while it
+        # is held.
+        self._lock = threading.Condition()
         self._open: dict[int, LiveStream] = {}
         self._ending: dict[LiveStream, None] = {}  # in their order of coming
         self._closed: RequestError | None = None
@@ -50,6 +51,7 @@ class StreamTable:
             if stream.id in self._open:
                 raise Unavailable(f"stream {stream.id} is being started by another request")
             self._open[stream.id] = stream
+            self._lock.notify()
             self._metrics.active_streams.set(self._count)
 
     def find(self, number: int) -> LiveStream:
@@ -75,15 +77,18 @@ class StreamTable:
         with self._lock:
             return self._open.get(number)
 
-    def open_streams(self) -> list[LiveStream]:
-        """Every stream whose END did not come."""
+    def streams(self) -> list[LiveStream]:
+        """Every stream that is not over; waits for one, until the table is closed."""
         with self._lock:
-            return [*self._open.values()]
+            while not self._count and not self._closed:
+                self._lock.wait()
+            return [*self._open.values(), *self._ending]
 
     def close(self, error: RequestError) -> list[LiveStream]:
         """Admits and finds no stream any more but raises `error`; every stream that is not over."""
         with self._lock:
             self._closed = error
+            self._lock.notify()
             return [*self._open.values(), *self._ending]
 
     def end(self, stream: LiveStream) -> None:

