@@ -42,6 +42,7 @@ def said(result: Result) -> str:
         ("llm --load sine", "--load sine: known are closed, constant, poisson"),
         ("llm --load poisson", "how many requests a second? --rate 4"),
         ("llm --rate 0", "--rate 0: above 0"),
+        ("llm --load closed --rate 2", "--rate is of an open loop: leave it or --load closed out"),
         ("llm --seconds 3 --requests 3", "one of them"),
         ("llm --streams 5000", "a closed loop of 5000 clients: 1 to 4096"),
         ("llm --prompt-tokens 4", "lognormal:400,0.6 is needed, from 8 to"),

@@ -129,8 +129,11 @@ class LoadOptions:
     def _plan(self, clients: list[int], warm_up: float, *, sides: bool) -> LoadPlan:
         from trimodal.bench.load.plan import LoadPlan
         from trimodal.bench.load.slo import parse_slo
+        from trimodal.errors import SettingsError
 
         load: Any = self.load or ("poisson" if self.rate else "closed")
+        if load == "closed" and self.rate:
+            raise SettingsError("--rate is of an open loop: leave it or --load closed out")
         timed = not self.requests
         return LoadPlan(
             load=load,
