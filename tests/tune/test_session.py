@@ -22,6 +22,7 @@ from trimodal.tune import report, session
 from trimodal.tune.objective import STREAMS, parse_objective
 from trimodal.tune.search import Budget, Round, TrialError
 from trimodal.tune.session import TuneSettings, chosen_knobs, new_texts, read_pipeline, tune, write_texts
+from trimodal.tune.workload import Workload
 
 TEXT = "name: 'm'\nmax_batch_size: 8  # rows\ndynamic_batching { }  # at once\n"
 MORE = "backend: 'python'\ninput { name: 'x' data_type: TYPE_FP32 dims: 1 }\n"
@@ -161,7 +162,7 @@ def test_streams_at_once_are_counted_until_one_more_misses(
     loads = []
 
     async def run(send: Any, arrivals: Closed, *, seconds: float, warmup: float, drain_s: float) -> LoadRun:
-        loads.append((arrivals.concurrency, warmup))
+        loads.append(arrivals.concurrency)
         takes = 0.1 * arrivals.concurrency
         return LoadRun(tuple(Record(0, 0.0, 0.0, (takes,), takes) for _ in range(9)), 0.0, 1.0)
 
@@ -170,8 +171,36 @@ def test_streams_at_once_are_counted_until_one_more_misses(
     tuned = tune(settings(repository, slo=slo, objective=STREAMS, budget=Budget(trials=1, rounds=2)))
     assert tuned.result
     assert [one.gain for one in tuned.result.chosen.rounds] == [3, 3]
-    assert loads == [(count, 0.0) for count in (1, 1, 2, 4, 3, 3, 4)]  # the first one warms up
+    assert loads == [1, 2, 4, 3, 3, 4]
     assert "holds 3 streams of m at once" in report.verdict(settings(repository, objective=STREAMS), tuned)
+
+
+@pytest.mark.usefixtures("triton")
+@pytest.mark.parametrize(
+    ("load", "warmups"),
+    [
+        ({}, [0.0] * 3),  # the first of three warms up
+        ({"pace": 0.0}, [0.0] * 3),
+        ({"rate": 2.0}, [20.0] * 2),
+        ({"rate": 2.0, "pace": 4.0}, [5.0] * 2),
+    ],
+)
+def test_live_streams_count_from_the_first_one_or_when_as_many_are_under_way_as_will_be(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, load: dict[str, float], warmups: list[float]
+) -> None:
+    """A stream lasts longer than a round: without those that began first there was none to count."""
+    seen = []
+
+    async def run(send: Any, arrivals: Any, *, seconds: float, warmup: float, drain_s: float) -> LoadRun:
+        seen.append(warmup)
+        return LoadRun((Record(0, warmup, warmup, (20.0,), 20.0),), warmup, seconds)
+
+    monkeypatch.setattr(session, "kind_of", lambda config: "speech")
+    monkeypatch.setattr(session, "target_of", lambda *_: None)
+    monkeypatch.setattr(session.generator, "run", run)
+    budget = Budget(trials=1, rounds=2)
+    assert tune(settings(repository, workload=Workload(**load), budget=budget)).result
+    assert seen == warmups
 
 
 def test_a_start_under_way_ends_with_its_search(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,11 +143,11 @@ class TunedServer:
 
     async def measure(self) -> Round:
         self._rounds += 1
+        if self._fresh and self._first_count:
+            await self._run(1.0)  # to warm up
         if self._settings.mix:
             found = await find_edge(self._run, self._edge)
         elif self._settings.objective == STREAMS:
-            if self._fresh:
-                await self._run(1.0)  # to warm up
             found = await find_most(self._run, self._edge)
         else:
             return await self._run(1.0)
@@ -157,9 +157,10 @@ class TunedServer:
     async def _run(self, factor: float) -> Round:
         """One run of the load; of a mix so many times it, else of so many streams. Raises: TrialError."""
         self._runs += 1
-        warmup = WARM_UP_S * (2 if self._fresh else 1)
-        if self._settings.objective == STREAMS:
-            warmup = 0.0  # those that begin together count
+        # Of streams: until as many are under way as will be.
+        warmup = max(WARM_UP_S * (2 if self._fresh else 1), self._stream_s)
+        if self._first_count:
+            warmup = 0.0
         self._fresh = False
         assert self._server
         url = self._server.grpc_url
@@ -185,17 +186,23 @@ class TunedServer:
     async def _mixed(self, client: Client, transport: GrpcTransport, warmup: float, factor: float) -> Round:
         settings = self._settings
         load = MixedLoad(settings.mix, self._targets(client, transport), factor, self._rounds)
-        warmup = max(warmup, self._stream_s)  # until as many streams are under way as will be
         run = await self._send(load.send, load.arrivals(), warmup, load.seconds(settings.seconds))
         return load.judge(run)
 
     @property
+    def _is_speech(self) -> bool:
+        return any(kind_of(self._pipeline.models[name].config) == "speech" for name in self._settings.models)
+
+    @property
+    def _first_count(self) -> bool:
+        """Whether the first requests count: live streams of a closed loop, which has no others in a round."""
+        return self._is_speech and not (self._settings.mix or self._settings.workload.rate)
+
+    @property
     def _stream_s(self) -> float:
-        """Seconds that a live stream takes to be spoken; 0: there are none."""
-        pace, models = self._settings.workload.pace, self._settings.models
-        if not pace or all(kind_of(self._pipeline.models[name].config) != "speech" for name in models):
-            return 0.0
-        return (CUT_S if self._settings.mix else STREAM_S) / pace
+        """Seconds that a live stream takes to be spoken, at most; 0: there are none."""
+        pace = self._settings.workload.pace if self._is_speech else 0.0
+        return (CUT_S if self._settings.mix else STREAM_S) / pace if pace else 0.0
 
     async def _alone(self, client: Client, transport: GrpcTransport, warmup: float, factor: float) -> Round:
         settings, clients = self._settings, int(factor)
