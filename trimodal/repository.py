@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import text_format  # type: ignore[import-untyped]
-from tritonclient.grpc import model_config_pb2
-
 from trimodal.errors import ArtefactError, ServerError, SettingsError
 from trimodal.manifest import MANIFEST, read_manifest
 from trimodal.paths import PROFILE_VARIABLE, judge_artefact
@@ -92,8 +89,8 @@ class Model:
         if self.backend == "python":
             device = self.parameters.get("device", "cuda" if self.engine in GPU_ENGINES else "cpu")
             return device == "cuda" and self.engine != FAKE
-        kinds = {group.kind for group in self.config.instance_group}
-        return self.backend == "tensorrt" or model_config_pb2.ModelInstanceGroup.KIND_GPU in kinds
+        groups = self.config.instance_group
+        return self.backend == "tensorrt" or any(group.kind == group.KIND_GPU for group in groups)
 
     @property
     def instances(self) -> int:
@@ -125,6 +122,10 @@ def model_names(repository: Path) -> list[str]:
 
 def read_model(repository: Path, name: str, profile: str) -> Model:
     """Raises: ServerError naming the file and the line when it is not a valid config."""
+    # With gRPC they take 9 MB, and the process of `llm`, which imports this module, reads no config.
+    from google.protobuf import text_format  # type: ignore[import-untyped]
+    from tritonclient.grpc import model_config_pb2
+
     # Profile `tensorrt` is `config.pbtxt` itself, as Triton's own users expect.
     special = repository / name / "configs" / f"{profile}.pbtxt"
     has_own = profile != "tensorrt" and special.is_file()
