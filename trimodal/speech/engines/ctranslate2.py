@@ -23,6 +23,7 @@ import numpy as np
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.errors import ArtefactError, ServerError
 from trimodal.manifest import MANIFEST, Manifest
+from trimodal.runtimes.heap import give_back_freed
 from trimodal.runtimes.onnx_session import first_line
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window, batches, likely
@@ -319,4 +320,5 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whis
     if settings.device == "cuda":  # cuBLAS is looked up by the first run
         with _blaming_the_gpu(settings.device):
             engine.recognise([Window(np.zeros(SAMPLE_RATE, np.float32), engine.languages[0])])
+    give_back_freed()
     return engine
