@@ -55,7 +55,7 @@ CHATS, IMAGES, RECORDINGS, LIVE = 8, 4, 2, 2
 LOOK_S, SETTLE_S = 0.5, 2.0
 OURS = "gateway"  # the process that starts all others
 KV_TOKENS = 16_384  # of ours as shipped, in 8 bits; llama.cpp is given as many
-QUESTIONS = Questions(Mix(parse_lengths("uniform:150-400", ""), parse_lengths("uniform:48-128", "")))
+QUESTIONS = Questions(Mix(parse_lengths("uniform:300-700", ""), parse_lengths("uniform:48-96", "")))
 
 
 @dataclass(frozen=True)
