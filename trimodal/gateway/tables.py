@@ -37,7 +37,10 @@ def read_tables(file: Path, whole: type[Table], row: type[BaseModel]) -> Table:
 
 
 def write_tables(file: Path, comment: str, name: str, rows: Iterable[Mapping[str, object]]) -> None:
-    """Replaces the file in one step; it stays its owner's, and readable by nobody else."""
+    """Replaces the file in one step; it stays its owner's, and readable by nobody else.
+
+    A first file is its directory's owner's: who writes it for a service as root hands it over.
+    """
     lines = [f"# {comment}"]
     for row in rows:
         lines += ["", f"[[{name}]]"]
@@ -48,8 +51,8 @@ def write_tables(file: Path, comment: str, name: str, rows: Iterable[Mapping[str
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write("\n".join(lines) + "\n")
-        with suppress(OSError):  # there is none yet, or only its owner may give it away
-            owner = file.stat()
+        with suppress(OSError):  # only root may give it away
+            owner = (file if file.exists() else file.parent).stat()
             os.chown(temporary, owner.st_uid, owner.st_gid)
         os.replace(temporary, file)
     except BaseException:
