@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -309,7 +310,7 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whis
     if (directory / WEIGHTS).is_file() and not (directory / MANIFEST).is_file():
         raise ArtefactError(
             f"{directory} holds a Whisper of CTranslate2 without a manifest: take it as it is with: "
-            f"trimodal build speech {directory} --name {directory.name}"
+            f"trimodal build speech {shlex.quote(str(directory))} --name {shlex.quote(directory.name)}"
         )
     manifest, shapes = open_artefact(directory, settings, runtime="ctranslate2")
     model = open_model(directory, manifest, settings)
