@@ -40,7 +40,8 @@ from trimodal.bench.load.generator import Closed, Send, run
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.http import HttpLlm
-from trimodal.bench.targets.media import assistant, embedding, speech, vision
+from trimodal.bench.targets.llm import follow
+from trimodal.bench.targets.media import embedding, speech, vision
 from trimodal.bench.targets.questions import Mix, Questions
 from trimodal.bench.targets.taking import check, sender
 from trimodal.build_support import operator_errors, resolve_checkpoint
@@ -140,9 +141,11 @@ async def ours(files: Sequence[bytes], recordings: Sequence[Samples]) -> Started
             (transcriptions(http, recordings), RECORDINGS),
             (speech(client, recordings), LIVE),
         ]
-        yield Side(
-            process.pid, load, [embedding(client, QUESTIONS), assistant(client, QUESTIONS, images=files)]
-        )
+
+        async def ask(record: Record, number: int) -> None:
+            await follow(client.ask("What is this?", image=files[number % len(files)]), record)
+
+        yield Side(process.pid, load, [embedding(client, QUESTIONS), sender(ask)])
 
 
 @asynccontextmanager
