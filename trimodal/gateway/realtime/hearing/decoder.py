@@ -18,7 +18,7 @@ _G711_RATE = 8_000
 _TAPS = 241
 _BETA = 7.0  # of Kaiser's window: what would be mirrored is 70 dB down
 _FULL_SCALE = np.float32(32_768)
-_PIECE_BYTES = 4096  # 0.1 s of PCM, 0.5 s of G.711
+_PIECE_S = 1.5  # of an event: what comes in time, 0.02 to 1 s, stays one piece, and one message to the server
 
 
 def _mu_law() -> NDArray[np.float32]:
@@ -120,7 +120,8 @@ class Decoder:
     def pieces(self, data: bytes) -> Iterator[Samples]:
         """The same piece by piece: the six minutes that an event may bring take the filter 0.2 s."""
         self._check(data)
-        return (self(data[at : at + _PIECE_BYTES]) for at in range(0, len(data), _PIECE_BYTES))
+        size = round(_PIECE_S * self._rate) * (1 if self._table is not None else 2)
+        return (self(data[at : at + size]) for at in range(0, len(data), size))
 
     def _check(self, data: bytes) -> None:
         if self._table is None and len(data) % 2:
