@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,8 @@ def test_a_demo_that_is_kept_serves_until_it_is_ended(monkeypatch, tmp_path, num
     monkeypatch.setattr("trimodal.demo.play.Play", Play)
     console = Console(file=io.StringIO())
     before = signal.signal(signal.SIGTERM, end)  # as the command does
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+    began = time.monotonic()
     try:
         if number == signal.SIGINT:
             assert module.run(console, None, keep=True) == 7
@@ -78,6 +81,8 @@ def test_a_demo_that_is_kept_serves_until_it_is_ended(monkeypatch, tmp_path, num
                 module.run(console, None, keep=True)
     finally:
         signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGINT, interrupt)
+    assert time.monotonic() - began < 30, "the server had not ended by itself"
     assert "Still serving at http://nowhere" in console.file.getvalue()
     assert (len(children), bool(ended)) == (1, number == signal.SIGTERM)
     assert children[0].guard.returncode is not None
