@@ -89,8 +89,8 @@ def transcribe(
                 if form == "text" and target is None and len(files) > 1:
                     document = f"==> {source} <==\n{document}"
                 _write(document, target)
-                if stopped:  # a microphone has no other end
-                    return 0 if source == "-" else 130
+                if stopped and source != "-":  # a microphone has no other end
+                    return 130
         return code
 
     try:
