@@ -2,7 +2,7 @@
 
 pip install 'tritonclient[grpc]'
 python clients/transcribe_live.py talk.wav --url 127.0.0.1:8001       # 16 bit, mono
-arecord -q -f S16_LE -r 16000 | python clients/transcribe_live.py -   # a microphone
+arecord -q -t raw -f S16_LE -r 16000 | python clients/transcribe_live.py -   # a microphone
 """
 
 import argparse

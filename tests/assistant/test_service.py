@@ -13,6 +13,7 @@ import pytest
 from tests.assistant.doubles import BOUND, WORDS, Models, Sink, piece
 from tests.doubles.waiting import wait_until
 from trimodal import trace
+from trimodal.assistant import service as module
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.request import AskRequest, Label, Turn
 from trimodal.assistant.service import STOPPERS, AssistantService
@@ -364,6 +365,56 @@ def test_calls_that_never_return_hold_no_place_of_others_and_are_bounded(bench):
     one.models.go["saw"].set()
     one.idle()
     assert one.ask().wait().error is None
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_who_is_told_the_end_and_asks_again_at_once_is_let_in(bench, fails):
+    one = bench(max_requests=2)
+    again = []
+
+    class Insistent(Sink):
+        def end(self) -> None:
+            again.append(one.ask())
+
+        def send(self, columns, *, final) -> None:
+            super().send(columns, final=final)
+            if final:
+                self.end()
+
+        def fail(self, error) -> None:
+            super().fail(error)
+            self.end()
+
+    one.models.hold("saw", "answer")
+    one.ask(image=IMAGE)  # which has the other place
+    sink = Insistent()
+    one.service.submit(AskRequest("q", None, None), sink)
+    if fails:
+        sink.cancelled = True
+        wait_until(lambda: again)
+    one.models.go["answer"].set()
+    sink.wait()
+    wait_until(lambda: again)
+    one.models.go["saw"].set()
+    assert (again[0].wait().error is None) != fails, "the double's llm cancels all at once"
+    assert len(again) == 1
+
+
+def test_unloading_does_not_wait_for_calls_that_never_return(bench, monkeypatch):
+    monkeypatch.setattr(module, "JOIN_S", 0.2)
+    one = bench()
+    one.models.hold("saw")
+    sink = one.ask(image=IMAGE)
+    assert one.models.reached["saw"].wait(BOUND)
+    began = time.monotonic()
+    one.service.close()
+    assert time.monotonic() - began < BOUND / 2
+    assert isinstance(sink.wait().error, Unavailable)
+    threads = [one for one in threading.enumerate() if one.name.startswith("assistant")]
+    assert threads
+    assert all(thread.daemon for thread in threads), "nor does the process's end"
+    one.models.go["saw"].set()
+    wait_until(lambda: not any(thread.is_alive() for thread in threads))
 
 
 def test_speech_that_cannot_be_stopped_keeps_no_answer_from_its_end(bench, monkeypatch):

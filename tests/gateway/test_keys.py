@@ -41,6 +41,68 @@ def test_a_first_file_is_its_directorys_owners(tmp_path: Path, monkeypatch: pyte
     assert given == [("etc", owner.st_uid, owner.st_gid)]
 
 
+def test_where_everybody_may_write_a_first_file_is_not_given_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = list[object]()
+    monkeypatch.setattr(os, "chown", lambda *told: given.append(told))
+    tmp_path.chmod(0o1777)
+    add_key(tmp_path / "keys.toml", Key(name="a"))
+    assert not given
+
+
+@pytest.mark.parametrize("member", [True, False])
+def test_a_file_of_another_owner_stays_readable_to_its_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, member: bool
+) -> None:
+    """Revoked keys still held: the gateway, of another user, could not read the file any more."""
+    file, stat = tmp_path / "keys.toml", os.stat
+    add_key(file, Key(name="a"))
+    file.chmod(0o660)
+    group = [0]
+
+    def chown(path: str, user: int, to: int) -> None:
+        if user != -1 or not member:
+            raise PermissionError
+        group[0] = to
+
+    def of_others(path: os.PathLike[str] | str, **more: bool) -> os.stat_result:
+        """The file is of user 77777 and group 88888, what is new of group 0."""
+        found = list(stat(path, **more))
+        if Path(path) == file:
+            found[4:6] = 77777, 88888
+        elif Path(path).name.startswith(".keys.toml"):
+            found[5] = group[0]
+        return os.stat_result(found)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "chown", chown)
+        patch.setattr(os, "stat", of_others)
+        revoke_key(file, "a")
+    assert file.stat().st_mode & 0o777 == (0o660 if member else 0o600)
+    assert "keys.toml was of user 77777" in caplog.text
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    link, file = tmp_path / "keys.toml", tmp_path / "elsewhere" / "real.toml"
+    link.symlink_to(file)
+    for name in ("a", "b"):
+        add_key(link, Key(name=name))
+    revoke_key(link, "a")
+    assert link.is_symlink()
+    assert [key.name for key in read_keys(file)] == ["b"]
+
+
+def test_the_comment_of_a_file_does_not_become_a_keys(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    for name in ("a", "b"):
+        add_key(file, Key(name=name))
+    rows = file.read_text().partition("[[key]]")[2].replace("\n\n", "\n")
+    file.write_text(f"# Ask Anna.\n[[key]]{rows}")
+    revoke_key(file, "a")
+    assert file.read_text().startswith('# Ask Anna.\n\n[[key]]\nname = "b"')
+
+
 def test_commands_at_the_same_time_lose_no_key(tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
     names = [f"key {number}" for number in range(24)]

@@ -1,10 +1,13 @@
+import math
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from trimodal.errors import ServerError
 from trimodal.server.installation import Triton
-from trimodal.server.launch import command_line
+from trimodal.server.launch import Child, command_line
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import open_log
 from trimodal.server.process_guard import HIDDEN
@@ -112,3 +115,32 @@ def test_a_named_log_is_appended_to_and_for_its_user_alone(tmp_path):
     assert file.stat().st_mode & 0o777 == 0o600
     file.write_text("of an earlier server\n")
     assert open_log(file).read_text() == "of an earlier server\n"
+
+
+@pytest.mark.parametrize("timeout", [math.inf, 1e9, 10.0])
+def test_a_server_is_waited_for_until_it_ends(tmp_path, timeout):
+    """`trimodal demo --keep` waits for ever."""
+    child = Child(tmp_path / "log")
+    child.start(["/bin/sh", "-c", "sleep 0.2; exit 7"], {}, operator_key="")
+    assert child.wait(-1.0) is None
+    assert child.wait(timeout) == 7
+    child.kill()
+
+
+def test_a_guard_that_is_killed_before_its_first_word(tmp_path, monkeypatch):
+    guard = tmp_path / "guard.py"
+    guard.write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    monkeypatch.setattr("trimodal.server.launch.guard.__file__", str(guard))
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ServerError, match="tritonserver could not be started: see .*log"):
+        Child(tmp_path / "log")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_guard_that_is_killed_before_the_start_leaves_no_folder(tmp_path):
+    child = Child(tmp_path / "log")
+    assert child.run_directory.is_dir()
+    os.kill(child.guard.pid, signal.SIGKILL)
+    with pytest.raises(ServerError, match="could not be started"):
+        child.start(["/bin/true"], {}, operator_key="")
+    assert not child.run_directory.exists()

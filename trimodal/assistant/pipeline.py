@@ -9,7 +9,7 @@ import contextlib
 import json
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -25,7 +25,8 @@ from trimodal.assistant.request import Turn, read_examples
 from trimodal.assistant.request_state import RequestState
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import ANSWER, HEARD, SAW, ImageLabels, Piece, Stopped, Versions
-from trimodal.errors import InternalError, InvalidArgument, RequestError, as_request_error
+from trimodal.cache.bounded_calls import DaemonThreads
+from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable, as_request_error
 
 MAX_STREAM = (1 << 63) - 1
 
@@ -38,8 +39,8 @@ class Pipeline:
         settings: AssistantSettings,
         models: Models,
         metrics: AssistantMetrics,
-        threads: ThreadPoolExecutor,
-        stoppers: ThreadPoolExecutor,
+        threads: DaemonThreads,
+        stoppers: DaemonThreads,
     ) -> None:
         self._system = settings.system
         self._prompt = Prompt(settings.template_file)
@@ -52,7 +53,7 @@ class Pipeline:
         try:
             with contextlib.suppress(Stopped):
                 if state.request.image is not None:
-                    seeing = self._threads.submit(self._see, state, state.request.image)
+                    seeing = self._beside(partial(self._see, state, state.request.image))
                 heard = "" if state.request.samples is None else self._hear(state)
                 saw = seeing.result() if seeing else ImageLabels()
                 self._answer(state, heard, saw)
@@ -62,6 +63,20 @@ class Pipeline:
         finally:
             if seeing:
                 seeing.exception()  # waits
+
+    def _beside(self, call: Callable[[], ImageLabels]) -> Future[ImageLabels]:
+        """The result of a call that goes on in another thread."""
+        future: Future[ImageLabels] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)
+
+        if not self._threads.submit(run):
+            raise Unavailable("the system lets the assistant have no thread; try again later")
+        return future
 
     def _hear(self, state: RequestState) -> str:
         stream, versions = secrets.randbelow(MAX_STREAM) + 1, state.request.versions

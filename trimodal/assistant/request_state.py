@@ -44,7 +44,7 @@ class RequestState:
     def __init__(self, request: AskRequest, sink: Sink, metrics: AssistantMetrics) -> None:
         self.request = request
         self.sink = sink
-        self.done = False  # the client has been told the end; guarded by the lock, read without it
+        self.done = False  # the client is told the end; guarded by the lock, read without it
         self.arrived = time.perf_counter()
         self.spans: list[Span] | None = [] if request.trace else None
         # Milliseconds, as the last response tells them.
@@ -76,9 +76,13 @@ class RequestState:
         """Sends a response; with a finish_reason it is the last. Raises Stopped when the request is over."""
         with self._lock:
             self.check()
-            self.sink.send(columns, final=bool(finish_reason))
+            self.done = bool(finish_reason)  # before: who is told, and asks again at once, finds room
+            try:
+                self.sink.send(columns, final=self.done)
+            except BaseException:
+                self.done = False  # its error is to be told
+                raise
             if finish_reason:  # its stages have come to their end, so nothing is stopped
-                self.done = True
                 self._count(finish_reason)
 
     def fail(self, error: RequestError) -> bool:
@@ -86,11 +90,11 @@ class RequestState:
         with self._lock:
             if self.done:
                 return False
+            self.done = True  # before: who is told, and asks again at once, finds room
             try:
                 self.sink.fail(error)
             except Exception as defect:  # the transport is gone: logged, the caller's thread must live
                 as_request_error(defect)
-            self.done = True
             for stop in self._stops.values():
                 stop()
             self._count(error)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.models import Models
@@ -15,10 +14,12 @@ from trimodal.assistant.pipeline import Pipeline
 from trimodal.assistant.request import AskRequest
 from trimodal.assistant.request_state import RequestState, Sink
 from trimodal.assistant.settings import AssistantSettings
+from trimodal.cache.bounded_calls import DaemonThreads
 from trimodal.errors import Cancelled, Unavailable
 
 # Streams of speech that are being stopped; each takes about a millisecond.
 STOPPERS = 4
+JOIN_S = 5.0  # for calls of other models that may never return
 
 
 class AssistantService:
@@ -29,8 +30,8 @@ class AssistantService:
         self._metrics = metrics
         # A request has a thread of its own, and one beside it while it hears and sees. As many again may be
         # kept by calls of other models that never return, though their clients have been told the end.
-        self._threads = ThreadPoolExecutor(4 * settings.max_requests, thread_name_prefix="assistant")
-        self._stoppers = ThreadPoolExecutor(STOPPERS, thread_name_prefix="assistant-stop")
+        self._threads = DaemonThreads(4 * settings.max_requests, "assistant", 4 * settings.max_requests)
+        self._stoppers = DaemonThreads(STOPPERS, "assistant-stop", 4 * settings.max_requests)
         self._pipeline = Pipeline(settings, models, metrics, self._threads, self._stoppers)
         self._lock = threading.Lock()
         self._requests: dict[RequestState, None] = {}  # in their order of coming
@@ -54,10 +55,12 @@ class AssistantService:
             self._requests[state] = None
             self._busy.set()
             self._metrics.active.set(len(self._requests))
-            self._threads.submit(self._run, state)
+            if not self._threads.submit(self._run, state):
+                self._ended(state)
+                raise Unavailable("the system lets the assistant have no thread; try again later")
 
     def close(self) -> None:
-        """Fails what is left with UNAVAILABLE, stops it at the other models, and ends all threads."""
+        """Fails what is left with UNAVAILABLE, stops it at the other models, and ends the threads."""
         with self._lock:
             self._closing.set()
             self._busy.set()
@@ -65,16 +68,19 @@ class AssistantService:
         for state in states:
             state.fail(Unavailable("the server is shutting down"))
         self._watch.join(10.0)
-        self._threads.shutdown(wait=True)
-        self._stoppers.shutdown(wait=True)
+        self._threads.close(JOIN_S)
+        self._stoppers.close(JOIN_S)
 
     def _run(self, state: RequestState) -> None:
         try:
             self._pipeline.run(state)
         finally:
             with self._lock:
-                self._requests.pop(state, None)
-                self._metrics.active.set(len(self._requests))
+                self._ended(state)
+
+    def _ended(self, state: RequestState) -> None:
+        self._requests.pop(state, None)
+        self._metrics.active.set(len(self._requests))
 
     def _look(self) -> None:
         while self._busy.wait() and not self._closing.wait(self._settings.cancel_poll_ms / 1e3):

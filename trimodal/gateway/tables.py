@@ -62,6 +62,7 @@ def change_tables(
         changes: by those fields' values, what to set, None where a field is to go; None: the table is to go.
             A table that is not there is added.
     """
+    file = Path(os.path.realpath(file))  # a link stays one
     text = file.read_text(encoding="utf-8") if file.exists() else f"# {comment}\n"
     rows = {_values(row, fields): dict(row) for row in tomllib.loads(text).get(name, ())}
     for values, change in changes.items():
@@ -108,6 +109,8 @@ def _edited(
             values = _values(tomllib.loads(part)[name][0], fields)
             if values in left:
                 parts[number] = _changed(part, left.pop(values))
+                if number == 1:  # the file's comments do not become the next table's
+                    parts[number] = parts[number] or "\n"
         parts += ["\n" + _table(name, rows[values]) for values, row in left.items() if row is not None]
         edited = "".join(parts)
         held = {_values(row, fields): row for row in tomllib.loads(edited).get(name, ())}
@@ -142,27 +145,49 @@ def _replace(file: Path, text: str) -> None:
     """Replaces a file in one step; it stays its owner's, and readable as it was.
 
     A first file is its directory's owner's, and readable by nobody else: root, who writes it for a service,
-    hands it over.
+    hands it over, but not where everybody may write (as /tmp).
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(text)
-        with suppress(OSError):  # only root may give it away
-            before = (file if file.exists() else file.parent).stat()
-            os.chown(temporary, before.st_uid, before.st_gid)
-            if file.exists():
-                os.chmod(temporary, stat.S_IMODE(before.st_mode))
+        if file.exists():
+            _liken(temporary, file)
+        elif not (directory := file.parent.stat()).st_mode & (stat.S_IWOTH | stat.S_ISVTX):
+            with suppress(OSError):  # only root may give it away
+                os.chown(temporary, directory.st_uid, directory.st_gid)
         os.replace(temporary, file)
     except BaseException:
         os.unlink(temporary)
         raise
 
 
+def _liken(temporary: str, file: Path) -> None:
+    """Gives it the owner, the group and the mode of `file`, as far as whoever runs this may."""
+    before = os.stat(file)
+    try:
+        os.chown(temporary, before.st_uid, before.st_gid)
+    except OSError:  # only root may give it away; its group may be any that one is in
+        with suppress(OSError):
+            os.chown(temporary, -1, before.st_gid)
+    now, mode = os.stat(temporary), stat.S_IMODE(before.st_mode)
+    if now.st_uid != before.st_uid:
+        logger.warning(
+            "%s was of user %d and is now of %d: who serves must be able to read it",
+            file,
+            before.st_uid,
+            now.st_uid,
+        )
+    if now.st_gid != before.st_gid:
+        mode &= ~stat.S_IRWXG  # it was no right of this group
+    os.chmod(temporary, mode)
+
+
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
     """Keeps other commands from changing the file while the block reads it and writes it back."""
+    file = Path(os.path.realpath(file))
     file.parent.mkdir(parents=True, exist_ok=True)
     # Of the directory: the file itself is replaced, and a lock beside it would stay.
     handle = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)

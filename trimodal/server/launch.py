@@ -31,6 +31,7 @@ MOST_GPUS = 16  # of one machine; Triton (2.51 to 2.71) takes a pool's size for 
 # after 5.1 s, with 2 at a time after 4.6.
 FEWEST_LOADS, MOST_LOADS = 2, 4
 RESPONSE_POOL, RESPONSE_POOL_SINCE = 64, (2, 56)
+MOST_POLL_MS = 2**31 - 1  # poll(2) takes an int
 
 
 def command_line(
@@ -127,6 +128,7 @@ class Child:
         os.close(write)
         self._end = os.pidfd_open(self.guard.pid)  # tells of the guard's end; -1 once it is known
         self._report = os.fdopen(read, encoding="utf-8", errors="surrogateescape")
+        self.shm_prefix = ""  # until the guard has told the run directory
         self.run_directory = Path(self._read_report())
         self.shm_prefix = guard.shm_prefix(self.run_directory)
 
@@ -157,18 +159,20 @@ class Child:
             os.kill(self.pid, signal.SIGTERM)
 
     def wait(self, timeout: float) -> int | None:
-        """The exit status once tritonserver and its guard are gone; None after `timeout` seconds."""
+        """The exit status once server and guard are gone; None after `timeout` seconds, or never (inf)."""
         if self._end >= 0:
             ends = select.poll()  # `Popen.wait` looks twenty times a second
             ends.register(self._end, select.POLLIN)
-            if not ends.poll(timeout * 1000):
+            poll_ms = None if timeout == math.inf else min(max(0.0, timeout) * 1000, MOST_POLL_MS)
+            if not ends.poll(poll_ms):
                 return None
             os.close(self._end)
             self._end = -1
         status = self.guard.wait()
         if status < 0:  # the guard itself was killed: do its work
             self._kill_group()
-            guard.clean(self.run_directory)
+            if self.shm_prefix:
+                guard.clean(self.run_directory)
         return status
 
     def kill(self) -> None:

@@ -202,6 +202,16 @@ def test_ctrl_c_ends_a_live_file_and_prints_what_was_heard(fake, talk, speech, m
     assert not speech.streams
 
 
+def test_ctrl_c_is_the_end_of_a_microphone_and_the_document_is_written(fake, speech, monkeypatch, tmp_path):
+    monkeypatch.setitem(fake.functions, "speech", interrupting(speech, 7))
+    target = tmp_path / "said.txt"
+    result = run("-", "--live", "--out", target, stdin=b"\0" * (4 * RATE))
+    assert result.exit_code == 0, result.output
+    assert target.read_text() == "what is\n"
+    assert fake.requests[-1].parameters["sequence_end"]
+    assert not speech.streams
+
+
 async def test_the_screen_of_a_terminal(speech):
     console = Console(force_terminal=True, width=40, height=6, file=io.StringIO(), color_system=None)
     async with Client(transport=FakeTransport(speech=speech)).listen() as stream:

@@ -18,7 +18,7 @@ from trimodal.speech.engines.fake import VOCABULARY, hear, speak
 from trimodal.speech.live import service as module
 from trimodal.speech.live.metrics import SpeechMetrics
 from trimodal.speech.live.request import Chunk, StreamOptions
-from trimodal.speech.live.service import HUNG_S, MAX_FAILURES, SpeechService
+from trimodal.speech.live.service import HUNG_S, LOOK_S, LOST_S, MAX_FAILURES, SpeechService
 from trimodal.speech.session.vad import EnergyDetector
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition, Window
@@ -159,6 +159,45 @@ def test_a_recogniser_that_never_answers_fails_its_streams_and_those_that_wait_f
     one.recogniser.go.set()
     wait_until(lambda: one.recogniser.inside == 0)
     assert one.send(3, start=True, end=True).wait().words() == " 0"
+
+
+def test_a_slow_recogniser_that_works_is_not_given_up(bench):
+    """Of a burst on a fresh server the last calls took longer than a minute."""
+    now = [0.0]
+    one = bench(idle_s=600, clock=lambda: now[0])
+    one.recogniser.gate = threading.Semaphore(0)
+    answers = [one.send(stream, start=True, end=True, recording=True) for stream in range(1, 5)]
+    wait_until(lambda: one.recogniser.inside == 4)
+    for left in (3, 2, 1, 0):
+        now[0] += HUNG_S * 0.7
+        time.sleep(3 * LOOK_S)
+        assert not any(answer.error for answer in answers)
+        one.recogniser.gate.release()
+        wait_until(lambda left=left: one.recogniser.inside == left)
+        wait_until(lambda: one.service._windows.back == now[0])
+    assert [answer.wait().words() for answer in answers] == [" 0"] * 4
+
+
+def test_a_call_that_is_lost_alone_is_given_up_though_others_come_back(bench, monkeypatch):
+    now, go_on = [0.0], threading.Event()
+    one = bench(idle_s=3600, clock=lambda: now[0])
+
+    def recogniser(window: Window) -> Recognition:
+        if window.language == "de":
+            go_on.wait(BOUND)
+        return one.recogniser(window)
+
+    monkeypatch.setattr(one.service, "_recogniser", recogniser)
+    lost = one.send(1, start=True, end=True, language="de")
+    wait_until(lambda: one.metric("windows_in_flight", model="speech").value == 1)
+    while now[0] + HUNG_S / 2 < LOST_S:
+        now[0] += HUNG_S / 2
+        assert one.send(2, start=True, end=True).wait().words() == " 0"
+        time.sleep(2 * LOOK_S)
+        assert not lost.given
+    now[0] = LOST_S + 1.0
+    assert isinstance(lost.wait().error, Unavailable)
+    go_on.set()
 
 
 def test_nothing_more_is_heard_for_a_client_that_left(bench):

@@ -291,6 +291,8 @@ def test_nobody_looks_after_streams_while_there_are_none(bench):
     assert one.send(1, end=True, seconds=0.5).wait().final
     looking = threading.Thread(target=lambda: seen.append(table.streams()))
     looking.start()
+    looking.join(0.2)
+    assert looking.is_alive()
     one.service.close()
     looking.join(10)
     assert seen[1:] == [[]]

@@ -177,3 +177,25 @@ def test_a_window_that_is_given_up_frees_its_place_and_may_come_back():
     queue.done(waits, 0.0)
     queue.give_up(last)
     assert queue._ready() == []
+
+
+def test_windows_that_come_back_after_they_were_given_up_tell_how_slow_the_recogniser_is():
+    """The next burst was sent to it all at once, too, and given up again."""
+    streams = [Stream(str(number), 0.0, recording=True) for number in range(4)]
+    queue, now = queue_of(*streams)
+    taken = [queue.get() for _ in streams]
+    now[0] = 61.0
+    for stream in taken:
+        queue.give_up(stream)
+    for stream in taken[:2]:
+        now[0] += 20.0
+        queue.done(stream, 30.0)
+    assert queue.speed == pytest.approx(60.0 / 101.0, rel=0.02)
+    assert (queue.room, queue.back) == (2, 101.0)
+    for stream in streams:
+        queue.put(Stream(f"again {stream.name}", 0.0))
+    assert [queue.get().name for _ in range(2)] == ["again 0", "again 1"]
+    assert queue._ready() == []
+    for stream in taken[2:]:
+        queue.done(stream, 30.0)
+    assert queue._ready() == [], "they held no place any more"

@@ -57,7 +57,7 @@ def transcribe(
     FILE "-" reads raw audio (16 kHz, 16-bit little-endian, mono) from standard input:
     ffmpeg -i talk.mp4 -f s16le -ac 1 -ar 16000 - | trimodal transcribe --live -
 
-    A microphone: arecord -q -f S16_LE -r 16000 | trimodal transcribe --live -
+    A microphone: arecord -q -t raw -f S16_LE -r 16000 | trimodal transcribe --live -
     """
     from rich.console import Console
 
@@ -89,7 +89,7 @@ def transcribe(
                 if form == "text" and target is None and len(files) > 1:
                     document = f"==> {source} <==\n{document}"
                 _write(document, target)
-                if stopped:
+                if stopped and source != "-":  # a microphone has no other end
                     return 130
         return code
 

@@ -29,8 +29,10 @@ LOOK_S = 0.05  # the last words of a muted microphone wait for half of it on ave
 # Of the recogniser on one window, in a row: five seconds of it, then the stream fails. Nothing is skipped.
 MAX_FAILURES = 8
 BACKOFF_S, MAX_BACKOFF_S = 0.2, 1.0
-# A call of the recogniser that takes longer never comes back; a client (Timeouts.silence) waits so long, too.
+# A recogniser that answers nobody for longer never will; a client (Timeouts.silence) waits so long, too.
 HUNG_S = 60.0
+# A call that takes longer is lost, whatever comes of the others: so long a client waits for its last words.
+LOST_S = 460.0
 JOIN_S = 5.0
 LEFT = "the client left"
 UNLOADING = "speech is being unloaded; start the stream again later"
@@ -227,12 +229,13 @@ class SpeechService:
     def _look_after_streams(self) -> None:
         idle = Unavailable("nothing came for longer than the idle limit")
         hung_s = max(HUNG_S, self._settings.recognizer_wait_s)
+        lost_s = max(LOST_S, hung_s)
         hung = Unavailable(f"{self._settings.recognizer} has not answered for {hung_s:g} s; try again later")
         while not self._closing.wait(LOOK_S):
             for stream in self._table.streams():
                 try:
                     actions = stream.look(self._settings.idle_s, idle)
-                    if stream.hangs(self._windows.moved, hung_s):
+                    if stream.hangs(self._windows.moved, self._windows.back, hung_s, lost_s):
                         self._windows.give_up(stream)
                         actions += stream.fail(hung)
                 except Exception as error:

@@ -236,17 +236,21 @@ class LiveStream:
         with self._lock:
             self._asked = self._clock()
 
-    def hangs(self, moved: float, longest_s: float) -> bool:
-        """Whether the recogniser took longer than `longest_s` for its window, or for those of all others.
+    def hangs(self, moved: float, back: float, longest_s: float, lost_s: float) -> bool:
+        """Whether the recogniser, asked for its window, answered nobody for longer than `longest_s`.
 
         Args:
             moved: when any window last went to it or came back.
+            back: when any last came back: it is slow, perhaps, and works.
+            lost_s: while others come back this one may take so long.
         """
         with self._lock:
             if self.due is None or self._state not in ("open", "ending"):
                 return False
-            since = self._asked if self._session.outstanding else max(self.due, moved)
-            return self._clock() - since > longest_s
+            now = self._clock()
+            if not self._session.outstanding:
+                return now - max(self.due, moved) > longest_s
+            return now - max(self._asked, back) > longest_s or now - self._asked > lost_s
 
     def heard(self, planned: PlannedWindow, recognition: Recognition) -> list[Action]:
         """Takes in what was heard in the window that is out."""

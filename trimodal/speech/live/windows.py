@@ -57,7 +57,10 @@ class WindowQueue(Generic[Stream]):
         self._since = 0.0  # up to when time with windows in flight is counted
         self._new_busy_s = 0.0  # since the last window was heard
         self._busy_s = self._windows = self._audio_s = 0.0  # lately: time with windows in flight; heard in it
-        self._sent: dict[int, tuple[float, bool]] = {}  # of those in flight: since when, and if alone then
+        # Of those in flight, and of those given up that are not back: since when, and if alone then.
+        self._sent: dict[int, tuple[float, bool]] = {}
+        self._given_up: set[int] = set()  # of these
+        self._back = -math.inf  # when the recogniser last answered
         self._tried = float(_LEAST)  # as many at once as are soon back
         self._took_s = self._alone_s = 0.0  # by a window lately; by the last ones alone, or the quickest
 
@@ -72,6 +75,12 @@ class WindowQueue(Generic[Stream]):
         """When a window last went to the recogniser or came back."""
         with self._changed:
             return self._since
+
+    @property
+    def back(self) -> float:
+        """When a window last came back with what is heard; -inf: none has."""
+        with self._changed:
+            return self._back
 
     @property
     def room(self) -> int:
@@ -101,17 +110,24 @@ class WindowQueue(Generic[Stream]):
             return stream
 
     def done(self, stream: Stream, audio_s: float) -> None:
-        """A stream's window is back: so much audio was heard, 0 if none was due any more."""
+        """A stream's window is back: so much audio was heard, 0 if none was due any more.
+
+        How slow the recogniser is tells most of all one that was given up.
+        """
         with self._changed:
-            self._count_time()
-            if id(stream) not in self._sent:  # it was given up
-                return
-            full, last = self._in_flight >= self._room(), self._in_flight == 1
+            late = id(stream) in self._given_up
+            self._count_time(late=late)
+            full, last = not late and self._in_flight >= self._room(), not late and self._in_flight == 1
             since, first = self._sent.pop(id(stream))
-            self._in_flight -= 1
+            if late:
+                self._given_up.remove(id(stream))
+            else:
+                self._in_flight -= 1
+                self._recordings -= stream.recording
             if stream.recording:
-                self._recordings, self._recorded = self._recordings - 1, self._since
+                self._recorded = self._since
             if audio_s:
+                self._back = self._since
                 self._adapt(self._since - since, alone=first and last, full=full)
                 self._busy_s = self._busy_s * _KEPT + self._new_busy_s
                 self._new_busy_s = 0.0
@@ -124,7 +140,8 @@ class WindowQueue(Generic[Stream]):
         with self._changed:
             if stream in self._waiting:
                 self._waiting.remove(stream)
-            elif self._sent.pop(id(stream), None):
+            elif id(stream) in self._sent and id(stream) not in self._given_up:
+                self._given_up.add(id(stream))
                 self._in_flight -= 1
                 self._recordings -= stream.recording
             self._changed.notify_all()
@@ -168,8 +185,9 @@ class WindowQueue(Generic[Stream]):
         elif full:
             self._tried = min(self._tried + _GROWS, float(self._most))
 
-    def _count_time(self) -> None:
+    def _count_time(self, *, late: bool = False) -> None:
+        """`late`: one that was given up was at the recogniser until now."""
         now = self._clock()
-        if self._in_flight:
+        if self._in_flight or late:
             self._new_busy_s += now - self._since
         self._since = now
