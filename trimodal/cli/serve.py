@@ -102,7 +102,9 @@ class ServeCommand(AccessSettings, ListenSettings):
     gateway_host: Annotated[str, addresses(help="of the gateway")] = "127.0.0.1"
     gateway_port: Annotated[int, addresses()] = 8080
     drain_timeout: Annotated[float, life(min=0, help="seconds for running requests")] = 30.0
-    ready_timeout: Annotated[float, life(min=1, help="seconds until all must be ready")] = 300.0
+    ready_timeout: Annotated[
+        float, life(min=1, help="seconds until all must be loaded and its files read")
+    ] = 300.0
     hang_timeout: Annotated[
         float,
         life(
