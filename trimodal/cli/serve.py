@@ -22,7 +22,7 @@ from trimodal.cli.common import (
     read_key,
     with_settings,
 )
-from trimodal.cli.gateway import AccessSettings, server_of, settings_of, whom
+from trimodal.cli.gateway import AccessSettings, check_installed, server_of, settings_of, whom
 from trimodal.errors import OperatorError
 from trimodal.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 
@@ -198,12 +198,13 @@ def warn_of_open_ports(host: str) -> None:
 
 
 class BuiltInGateway:
-    """The gateway of `trimodal serve --gateway`: its settings and port are checked before the models load.
+    """The gateway of `trimodal serve --gateway`: all but its import comes before the models load.
 
     Raises: OperatorError.
     """
 
     def __init__(self, settings: ServeCommand) -> None:
+        check_installed()
         self._settings = settings_of(
             host=settings.gateway_host,
             port=settings.gateway_port,
