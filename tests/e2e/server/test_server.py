@@ -215,9 +215,13 @@ def test_when_time_is_up_while_files_are_read_what_a_model_said_is_told(no_lefto
 
 
 @pytest.mark.parametrize("reading", [""], indirect=True)
-def test_when_time_is_up_it_is_told_that_files_are_being_read(no_leftovers, own_server, reading):
+def test_when_time_is_up_it_is_told_that_files_are_being_read(no_leftovers, reading):
+    server = TritonServer(options(("echo",), {}, ready_timeout=3.0))
+    looks: list[str] = []
     with pytest.raises(ServerError, match="not ready after 3 s .*waiting for: the check of its files"):
-        own_server(("echo",), ready_timeout=3.0)
+        server.start(stop=lambda: bool(looks.append(server.waiting)))
+    assert looks[-1] == "the check of its files"
+    assert len(looks) < 100  # it was looked at 500 times a second, for as long as files were read
 
 
 def test_when_time_is_up_it_is_told_that_something_is_prepared(no_leftovers):
