@@ -15,8 +15,8 @@ import base64
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -75,6 +75,25 @@ if __name__ == "__main__":
 """
 
 
+@asynccontextmanager
+async def litserve(packages: Path, *given: object) -> AsyncIterator[tuple[httpx.AsyncClient, int]]:
+    """LitServe on a free port, given artefact, settings, largest batch and delay: its client, its process id.
+
+    Raises: ServerError: it does not start.
+    """
+    port = ports.choose("127.0.0.1", {"litserve": 0})["litserve"]
+    environment = os.environ | {"PYTHONPATH": str(packages.resolve())}
+    async with AsyncExitStack() as stack:
+        # A file: LitServe's worker is another process, which imports it.
+        program = Path(stack.enter_context(TemporaryDirectory(prefix="trimodal-bench-"))) / "server.py"
+        program.write_text(SERVER)
+        command = [sys.executable, str(program), *map(str, (*given, port))]
+        peer = running(command, port, end, env=environment, start_new_session=True)
+        process = await stack.enter_async_context(peer)
+        client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False)
+        yield await stack.enter_async_context(client), process.pid
+
+
 def over_http(client: httpx.AsyncClient, files: Sequence[bytes]) -> Send:
     """Images to LitServe, each a request of its own."""
 
@@ -106,18 +125,8 @@ def main(
             server, client = await stack.enter_async_context(serving(options, connections=4))
             model = server.models["vision"]
             settings = settings_of(VisionSettings, model)
-            port = ports.choose("127.0.0.1", {"litserve": 0})["litserve"]
             given = [(model.version_directory / settings.artefact).resolve(), settings.model_dump_json()]
-            environment = os.environ | {"PYTHONPATH": str(packages.resolve())}
-            # A file: LitServe's worker is another process, which imports it.
-            program = Path(stack.enter_context(TemporaryDirectory(prefix="trimodal-bench-"))) / "server.py"
-            program.write_text(SERVER)
-            command = [sys.executable, str(program), *map(str, (*given, MOST, delay_ms / 1e3, port))]
-            peer = running(command, port, end, env=environment, start_new_session=True)
-            await stack.enter_async_context(peer)
-            http = await stack.enter_async_context(
-                httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False)
-            )
+            http, _ = await stack.enter_async_context(litserve(packages, *given, MOST, delay_ms / 1e3))
             files = await asyncio.to_thread(jpegs, image_size, image_size)
             other = over_http(http, files)
             await answering(other)

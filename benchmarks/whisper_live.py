@@ -16,8 +16,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import partial
@@ -130,6 +130,18 @@ async def ours(client: Client, spoken: Spoken) -> Shown:
     return shown
 
 
+@asynccontextmanager
+async def whisper_live(packages: Path, artefact: Path, clients: int) -> AsyncIterator[tuple[int, int]]:
+    """WhisperLive on a free port, for so many clients: port and process id. Raises: ServerError."""
+    port = ports.choose("127.0.0.1", {"peer": 0})["peer"]
+    command = [sys.executable, "-c", SERVER, str(artefact), str(port), str(clients)]
+    environment = {"PYTHONPATH": str(packages.resolve()), "OMP_NUM_THREADS": str(os.cpu_count())}
+    more = {"env": os.environ | environment, "stderr": subprocess.DEVNULL}
+    # Its threads outlive its streams.
+    async with running(command, port, Process.kill, **more) as process:
+        yield port, process.pid
+
+
 async def theirs(port: int, spoken: Spoken) -> Shown:
     """Plays a stream to WhisperLive. Raises: ServerError: it refuses it."""
     clock = asyncio.get_running_loop().time
@@ -208,18 +220,11 @@ def main(
         del model
         async with AsyncExitStack() as stack:
             server, client = await stack.enter_async_context(serving(options))
-            port = ports.choose("127.0.0.1", {"peer": 0})["peer"]
-            command = [sys.executable, "-c", SERVER, str(artefact), str(port), str(max(counts) + 1)]
-            environment = os.environ | {
-                "PYTHONPATH": str(packages.resolve()),
-                "OMP_NUM_THREADS": str(os.cpu_count()),
-            }
-            # Its threads outlive its streams.
-            more = {"env": environment, "stderr": subprocess.DEVNULL}
-            peer = await stack.enter_async_context(running(command, port, Process.kill, **more))
+            most = max(counts) + 1
+            port, peer = await stack.enter_async_context(whisper_live(packages, artefact, most))
             sides: dict[str, tuple[Play, int]] = {
                 "ours": (partial(ours, client), server.pid),
-                "WhisperLive": (partial(theirs, port), peer.pid),
+                "WhisperLive": (partial(theirs, port), peer),
             }
             brief = Spoken(spoken[0].samples[: 5 * SAMPLE_RATE], "", [])
             for play, _ in sides.values():  # the first client makes WhisperLive load its weights

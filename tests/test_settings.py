@@ -9,6 +9,7 @@ import pytest
 from pydantic import Field, ValidationError, model_validator
 
 from trimodal.errors import SettingsError
+from trimodal.llm.settings import LlmSettings
 from trimodal.settings import Settings, parameters_of, parse_parameters, read_toml
 
 
@@ -41,8 +42,17 @@ def test_text_becomes_values() -> None:
 
 
 def test_an_unknown_key_is_named_with_those_that_exist() -> None:
-    assert told(degree="9") == (
-        "oven/config.pbtxt: unknown parameter 'degree' (known: degrees, name, fan, trays)"
+    unknown = "oven/config.pbtxt: unknown parameter"
+    assert told(degree="9") == f"{unknown} 'degree' (did you mean degrees?)"
+    assert told(colour="red") == f"{unknown} 'colour' (known: degrees, name, fan, trays)"
+
+
+def test_what_has_very_many_keys_does_not_list_them() -> None:
+    with pytest.raises(SettingsError) as refused:
+        parse_parameters(LlmSettings, {"colour": "red", "max_num_seq": "8"}, source="llm/config.pbtxt")
+    assert str(refused.value) == (
+        "llm/config.pbtxt: unknown parameter 'colour'; "
+        "unknown parameter 'max_num_seq' (did you mean max_num_seqs?)"
     )
 
 

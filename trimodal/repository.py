@@ -89,10 +89,8 @@ class Model:
         if self.backend == "python":
             device = self.parameters.get("device", "cuda" if self.engine in GPU_ENGINES else "cpu")
             return device == "cuda" and self.engine != FAKE
-        from tritonclient.grpc import model_config_pb2
-
-        kinds = {group.kind for group in self.config.instance_group}
-        return self.backend == "tensorrt" or model_config_pb2.ModelInstanceGroup.KIND_GPU in kinds
+        groups = self.config.instance_group
+        return self.backend == "tensorrt" or any(group.kind == group.KIND_GPU for group in groups)
 
     @property
     def instances(self) -> int:
@@ -124,7 +122,7 @@ def model_names(repository: Path) -> list[str]:
 
 def read_model(repository: Path, name: str, profile: str) -> Model:
     """Raises: ServerError naming the file and the line when it is not a valid config."""
-    # Here, as they bring gRPC along: models that read no other's config do without.
+    # Here, as with gRPC they take 9 MB and time: the process of `llm`, which imports this, reads no config.
     from google.protobuf import text_format  # type: ignore[import-untyped]
     from tritonclient.grpc import model_config_pb2
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -24,6 +25,7 @@ else:
 
 S = TypeVar("S", bound="Settings")
 MAX_TOML_BYTES = 16 << 20
+MOST_NAMES = 24  # that an error lists
 
 
 def read_toml(file: Path) -> dict[str, Any]:
@@ -66,16 +68,22 @@ def parse_parameters(cls: type[S], parameters: Mapping[str, str], *, source: str
 
 def describe(error: ValidationError, cls: type[BaseModel]) -> str:
     """One sentence for all problems in a validation error, each naming its key."""
-    known = ", ".join(cls.model_fields)
     problems = []
     for problem in error.errors():
         key = shorten(".".join(str(part) for part in problem["loc"]) or "parameters")
         if problem["type"] == "extra_forbidden":
-            problems.append(f"unknown parameter '{key}' (known: {known})")
+            problems.append(f"unknown parameter '{key}'{_hint(key, list(cls.model_fields))}")
         else:
             message = problem["msg"].removeprefix("Value error, ")
             problems.append(f"parameter '{key}' = {shorten(repr(problem['input']))}: {message}")
     return "; ".join(problems)
+
+
+def _hint(key: str, known: Sequence[str]) -> str:
+    """What may have been meant, or all that is known where that is not too much to read."""
+    if near := get_close_matches(key.rpartition(".")[2], known, n=1):
+        return f" (did you mean {near[0]}?)"
+    return f" (known: {', '.join(known)})" if len(known) <= MOST_NAMES else ""
 
 
 def shorten(text: str, most: int = 60) -> str:

@@ -20,8 +20,8 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -65,13 +65,20 @@ def main(
 
 async def compared(command: Sequence[str], load: Sequence[str]) -> int:
     """The exit code of `trimodal bench llm` beside the server. Raises: ServerError: it does not start."""
+    async with serving_with(command) as (port, _):
+        bench = [sys.executable, "-m", "trimodal.cli.app", "bench", "llm", *load]
+        bench.append(f"--beside=http://127.0.0.1:{port}/v1")
+        return await (await asyncio.create_subprocess_exec(*bench)).wait()
+
+
+@asynccontextmanager
+async def serving_with(command: Sequence[str]) -> AsyncIterator[tuple[int, int]]:
+    """llama.cpp's server on a free port, its weights loaded: port and process id. Raises: ServerError."""
     port = ports.choose("127.0.0.1", {"server": 0})["server"]
     own = [*command, "--host", "127.0.0.1", "--port", str(port)]
     async with running(own, port, stderr=subprocess.DEVNULL) as process:
         await loaded(port, process)
-        bench = [sys.executable, "-m", "trimodal.cli.app", "bench", "llm", *load]
-        bench.append(f"--beside=http://127.0.0.1:{port}/v1")
-        return await (await asyncio.create_subprocess_exec(*bench)).wait()
+        yield port, process.pid
 
 
 async def loaded(port: int, process: Process, limit_s: float = 60.0) -> None:

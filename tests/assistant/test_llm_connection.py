@@ -148,11 +148,13 @@ def test_a_version_that_is_named_is_asked_and_one_that_is_not_there_is_no_fault_
 def test_a_version_that_is_not_there_is_told_with_those_that_are(endpoint, monkeypatch):
     retired = "Request for unknown model: 'llm' version 3 is not at ready state"
     served = endpoint(lambda inputs: iter([retired]))
-    with pytest.raises(Unavailable, match="not at ready state"):  # the index is for operators: it may come
+    with pytest.raises(
+        Unavailable, match="is not ready: it is being loaded again, or was unloaded"
+    ):  # the index is for operators: it may come
         next(models(served).answer(QUESTION, never, {"llm": "3"}))
     ready = [("llm", "1", "READY"), ("llm", "2", "READY"), ("vision", "4", "READY")]
     served.states = [*ready, ("llm", "3", "LOADING")]
-    with pytest.raises(Unavailable, match="not at ready state"):
+    with pytest.raises(Unavailable, match="is not ready: it is being loaded again, or was unloaded"):
         next(models(served).answer(QUESTION, never, {"llm": "3"}))
     served.states = [*ready, ("llm", "3", "UNAVAILABLE")]
     with pytest.raises(ModelNotFound, match="the server has no model 'llm' version 3, only 1, 2"):

@@ -146,3 +146,9 @@ def test_newer_servers_lift_what_they_fixed(tmp_path: Path) -> None:
     for release, expected in (((25, 8), ["TRI036"]), ((25, 9), [])):
         found = examine(repository, repository.profiles, Target(release), frozenset(RULES))
         assert [one.rule for one in found] == expected
+
+
+def test_versions_that_are_there_are_named_to_whoever_asks_for_others(tmp_path: Path) -> None:
+    config = BATCHES + "version_policy { specific { versions: [ 3 ] } }\n"
+    (found,) = (one for one in look(write(tmp_path, config_pbtxt=config)) if one.rule == "TRI014")
+    assert found.remedy == "name one of them in version_policy, as specific { versions: [ 1 ] }"

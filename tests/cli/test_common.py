@@ -106,3 +106,12 @@ def test_every_option_has_a_variable_of_its_own(command):
     assert variables["cors_origins"] == "TRIMODAL_CORS_ORIGIN"
     shown = CliRunner().invoke(whole, [command, "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).output
     assert all(name in shown for name in variables.values())
+
+
+def test_every_variable_has_its_options_name():
+    """`doctor` called two of its own TRIMODAL_*, and read neither."""
+    waiting = [typer.main.get_command(whole)]
+    while waiting:
+        command = waiting.pop()
+        waiting += getattr(command, "commands", {}).values()
+        assert [one.name for one in command.params if VARIABLE in str(one.envvar)] == []

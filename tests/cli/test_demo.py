@@ -44,3 +44,8 @@ def test_a_place_where_no_folder_can_be(source: Path) -> None:
     Path("file").touch()
     done = CliRunner().invoke(app, ["init", "file"])
     assert (done.exit_code, done.output) == (1, "trimodal init: file/model_repository: not a directory\n")
+
+
+def test_the_next_command_can_be_pasted(source: Path) -> None:
+    done = CliRunner().invoke(app, ["init", "my own $x"])
+    assert done.output.endswith("  trimodal serve --model-repository 'my own $x/model_repository'\n")

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from tests.server.artefacts import add_model, build, python_model
 from trimodal.cli.app import app
+from trimodal.gateway.keys import Key, add_key
 from trimodal.repository import select_models
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
@@ -82,3 +83,20 @@ def test_a_profile_that_is_none():
     done = doctor("--profile", "tpu")
     assert done.exit_code == 2
     assert "tpu is not a profile: cpu, cuda or tensorrt" in done.output
+
+
+def test_what_the_gateway_reads_of_the_environment_is_read(repository, tmp_path, monkeypatch):
+    keys = tmp_path / "keys.toml"
+    add_key(keys, Key(name="a", max_streams=1, tokens_per_minute=1))
+    monkeypatch.setenv("TRIMODAL_KEYS", str(keys))
+    monkeypatch.setenv("TRIMODAL_CORS_ORIGIN", "*")
+    found = doctor("--model-repository", repository, "--production").output
+    assert f"1 in {keys}" in found
+    assert "pages of every site are let in" in found
+
+
+def test_a_gateway_without_keys_is_told_of(repository):
+    found = doctor(
+        "--model-repository", repository, "--production", "--gateway-host", "0.0.0.0", "--without-keys"
+    )
+    assert "none are asked for" in found.output

@@ -74,6 +74,7 @@ def test_a_server_is_drained_and_used_again(tmp_path: Path) -> None:
         (("gateway", "--host", "0.0.0.0"), "name a file of --keys"),
         (("gateway", "--keys", "none.toml"), "no such file"),
         (("gateway", "--upstream", "nowhere"), "host:port"),
+        (("gateway", "--upstream", "here:99999"), "a port is at most 65535"),
         (("gateway", "--upstreams", "none.toml"), "no such file"),
         (("gateway", "drain", "a:1"), "upstreams.toml: no such file"),
         (("gateway", "drain", "a:1", "--upstreams", "keys.toml"), "upstream"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,9 +63,35 @@ def test_a_model_is_loaded_again(triton: tuple[int, list[tuple[str, str | None]]
     port, asked = triton
     environment = {"TRIMODAL_OPERATOR_KEY": "secret"}
     done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port)], env=environment)
-    assert done.output.startswith("llm is loaded again")
+    assert done.output.startswith("llm is as its files say")
     assert asked == [("/v2/repository/models/llm/load", "secret")]
     done = TOLD.invoke(app, ["reload", "lim", "--http-port", str(port)], env=environment)
     assert (done.exit_code, done.output.strip()) == (
         1, "trimodal reload: model lim was not loaded: no such model"
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (
+            "This API is restricted, expecting header 'trimodal-operator-key'",
+            "the server wants its operator's key: --operator-key-file FILE, or TRIMODAL_OPERATOR_KEY",
+        ),
+        ("failed to load 'llm', failed to poll from model repository", "`trimodal check` names the line"),
+        (
+            "load failed for model 'llm': version 1 is at UNAVAILABLE state: Internal: SettingsError: "
+            "llm/config.pbtxt: unknown parameter 'max_num_seq' (did you mean max_num_seqs?)\n\nAt:\n"
+            "  /trimodal/settings.py(64): parse_parameters\n;\n",
+            "llm/config.pbtxt: unknown parameter 'max_num_seq' (did you mean max_num_seqs?)",
+        ),
+    ],
+)
+def test_why_a_model_was_not_loaded(told: str, said: str) -> None:
+    with answering(lambda _: (400, json.dumps({"error": told}).encode())) as port:
+        done = TOLD.invoke(
+            app, ["reload", "llm", "--http-port", str(port)], env={"TRIMODAL_OPERATOR_KEY": ""}
+        )
+    assert done.exit_code == 1
+    assert said in done.output
+    assert "At:" not in done.output

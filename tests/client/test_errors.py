@@ -114,6 +114,7 @@ def test_messages_of_triton_itself(message, kind):
         (Unavailable("Request for unknown model: 'llm' version 7 is not at ready state"), True),
         (Unavailable("Request for unknown model: 'llm' has no available versions"), True),
         (Unavailable("the model 'vision' is not ready"), True),
+        (from_message("unknown model: 'llm' version 2 is not at ready state", by_model=False), True),
         (Unavailable("Exceeds maximum queue size"), False),
         (Unavailable("Server is shutting down"), False),
         (Unavailable("the queue is full"), False),

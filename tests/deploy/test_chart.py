@@ -45,6 +45,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "gateway": {
             "withoutKeys": True,
             "corsOrigins": ["https://a.example"],
+            "args": ["--model-alias=gpt-4o=llm", "--log-requests=0.1"],
+            "env": [{"name": "TRIMODAL_RESPONSES", "value": "redis://redis:6379/0"}],
             "upstreams": ["b-0.b:8001:8003"],
         },
         "networkPolicy": {"enabled": False},

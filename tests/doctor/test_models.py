@@ -82,7 +82,9 @@ def test_a_setting_that_is_not_known(repository):
     config.write_text(python_model("vision_rank", classifier=CLASSIFIER, topk="3"))
     check = look(repository)["vision_rank"]
     assert check.severity == "error"
-    assert check.sentence.startswith("vision_rank/config.pbtxt: unknown parameter 'topk' (known: classifier")
+    assert check.sentence.startswith(
+        "vision_rank/config.pbtxt: unknown parameter 'topk' (did you mean top_k?)"
+    )
 
 
 def test_labels_of_another_classifier(repository):

@@ -42,6 +42,12 @@ def test_the_field_is_named(message: str, param: str | None) -> None:
     assert (error.status, error.param, str(error)) == (400, param, message)
 
 
+def test_a_tier_that_is_not_there_is_the_keys_fault_and_not_the_requests() -> None:
+    error = as_api_error(InvalidArgument("answer: tier is 'gold': one of standard, batch is needed"))
+    assert (error.status, error.param, error.code) == (403, None, "key_tier")
+    assert str(error).startswith("this API key's tier is 'gold': one of standard, batch is needed")
+
+
 @pytest.mark.parametrize(
     "message",
     [

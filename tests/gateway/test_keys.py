@@ -32,6 +32,15 @@ def test_a_file_stays_its_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert given == [(owner.st_uid, owner.st_gid)]
 
 
+def test_a_first_file_is_its_directorys_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service whose first key root had made ended at each start: it could not read the file."""
+    given = list[tuple[str, int, int]]()
+    monkeypatch.setattr(os, "chown", lambda path, *ids: given.append((Path(path).parent.name, *ids)))
+    add_key(tmp_path / "etc" / "keys.toml", Key(name="a"))
+    owner = tmp_path.stat()
+    assert given == [("etc", owner.st_uid, owner.st_gid)]
+
+
 def test_commands_at_the_same_time_lose_no_key(tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
     names = [f"key {number}" for number in range(24)]

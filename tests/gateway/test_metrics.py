@@ -80,6 +80,58 @@ def test_an_error_in_the_middle_of_a_stream(serve: Serve) -> None:
     assert found["requests_total", ENDPOINT, "llm", "200", ""] == 1, "its head was sent"
 
 
+def test_what_no_server_answers_is_told_in_the_log_and_counted(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "trimodal")
+    triton = fake_triton()
+    triton.reachable = False
+    served = serve(triton)
+    for path in ("/v1/models", "/v1/models/llm"):
+        answer = httpx.get(f"{served.url}{path}", headers={"x-request-id": "mine"})
+        assert (answer.status_code, answer.headers["x-request-id"]) == (503, "mine")
+    assert httpx.get(f"{served.url}/ready").status_code == 503
+    found = until(served, ("refusals_total", "not_ready", "/ready"), 1)
+    assert found["requests_total", "/v1/models", "", "503", ""] == 1
+    assert found["refusals_total", "overloaded", "/v1/models"] == 1
+    assert found["upstream_ready", "", "127.0.0.1:8001", ""] == 0
+    told = [(record.request_id, record.fields["error"]) for record in lines(caplog)]
+    assert told[:2] == [("mine", "overloaded")] * 2
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_the_line_of_a_probe_that_fails_names_the_model(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "trimodal")
+    triton = fake_triton()
+
+    async def ready(model: str, timeouts: object) -> bool:
+        return not model.startswith("embedding")
+
+    triton.ready = ready  # type: ignore[method-assign]
+    assert httpx.get(f"{serve(triton).url}/ready").status_code == 503
+    wait_until(lambda: lines(caplog), "the line")
+    assert (lines(caplog)[0].fields["down"], lines(caplog)[0].fields["error"]) == ("embedding", "not_ready")
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/llm", "/health", "/ready", "/metrics", "/"])
+def test_every_answer_has_the_requests_id(
+    serve: Serve, file: Path, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    caplog.set_level("INFO", "trimodal")
+    key = add_key(file, Key(name="app", tenant="team", operator=True))
+    served, bearer = serve(keys=file), {"authorization": f"Bearer {key}"}
+    given = httpx.get(f"{served.url}{path}", headers={**bearer, "x-request-id": "mine"})
+    assert (given.status_code, given.headers.get_list("x-request-id")) == (200, ["mine"])
+    own = httpx.get(f"{served.url}{path}", headers=bearer).headers["x-request-id"]
+    assert own.startswith("req_")
+    if path.startswith("/v1/"):
+        wait_until(lambda: len(lines(caplog)) == 2, "the lines")
+        assert [record.request_id for record in lines(caplog)] == ["mine", own]
+        assert {record.fields["tenant"] for record in lines(caplog)} == {"team"}
+
+
 async def test_clients_that_leave(serve: Serve) -> None:
     served = serve(fake_triton(llm=scripted("word " * 500, step=0.01)))
     body = {"model": "llm", "messages": CHAT}

@@ -45,9 +45,9 @@ def test_without_a_file_there_is_one_tier() -> None:
         ('default = "gold"\n[tier.free]\n', "default 'gold' is none of the tiers free"),
         (
             "[tier.standard]\npriorty = 3\n",
-            "unknown parameter 'tier.standard.priorty' (known: priority, max_",
+            "unknown parameter 'tier.standard.priorty' (did you mean priority?)",
         ),
-        ("[teir.standard]\n", "unknown parameter 'teir' (known: default, tier)"),
+        ("[teir.standard]\n", "unknown parameter 'teir' (did you mean tier?)"),
         ("[tier.standard]\npriority = 300\n", "'tier.standard.priority' = 300"),
         ("[tier.standard]\nkv_share = 0\n", "'tier.standard.kv_share' = 0"),
         ("[tier.standard]\nkv_share = nan\n", "'tier.standard.kv_share' = nan"),

@@ -34,3 +34,24 @@ def test_what_is_freed_is_no_longer_resident(fixed, least, most):
     run = [sys.executable, "-c", SCRIPT.format(fixed=fixed)]
     kept = float(subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stdout)
     assert least < kept < most, "MiB of 63 that were freed"
+
+
+# Blocks too small to be mapped by themselves, every second of which stays and pins the heap.
+FREED = """
+import gc
+from trimodal.runtimes.heap import give_back_freed
+{resident}
+blocks = [bytearray(b"x" * 64_000) for _ in range(2_000)]
+before = resident()
+del blocks[::2]
+gc.collect()
+give_back_freed()
+print(before - resident())
+"""
+
+
+def test_what_is_freed_within_the_heap_is_given_back():
+    resident = SCRIPT[SCRIPT.index("def resident") : SCRIPT.index("if {fixed}")]
+    run = [sys.executable, "-c", "import os\n" + FREED.format(resident=resident)]
+    freed = float(subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stdout)
+    assert freed > 40, "MiB of 61"

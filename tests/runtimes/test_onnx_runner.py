@@ -30,9 +30,9 @@ def run(tmp_path):
     """`run(device, sizes)`: a function from pixels to logits."""
     onnx_runtime.save_graph(tmp_path / "model.onnx")
 
-    def make(device, sizes=()):
+    def make(device, sizes=(), host_rows=0):
         open_one = partial(open_session, tmp_path / "model.onnx", device=device, threads=1)
-        runner = make_runner(open_one, device, sizes)
+        runner = make_runner(open_one, device, sizes, host_rows)
         return lambda batch: runner.run({"pixels": batch}, "logits")
 
     return make
@@ -59,6 +59,13 @@ def test_any_batch_contiguous_or_not(run, machine, device):
     batch = pixels(5)
     for some in (batch, batch[:1], batch[1::2], batch[:, ::-1], pixels(2, 16)):
         check(logits, some)
+
+
+def test_the_processor_parts_large_batches(run, machine):
+    logits = run("cpu", (1, 8), host_rows=3)
+    for count in (1, 3, 8):
+        check(logits, pixels(count))
+    assert rows(machine) == [1, 3, 3, 3, 2]
 
 
 def test_each_size_has_its_own_session_which_never_sees_another(run, machine):

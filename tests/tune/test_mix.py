@@ -16,7 +16,8 @@ from trimodal.bench.load.records import Record
 from trimodal.errors import SettingsError
 from trimodal.server.options import ServerOptions
 from trimodal.tune import report, session
-from trimodal.tune.mix import HIGHEST, LOWEST, MixedLoad, find_edge, missed, parse_mix
+from trimodal.tune.edge import find_edge
+from trimodal.tune.mix import MixedLoad, missed, parse_mix
 from trimodal.tune.objective import LOAD
 from trimodal.tune.search import Budget, Round, Trial, TrialError
 from trimodal.tune.session import TuneSettings, tune
@@ -79,29 +80,6 @@ def test_the_edge_is_where_the_first_engine_is_full(capacities: tuple[float, ...
     assert found.violation == 0
     assert found.figures["load"] == found.gain
     assert found.figures["vision p99_ms"] <= 20000
-
-
-@pytest.mark.parametrize(("edge", "found"), [(1e-9, LOWEST), (1e9, HIGHEST)])
-def test_the_search_for_the_edge_is_bounded(edge: float, found: float) -> None:
-    tried = []
-
-    async def probe(factor: float) -> Round:
-        tried.append(factor)
-        return Round(factor, float(factor > edge))
-
-    assert asyncio.run(find_edge(probe)).gain == found
-    assert len(tried) <= 8
-
-
-@pytest.mark.parametrize("edge", [0.126, 0.4, 1.0, 1.7, 9.0, 63.9])
-@pytest.mark.parametrize("guess", [None, 0.125, 1.0, 64.0])
-def test_any_edge_is_found_from_any_guess(edge: float, guess: float | None) -> None:
-    async def probe(factor: float) -> Round:
-        return Round(factor, max(0.0, factor - edge))
-
-    found = asyncio.run(find_edge(probe, guess))
-    assert 0.95 * edge <= found.gain <= edge
-    assert found.violation == 0
 
 
 def test_a_higher_load_has_the_same_arrivals_sooner() -> None:

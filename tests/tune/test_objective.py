@@ -32,9 +32,10 @@ def summary_of(one: LoadRun, slo: str, maximize: str | None = None, minimize: st
 def worth(one: LoadRun, slo: str = "", maximize: str | None = None, minimize: str | None = None) -> Round:
     bounds = parse_slo(slo)
     objective = parse_objective(maximize, minimize, bounds)
-    found = judge(summary_of(one, slo, maximize, minimize), bounds, objective)
-    assert found
-    return found
+    summary = summary_of(one, slo, maximize, minimize)
+    value = objective.value(summary)
+    assert value is not None
+    return judge(summary, bounds, objective, value)
 
 
 def test_throughput_is_the_objective_when_none_is_named() -> None:
@@ -76,7 +77,7 @@ def test_what_is_minimised_gains_by_less() -> None:
 def test_a_run_without_the_metric_has_no_worth() -> None:
     bounds = parse_slo("")
     objective = parse_objective(None, "p99_lag_ms", bounds)
-    assert judge(summary_of(run([0.1] * 5), "", minimize="p99_lag_ms"), bounds, objective) is None
+    assert objective.value(summary_of(run([0.1] * 5), "", minimize="p99_lag_ms")) is None
     # As a bound it is missed.
     assert (
         violation(summary_of(run([0.1] * 5), "p99_lag_ms<=9"), parse_slo("p99_lag_ms<=9"), objective) == 1.0
@@ -88,6 +89,7 @@ def test_a_run_without_the_metric_has_no_worth() -> None:
     [
         ("speed", None, "", "--maximize speed: known are throughput"),
         ("goodput", None, "p99_ms<=5", "needs a bound on each request"),
+        ("streams", None, "", "--maximize streams needs a bound to keep"),
         (None, "ttft_ms", "", "known are statistics"),
         (None, "nonsense", "", "known are statistics"),
         ("goodput", "p99_ms", "", "one of them"),

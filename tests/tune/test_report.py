@@ -9,8 +9,7 @@ from trimodal.bench.load.slo import parse_slo
 from trimodal.server.options import ServerOptions
 from trimodal.tune import report
 from trimodal.tune.knobs import Knob
-from trimodal.tune.mix import parse_mix
-from trimodal.tune.objective import LOAD, parse_objective
+from trimodal.tune.objective import STREAMS, parse_objective
 from trimodal.tune.search import Result, Round, Trial
 from trimodal.tune.session import Tuned, TuneSettings
 
@@ -43,30 +42,34 @@ def test_the_verdict_names_both_figures() -> None:
     assert "Interrupted after 4 trials" in report.verdict(SETTINGS, replace(TUNED, result=None))
 
 
-def test_a_mix_that_is_kept_ends_with_the_live_streams_that_it_held() -> None:
-    mix = parse_mix(("speech@1:p95_lag_ms<=900",))
-    settings = TuneSettings("speech", LOAD, ServerOptions(repository=Path("/models")), mix=mix)
+def test_streams_end_with_how_many_were_held_in_each_round() -> None:
+    slo = parse_slo("p95_lag_ms<=900")
+    settings = TuneSettings("speech", STREAMS, ServerOptions(repository=Path("/models")), slo)
 
-    def edge(number: int, load: float, violation: float = 0.0) -> Trial:
-        figures = {"load": load, "speech p95_lag_ms": 800.0, "speech streams": 6.25 * load}
-        return Trial(number, {"m.step_s": str(number)}, "measured", (Round(load, violation, figures),))
+    def held(number: int, *counts: float, violation: float = 0.0) -> Trial:
+        rounds = tuple(Round(count, violation, {"streams": count, "p95_lag_ms": 800.0}) for count in counts)
+        return Trial(number, {"m.step_s": str(number)}, "measured", rounds)
 
-    start, best = edge(0, 1.0), edge(1, 2.0)
-    again = (start, replace(best, rounds=edge(1, 1.6).rounds))
-    result = Result(start, best, (start, best), again, "better in 1 of 1 rounds", 9.0)
-    said = report.verdict(settings, Tuned((), result.trials, result))
+    start, best = held(0, 3.0, 3.0), held(1, 5.0, 5.0)
+    again = (start, held(1, 5.0, 4.0, 5.0))
+    result = Result(start, best, (start, best), again, "better in 3 of 3 rounds in turn", 9.0)
+    tuned = Tuned((), result.trials, result)
+    said = report.verdict(settings, tuned)
+    assert said.startswith("streams under p95_lag_ms<=900: 3 → 5 at once (1.67 times); better in 3 of 3")
     assert said.endswith(
-        "With the knobs as chosen this machine holds 10 live streams of speech at once, on average, "
-        "under p95_lag_ms<=900."
+        "With the knobs as chosen this machine holds 4 streams of speech at once under p95_lag_ms<=900, "
+        "and not one more."
     )
-    kept = replace(result, chosen=start, why="nothing was better")
-    assert "With the knobs as they are this machine holds 6.25 live" in report.verdict(
-        settings, Tuned((), result.trials, kept)
-    )
-    finals, trials = report.tables(settings, Tuned((), result.trials, result))
-    assert (finals.columns[2], trials.columns[2]) == ("speech streams",) * 2
-    missed = replace(result, chosen=edge(0, 0.125, 1.0), finals=())
-    assert "live streams" not in report.verdict(settings, Tuned((), result.trials, missed))
+    kept = Result(start, start, (start,), (), "no other was tried", 9.0)
+    said = report.verdict(settings, Tuned((), kept.trials, kept))
+    assert said.startswith("The knobs stay as they are: no other was tried. With the knobs as they are this")
+    assert "holds 3 streams of speech at once" in said
+    none = held(0, 0.0, violation=0.2)
+    lost = Result(none, none, (none,), (), "no other was tried", 9.0)
+    assert "holds" not in report.verdict(settings, Tuned((), lost.trials, lost))
+    refused = report.refusal(settings, Tuned((), lost.trials, lost))
+    assert refused == "no setting keeps p95_lag_ms<=900 with one stream"
+    assert report.data(settings, tuned, "")["load"] == "streams at once"
 
 
 def test_tables_hold_finals_and_trials() -> None:

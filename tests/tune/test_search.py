@@ -132,6 +132,19 @@ def test_a_start_that_cannot_be_measured_ends_the_search() -> None:
         run(system, Budget())
 
 
+def test_a_start_that_breaks_down_in_the_final_keeps_what_was_measured() -> None:
+    """The search ended with an error, and its trials were lost."""
+    system = MadeUpSystem(
+        lambda setting: float(setting["m.threads"]) + 1,
+        breaks=lambda setting: TrialError("no room") if system.rounds > 4 else None,
+    )
+    result = run(system, Budget(trials=4, rounds=1), {"m.threads": "0"}, Space(KNOBS[:1]))
+    assert len(result.trials) == 4
+    assert not result.improved
+    assert result.finals == ()
+    assert result.why == "the start could not be measured again beside the best: no room"
+
+
 def test_what_is_known_to_be_impossible_is_not_tried() -> None:
     class Choosy(MadeUpSystem):
         def refusal(self, setting: Mapping[str, str]) -> str:

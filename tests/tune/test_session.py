@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +12,17 @@ from typing import Any
 import pytest
 
 from tests.tune.doubles import FakeTriton
-from trimodal.bench.load.slo import NO_SLO
+from trimodal.bench.load.generator import Closed, LoadRun
+from trimodal.bench.load.records import Record
+from trimodal.bench.load.slo import NO_SLO, parse_slo
 from trimodal.errors import SettingsError
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import Interrupted
-from trimodal.tune import session
-from trimodal.tune.objective import parse_objective
+from trimodal.tune import report, session
+from trimodal.tune.objective import STREAMS, parse_objective
 from trimodal.tune.search import Budget, Round, TrialError
 from trimodal.tune.session import TuneSettings, chosen_knobs, new_texts, read_pipeline, tune, write_texts
+from trimodal.tune.workload import Workload
 
 TEXT = "name: 'm'\nmax_batch_size: 8  # rows\ndynamic_batching { }  # at once\n"
 MORE = "backend: 'python'\ninput { name: 'x' data_type: TYPE_FP32 dims: 1 }\n"
@@ -109,6 +113,24 @@ def test_trials_that_are_refused_or_die_are_told(
     assert states["refused"].startswith("model m: no log: ")
 
 
+def test_a_disk_that_is_full_ends_a_trial_and_not_the_search(
+    triton: type[FakeTriton], repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was a traceback, and the trials were lost."""
+    measuring(lambda delay: 1.0, monkeypatch)
+    whole = session.overlay
+
+    def overlay(*arguments: Any) -> None:
+        if triton.starts:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        whole(*arguments)
+
+    monkeypatch.setattr(session, "overlay", overlay)
+    tuned = tune(settings(repository))
+    assert [one.state for one in tuned.trials] == ["measured", "refused", "refused"]
+    assert tuned.trials[1].reason.endswith("No space left on device")
+
+
 def served(repository: Path, folder: Path) -> session.TunedServer:
     folder.mkdir()
     pipeline = read_pipeline(["m"], options(repository), repository)
@@ -130,6 +152,55 @@ def test_a_server_is_started_for_another_setting_and_in_place_of_a_dead_one(
     asyncio.run(system.apply({"m.max_batch_size": "16"}))
     assert triton.starts == 4
     system.close()
+
+
+@pytest.mark.usefixtures("triton")
+def test_streams_at_once_are_counted_until_one_more_misses(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer of the server takes 100 ms for each client that waits for one."""
+    loads = []
+
+    async def run(send: Any, arrivals: Closed, *, seconds: float, warmup: float, drain_s: float) -> LoadRun:
+        loads.append(arrivals.concurrency)
+        takes = 0.1 * arrivals.concurrency
+        return LoadRun(tuple(Record(0, 0.0, 0.0, (takes,), takes) for _ in range(9)), 0.0, 1.0)
+
+    monkeypatch.setattr(session.generator, "run", run)
+    slo = parse_slo("p95_ms<=350")
+    tuned = tune(settings(repository, slo=slo, objective=STREAMS, budget=Budget(trials=1, rounds=2)))
+    assert tuned.result
+    assert [one.gain for one in tuned.result.chosen.rounds] == [3, 3]
+    assert loads == [1, 2, 4, 3, 3, 4]
+    assert "holds 3 streams of m at once" in report.verdict(settings(repository, objective=STREAMS), tuned)
+
+
+@pytest.mark.usefixtures("triton")
+@pytest.mark.parametrize(
+    ("load", "warmups"),
+    [
+        ({}, [0.0] * 3),  # the first of three warms up
+        ({"pace": 0.0}, [0.0] * 3),
+        ({"rate": 2.0}, [20.0] * 2),
+        ({"rate": 2.0, "pace": 4.0}, [5.0] * 2),
+    ],
+)
+def test_live_streams_count_from_the_first_one_or_when_as_many_are_under_way_as_will_be(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, load: dict[str, float], warmups: list[float]
+) -> None:
+    """A stream lasts longer than a round: without those that began first there was none to count."""
+    seen = []
+
+    async def run(send: Any, arrivals: Any, *, seconds: float, warmup: float, drain_s: float) -> LoadRun:
+        seen.append(warmup)
+        return LoadRun((Record(0, warmup, warmup, (20.0,), 20.0),), warmup, seconds)
+
+    monkeypatch.setattr(session, "kind_of", lambda config: "speech")
+    monkeypatch.setattr(session, "target_of", lambda *_: None)
+    monkeypatch.setattr(session.generator, "run", run)
+    budget = Budget(trials=1, rounds=2)
+    assert tune(settings(repository, workload=Workload(**load), budget=budget)).result
+    assert seen == warmups
 
 
 def test_a_start_under_way_ends_with_its_search(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ def init(
     directory: Path = typer.Argument(Path(), help="Gets model_repository/ and samples/."),
 ) -> None:
     """Copy the model repository, the engines that are built, and the samples to DIRECTORY."""
+    import shlex
     import shutil
 
     from trimodal.cli.common import one_sentence
@@ -79,5 +80,5 @@ def init(
         except OSError as error:
             raise OperatorError(f"{error.filename}: {(error.strerror or '').lower()}") from None
     typer.echo(f"copied to {repository}: edit its config files, then")
-    where = "" if directory.resolve() == Path.cwd() else f" --model-repository {repository}"
+    where = "" if directory.resolve() == Path.cwd() else f" --model-repository {shlex.quote(str(repository))}"
     typer.echo(f"  trimodal serve{where}")

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import typer
 
 from trimodal.cli.common import one_sentence, with_settings
-from trimodal.cli.gateway import CorsOrigins, Keys
+from trimodal.cli.gateway import AccessSettings
 from trimodal.cli.gateway import Host as GatewayHost
 from trimodal.cli.serve import ListenSettings
 
 
-@with_settings(ListenSettings)
+@dataclass(frozen=True)
+class DoctorCommand(AccessSettings, ListenSettings):
+    """Options of `trimodal serve`, and the address of its gateway."""
+
+    gateway_host: GatewayHost = "127.0.0.1"
+
+
+@with_settings(DoctorCommand)
 def doctor(
-    settings: ListenSettings,
+    settings: DoctorCommand,
     deep: bool = typer.Option(False, "--deep", help="also read every built file and compare hashes"),
     production: bool = typer.Option(
         False,
         "--production",
         help="also what strangers would find; with the gateway's options",
     ),
-    gateway_host: GatewayHost = "127.0.0.1",
-    keys: Keys = None,
-    cors_origins: CorsOrigins = None,
 ) -> None:
     """Say what is missing on this machine for serving a profile (exit code 1)."""
     from rich.console import Console
@@ -33,7 +38,7 @@ def doctor(
 
     with one_sentence("trimodal doctor"):
         options = settings.options()
-    given = {"host": gateway_host, "keys": keys, "cors_origins": cors_origins}
+    given = {"host": settings.gateway_host, **settings.access_settings()}
     gateway = {name: value for name, value in given.items() if value} if production else None
     err = Console(stderr=True)
     with err.status("reading built files") if deep and err.is_terminal else nullcontext():

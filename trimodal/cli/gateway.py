@@ -34,22 +34,20 @@ PACKAGES = ("fastapi", "httptools", "jsonschema", "python_multipart", "uvicorn",
 
 # Also of `trimodal doctor --production`.
 Host = Annotated[str, access(envvar="TRIMODAL_GATEWAY_HOST", help="address of the gateway")]
-Keys = Annotated[Path | None, access(help="file that `trimodal keys add` makes")]
-CorsOrigins = Annotated[
-    list[str] | None,
-    access("--cors-origin", help="web pages from here may call it, as https://example.com; repeatable"),
-]
 
 
 @dataclass(frozen=True)
 class AccessSettings:
-    """Who is let in, and to what: options of `trimodal gateway` and of `trimodal serve --gateway`."""
+    """Who is let in, and to what: options of `trimodal gateway`, of `serve --gateway` and of `doctor`."""
 
-    keys: Keys = None
+    keys: Annotated[Path | None, access(help="file that `trimodal keys add` makes")] = None
     without_keys: Annotated[
         bool, access("--without-keys", help="let everybody in, also beyond this machine")
     ] = False
-    cors_origins: CorsOrigins = None
+    cors_origins: Annotated[
+        list[str] | None,
+        access("--cors-origin", help="web pages from here may call it, as https://example.com; repeatable"),
+    ] = None
     allowed_hosts: Annotated[
         list[str] | None,
         access(

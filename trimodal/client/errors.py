@@ -71,6 +71,7 @@ _PREFIX = re.compile(rf"(?:.*?, )?({'|'.join(_CODES)}): (.*)", re.DOTALL)
 _PREAMBLE = re.compile(r"\[request id: [^\]]*\] |in ensemble '[^']*', ")
 _RETRY = re.compile(r"(.*); retry after (\d+(?:\.\d+)?(?:e[+-]?\d+)?) s", re.DOTALL)
 _UNKNOWN = re.compile(r"unknown model: ('.*'(?: version \d+)?) is not found")
+_NOT_READY = re.compile(r"unknown model: ('.*'(?: version \d+)?) is not at ready state")
 _NOT_LOADED = re.compile(r"no available versions|not ready|not at ready state", re.I)
 _NOT_NOW = re.compile(rf"{_NOT_LOADED.pattern}|shutting down|in exit|exceeds maximum queue size", re.I)
 
@@ -140,6 +141,8 @@ def _of_triton(text: str) -> RequestError | None:
     """What Triton says of a model that it has not, or whose process died; None: it is something else."""
     if unknown := _UNKNOWN.search(text):
         return ModelNotFound(f"the server has no model {unknown[1]}")
+    if unready := _NOT_READY.search(text):
+        return Unavailable(f"the model {unready[1]} is not ready: it is being loaded again, or was unloaded")
     if _DIED.search(text):
         return Unavailable("the model's process is not healthy: it is loaded again", 2.0)
     return None

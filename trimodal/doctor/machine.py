@@ -119,4 +119,4 @@ def _ports(options: ServerOptions) -> Check:
             remedy = "a Triton is ready there already: end it first, or choose others"
             return replace(refused, severity="warning", remedy=remedy)
         return refused
-    return MACHINE.ok("ports", f"{named} on {options.host} are free (HTTP, gRPC, metrics)")
+    return MACHINE.ok("ports", f"{named} on {options.host} are free (HTTP, gRPC, metrics, health)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def _keys(settings: GatewaySettings, keys: list[Key]) -> Iterator[Check]:
     mode = settings.keys.stat().st_mode & 0o777
     found = f"{len(keys)} in {settings.keys}, mode {mode:04o}"
     if mode & 0o077:
-        yield PRODUCTION.error("keys", found, f"chmod 600 {settings.keys}")
+        yield PRODUCTION.error("keys", found, f"chmod 600 {shlex.quote(str(settings.keys))}")
     elif not keys:
         yield PRODUCTION.error("keys", f"{settings.keys} has none", "trimodal keys add NAME")
     else:
@@ -120,7 +121,7 @@ def _private() -> Check:
     folder = cache_directory()
     mode = folder.stat().st_mode & 0o777 if folder.exists() else 0o700
     found = f"{folder}, mode {mode:04o}"
-    remedy = f"chmod 700 {folder}: answers that are kept, and logs, are there"
+    remedy = f"chmod 700 {shlex.quote(str(folder))}: answers that are kept, and logs, are there"
     return PRODUCTION.warning("cache and logs", found, remedy, when=bool(mode & 0o077))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -49,5 +50,5 @@ def verdict(checks: Sequence[Check], options: ServerOptions) -> str:
         if starts:
             return f"{' and '.join(counts)}: it is not to be reached by strangers as it is."
         return f"{' and '.join(counts)}: the server will not start as it is."
-    engines = f" --engines {options.engines}" if options.engines else ""
+    engines = f" --engines {shlex.quote(str(options.engines))}" if options.engines else ""
     return f"{''.join(counts) or 'All is well'}. Next: trimodal serve --profile {options.profile}{engines}"

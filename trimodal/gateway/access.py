@@ -77,6 +77,7 @@ class Access:
         trace, key = _trace(connection), self._key(connection)
         trace_id.set(trace["traceparent"].split("-")[1] if trace else "")
         connection.state.identified = True
+        connection.state.tenant = key.tenant
         return Caller(
             key,
             request_id(connection),
@@ -140,9 +141,12 @@ def check_operator(caller: Caller) -> None:
 
 
 def request_id(connection: HTTPConnection) -> str:
-    """The id that the client gave, if it can be one, or a new one."""
-    given = connection.headers.get("x-request-id", "")
-    return given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
+    """The id that the client gave, if it can be one, or a new one: the same whenever it is asked for."""
+    if not hasattr(connection.state, "request_id"):
+        given = connection.headers.get("x-request-id", "")
+        known = _REQUEST_ID.fullmatch(given)
+        connection.state.request_id = given if known else f"req_{secrets.token_hex(12)}"
+    return str(connection.state.request_id)
 
 
 def _trace(connection: HTTPConnection) -> dict[str, str]:

@@ -25,8 +25,10 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 
+from trimodal import logs
 from trimodal.client.client import Client
 from trimodal.client.transports.base import Timeouts
+from trimodal.errors import TrimodalError
 from trimodal.gateway.access import Access, Caller, check_model, check_operator, request_id
 from trimodal.gateway.answering import EventAnswer, Terms, WholeAnswer
 from trimodal.gateway.errors import ApiError, as_api_error, invalid_body, unsupported
@@ -83,7 +85,6 @@ class Gateway:
         Raises: ApiError 401 (who is it), 403 (not this model), 400 (a header, or a field that is refused).
         """
         caller = self.access.identify(request)
-        request.state.tenant = caller.key.tenant
         request.state.model = asked.model = caller.named(asked.model)
         check_model(caller, asked.model)
         request.state.ignored = take_ignored(asked) if isinstance(asked, Body) else asked.ignored
@@ -203,7 +204,9 @@ def add_error_answers(app: FastAPI) -> None:
 
     app.add_exception_handler(HTTPException, not_found)
     app.add_exception_handler(RequestValidationError, invalid)
-    for kind in (ApiError, Exception):
+    # What is named here is answered within the middleware, which counts it; Starlette answers an Exception
+    # outside of it, and raises it again.
+    for kind in (TrimodalError, Exception):
         app.add_exception_handler(kind, answer)
 
 
@@ -368,6 +371,8 @@ def add_operation(app: FastAPI, gateway: Gateway) -> None:
         await gateway.upstreams.looked()
         models = gateway.upstreams.state
         all_ready = bool(models) and all(models.values())
+        if not all_ready:
+            logs.note(down=",".join(name for name in models if not models[name]))
         versions, routes = gateway.upstreams.versions, gateway.upstreams.routes
         told = {"ready": all_ready, "models": models, "versions": versions, "routes": routes}
         return JSONResponse(told, 200 if all_ready else 503)

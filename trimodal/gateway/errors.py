@@ -1,7 +1,8 @@
 """Makes OpenAI's error answers: {"error": {"message", "type", "param", "code"}} with the right status.
 
 ApiError                    what a handler raises; status, type, param and code are the client's to read
-InvalidArgument       400   the request is wrong; param is the field that the sentence names first
+InvalidArgument       400   the request is wrong; param is the field that the sentence names first; 403 where
+                            it is the key's tier
 ModelNotFound         404   Triton has no such model
 Unavailable           503   no room now, with Retry-After; 429 where it was the caller's own limit
 Timeout               504   the deadline passed
@@ -124,6 +125,8 @@ def as_api_error(
             model = other[1] or other[2]
             told = f"model is '{model}': it does not answer what this endpoint asks"
             return ApiError(400, told, param="model")
+        if sentence.startswith("tier is "):  # the key has it from its operator; no request names one
+            return ApiError(403, f"this API key's {sentence}; who made it can mend it", code="key_tier")
         sentence = own_name(sentence)
         field = _FIELD.match(sentence)
         code = "context_length_exceeded" if _TOO_LONG.match(sentence) else None

@@ -13,10 +13,12 @@ from urllib.parse import quote
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trimodal import logs
 from trimodal.client.transports.base import named
+from trimodal.gateway.access import request_id
 from trimodal.gateway.answering import DONE
 from trimodal.gateway.openai.fields import IGNORED_HEADER, ignored_header
 from trimodal.gateway.quota import Quota
@@ -122,6 +124,8 @@ class _StateFamilies(Collector):
             running.add_metric([server.address], server.running)
             draining.add_metric([server.address], server.draining)
             moved.add_metric([server.address], server.moved)
+            if not server.versions:  # it was never reached: whose they are is not known
+                ready.add_metric([server.address, "", ""], 0)
             for model, versions in server.versions.items():
                 for version in versions:
                     ready.add_metric([server.address, model, version], server.answers(model, version))
@@ -155,7 +159,7 @@ class Measure:
     def __init__(self) -> None:
         self.began = self.first = self.last = time.perf_counter()
         self.status = _LEFT
-        self.cause = self.request_id = ""
+        self.cause = ""
         self.events = 0
         self.streamed = False
         self._head = 0
@@ -163,12 +167,11 @@ class Measure:
     def note(self, message: Message) -> None:
         """Takes in a message to the client: one of these for each delta."""
         if message["type"] == "websocket.accept":
-            self.status, self.request_id = 101, _header(message, b"x-request-id")
+            self.status = 101
             return
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             self._head = message["status"]
             self.streamed = _header(message, b"content-type").startswith("text/event-stream")
-            self.request_id = _header(message, b"x-request-id")
             return
         if message["type"].startswith("websocket.") and not message["type"].endswith(".body"):
             return
@@ -194,9 +197,11 @@ def _header(message: Message, wanted: bytes) -> str:
 def _cause(body: bytes) -> str:
     """The code of one of our errors, or its type."""
     try:
-        error = json.loads(body)["error"]
-        return str(error["code"] or error["type"])
-    except (ValueError, KeyError, TypeError):
+        told = json.loads(body)
+        if told.get("ready") is False:  # of /ready
+            return "not_ready"
+        return str(told["error"]["code"] or told["error"]["type"])
+    except (ValueError, KeyError, TypeError, AttributeError):
         return "other"
 
 
@@ -206,7 +211,7 @@ class Measured:
     A WebSocket has a line, too, when it ends; status 101, unless it was refused.
 
     A handler puts "model", "tenant" and "ignored" into the request's state as soon as it knows them; ignored
-    fields are named in a header of the answer.
+    fields are named in a header of the answer, and every answer has the request's id.
     """
 
     def __init__(self, app: ASGIApp, metrics: GatewayMetrics, log_requests: float) -> None:
@@ -219,6 +224,7 @@ class Measured:
             await self._app(scope, receive, send)
             return
         is_request = scope["type"] == "http"
+        identity = request_id(HTTPConnection(scope))
         measure = Measure()
         fields: dict[str, object] = {}
         logs.request_fields.set(fields)
@@ -227,9 +233,13 @@ class Measured:
             accepts = message["type"] == "websocket.accept"
             if not accepts:
                 measure.note(message)
-            if message["type"] == "http.response.start" and (names := scope.get("state", {}).get("ignored")):
-                header = (IGNORED_HEADER.encode(), ignored_header(names).encode())
-                message = {**message, "headers": [*message["headers"], header]}
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                if not _header(message, b"x-request-id"):
+                    headers.append((b"x-request-id", identity.encode()))
+                if names := scope["state"].get("ignored"):
+                    headers.append((IGNORED_HEADER.encode(), ignored_header(names).encode()))
+                message = {**message, "headers": headers}
             await send(message)
             if accepts:  # not where the client is gone by then
                 measure.note(message)
@@ -239,12 +249,13 @@ class Measured:
             await self._app(scope, receive, noted)
         except Exception:
             if is_request:
-                measure.status = 500  # the application's outermost layer answers it
+                # The application's outermost layer answers it.
+                measure.status, measure.cause = 500, "internal_error"
             raise
         finally:
             self._metrics.in_flight.dec(is_request)
             endpoint = getattr(scope.get("route"), "path", "other")
-            state = scope.get("state", {})
+            state = scope["state"]
             if is_request:
                 self._metrics.ended(endpoint, state, measure)
             if self._is_logged(endpoint, measure):
@@ -271,7 +282,7 @@ class Measured:
         logger.info(
             "%s %s", scope.get("method", "WebSocket"), shorten(quote(scope["path"]), 200),
             extra={
-                "request_id": measure.request_id,
+                "request_id": state["request_id"],
                 "fields": {name: value for name, value in told.items() if value not in (None, "")},
             },
         )  # fmt: skip

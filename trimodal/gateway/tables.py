@@ -139,16 +139,21 @@ def _changed(part: str, change: Row | None) -> str:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Replaces a file in one step; it stays its owner's, and a new one is readable by nobody else."""
+    """Replaces a file in one step; it stays its owner's, and readable as it was.
+
+    A first file is its directory's owner's, and readable by nobody else: root, who writes it for a service,
+    hands it over.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(text)
-        with suppress(OSError):  # there is none yet, or only its owner may give it away
-            before = file.stat()
+        with suppress(OSError):  # only root may give it away
+            before = (file if file.exists() else file.parent).stat()
             os.chown(temporary, before.st_uid, before.st_gid)
-            os.chmod(temporary, stat.S_IMODE(before.st_mode))
+            if file.exists():
+                os.chmod(temporary, stat.S_IMODE(before.st_mode))
         os.replace(temporary, file)
     except BaseException:
         os.unlink(temporary)

@@ -16,6 +16,7 @@ from trimodal.errors import ArtefactError, InvalidArgument
 from trimodal.llm.rendering import ANSWERED, Rendering
 from trimodal.llm.structured.call_text import as_plain_chat
 from trimodal.manifest import MANIFEST
+from trimodal.runtimes.heap import give_back_freed
 
 if TYPE_CHECKING:
     from trimodal.llm.chat_template import ChatTemplate
@@ -58,6 +59,7 @@ class CheckpointTokenizer:
         # A decoder tells its kind only as what it would be written as.
         self._byte_level = decoder is not None and b'"ByteLevel"' in decoder.__getstate__()
         self.has_chat_template = self._template is not None
+        give_back_freed()
 
     def encode(self, text: str) -> list[int]:
         """Ids of a rendered chat, which holds its special tokens as text.

@@ -18,3 +18,13 @@ def give_back_large_blocks() -> None:
     """
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _BYTES)
+
+
+def give_back_freed() -> None:
+    """Gives the system back what was freed so far; for after a model is loaded.
+
+    Reading and rearranging weights frees about as much as is kept, within the heap, where glibc leaves it: of
+    `embedding` 37 MB, of `speech_recognize` 52. Does nothing with another C library.
+    """
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)

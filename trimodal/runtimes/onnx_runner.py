@@ -33,9 +33,13 @@ class Runner(Protocol):
 
 
 def open_model(
-    directory: Path, manifest: Manifest, settings: OnnxSettings, sizes: Sequence[int] = ()
+    directory: Path,
+    manifest: Manifest,
+    settings: OnnxSettings,
+    sizes: Sequence[int] = (),
+    host_rows: int = 0,
 ) -> Runner:
-    """Runs the artefact's `model.onnx` as the settings say; `sizes` as in `make_runner`.
+    """Runs the artefact's `model.onnx` as the settings say; `sizes` and `host_rows` as in `make_runner`.
 
     Raises ArtefactError: of another checkpoint than is pinned, or refused; ServerError: no CUDA.
     """
@@ -44,28 +48,41 @@ def open_model(
         open_session, directory / MODEL, device=settings.device, threads=settings.threads,
         command=manifest.command,
     )  # fmt: skip
-    return make_runner(open_one, settings.device, sizes)
+    return make_runner(open_one, settings.device, sizes, host_rows)
 
 
-def make_runner(open_one: Callable[[], Any], device: Device, sizes: Sequence[int] = ()) -> Runner:
+def make_runner(
+    open_one: Callable[[], Any], device: Device, sizes: Sequence[int] = (), host_rows: int = 0
+) -> Runner:
     """The best way to run a graph on that device; `open_one` gives a new session.
 
     `sizes`, of a graph with convolutions, are the batch sizes that are run on CUDA: batches between them are
-    filled up, larger ones are parted. Empty: batches of every size in one session.
+    filled up, larger ones are parted. Empty: batches of every size in one session. On the processor batches
+    of more than `host_rows` are parted; 0: none.
     """
     if device == "cpu":
-        return HostRunner(open_one())
+        return HostRunner(open_one(), host_rows)
     sessions = {size: open_one() for size in sorted(set(sizes))} or {0: open_one()}
     return CudaRunner(sessions)
 
 
 class HostRunner:
-    """Runs a session of the processor."""
+    """Runs a session of the processor, on at most `most` rows at once; 0: on all."""
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, most: int = 0) -> None:
         self._session = session
+        self._most = most
 
     def run(self, inputs: Mapping[str, Array], output: str) -> Array:
+        rows = len(next(iter(inputs.values())))
+        if not self._most or rows <= self._most:
+            return self._run(inputs, output)
+        parts = [slice(at, at + self._most) for at in range(0, rows, self._most)]
+        return np.concatenate(
+            [self._run({name: array[part] for name, array in inputs.items()}, output) for part in parts]
+        )
+
+    def _run(self, inputs: Mapping[str, Array], output: str) -> Array:
         (outputs,) = self._session.run(
             [output], {name: np.ascontiguousarray(array) for name, array in inputs.items()}
         )

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from trimodal.errors import ArtefactError, ServerError
 from trimodal.runtimes.gpu_device import visible_gpus
+from trimodal.runtimes.heap import give_back_freed
 from trimodal.settings import EngineSettings
 
 Device = Literal["cpu", "cuda"]
@@ -82,6 +83,7 @@ def open_session(path: Path, *, device: Device, threads: int, command: str = "")
         ) from None
     if PROVIDERS[device] not in session.get_providers():
         raise _no_cuda(onnxruntime, loading)
+    give_back_freed()
     return session
 
 

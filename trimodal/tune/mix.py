@@ -1,4 +1,4 @@
-"""Finds the highest load of several models on one server at which each keeps its own SLO.
+"""Sends a load of several models to one server, and judges each by its own SLO.
 
 A mix names a rate for each model; a load of 2 is twice all of them. Requests of all parts are one open loop.
 """
@@ -9,7 +9,7 @@ import heapq
 import math
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trimodal.bench.load.generator import LoadRun, Send, poisson
@@ -20,11 +20,8 @@ from trimodal.errors import SettingsError, Unavailable
 from trimodal.tune.objective import LOAD, SHARE, figure_of, violation
 from trimodal.tune.search import Round, Trial, TrialError
 
-LOWEST, HIGHEST = 1 / 8, 64.0  # times the mix
-STREAM_S = 6.0  # of a live stream: the load is even after so long
-STREAMS = " streams"  # behind a model's name: how many live ones were under way, on average
-_TOLERANCE = 0.03  # between the load that is kept and the one that is not
-_FIRST_STEP, _NEXT_STEP = 2.0, 1.2
+CUT_S = 6.0  # of a live stream: the load is even after so long
+UNDER_WAY = " streams"  # behind a model's name: how many live ones were under way, on average
 _OVERLOAD = {TIMEOUT, UNSENT, Unavailable.code.lower()}  # outcomes: a queue is full, or an answer too late
 _EXPECTED = 5  # requests of each part in a run: a longer one is needed where fewer would come
 _FORM = re.compile(r"(?P<model>[\w.-]+)@(?P<rate>[^:]+):(?P<slo>.+)", re.DOTALL)
@@ -130,41 +127,13 @@ class MixedLoad:
             figures[f"{part.model} requests_per_s"] = summary.requests_per_s
             figures[f"{part.model} error_rate"] = summary.error_rate
             if "lag_ms" in summary.metrics:
-                figures[f"{part.model}{STREAMS}"] = summary.in_flight
+                figures[f"{part.model}{UNDER_WAY}"] = summary.in_flight
             for name, verdict in zip(part.figures, summary.verdicts, strict=True):
                 if verdict.value is None and summary.ok:
                     raise TrialError(f"{name} is no figure of its answers", "failed")
                 if verdict.value is not None:
                     figures[name] = verdict.value
         return Round(self._factor, short, figures)
-
-
-async def find_edge(probe: Callable[[float], Awaitable[Round]], guess: float | None = None) -> Round:
-    """Bisects for the highest load that is kept; what `probe` found there.
-
-    Where the lowest load is missed already, that one is returned.
-
-    Args:
-        guess: where the edge was the last time: the search begins there, in smaller steps.
-    """
-    step = _NEXT_STEP if guess else _FIRST_STEP
-    factor, kept, missed = guess or 1.0, 0.0, math.inf
-    best: Round | None = None
-    while True:
-        found = await probe(factor)
-        if not found.violation:
-            best, kept = found, factor
-        elif factor <= LOWEST:
-            return found
-        else:
-            missed = factor
-        if best and (kept >= HIGHEST or missed <= kept * (1 + _TOLERANCE)):
-            return best
-        if best and missed < math.inf:
-            factor = math.sqrt(kept * missed)
-        else:
-            factor = min(HIGHEST, kept * step) if best else max(LOWEST, missed / step)
-            step = min(_FIRST_STEP, step * step)
 
 
 def missed(parts: Sequence[Part], trial: Trial) -> list[str]:

@@ -45,10 +45,12 @@ class Objective:
 
     @property
     def unit(self) -> str:
-        return "ms" if self.metric else RATES.get(self.name, ("", "times the mix"))[1]
+        return "ms" if self.metric else _SEARCHED.get(self.name) or RATES[self.name][1]
 
 
-LOAD = Objective("load", True)  # of a mix: it is no figure of one run, but the highest that keeps the SLOs
+# What is no figure of one run, but the highest at which the SLO is kept: a load of a mix, streams at once.
+LOAD, STREAMS = Objective("load", True), Objective("streams", True)
+_SEARCHED = {LOAD.name: "times the mix", STREAMS.name: "at once"}
 
 
 def parse_objective(maximize: str | None, minimize: str | None, slo: Slo) -> Objective:
@@ -57,8 +59,12 @@ def parse_objective(maximize: str | None, minimize: str | None, slo: Slo) -> Obj
         raise SettingsError("--maximize and --minimize: one of them, please")
     if minimize is None:
         name = maximize or "throughput"
+        if name == STREAMS.name:
+            if not slo.bounds:
+                raise SettingsError("--maximize streams needs a bound to keep: --slo 'p95_lag_ms<=1500'")
+            return STREAMS
         if name not in RATES:
-            raise SettingsError(f"--maximize {name}: known are {', '.join(RATES)}")
+            raise SettingsError(f"--maximize {name}: known are {', '.join((*RATES, STREAMS.name))}")
         if name == "goodput" and not slo.of_requests:
             raise SettingsError("--maximize goodput needs a bound on each request: --slo 'ttft_ms<=500'")
         return Objective(name, True)
@@ -94,11 +100,8 @@ def violation(summary: Summary, slo: Slo, objective: Objective) -> float:
     return total
 
 
-def judge(summary: Summary, slo: Slo, objective: Objective) -> Round | None:
-    """What a run is worth; None: it has no figure for the objective."""
-    value = objective.value(summary)
-    if value is None:
-        return None
+def judge(summary: Summary, slo: Slo, objective: Objective, value: float) -> Round:
+    """What a run is worth, whose figure for the objective is `value`."""
     figures = {
         objective.name: value,
         "requests_per_s": summary.requests_per_s,

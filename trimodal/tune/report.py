@@ -13,9 +13,10 @@ from statistics import median
 from typing import Any
 
 from trimodal.report.console import Table
+from trimodal.tune.edge import LOWEST
 from trimodal.tune.knobs import Setting
-from trimodal.tune.mix import LOWEST, STREAMS, missed
-from trimodal.tune.objective import Objective
+from trimodal.tune.mix import UNDER_WAY, missed
+from trimodal.tune.objective import LOAD, STREAMS, Objective
 from trimodal.tune.search import Result, Trial
 from trimodal.tune.session import Tuned, TuneSettings
 
@@ -73,23 +74,27 @@ def verdict(settings: TuneSettings, tuned: Tuned) -> str:
 
 
 def capacity(settings: TuneSettings, result: Result) -> str:
-    """Says how many live streams were under way at the edge of a mix; empty: none, or its SLO is missed."""
+    """Says how many streams at once were kept in each round; empty: that is not the objective, or none."""
     one = _again(result, result.chosen)
+    if settings.objective != STREAMS or one.violation:
+        return ""
+    held = min(each.gain for each in one.rounds)
+    streams = f"{held:.0f} stream{'s' if held > 1 else ''} of {settings.model} at once"
     knobs = "chosen" if result.improved else "they are"
-    return "".join(
-        f" With the knobs as {knobs} this machine holds {number(count)} live streams of {part.model} at "
-        f"once, on average, under {part.slo.text}."
-        for part in settings.mix
-        if not one.violation and (count := one.figure(f"{part.model}{STREAMS}"))
+    return (
+        f" With the knobs as {knobs} this machine holds {streams} under {settings.bounds}, and not one more."
     )
 
 
 def refusal(settings: TuneSettings, tuned: Tuned) -> str:
-    """Says which SLO of a mix no setting keeps; empty: all are kept, or it is none."""
-    if not tuned.result or not settings.mix or not tuned.result.chosen.violation:
+    """Says which SLO no setting keeps at the least load; empty: it is kept, or no load was looked for."""
+    searched = settings.objective in (LOAD, STREAMS)
+    if not searched or not tuned.result or not tuned.result.chosen.violation:
         return ""
     names = ", ".join(missed(settings.mix, tuned.result.chosen)) or settings.bounds
-    return f"no setting keeps {names} at the lowest load, {LOWEST:g} times the mix"
+    one = settings.objective == STREAMS
+    least = "with one stream" if one else f"at the lowest load, {LOWEST:g} times the mix"
+    return f"no setting keeps {names} {least}"
 
 
 def diff(texts: Mapping[Path, tuple[str, str]], root: Path) -> str:
@@ -107,11 +112,12 @@ def diff(texts: Mapping[Path, tuple[str, str]], root: Path) -> str:
 def data(settings: TuneSettings, tuned: Tuned, difference: str) -> dict[str, Any]:
     """All of it for a JSON file."""
     result = tuned.result
+    how = {LOAD: "mix", STREAMS: "streams at once"}.get(settings.objective, str(settings.workload))
     return {
         "model": settings.model,
         "objective": {"name": settings.objective.name, "maximize": settings.objective.maximise},
         "slo": settings.bounds,
-        "load": "mix" if settings.mix else str(settings.workload),
+        "load": how,
         "machine": platform.platform(),
         "date": date.today().isoformat(),
         "knobs": {knob.label: str(knob).partition("=")[2] for knob in tuned.knobs},
@@ -143,7 +149,7 @@ def _again(result: Result, trial: Trial) -> Trial:
 def _columns(settings: TuneSettings, trial: Trial) -> list[str]:
     """Names of the figures shown: the objective, those of the bounds, and of a mix its live streams."""
     known = trial.rounds[0].figures if trial.rounds else ()
-    streams = [name for name in known if name.endswith(STREAMS)]
+    streams = [name for name in known if name.endswith(UNDER_WAY)]
     names = [settings.objective.name, *streams, *settings.figures, *(() if settings.mix else ("p99_ms",))]
     return list(dict.fromkeys(names))
 

@@ -253,7 +253,8 @@ class Search:
         better.sort(key=lambda one: -one.score)
         candidates = better[:_FINALISTS]
         if not candidates:
-            return start, (), "no setting was better than the start"
+            alone = len(self._trials) == 1
+            return start, (), "no other was tried" if alone else "no setting was better than the start"
         if not budget.final_rounds:
             return candidates[0], (), "the best trial; there was no final"
         rounds: dict[int, list[Round]] = {one.number: [] for one in (start, *candidates)}
@@ -270,7 +271,7 @@ class Search:
                 except TrialError as error:
                     lost[one.number] = str(error)
         if start.number in lost:
-            raise TrialError(f"the start could not be measured again: {lost[start.number]}", "failed")
+            return start, (), f"the start could not be measured again beside the best: {lost[start.number]}"
         finals = tuple(
             replace(one, rounds=tuple(rounds[one.number]))
             for one in (start, *candidates)

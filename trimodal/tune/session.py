@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -25,12 +24,13 @@ from trimodal.repository import select_models
 from trimodal.server.options import FREE_PORTS, ServerOptions
 from trimodal.server.overlay import overlay, served_repository
 from trimodal.server.process import Interrupted, TritonServer
+from trimodal.tune.edge import find_edge, find_most
 from trimodal.tune.fields import file_for, put_text
 from trimodal.tune.knobs import Knob, Pipeline, Setting, Space
-from trimodal.tune.mix import STREAM_S, MixedLoad, Part, find_edge
-from trimodal.tune.objective import Objective, figure_of, judge
+from trimodal.tune.mix import CUT_S, MixedLoad, Part
+from trimodal.tune.objective import STREAMS, Objective, figure_of, judge
 from trimodal.tune.search import Budget, OnTrial, Result, Round, Search, Trial, TrialError
-from trimodal.tune.workload import TIMEOUT_S, Workload, kind_of, target_of
+from trimodal.tune.workload import STREAM_S, TIMEOUT_S, Workload, kind_of, target_of
 
 WARM_UP_S = 0.5  # of a round; twice as long after a start
 _GRACE_S = 60.0  # of a round, for answers that are under way at its end
@@ -112,7 +112,7 @@ class TunedServer:
     async def apply(self, setting: Setting) -> None:
         try:
             await asyncio.to_thread(self._serve, self._pipeline.configs(setting))
-        except OperatorError as error:
+        except (OperatorError, OSError) as error:  # OSError: the disk for its folder is full
             raise TrialError(" ".join(str(error).split())) from None
         except asyncio.CancelledError:
             self._closing = True  # the start that is under way on its thread ends
@@ -143,16 +143,24 @@ class TunedServer:
 
     async def measure(self) -> Round:
         self._rounds += 1
-        if not self._settings.mix:
+        if self._fresh and self._first_count:
+            await self._run(1.0)  # to warm up
+        if self._settings.mix:
+            found = await find_edge(self._run, self._edge)
+        elif self._settings.objective == STREAMS:
+            found = await find_most(self._run, self._edge)
+        else:
             return await self._run(1.0)
-        found = await find_edge(self._run, self._edge)
         self._edge = found.gain
         return found
 
     async def _run(self, factor: float) -> Round:
-        """One run of the load; of a mix so many times it. Raises: TrialError."""
+        """One run of the load; of a mix so many times it, else of so many streams. Raises: TrialError."""
         self._runs += 1
-        warmup = WARM_UP_S * (2 if self._fresh else 1)
+        # Of streams: until as many are under way as will be.
+        warmup = max(WARM_UP_S * (2 if self._fresh else 1), self._stream_s)
+        if self._first_count:
+            warmup = 0.0
         self._fresh = False
         assert self._server
         url = self._server.grpc_url
@@ -168,7 +176,7 @@ class TunedServer:
             raise self._failed(str(error)) from None
 
     def _targets(self, client: Client, transport: GrpcTransport) -> list[generator.Send]:
-        settings, stream_s = self._settings, STREAM_S if self._settings.mix else math.inf
+        settings, stream_s = self._settings, CUT_S if self._settings.mix else STREAM_S
         configs = [self._pipeline.models[name].config for name in settings.models]
         return [
             target_of(config, client, transport, settings.workload, self._runs, stream_s)
@@ -178,31 +186,45 @@ class TunedServer:
     async def _mixed(self, client: Client, transport: GrpcTransport, warmup: float, factor: float) -> Round:
         settings = self._settings
         load = MixedLoad(settings.mix, self._targets(client, transport), factor, self._rounds)
-        pace = settings.workload.pace
-        if pace and any(kind_of(self._pipeline.models[name].config) == "speech" for name in settings.models):
-            warmup = max(warmup, STREAM_S / pace)  # until as many streams are under way as will be
         run = await self._send(load.send, load.arrivals(), warmup, load.seconds(settings.seconds))
         return load.judge(run)
 
+    @property
+    def _is_speech(self) -> bool:
+        return any(kind_of(self._pipeline.models[name].config) == "speech" for name in self._settings.models)
+
+    @property
+    def _first_count(self) -> bool:
+        """Whether the first requests count: live streams of a closed loop, which has no others in a round."""
+        return self._is_speech and not (self._settings.mix or self._settings.workload.rate)
+
+    @property
+    def _stream_s(self) -> float:
+        """Seconds that a live stream takes to be spoken, at most; 0: there are none."""
+        pace = self._settings.workload.pace if self._is_speech else 0.0
+        return (CUT_S if self._settings.mix else STREAM_S) / pace if pace else 0.0
+
     async def _alone(self, client: Client, transport: GrpcTransport, warmup: float, factor: float) -> Round:
-        settings = self._settings
+        settings, clients = self._settings, int(factor)
         (send,) = self._targets(client, transport)
-        arrivals = settings.workload.arrivals(self._rounds)
+        streams = settings.objective == STREAMS
+        arrivals = generator.Closed(clients) if streams else settings.workload.arrivals(self._rounds)
         run = await self._send(send, arrivals, warmup, settings.seconds)
         summary = summarise(run, settings.slo, (settings.objective.statistic,))
-        if not summary.ok:
+        if not summary.ok and clients == 1:  # where several are refused, fewer may be kept
             why = next(iter(summary.errors), run.stopped or "no request was answered")
             raise self._failed(f"no request succeeded: {why}")
-        judged = judge(summary, settings.slo, settings.objective)
-        if judged is None:
+        value = factor if streams else settings.objective.value(summary)
+        if value is None:
             raise SettingsError(f"{settings.objective.name} is not a figure of model {settings.model}")
-        return judged
+        return judge(summary, settings.slo, settings.objective, value)
 
     async def _send(
         self, send: generator.Send, arrivals: generator.Arrivals, warmup: float, seconds: float
     ) -> generator.LoadRun:
-        run = generator.run(send, arrivals, seconds=seconds, warmup=warmup, drain_s=TIMEOUT_S)
-        return await asyncio.wait_for(run, warmup + seconds + TIMEOUT_S + _GRACE_S)
+        rest = TIMEOUT_S + self._stream_s
+        run = generator.run(send, arrivals, seconds=seconds, warmup=warmup, drain_s=rest)
+        return await asyncio.wait_for(run, warmup + seconds + rest + _GRACE_S)
 
     def _failed(self, why: str) -> TrialError:
         self._served = {}  # it may hang: the next setting gets another server

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +22,7 @@ from trimodal.paths import data_directory
 
 _RECORDINGS = data_directory() / "samples" / "speech"
 TIMEOUT_S = 20.0  # of a request
+STREAM_S = 20.0  # of a live stream, as `trimodal bench speech` has it
 _VARIABLE = 8  # length of a dimension that the configuration leaves open
 
 
@@ -91,10 +91,10 @@ def target_of(
             return embedding(client, questions, timeout=timeout, model=model)
         return GrpcLlm(client, questions, timeout=timeout, model=model).send
     if kind == "speech":
-        from trimodal.bench.common.samples import read_utterances
+        from trimodal.bench.common.samples import spoken_streams
 
-        most = None if math.isinf(stream_s) else round(stream_s * SAMPLE_RATE)
-        recordings = [one.samples[:most] for one in read_utterances(_RECORDINGS)]
+        most = round(stream_s * SAMPLE_RATE)
+        recordings = [one.samples[:most] for one in spoken_streams(_RECORDINGS, STREAM_S)]
         return speech(client, recordings, pace=workload.pace, timeout=max(timeout, 60.0), model=model)
     if kind == "tensors":
         return random_tensors(transport, config, workload.batch, timeout)

@@ -38,6 +38,14 @@ def test_a_running_server_is_asked_with_its_key(asked, tmp_path):
     assert (tmp_path / "a.json").is_file()
 
 
+def test_a_full_disk_is_one_sentence_after_the_figures(asked):
+    """It was a traceback."""
+    ended = run("llm", "--url", "there:8001", "--json", "/dev/full")
+    assert ended.exit_code == 1
+    assert "network          10.00 ms" in ended.output
+    assert ended.output.endswith("explain: --json /dev/full: cannot be written: No space left on device\n")
+
+
 def test_what_is_refused_is_one_sentence(asked):
     ended = run("llm", "refused", "--url", "there:8001")
     assert (ended.exit_code, ended.output) == (1, "explain: text_input is refused\n")

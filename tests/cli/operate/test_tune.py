@@ -35,6 +35,11 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
         (("vision", "--slo", "nonsense<=3"), "'nonsense' is no metric"),
         (("vision", "--maximize", "speed"), "--maximize speed: known are"),
         (("vision", "--minimize", "cost"), "known are statistics"),
+        (("speech", "--maximize", "streams"), "--maximize streams needs a bound to keep"),
+        (
+            ("speech", "--maximize", "streams", "--slo", "p95_lag_ms<=900", "--rate", "2"),
+            "--rate is of an open loop: leave it or --maximize streams out",
+        ),
         (("vision", "--list-knobs", "--knob", "nothing=1"), "which 'nothing' is meant"),
         (("nothing", "--list-knobs"), "no model 'nothing'"),
         ((), "name one model, or several by --mix"),

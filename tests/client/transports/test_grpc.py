@@ -206,7 +206,7 @@ async def test_a_version_that_was_unloaded_is_told_where_the_index_may_be_asked(
         client._transport._operator = (("key", "right"),) if operator else None
         kind, told = ModelNotFound, "the server has no model 'llm' version 7, only 10, 2"
         if not operator:
-            kind, told = Unavailable, "not at ready state"
+            kind, told = Unavailable, "is not ready: it is being loaded again"
         servicer.script = [service_pb2.ModelStreamInferResponse(error_message=RETIRED)]
         with pytest.raises(kind, match=told):
             await client.complete("hi", model="llm@7")
@@ -214,7 +214,7 @@ async def test_a_version_that_was_unloaded_is_told_where_the_index_may_be_asked(
             await client.complete("hi", model="llm@7", timeout=60)
         with pytest.raises(kind, match=told):
             await client.embed(["hi"], model="llm@7")
-        with pytest.raises(Unavailable, match="not at ready state"):  # none is: it is loaded again
+        with pytest.raises(Unavailable, match="is not ready"):  # none is: it is loaded again
             await client.embed(["hi"], model="own@7")
         assert servicer.asked == 4
         with pytest.raises(Unavailable, match="the queue is full"):

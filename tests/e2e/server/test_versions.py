@@ -94,7 +94,9 @@ async def test_a_canary_and_the_way_back(own_server: Callable[..., TritonServer]
         file.write_text(re.sub(r"\ball\s*\{\s*\}", "specific { versions: 1 }", file.read_text()))
         assert not await asyncio.to_thread(server.api.load, "llm")
         await asyncio.to_thread(wait_until, lambda: server.api.versions()["llm"]["2"] == "UNAVAILABLE")
-        with pytest.raises(Unavailable, match="not at ready state"):  # or it is being loaded
+        with pytest.raises(
+            Unavailable, match="not ready: it is being loaded again, or was unloaded"
+        ):  # or it is being loaded
             await client.complete("hi", model="llm@2")
     key = ((GRPC_OPERATOR_HEADER, server.operator_key),)
     async with Client(transport=GrpcTransport(server.url, Timeouts(), operator=key)) as client:

@@ -30,6 +30,8 @@ def test_a_server_is_drained_and_used_again(tmp_path: Path) -> None:
         ('[[upstream]]\naddress = "nowhere"\n', "address"),
         ('[[upstream]]\naddress = "a:1"\ndraining = true\n', "draining"),
         ('[[upstream]]\naddress = "a:1"\n[[upstream]]\naddress = "a:1"\n', "twice"),
+        ('[[upstream]]\naddress = "a:99999"\n', "a port is at most 65535"),
+        ('[[upstream]]\naddress = "a:1:99999"\n', "a port is at most 65535"),
         ("[[upstream]", "upstreams.toml"),
     ],
 )

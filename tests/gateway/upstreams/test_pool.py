@@ -119,6 +119,21 @@ async def test_each_server_is_asked_once_and_a_refusal_says_more_than_nobody(
         assert asked(one) == 1
 
 
+async def test_a_server_that_is_busy_with_one_run_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        busy, other = servers.pool.servers
+        busy._late.add(("embedding", "1"))
+        for _ in range(4):
+            await servers.client.embed("hi")
+        asked_for = [
+            sum(one.name == "embedding" for one in servers.fakes[server.address].requests)
+            for server in (busy, other)
+        ]
+        assert asked_for == [0, 4]
+        other.draining = True
+        await servers.client.embed("hi")
+
+
 async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
         for fake in servers.fakes.values():

@@ -13,7 +13,7 @@ from tests.doubles.waiting import until
 from tests.gateway.conftest import fails, fake_triton
 from tests.gateway.upstreams.test_pool import Servers
 from trimodal.client.transports.base import Request
-from trimodal.errors import ModelNotFound, SettingsError
+from trimodal.errors import ModelNotFound, SettingsError, Unavailable
 from trimodal.gateway.upstreams.routes import key_of, read_routes, set_route, version_for
 
 KEYS = [f"tenant-{number}".encode() for number in range(2000)]
@@ -118,6 +118,8 @@ async def test_a_version_that_one_server_lacks_is_asked_of_another(
     """As while it is rolled out; the server that lacks it goes on with those that it has."""
     file, fakes = tmp_path / "routes.toml", [fake_triton(), fake_triton()]
     set_route(file, "llm", {"2": 100.0})
+    for fake in fakes:  # it is gone since they were looked at
+        fake._versions = {"llm": ("1", "2")}
     own = fakes[0].functions["llm"]
 
     def lacks(request: Request) -> object:
@@ -143,11 +145,43 @@ async def test_a_server_that_lacks_a_version_for_the_assistant_has_the_assistant
     set_route(file, "llm", {"2": 100.0})
     error = ModelNotFound("answer: the server has no model 'llm' version 2, only 1")
     for fake in fakes:
+        fake._versions = {"llm": ("1", "2")}
         fake.functions["assistant"] = fails(error)
     async with Servers(monkeypatch, *fakes, routes=file) as servers:
         with pytest.raises(ModelNotFound, match="only 1"):
             await servers.client.ask("hi").answer()
         assert all(one.models["assistant"] for one in servers.pool.servers), "no other question suffers"
+
+
+def test_the_share_of_a_version_that_is_not_loaded_is_the_others() -> None:
+    shares = {"1": 50.0, "2": 25.0, "3": 25.0}
+    usual = {key: version_for(shares, "llm", key) for key in KEYS}
+    without = {key: version_for(shares, "llm", key, {"1", "2"}) for key in KEYS}
+    assert all(without[key] == version for key, version in usual.items() if version != "3")
+    moved = Counter(without[key] for key, version in usual.items() if version == "3")
+    assert moved["1"] > moved["2"] > 0
+
+
+async def test_a_route_to_a_version_that_is_not_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, triton = tmp_path / "routes.toml", fake_triton()
+    set_route(file, "llm", {"1": 50.0, "2": 50.0})
+    async with Servers(monkeypatch, triton, routes=file) as servers:
+        for number in range(20):
+            assert (await servers.client.complete("hi", tenant=f"tenant-{number}")).text
+            async for _ in servers.client.ask("hi", tenant=f"tenant-{number}"):
+                pass
+        asked = [one for one in triton.requests if "probe" not in one.parameters]
+        assert {one.model for one in asked} == {"llm@1", "assistant"}
+        assert {one.parameters.get("versions") for one in asked} == {None, '{"llm": "1"}'}
+        assert (servers.pool.state["llm"], servers.pool.versions) == (True, {"llm": {"1": True, "2": False}})
+        await until(lambda: "no server has loaded: {'llm': ['2']}" in caplog.text)
+        set_route(file, "llm", {"1": 0.0, "2": 100.0})
+        await until(lambda: not servers.pool.state["llm"])
+        with pytest.raises(Unavailable, match="no version is loaded that its requests are to go to"):
+            await servers.client.complete("hi")
+        assert caplog.text.count("no server has loaded") == 1, "not with each look"
 
 
 async def test_a_file_that_is_gone_leaves_the_routes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -117,9 +117,35 @@ async def test_a_model_that_hangs_beyond_the_bound_does_not_answer() -> None:
 
     triton.ready = ready  # type: ignore[method-assign]
     server = Upstream("a:1", triton)
-    await server.look(Timeouts(connect=0.02))
+    await server.look(Timeouts(connect=0.02, silence=0.02))
     await server.answered(20)
     assert server.models == {"embedding": True, "vision": False}
+
+
+async def test_a_model_that_is_busy_with_one_run_is_late_and_not_down() -> None:
+    triton = Counted(speech=1, speech_recognize=1, embedding=1, llm=1)
+    server, hangs, asked = Upstream("a:1", triton), asyncio.Event(), triton.ready
+    await looked(server)
+
+    async def ready(model: str, timeouts: Timeouts) -> bool:
+        if model.startswith(("speech_recognize", "llm")):  # the llm answers beside its work, or not at all
+            await asyncio.wait_for(hangs.wait(), timeouts.connect)
+        return await asked(model, timeouts)
+
+    triton.ready = ready  # type: ignore[method-assign]
+    bounds = Timeouts(connect=0.02)
+    await server.look(bounds)
+    await until(lambda: server.is_late("speech_recognize"))
+    assert (server.is_late("speech"), server.is_late("embedding")) == (True, False)
+    await until(lambda: not server.models["llm"])
+    assert server.models == {"speech": True, "speech_recognize": True, "embedding": True, "llm": False}
+    triton.inferences["speech_recognize"] = 9  # the run is over, and others wait before the question
+    await server.look(bounds)
+    await until(lambda: not server.is_late("speech"))
+    assert server.models["speech_recognize"]
+    hangs.set()
+    await looked(server)
+    await server.aclose()
 
 
 async def test_a_version_that_is_loaded_later_has_its_place_with_its_first_answer() -> None:
@@ -200,6 +226,17 @@ async def test_versions_are_asked_and_fail_one_by_one() -> None:
     assert server.versions == {"llm": {"1": False, "2": True}}
     server.failed("llm", InternalError("gone"))
     assert server.versions == {"llm": {"1": False, "2": False}}
+
+
+async def test_a_server_that_is_not_reached_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "trimodal")
+    triton = Counted(llm=1)
+    server = Upstream("a:1", triton)
+    for triton.reachable in (False, False, True, True, False):
+        await looked(server)
+    lost, found = "a:1 is not reached: no server at nowhere", "a:1 is reached"
+    told = [record.getMessage() for record in caplog.records if "reached" in record.getMessage()]
+    assert told == [lost, found, lost]
 
 
 async def test_a_server_that_is_gone_keeps_its_models_names() -> None:

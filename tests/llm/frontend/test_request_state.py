@@ -230,6 +230,25 @@ def test_what_is_told_of_a_text_waits_for_it() -> None:
     assert (end.text, end.logprobs, end.prompt_logprobs) == ("{}", [early, late], (early,))
 
 
+def test_an_answer_that_is_cut_off_counts_the_tokens_that_it_got() -> None:
+    def tokens(kind: str) -> float:
+        return metrics.get("trimodal_llm_tokens_total", {"model": "llm", "kind": kind}).value
+
+    metrics = MemoryMetrics()
+    for pushed in ("", "abc"):
+        state = state_of()
+        if pushed:
+            state.push(pushed, 3, "", 4)
+            state.sent(last(state), LlmMetrics(metrics, "llm"))
+        state.sent(Cancelled("the client left"), LlmMetrics(metrics, "llm"))
+    assert (tokens("prompt"), tokens("cached"), tokens("completion")) == (5, 4, 3)
+    hit = state_of()
+    hit.shared = True
+    hit.push("abc", 3, "")
+    hit.sent(Cancelled("the client left"), LlmMetrics(metrics, "llm"))
+    assert (tokens("completion"), tokens("saved")) == (3, 3)
+
+
 @pytest.mark.parametrize(("foreseen", "counted"), [(math.nan, 0), (0.5, 1)])
 def test_how_far_the_forecast_was_off_is_counted_once(foreseen: float, counted: int) -> None:
     state = state_of(arrived=time.perf_counter() - 100)

@@ -20,7 +20,7 @@ def directory(tmp_path):
 
 
 def opened(directory, **settings):
-    settings = VisionSettings(artefact=str(directory), intra_op_threads=1, **settings)
+    settings = VisionSettings(artefact=str(directory), **{"intra_op_threads": 1, **settings})
     return open_engine(read_classifier(directory, runtime=runtime_of(settings.engine)), settings)
 
 
@@ -38,6 +38,14 @@ def test_runs_any_batch_and_gives_float32(directory, device, monkeypatch):
         assert [asked["providers"] for asked in sessions] == [["CPUExecutionProvider"]]
     else:
         assert len(sessions) == 2, "one for each size"
+
+
+@pytest.mark.parametrize(("threads", "runs"), [(1, [4, 4, 1]), (3, [6, 3]), (8, [9])])
+def test_the_processor_gets_few_images_at_once(directory, monkeypatch, threads, runs):
+    machine = onnx_runtime.install(monkeypatch)
+    engine = opened(directory, intra_op_threads=threads)
+    engine.classify(np.zeros((9, 3, 8, 8), np.uint8))
+    assert [len(one["input_feed"]["pixels"]) for one in machine.named("Session.run")] == runs
 
 
 def test_an_fp8_graph_is_for_tensorrt(directory):

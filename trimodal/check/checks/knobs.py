@@ -27,6 +27,9 @@ def check_knobs(config: Config, target: Target) -> Iterator[Finding]:
     if config.backend in _PREPARE_LATE and on_gpu and not message.model_warmup and not captured:
         sentence = f"{config.model} runs on {config.backend} without model_warmup"
         yield config.finding("TRI082", sentence, "instance_group")
+    for index, group in enumerate(message.instance_group):
+        if group.HasField("rate_limiter"):
+            yield config.finding("TRI084", "rate_limiter is set", "instance_group", index, "rate_limiter")
     if target.cores:
         for index, group in enumerate(message.instance_group):
             # Each computes on a core, or waits on one for a GPU that it opened by itself.

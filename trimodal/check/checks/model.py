@@ -66,7 +66,10 @@ def _versions(config: Config) -> Iterator[Finding]:
     elif config.versions and not config.loaded:
         numbers = ", ".join(map(str, sorted(config.versions)))
         yield config.finding(
-            "TRI014", f"version_policy takes none of the versions {numbers}", "version_policy"
+            "TRI014",
+            f"version_policy takes none of the versions {numbers}",
+            "version_policy",
+            fix=f"name one of them in version_policy, as specific {{ versions: [ {max(config.versions)} ] }}",
         )
 
 
@@ -187,8 +190,8 @@ def _instances(config: Config) -> Iterator[Finding]:
     if config.is_ensemble:
         return
     for index, group in enumerate(config.message.instance_group):
-        if group.count == 0 and config.root.find(("instance_group", index)).named("count"):
-            yield config.finding("TRI029", "count is 0", "instance_group", index, "count")
+        if group.count <= 0 and config.root.find(("instance_group", index)).named("count"):
+            yield config.finding("TRI029", f"count is {group.count}", "instance_group", index, "count")
         kind = _GROUP.Kind.Name(group.kind)
         if group.gpus and group.kind in (_GROUP.KIND_CPU, _GROUP.KIND_MODEL):
             yield config.finding("TRI023", f"{kind} names gpus", "instance_group", index, "gpus")

@@ -39,11 +39,11 @@ def explain(
 
     Typical: trimodal explain llm "What is the capital of Japan?"
     """
-    import json
     from dataclasses import replace
 
     from rich.console import Console
 
+    from trimodal.bench.report import write_json
     from trimodal.explain.requests import Question
     from trimodal.explain.run import Server, explain, started
     from trimodal.explain.show import as_json, show
@@ -66,6 +66,6 @@ def explain(
 
     with one_sentence("explain"):
         waterfall = run(main())
-    show(waterfall, Console(highlight=False))
-    if json_:
-        json_.write_text(json.dumps(as_json(waterfall), indent=2) + "\n")
+        show(waterfall, Console(highlight=False))
+        if json_:
+            write_json(json_, as_json(waterfall))

@@ -31,7 +31,11 @@ class TuneCommand(RepositorySettings):
 
     slo: Annotated[str, _goal(help="Bounds, as 'p99_ms<=50' or 'p99_ttft_ms<=500,p99_itl_ms<=60'.")] = ""
     maximize: Annotated[
-        str | None, _goal(help="throughput (default), goodput, requests_per_s, tokens_per_s or rtfx.")
+        str | None,
+        _goal(
+            help="throughput (default), goodput, requests_per_s, tokens_per_s, rtfx, or streams: the most "
+            "at once that keep the SLO."
+        ),
     ] = None
     minimize: Annotated[str | None, _goal(help="A statistic: p99_ms, p95_ttft_ms, mean_itl_ms.")] = None
     mix: Annotated[
@@ -50,7 +54,7 @@ class TuneCommand(RepositorySettings):
     list_knobs: Annotated[
         bool, _search("--list-knobs", help="Print what would be searched; measure nothing.")
     ] = False
-    trials: Annotated[int, _search(min=2, max=10_000, help="Settings that are measured.")] = 24
+    trials: Annotated[int, _search(min=1, max=10_000, help="Settings that are measured; 1: as it is.")] = 24
     minutes: Annotated[float, _search(min=0.1, max=10_000, help="For all, the final included.")] = 15.0
     rounds: Annotated[int, _search(min=1, max=20, help="Measurements of a setting, at most.")] = 2
     final_rounds: Annotated[
@@ -72,7 +76,7 @@ class TuneCommand(RepositorySettings):
         from trimodal.bench.load.slo import parse_slo
         from trimodal.errors import SettingsError
         from trimodal.tune.mix import parse_mix
-        from trimodal.tune.objective import LOAD, parse_objective
+        from trimodal.tune.objective import LOAD, STREAMS, parse_objective
         from trimodal.tune.search import Budget
         from trimodal.tune.session import TuneSettings
         from trimodal.tune.workload import Workload
@@ -83,10 +87,13 @@ class TuneCommand(RepositorySettings):
         alone = {"slo": self.slo, "maximize": self.maximize, "minimize": self.minimize, "rate": self.rate}
         if mix and (given := next((name for name, value in alone.items() if value), "")):
             raise SettingsError(f"--{given} is of one model; a part of --mix has its own: MODEL@RATE:SLO")
+        objective = LOAD if mix else parse_objective(self.maximize, self.minimize, bounds)
+        if objective == STREAMS and self.rate:
+            raise SettingsError("--rate is of an open loop: leave it or --maximize streams out")
         models = tuple(part.model for part in mix) or (model or "",)
         return TuneSettings(
             model=" + ".join(models),
-            objective=LOAD if mix else parse_objective(self.maximize, self.minimize, bounds),
+            objective=objective,
             options=self.options(models=models),
             slo=bounds,
             mix=mix,

@@ -91,8 +91,24 @@ def reload(
         except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
             reason = str(error) or type(error).__name__
         if reason:
-            raise ServerError(f"model {model} was not loaded: {reason}")
-        typer.echo(f"{model} is loaded again, after {time.monotonic() - began:.1f} s")
+            raise ServerError(f"model {model} was not loaded: {_explained(reason, key)}")
+        typer.echo(
+            f"{model} is as its files say, after {time.monotonic() - began:.1f} s: "
+            "what had changed was loaded again, nothing else"
+        )
+
+
+def _explained(reason: str, key: str) -> str:
+    """Triton's reason for not loading a model, and what to do where it does not say that."""
+    from trimodal.server.triton_log import sentence
+
+    if "restricted" in reason:
+        wrong = "the key is not the server's" if key else "the server wants its operator's key"
+        return f"{wrong}: --operator-key-file FILE, or {OPERATOR_KEY}, of `trimodal serve` as well"
+    told = sentence(reason)
+    if "failed to poll" in told:
+        return f"{told}: its files cannot be read, `trimodal check` names the line"
+    return told
 
 
 def _shares(to: list[str] | tuple[str, ...]) -> dict[str, float]:

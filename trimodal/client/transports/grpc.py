@@ -41,7 +41,7 @@ from trimodal.errors import ModelNotFound, RequestError, Unavailable
 _MESSAGE_BYTES = 256 << 20
 _END_S = 1.0  # for the end of a call whose last message is here
 _ASK_S = 2.0  # for which versions there are
-_ADDRESS = re.compile(r"(?P<address>(?P<host>[^:]+|\[[^\]]*\]):\d+)(?::(?P<health>\d+))?")
+_ADDRESS = re.compile(r"(?P<address>(?P<host>[^:]+|\[[^\]]*\]):(?P<port>\d+))(?::(?P<health>\d+))?")
 Metadata = tuple[tuple[str, str], ...] | None
 _Told = Callable[..., Awaitable[RequestError]]
 
@@ -106,6 +106,8 @@ class GrpcTransport:
         match = _ADDRESS.fullmatch(address)
         if scheme not in ("", "grpc", "grpcs") or not match:
             raise ValueError(f"url is '{url}': host:port of Triton's gRPC endpoint is needed")
+        if max(int(port) for port in (match["port"], match["health"] or 0)) > 65_535:
+            raise ValueError(f"url is '{url}': a port is at most 65535")
         self._url = match["address"]
         self._health = (
             HealthPage(match["host"].strip("[]"), int(match["health"])) if match["health"] else None

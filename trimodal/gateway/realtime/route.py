@@ -50,7 +50,6 @@ def add_realtime(app: FastAPI, sessions: Sessions, access: Access) -> None:
 
 def _begin(websocket: WebSocket, sessions: Sessions, caller: Caller) -> Session:
     """The session that a client asks for. Raises: ApiError."""
-    websocket.state.tenant = caller.key.tenant
     model = websocket.query_params.get("model")
     config = first_config(websocket.query_params.get("intent"), model and caller.named(model))
     if isinstance(config, ConversationSession):

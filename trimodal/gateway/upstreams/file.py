@@ -7,9 +7,10 @@ drain = true                    # gets no new requests
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from trimodal.errors import SettingsError
 from trimodal.gateway.tables import change_tables, locked, read_tables
@@ -20,6 +21,13 @@ class _Entry(BaseModel):
 
     address: str = Field(pattern=r"^[^\s/]+:\d+$|^grpcs?://[^\s/]+:\d+$")
     drain: bool = False
+
+    @field_validator("address")
+    @classmethod
+    def _has_ports(cls, address: str) -> str:
+        if any(int(port) > 65_535 for port in re.findall(r":(\d+)(?=:|$)", address)):
+            raise ValueError("a port is at most 65535")
+        return address
 
 
 class _File(BaseModel):

@@ -20,7 +20,7 @@ from trimodal import logs
 from trimodal.client.errors import ConnectError, ConnectionLost, may_have_begun
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport, named
 from trimodal.client.values import Model
-from trimodal.errors import InvalidArgument, ModelNotFound, RequestError, TrimodalError
+from trimodal.errors import InvalidArgument, ModelNotFound, RequestError, TrimodalError, Unavailable
 from trimodal.gateway.tables import WatchedFile
 from trimodal.gateway.upstreams.affinity import beginning, most_running, ranked
 from trimodal.gateway.upstreams.failover import Failover, FailoverResponses, no_server
@@ -29,9 +29,9 @@ from trimodal.gateway.upstreams.routes import (
     ASSISTANT,
     Shares,
     key_of,
+    models_asked,
     read_routes,
     version_for,
-    versions_asked,
 )
 from trimodal.gateway.upstreams.server import Upstream
 
@@ -94,7 +94,10 @@ class Upstreams:
 
     @property
     def versions(self) -> dict[str, dict[str, bool]]:
-        """Model → version → whether a server that takes requests answers; of models that have several."""
+        """Model → version → whether a server that takes requests answers; of models that have several.
+
+        A version that a route names counts, loaded or not.
+        """
         known: dict[str, dict[str, bool]] = {}
         for server in self._servers.values():
             for name, versions in server.versions.items():
@@ -102,6 +105,8 @@ class Upstreams:
                     answers = server.answers(name, version) and not server.draining
                     own = known.setdefault(name, {})
                     own[version] = own.get(version, False) or answers
+        for name, unloaded in self._unloaded().items():
+            known.setdefault(name, {}).update(dict.fromkeys(unloaded, False))
         return {name: versions for name, versions in sorted(known.items()) if len(versions) > 1}
 
     @property
@@ -127,7 +132,8 @@ class Upstreams:
     async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
         key = beginning(request) if len(self._servers) > 1 else b""
         request = self._to_version(request)
-        if versions := versions_asked(self.routes, request):
+        asked = [model for model in models_asked(request) if model in self.routes]
+        if versions := {model: self._version_for(model, request) for model in asked}:
             self.routed.update(versions.items())
             request = replace(request, parameters={**request.parameters, "versions": json.dumps(versions)})
         order = self._order(request.model, key, versions)
@@ -174,6 +180,7 @@ class Upstreams:
     async def _watch(self, timeouts: Timeouts) -> None:
         timeouts = replace(timeouts, total=timeouts.connect)
         looks: dict[Upstream, asyncio.Task[None]] = {}
+        unloaded: dict[str, list[str]] = {}
         try:
             while True:
                 if self._file and self._file.changed():
@@ -187,6 +194,9 @@ class Upstreams:
                     await asyncio.wait(looks.values())
                     await asyncio.gather(*(server.answered(_FIRST_S) for server in looks))
                     self._looked.set()
+                before, unloaded = unloaded, self._unloaded()
+                if unloaded and unloaded != before:
+                    logger.warning("routes name versions that no server has loaded: %s", unloaded)
                 for server in [one for one in self._leaving.values() if not one.running]:
                     del self._leaving[server.address]
                     if look := looks.pop(server, None):
@@ -216,6 +226,8 @@ class Upstreams:
 
     def _is_ready(self, servers: Sequence[Upstream], model: str) -> bool:
         shares = self.routes.get(model, {"": 100.0})
+        loaded = self._loaded(model)
+        shares = {one: share for one, share in shares.items() if not one or one in loaded}
 
         def answered(version: str) -> bool:
             return any(
@@ -224,7 +236,8 @@ class Upstreams:
                 for one in servers
             )
 
-        return sum(share for version, share in shares.items() if answered(version)) > 50
+        answering = sum(share for version, share in shares.items() if answered(version))
+        return answering > sum(shares.values()) / 2
 
     def _order(
         self, model: str, key: bytes = b"", asked: Mapping[str, str] | None = None
@@ -246,6 +259,7 @@ class Upstreams:
             return whole and all(server.answers(need, version) for need, version in wanted.items())
 
         able = list(filter(answers, able)) or able
+        able = [server for server in able if not server.is_late(*named(model))] or able
         if key:
             return self._by_beginning(key, able)
         self._turn += 1
@@ -264,13 +278,33 @@ class Upstreams:
 
     def _to_version(self, request: Request) -> Request:
         """The request to the version that its model's route has for it; as it is where there is no route."""
-        if not (shares := self.routes.get(request.model)):
+        if request.model not in self.routes:
             return request
-        version = version_for(shares, request.model, key_of(request))
+        version = self._version_for(request.model, request)
         if "probe" not in request.parameters:  # nobody's request: the gateway asks what the model can do
             self.routed[request.model, version] += 1
             logs.note(version=version)
         return replace(request, model=f"{request.model}@{version}")
+
+    def _version_for(self, model: str, request: Request) -> str:
+        """The version of a routed model for a request. Raises: Unavailable where none of them is loaded."""
+        shares, loaded = self.routes[model], self._loaded(model)
+        if loaded and not loaded & shares.keys():
+            raise Unavailable(f"{model}: no version is loaded that its requests are to go to", 1.0)
+        return version_for(shares, model, key_of(request), loaded or None)
+
+    def _loaded(self, model: str) -> set[str]:
+        """The versions of a model that servers that take requests have, whether they answer or not."""
+        return {version for server in self._able() for version in server.versions.get(model, ())}
+
+    def _unloaded(self) -> dict[str, list[str]]:
+        """Model → the versions that its route names and that no server has, of models that are there."""
+        found = {}
+        for model, shares in self.routes.items():
+            loaded = self._loaded(model)
+            if loaded and (missing := [version for version in shares if version not in loaded]):
+                found[model] = missing
+        return found
 
     async def _hear(self, request: Request, timeouts: Timeouts) -> Tensors:
         """Sends a chunk of speech to where its stream is."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -103,11 +103,21 @@ def set_route(file: Path, model: str, given: Shares) -> Shares:
         return routes.get(model, {})
 
 
-def version_for(shares: Shares, model: str, key: bytes) -> str:
+def version_for(shares: Shares, model: str, key: bytes, loaded: Collection[str] | None = None) -> str:
     """The version for what this key stands for: always the same one, until its share goes to another.
 
-    Versions stand in their order, so a newer one that grows keeps those that it has.
+    Versions stand in their order, so a newer one that grows keeps those that it has. The share of one that
+    is not `loaded` is the others', as long as there are any; None: all are.
     """
+    version = _drawn(shares, model, key)
+    left = {one: share for one, share in shares.items() if loaded is None or one in loaded}
+    if version in left or not left:
+        return version
+    total = sum(left.values())
+    return _drawn({one: share * 100.0 / total for one, share in left.items()}, model, b"not loaded " + key)
+
+
+def _drawn(shares: Shares, model: str, key: bytes) -> str:
     digest = hashlib.blake2b(model.encode() + b"\0" + key, digest_size=8).digest()
     point = int.from_bytes(digest, "big") / 2**64 * 100.0
     ordered = sorted(shares, key=int)
@@ -118,16 +128,15 @@ def version_for(shares: Shares, model: str, key: bytes) -> str:
     return ordered[-1]
 
 
-def versions_asked(routes: Mapping[str, Shares], request: Request) -> dict[str, str]:
-    """The versions of routed models that the assistant is to ask for this request; {}: another model's."""
+def models_asked(request: Request) -> list[str]:
+    """The models that the assistant asks in versions that a request names; []: of another model's."""
     if request.name != ASSISTANT:
-        return {}
-    key = key_of(request)
-    return {
-        model: version_for(routes[model], model, key)
+        return []
+    return [
+        model
         for model, inputs in _ASKED.items()
-        if model in routes and (not inputs or any(name in request.inputs for name in inputs))
-    }
+        if not inputs or any(name in request.inputs for name in inputs)
+    ]
 
 
 def key_of(request: Request) -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 
 from trimodal.client.errors import TransportError
 from trimodal.client.transports.base import Timeouts, Transport, named
@@ -29,12 +30,14 @@ class Upstream:
         self.address = address
         self.transport = transport
         self.draining = False
+        self._is_reached: bool | None = None  # by the last look; None: before the first
         self.versions: dict[str, dict[str, bool]] = {}
         self.running = 0
         self.moved = 0
         # Of each model and version at the last look, with the question that this look asked.
         self._inferences: dict[tuple[str, str], int] = {}
         self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._late: set[tuple[str, str]] = set()  # whose question waits for longer than a quick answer takes
 
     @property
     def models(self) -> dict[str, bool]:
@@ -50,20 +53,34 @@ class Upstream:
         needs = (need for need in NEEDS.get(model, ()) if need in self.versions)
         return versions.get(version or _highest(versions), False) and all(map(has or self.answers, needs))
 
+    def is_late(self, model: str, version: str = "") -> bool:
+        """Whether a model, or one that it needs, keeps a question waiting: it is busy, or it hangs."""
+        ones = {model: version, **dict.fromkeys(NEEDS.get(model, ()), "")}
+        return any(
+            (name, one or _highest(self.versions.get(name, {}))) in self._late for name, one in ones.items()
+        )
+
     async def look(self, timeouts: Timeouts) -> None:
         """Finds out which models there are, and begins to ask each version; one look at a time.
 
-        A version that has not answered the last question yet gets no other, and is what it was: one that
-        hangs delays nothing that is told of the others. What comes after a failure is no answer to it.
+        A version that has not answered the last question yet gets no other, and is what it was, unless it
+        has answered something else: one that hangs delays nothing that is told of the others. What comes
+        after a failure is no answer to it.
         """
         try:
             found = {(one.name, one.version): one.inferences for one in await self.transport.models(timeouts)}
-        except TrimodalError:
+        except TrimodalError as error:
+            if self._is_reached is not False:
+                logger.warning("%s is not reached: %s", self.address, error)
+            self._is_reached = False
             self._forget(list(self._asking))
             for name, versions in self.versions.items():
                 for version in versions:
                     self._note(name, version, False)
             return
+        if self._is_reached is False:
+            logger.info("%s is reached", self.address)
+        self._is_reached = True
         before = self.versions
         self.versions = {name: {} for name, _ in found if name in before or not before}
         for name, version in found:
@@ -73,11 +90,12 @@ class Upstream:
         self._inferences = {one: count for one, count in self._inferences.items() if one in found}
         for one, inferences in found.items():
             known = one[1] in before.get(one[0], {})
-            if one not in self._asking:
-                if self._has_answered(one, inferences):
-                    self._note(*one, True)
-                else:
-                    self._asking[one] = asyncio.ensure_future(self._ask(one, timeouts, known=known))
+            if self._has_answered(one, inferences):
+                self._forget([one])
+                self._note(*one, True)
+            elif one not in self._asking:
+                self._inferences[one] = inferences + 1
+                self._asking[one] = asyncio.ensure_future(self._ask(one, timeouts, known=known))
 
     async def answered(self, limit: float) -> None:
         """Waits until every version has answered, or for `limit` seconds."""
@@ -115,16 +133,21 @@ class Upstream:
         if one[0] not in DECOUPLED and inferences > self._inferences.get(one, inferences):
             self._inferences[one] = inferences
             return True
-        self._inferences[one] = inferences + 1
         return False
 
     async def _ask(self, one: tuple[str, str], timeouts: Timeouts, *, known: bool) -> None:
+        # A decoupled model answers beside its work; with another the question waits behind a run, and one of
+        # speech_recognize took 16 s on two busy cores. Down is what a request would be given up for, too.
+        limit = timeouts.connect if one[0] in DECOUPLED else max(timeouts.connect, timeouts.silence)
+        late = asyncio.get_running_loop().call_later(timeouts.connect, self._late.add, one)
         answer = False
         try:
-            question = self.transport.ready("@".join(one), timeouts)
+            question = self.transport.ready("@".join(one), replace(timeouts, connect=limit, total=limit))
             with suppress(TrimodalError, asyncio.TimeoutError):
-                answer = await asyncio.wait_for(question, timeouts.connect)
+                answer = await asyncio.wait_for(question, limit)
         finally:
+            late.cancel()
+            self._late.discard(one)
             if self._asking.get(one) is asyncio.current_task():
                 del self._asking[one]
                 self._note(*one, answer, known=known)

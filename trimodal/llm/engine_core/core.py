@@ -25,6 +25,7 @@ from trimodal.llm.engines.protocol import (
     open_engine,
 )
 from trimodal.llm.settings import LlmSettings
+from trimodal.runtimes.heap import give_back_freed
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +123,9 @@ def main() -> None:
 def _open(settings: LlmSettings, connection: Connection) -> Engine | None:
     """Opens the engine; None when it does not open, and the other side knows why."""
     try:
-        return open_engine(settings)
+        engine = open_engine(settings)
+        give_back_freed()
+        return engine
     except OperatorError as error:
         problem = str(error)
     except ImportError as error:

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 
 from trimodal.errors import RequestError
 from trimodal.llm.engines.protocol import EngineStats
-from trimodal.llm.request.outputs import Delta
 from trimodal.llm.scheduler.scheduler import SchedulerStats
 from trimodal.metrics import Metric, Metrics
 
@@ -99,16 +98,15 @@ class LlmMetrics:
         if stats.drafted_tokens:
             self._acceptance.set(stats.accepted_tokens / stats.drafted_tokens)
 
-    def finished(self, delta: Delta) -> None:
-        """Counts the outcome and the tokens of an answer whose last delta was sent."""
-        self.outcome(delta.finish_reason)
-        if delta.note and delta.note.cache:
-            self._tokens("saved", delta.completion_tokens)
+    def tokens(self, prompt: int, cached: int, completion: int, *, saved: bool) -> None:
+        """Counts the tokens of an answer that is over, whole or cut off; `saved`: not generated for it."""
+        if saved:
+            self._tokens("saved", completion)
             return
-        self._tokens("prompt", delta.prompt_tokens)
-        self._tokens("completion", delta.completion_tokens)
-        if delta.cached_tokens:
-            self._tokens("cached", delta.cached_tokens)
+        self._tokens("prompt", prompt)
+        self._tokens("completion", completion)
+        if cached:
+            self._tokens("cached", cached)
             self._prefix_hits.increment(1)
 
     def _tokens(self, kind: str, count: int) -> None:

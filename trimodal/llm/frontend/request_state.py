@@ -426,6 +426,9 @@ class RequestState:
         now = self._heard = time.perf_counter()
         if isinstance(item, RequestError):
             metrics.outcome(item.code.lower())
+            if self.completion_tokens:
+                cached = bool(self._cache or self.shared)
+                metrics.tokens(len(self.prompt_ids), self.cached_tokens, self.completion_tokens, saved=cached)
             return
         if item.text or item.reasoning:
             if self._last_sent:
@@ -439,7 +442,9 @@ class RequestState:
             self._last_sent = now
         if item.finish_reason:
             metrics.e2e.observe(now - self.arrived)
-            metrics.finished(item)
+            metrics.outcome(item.finish_reason)
+            saved = bool(item.note and item.note.cache)
+            metrics.tokens(item.prompt_tokens, item.cached_tokens, item.completion_tokens, saved=saved)
 
     def _due(self, wanted_ms: int | None, tier_ms: int) -> float:
         milliseconds = tier_ms if wanted_ms is None else wanted_ms

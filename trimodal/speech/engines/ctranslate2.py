@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -23,6 +24,7 @@ import numpy as np
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.errors import ArtefactError, ServerError
 from trimodal.manifest import MANIFEST, Manifest
+from trimodal.runtimes.heap import give_back_freed
 from trimodal.runtimes.onnx_session import first_line
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window, batches, likely
@@ -308,7 +310,7 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whis
     if (directory / WEIGHTS).is_file() and not (directory / MANIFEST).is_file():
         raise ArtefactError(
             f"{directory} holds a Whisper of CTranslate2 without a manifest: take it as it is with: "
-            f"trimodal build speech {directory} --name {directory.name}"
+            f"trimodal build speech {shlex.quote(str(directory))} --name {shlex.quote(directory.name)}"
         )
     manifest, shapes = open_artefact(directory, settings, runtime="ctranslate2")
     model = open_model(directory, manifest, settings)
@@ -319,4 +321,5 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whis
     if settings.device == "cuda":  # cuBLAS is looked up by the first run
         with _blaming_the_gpu(settings.device):
             engine.recognise([Window(np.zeros(SAMPLE_RATE, np.float32), engine.languages[0])])
+    give_back_freed()
     return engine
