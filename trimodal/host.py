@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import resource
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,12 +27,6 @@ def host_cpus() -> int:
         except (OSError, ValueError):  # no limit: the file is not there, or says "max"
             continue
     return allowed
-
-
-def process_age() -> float:
-    """Seconds since this process was started, which is before its interpreter was."""
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])  # proc(5): field 22
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def raise_open_files() -> int:

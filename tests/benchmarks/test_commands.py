@@ -21,6 +21,8 @@ SLOW = {
     "affinity": ("affinity --fake --chats 4 --turns 2", ["in turn", "by beginning"]),
     "gateway": ("gateway --streams 2 --turns 1 --seconds 2", ["gRPC", "gateway"]),
     "burst": ("gateway --burst --streams 4 --turns 1", ["gRPC", "gateway"]),
+    "start demo": ("start demo --times 1", ["demo: seconds", "median"]),
+    "start serve": ("start serve --times 1", ["serve: seconds", "median"]),
     "memory": ("memory --seconds 2 --recording-s 5", ["llm's engine", "all models in one server"]),
     "overhead": ("overhead --streams 2 --seconds 1", ["ms above the known delay"]),
     "simulator": ("simulator --seconds 2", ["goodput /s", "in the mean"]),

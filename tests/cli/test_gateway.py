@@ -7,14 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import requires
 from pathlib import Path
 
 import httpx
 import pytest
+from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from trimodal.cli.app import app
-from trimodal.cli.gateway import server_of, settings_of
+from trimodal.cli.gateway import PACKAGES, server_of, settings_of
+from trimodal.cli.serve import BuiltInGateway, ServeCommand
 from trimodal.errors import ServerError
 from trimodal.gateway.keys import read_keys
 from trimodal.gateway.upstreams.file import read_upstreams
@@ -129,8 +132,24 @@ def test_it_serves_until_a_signal_and_leaves_in_order(name: signal.Signals) -> N
             gateway.kill()
 
 
+NOT_INSTALLED = r"^the gateway needs uvicorn: pip install 'trimodal\[gateway\]'$"
+
+
 def test_a_gateway_that_is_not_installed_says_how_it_is(monkeypatch):
-    monkeypatch.setitem(sys.modules, "trimodal.gateway.server", None)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     settings = settings_of(port=0)
-    with pytest.raises(ServerError, match=r"^the gateway needs .*: pip install 'trimodal\[gateway\]'$"):
+    with pytest.raises(ServerError, match=NOT_INSTALLED):
         server_of(settings)
+
+
+def test_what_is_looked_for_is_what_the_extra_installs():
+    needed = [Requirement(one) for one in requires("trimodal") or ()]
+    extra = {one.name for one in needed if one.marker and one.marker.evaluate({"extra": "gateway"})}
+    extra -= {one.name for one in needed if not one.marker or one.marker.evaluate({"extra": ""})}
+    assert {name.replace("_", "-") for name in PACKAGES} == extra
+
+
+def test_before_a_server_is_started_it_is_known_that_its_gateway_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(ServerError, match=NOT_INSTALLED):
+        BuiltInGateway(ServeCommand(gateway_port=0))

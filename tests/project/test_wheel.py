@@ -121,7 +121,7 @@ def test_the_judge_is_found_where_its_wheel_is_installed(unpacked: Path, judge: 
         "from trimodal.paths import default_repository; from trimodal.repository import read_model; "
         "from trimodal.server.artefacts import check_artefacts; "
         "model = read_model(default_repository(), 'judge', 'cpu'); check = check_artefacts([model], []); "
-        "check.run(); assert not check.failure, check.failure; "
+        "check.start(); check.join(); assert not check.failure, check.failure; "
         "print(model.artefact_directory(model.artefact))"
     )
 

@@ -1,14 +1,23 @@
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.server.artefacts import H200, L4, PLAN, add_model, build, plan_fields, python_model
 from trimodal.errors import ArtefactError, ServerError
+from trimodal.manifest import read_manifest
 from trimodal.repository import Model, read_model
 from trimodal.runtimes import gpu_libraries
-from trimodal.server.artefacts import artefacts_of, check_artefact, check_artefacts, newer_beside
+from trimodal.server.artefacts import (
+    FileCheck,
+    artefacts_of,
+    check_artefact,
+    check_artefacts,
+    newer_beside,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +40,8 @@ def refusal(repository: Path, name: str = "vision_classify", gpus=(H200,)) -> st
 def file_failure(models: list[Model]) -> str:
     """What is wrong with the files of models of which all else is right."""
     check = check_artefacts(models, [H200])
-    check.run()
+    check.start()
+    check.join()
     return check.failure
 
 
@@ -232,8 +242,50 @@ def test_files_that_were_not_read_to_their_end_are_a_failure(tmp_path):
     check = check_artefacts([model(tmp_path, "vision_classify")], [H200])
     check.stop()
     assert check.failure
-    check.run()
+    check.start()
+    check.join()
     assert check.failure == "the files of the models were not read to their end"
+
+
+def test_once_it_is_stopped_no_further_directory_is_opened(tmp_path, monkeypatch):
+    """A thread that was started while the interpreter ends is a traceback after Ctrl-C."""
+    opened: list[Path] = []
+
+    def check_files(directory: Path, *_: object) -> None:
+        opened.append(directory)
+        check._stopped.set()
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    monkeypatch.setattr("trimodal.server.artefacts.check_files", check_files)
+    monkeypatch.setattr(threading, "excepthook", lambda told: pytest.fail(str(told.exc_value)))
+    manifest = read_manifest(plan(tmp_path), task="vision", runtime="tensorrt")
+    check = FileCheck(dict.fromkeys((tmp_path / "one", tmp_path / "two"), manifest), {tmp_path / "one": []})
+    check.start()
+    check.join()
+    assert opened == [tmp_path / "one"]
+    assert check.failure == "the files of the models were not read to their end"
+
+
+def test_what_else_goes_wrong_is_told(tmp_path, monkeypatch):
+    plan(tmp_path)
+
+    def fails(*_: object) -> str:
+        raise MemoryError
+
+    monkeypatch.setattr("trimodal.manifest.sha256", fails)
+    assert file_failure([model(tmp_path, "vision_classify")]) == "model vision_classify: MemoryError"
+
+
+def test_files_are_read_after_what_the_models_do(tmp_path, monkeypatch):
+    """Engines time their steps while they open, and choose by that."""
+    plan(tmp_path)
+    own, reading = os.getpriority(os.PRIO_PROCESS, 0), []
+    monkeypatch.setattr(
+        "trimodal.manifest.sha256", lambda *_: str(reading.append(os.getpriority(os.PRIO_PROCESS, 0)))
+    )
+    file_failure([model(tmp_path, "vision_classify")])
+    assert set(reading) == {min(own + 10, 19)}
+    assert os.getpriority(os.PRIO_PROCESS, 0) == own
 
 
 LLM = ("llm", "openvino", "openvino_model.bin")

@@ -22,7 +22,7 @@ from trimodal.cli.common import (
     read_key,
     with_settings,
 )
-from trimodal.cli.gateway import AccessSettings, server_of, settings_of, whom
+from trimodal.cli.gateway import AccessSettings, check_installed, server_of, settings_of, whom
 from trimodal.errors import OperatorError
 from trimodal.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 
@@ -102,7 +102,9 @@ class ServeCommand(AccessSettings, ListenSettings):
     gateway_host: Annotated[str, addresses(help="of the gateway")] = "127.0.0.1"
     gateway_port: Annotated[int, addresses()] = 8080
     drain_timeout: Annotated[float, life(min=0, help="seconds for running requests")] = 30.0
-    ready_timeout: Annotated[float, life(min=1, help="seconds until all must be ready")] = 300.0
+    ready_timeout: Annotated[
+        float, life(min=1, help="seconds until all must be loaded and its files read")
+    ] = 300.0
     hang_timeout: Annotated[
         float,
         life(
@@ -196,12 +198,13 @@ def warn_of_open_ports(host: str) -> None:
 
 
 class BuiltInGateway:
-    """The gateway of `trimodal serve --gateway`: its settings and port are checked before the models load.
+    """The gateway of `trimodal serve --gateway`: all but its import comes before the models load.
 
     Raises: OperatorError.
     """
 
     def __init__(self, settings: ServeCommand) -> None:
+        check_installed()
         self._settings = settings_of(
             host=settings.gateway_host,
             port=settings.gateway_port,

@@ -16,7 +16,6 @@ from types import FrameType
 from rich.console import Console
 
 from trimodal.errors import OperatorError, ServerError
-from trimodal.host import process_age
 from trimodal.report.console import Table, print_table
 from trimodal.server.artefacts import newer_beside
 from trimodal.server.options import ServerOptions
@@ -30,11 +29,8 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def loading(server: TritonServer) -> str:
     """One line for the spinner: what is still loading."""
-    left = [name for name in server.models if name not in server.load.loaded]
-    done = len(server.models) - len(left)
-    if not left:
-        return "opening the endpoints"
-    return f"loading {done} of {len(server.models)}, waiting for: {', '.join(left)}"
+    done = len(server.load.loaded & server.models.keys())
+    return f"loaded {done} of {len(server.models)}, waiting for: {server.waiting}"
 
 
 def show_summary(server: TritonServer, console: Console) -> None:
@@ -45,8 +41,7 @@ def show_summary(server: TritonServer, console: Console) -> None:
         load = f"{seconds:.1f} s" if seconds else "–"
         rows.append([name, model.engine, Path(model.artefact).name, model.precision(), load])
     print_table(Table("", ("model", "engine", "artefact", "precision", "load"), rows, names=4), console)
-    born = time.monotonic() - process_age()
-    start, before = server.ready - born, server.launched - born
+    start, before = server.ready - server.began, server.launched - server.began
     lines = [f"profile {server.options.profile}"]
     if server.options.engines:
         lines.append(f"engines {server.options.engines}")

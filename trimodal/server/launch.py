@@ -27,8 +27,7 @@ GRPC_OPERATOR_HEADER = f"triton-grpc-protocol-{OPERATOR_HEADER}"  # its name ove
 RESTRICTED = "model-repository,shared-memory,trace,logging"
 SPANS_MS = 500  # how long finished spans are collected before they are sent
 MOST_GPUS = 16  # of one machine; Triton (2.51 to 2.71) takes a pool's size for a GPU that is not there
-# Models that load at a time, by the cores. Triton's own 4 take turns on two of them: the starter set is there
-# after 5.1 s, with 2 at a time after 4.6.
+# Models that load at a time, by the cores. Triton's own 4 take turns on two of them, and all are there later.
 FEWEST_LOADS, MOST_LOADS = 2, 4
 RESPONSE_POOL, RESPONSE_POOL_SINCE = 64, (2, 56)
 MOST_POLL_MS = 2**31 - 1  # poll(2) takes an int

@@ -65,7 +65,8 @@ class TritonServer:
     metrics_url: str  # the page is /metrics
     health_url: str  # the pages are in supervision/health_page.py
     api: Api
-    launched: float  # when tritonserver was started, and when all was ready, by the monotonic clock
+    began: float  # when it began to start, tritonserver was started, all was ready: by the monotonic clock
+    launched: float
     ready: float
 
     def __init__(self, options: ServerOptions) -> None:
@@ -75,6 +76,7 @@ class TritonServer:
         self.ports: dict[str, int] = {}
         self._child: launch.Child | None = None
         self._files: FileCheck | None = None
+        self._aside: Future[object] | None = None
         self._supervisor: Supervisor | None = None
         self._page: HealthServer | None = None
 
@@ -82,6 +84,17 @@ class TritonServer:
     def url(self) -> str:
         """For clients: the gRPC endpoint, and the port of the health page that tells them of dead models."""
         return f"{self.grpc_url}:{self.ports['--health-port']}"
+
+    @property
+    def waiting(self) -> str:
+        """What is still to come of a start."""
+        if left := [name for name in self.models if name not in self.load.loaded]:
+            return ", ".join(left)
+        if self._files and self._files.is_alive():
+            return "the check of its files"
+        if self._aside and not self._aside.done():
+            return "what is prepared beside it"
+        return "its endpoints"
 
     def start(
         self,
@@ -99,6 +112,7 @@ class TritonServer:
             ServerError: it cannot start; one sentence, or one line per failed model.
             Interrupted: `stop()`, polled while waiting, turned true.
         """
+        self.began = time.monotonic()
         options = self.options
         triton = find_triton()
         triton.stub()
@@ -122,7 +136,8 @@ class TritonServer:
                 self._page = HealthServer(health_host, health, self._supervisor)
                 last = self._launch(triton)
                 with ThreadPoolExecutor(1, "meanwhile") as aside:
-                    self._wait_ready(last, stop, on_lines, aside.submit(meanwhile))
+                    self._aside = aside.submit(meanwhile)
+                    self._wait_ready(last, stop, on_lines)
                 self._supervisor.watch(self.pid, self.models)
                 self.ready = time.monotonic()
                 return
@@ -190,44 +205,44 @@ class TritonServer:
         last: list[str],
         stop: Callable[[], bool],
         on_lines: Callable[[list[str]], None],
-        aside: Future[object],
     ) -> None:
         assert self._files
+        assert self._aside
         deadline = time.monotonic() + self.options.ready_timeout
         first = self.models.keys() - set(last)
         loads = LoadsInTurn(self.api, last)
         while True:
             # Asked first, so that the last lines are read below.
             ended, failure, read = not self.alive, loads.failure, not self._files.is_alive()
+            late = time.monotonic() > deadline
             if lines := self._reader.read():
                 for line in lines:
                     self.load.feed(line)
                 on_lines(lines)
             if read and self._files.failure:
                 raise ServerError(self._files.failure)
-            # A damaged file is the better reason: until all are read, none is given.
-            if read and (ended or failure or self.load.given_up):
+            # A damaged file is the better reason: until all are read, or time is up, no other is given.
+            if (read or late) and (ended or failure or self.load.given_up):
                 reason = self.load.why() or failure or self._ended()
                 # The user knows the repository, not the temporary copy of it.
                 reason = reason.replace(str(self.repository), str(self.options.repository))
                 raise ServerError(f"{reason}\nlog: {self.log_path}")
             if stop():
                 raise Interrupted
-            if aside.done():
-                aside.result()
+            if self._aside.done():
+                self._aside.result()
             if self.load.serving and not loads.ident:
                 loads.start()
             loaded = loads.ident and not loads.is_alive() and not loads.failure
-            if loaded and read and aside.done() and self._all_ready():
+            prepared = read and self._aside.done()
+            if loaded and prepared and self._all_ready():
                 return
-            if time.monotonic() > deadline:
-                waiting = ", ".join(name for name in self.models if name not in self.load.loaded)
-                waiting = waiting or ("its endpoints" if read else "the check of its files")
+            if late:
                 raise ServerError(
                     f"not ready after {self.options.ready_timeout:g} s (--ready-timeout gives more), "
-                    f"waiting for: {waiting}\nlog: {self.log_path}"
+                    f"waiting for: {self.waiting}\nlog: {self.log_path}"
                 )
-            opening = self.load.loaded >= first and not (last and loads.ident)
+            opening = self.load.loaded >= first and (not loads.ident if last else prepared)
             time.sleep(_SHORT_POLL if opening else _POLL)
 
     def _ended(self) -> str:
@@ -291,11 +306,11 @@ class TritonServer:
     def kill(self) -> None:
         """Ends every process of the server at once and removes its temporary files."""
         self.begin_drain()  # what ends now is no loss
-        if self._files:
-            self._files.stop()
         if self._child:
             self._child.kill()
             self._child = None
+        if self._files:
+            self._files.stop()
         if self._supervisor:
             self._supervisor.close()
             self._supervisor = None

@@ -151,15 +151,14 @@ def test_ready_timeout_names_what_still_loads(no_leftovers, own_server):
 
 
 class Reading(FileCheck):
-    """Files that are read for ever, or until it is known what is wrong with them."""
+    """Files that are read for ever, or until `enough` is set; then it is known what is wrong with them."""
 
     def __init__(self, failure: str = "") -> None:
         super().__init__({}, {})
-        self._found = failure
+        self._found, self.enough = failure, self._stopped
 
     def run(self) -> None:
-        if not self._found:
-            self._stopped.wait(BOUND)
+        self.enough.wait(BOUND)
         self.failure = self._found
 
 
@@ -179,18 +178,56 @@ def test_it_is_not_ready_while_files_are_read_and_a_signal_ends_that(no_leftover
 
     def stop() -> bool:
         looks.append(server.api.ready("echo"))
+        assert status(f"http://{server.health_url}/ready") == 503
         return looks.count(True) > 2
 
-    with pytest.raises(Interrupted):
-        server.start(stop=stop)
-    reading.join(BOUND)
+    try:
+        with pytest.raises(Interrupted):
+            server.start(stop=stop)
+    finally:
+        server.kill()
     assert not reading.is_alive()
 
 
 @pytest.mark.parametrize("reading", ["model echo: a file is not what was built"], indirect=True)
-def test_a_damaged_file_is_told_before_what_a_model_says(no_leftovers, own_server, reading):
-    with pytest.raises(ServerError, match="^model echo: a file is not what was built$"):
-        own_server(("broken", "echo"))
+def test_a_damaged_file_is_told_before_what_a_model_says(no_leftovers, reading):
+    server = TritonServer(options(("broken", "echo"), {}))
+    reading.enough = threading.Event()
+
+    def stop() -> bool:
+        if server.load.failures:
+            reading.enough.set()
+        return False
+
+    try:
+        with pytest.raises(ServerError, match="^model echo: a file is not what was built$"):
+            server.start(stop=stop)
+        assert server.load.failures
+    finally:
+        reading.enough.set()
+        server.kill()
+
+
+@pytest.mark.parametrize("reading", [""], indirect=True)
+def test_when_time_is_up_while_files_are_read_what_a_model_said_is_told(no_leftovers, own_server, reading):
+    with pytest.raises(ServerError, match=r"^model broken: (?!.*not ready after)"):
+        own_server(("broken", "echo"), ready_timeout=3.0)
+
+
+@pytest.mark.parametrize("reading", [""], indirect=True)
+def test_when_time_is_up_it_is_told_that_files_are_being_read(no_leftovers, reading):
+    server = TritonServer(options(("echo",), {}, ready_timeout=3.0))
+    looks: list[str] = []
+    with pytest.raises(ServerError, match="not ready after 3 s .*waiting for: the check of its files"):
+        server.start(stop=lambda: bool(looks.append(server.waiting)))
+    assert looks[-1] == "the check of its files"
+    assert len(looks) < 100  # it was looked at 500 times a second, for as long as files were read
+
+
+def test_when_time_is_up_it_is_told_that_something_is_prepared(no_leftovers):
+    server = TritonServer(options(("echo",), {}, ready_timeout=3.0))
+    with pytest.raises(ServerError, match="not ready after 3 s .*waiting for: what is prepared beside it"):
+        server.start(meanwhile=lambda: time.sleep(5.0))
 
 
 def test_what_is_done_while_models_load_is_done_once_and_its_error_ends_the_start(no_leftovers):

@@ -80,9 +80,8 @@ class RecogniseService:
     def open(cls, version: Path, settings: RecogniseSettings, metrics: Metrics) -> RecogniseService:
         """Opens the artefact that `settings` names and runs it once; on a GPU in each context and batch.
 
-        Its kernels are chosen then. On a processor only the very first run is slower (Whisper base, 15 s:
-        0.21 s, then 0.12): the first one of 30 s takes the 0.42 s that every other takes, and 8 windows of
-        30 s the 10 s of a core.
+        Its kernels are chosen then. On a processor only the very first run is slower, whatever comes after:
+        the first one of a longer context takes what every other takes, and 8 windows take seconds of a core.
         """
         engine = open_engine((version / settings.artefact).resolve(), settings)
         service = cls(engine, settings, metrics)

@@ -179,7 +179,10 @@ def test_the_choice_opens_nothing_again_and_bounds_the_steps(opened, prompts, so
         steps += 1
     assert steps == 4  # 500 tokens
     assert opened(max_num_batched_tokens=0, enable_prefix_caching=False).run(prompts[:2]) == solo[:2]
-    assert opening == [0, 0, 128]  # without it the pipeline alone bounds them
+    assert opening == [0, 0]  # without it the pipeline alone bounds them, and was opened for the fewest
+    monkeypatch.setattr(engine_module, "choose_step_tokens", lambda pipeline, settings: 256)
+    assert opened(max_num_batched_tokens=0, enable_prefix_caching=False).run(prompts[:2]) == solo[:2]
+    assert opening == [0, 0, 0, 256]
 
 
 def test_cached_tokens_are_true(opened, prompts):

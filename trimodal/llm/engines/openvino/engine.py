@@ -21,7 +21,7 @@ from typing import Any
 from trimodal.errors import OperatorError, last_line
 from trimodal.llm.engines.budgets import fitted
 from trimodal.llm.engines.openvino.pipeline import (
-    MOST_STEP_TOKENS,
+    FEWEST_STEP_TOKENS,
     choose_step_tokens,
     generation_config,
     open_pipeline,
@@ -99,9 +99,9 @@ class OpenVinoEngine:
         if not settings.max_num_batched_tokens:
             tokens = choose_step_tokens(self._pipeline, settings)
             self._settings = settings = settings.model_copy(update={"max_num_batched_tokens": tokens})
-            # With prefix caching no step is handed more than these (`_feed`): a pipeline that would take
-            # more needs not be opened again, which takes 1.5 s of two cores (SmolLM2-135M).
-            if tokens != MOST_STEP_TOKENS and not settings.enable_prefix_caching:
+            # With prefix caching no step is handed more than these (`_feed`), so that a pipeline which would
+            # take more is not opened again. Without it, it was opened for the fewest.
+            if tokens != FEWEST_STEP_TOKENS and not settings.enable_prefix_caching:
                 self._open(speculate=False)
         if settings.speculation != "none":
             # Plain decoding is timed first, so that speculation can be judged against it.

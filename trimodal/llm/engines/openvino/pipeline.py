@@ -32,7 +32,7 @@ _TIMED_STEPS = 16
 _TIMED_PROMPT = 128
 # Tokens of a step where they are chosen by speed. Fewer than 128 cost a lone prompt time (400 tokens: 11 %
 # with 96 or 64); more than 256 gain nothing on two cores, the most is for processors that compute it in time.
-_FEWEST_STEP_TOKENS, MOST_STEP_TOKENS, _MULTIPLE = 128, 2048, 32
+FEWEST_STEP_TOKENS, _MOST_STEP_TOKENS, _MULTIPLE = 128, 2048, 32
 _STEP_SAFETY = 0.9  # of the bound: steps of one size differ
 _ITL_BOUND_MS = 200.0  # where no tier has one
 
@@ -47,7 +47,9 @@ def open_pipeline(settings: LlmSettings, *, speculate: bool, changed: Mapping[st
 
     scheduler = genai.SchedulerConfig()
     scheduler.num_kv_blocks = settings.num_kv_blocks
-    scheduler.max_num_batched_tokens = settings.max_num_batched_tokens or MOST_STEP_TOKENS
+    # Where they are still to be chosen: with prefix caching the engine keeps to its choice by itself.
+    unchosen = _MOST_STEP_TOKENS if settings.enable_prefix_caching else FEWEST_STEP_TOKENS
+    scheduler.max_num_batched_tokens = settings.max_num_batched_tokens or unchosen
     scheduler.max_num_seqs = settings.max_num_seqs
     scheduler.enable_prefix_caching = settings.enable_prefix_caching
     properties: dict[str, Any] = {
@@ -134,7 +136,7 @@ def choose_step_tokens(pipeline: Any, settings: LlmSettings) -> int:
     tiers = read_tiers(path).tier.values() if path else ()
     bound_ms = min((tier.itl_bound_ms for tier in tiers if tier.itl_bound_ms), default=_ITL_BOUND_MS)
     tokens = _STEP_SAFETY * bound_ms / 1e3 / _time_prompt_token(pipeline)
-    return int(min(max(tokens, _FEWEST_STEP_TOKENS), MOST_STEP_TOKENS)) // _MULTIPLE * _MULTIPLE
+    return int(min(max(tokens, FEWEST_STEP_TOKENS), _MOST_STEP_TOKENS)) // _MULTIPLE * _MULTIPLE
 
 
 def _time_prompt_token(pipeline: Any) -> float:
