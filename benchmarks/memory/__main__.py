@@ -16,7 +16,7 @@ import io
 import os
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -88,6 +88,8 @@ async def measure(side: Side, name: str, seconds: float) -> Memory:
     watching = asyncio.create_task(watch())
     runs = await asyncio.gather(*(run(send, Closed(clients), seconds=seconds) for send, clients in side.load))
     watching.cancel()
+    with suppress(asyncio.CancelledError):
+        await watching
     wrong = [record.error for one in runs for record in one.records if record.error]
     if wrong:
         raise ServerError(f"{name}: {wrong[0]}")
@@ -133,8 +135,12 @@ async def ours(files: Sequence[bytes], recordings: Sequence[Samples]) -> Started
         httpx.AsyncClient(base_url=url, timeout=300, trust_env=False) as http,
         chatting(url) as chat,
     ):
-        while not (await http.get("/ready")).is_success:  # it listens while the models are loaded
+        for _ in range(300):  # it listens while the models are loaded
+            if (await http.get("/ready")).is_success:
+                break
             await asyncio.sleep(0.5)
+        else:
+            raise ServerError("the server was not ready within 150 s")
         load = [
             (chat, CHATS),
             (vision(client, files), IMAGES),

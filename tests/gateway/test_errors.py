@@ -64,7 +64,8 @@ def test_a_talk_that_is_too_long_has_openais_code(message: str) -> None:
     "message",
     [
         "unexpected inference input 'messages' for model 'speech'",
-        "expected 1 inputs but got 2 inputs for model 'speech'",
+        "expected 2 inputs but got 1 inputs for model 'speech'. Got input(s) ['messages'], but missing "
+        "required input(s) ['audio']. Please provide all required input(s).",
     ],
 )
 def test_a_model_that_is_not_for_the_endpoint_is_the_field(message: str) -> None:
@@ -105,6 +106,8 @@ def _content(content: object) -> dict[str, object]:
         (EmbeddingRequest, {"model": "e", "input": [[1]]}, "input: token ids are another model's: send texts "
          "(LangChain: check_embedding_ctx_length=False)"),
         (ResponseRequest, {"model": "llm", "input": ["x"]}, "input[0]: an object is needed"),
+        (ResponseRequest, {"model": "llm", "input": "x", "metadata": {"User": 5}},
+         "metadata.User: a string is needed"),
     ],
 )  # fmt: skip
 def test_a_body_is_refused_in_the_words_of_json(kind: type[Body], body: Any, message: str) -> None:

@@ -32,10 +32,15 @@ def test_a_file_stays_its_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert given == [(owner.st_uid, owner.st_gid)]
 
 
+def named(path: os.PathLike[str] | str | int) -> Path:
+    """The path of what may be given by its handle."""
+    return Path(os.readlink(f"/proc/self/fd/{path}") if isinstance(path, int) else path)
+
+
 def test_a_first_file_is_its_directorys_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service whose first key root had made ended at each start: it could not read the file."""
     given = list[tuple[str, int, int]]()
-    monkeypatch.setattr(os, "chown", lambda path, *ids: given.append((Path(path).parent.name, *ids)))
+    monkeypatch.setattr(os, "chown", lambda path, *ids: given.append((named(path).parent.name, *ids)))
     add_key(tmp_path / "etc" / "keys.toml", Key(name="a"))
     owner = tmp_path.stat()
     assert given == [("etc", owner.st_uid, owner.st_gid)]
@@ -66,12 +71,12 @@ def test_a_file_of_another_owner_stays_readable_to_its_group(
             raise PermissionError
         group[0] = to
 
-    def of_others(path: os.PathLike[str] | str, **more: bool) -> os.stat_result:
+    def of_others(path: os.PathLike[str] | str | int, **more: bool) -> os.stat_result:
         """The file is of user 77777 and group 88888, what is new of group 0."""
         found = list(stat(path, **more))
-        if Path(path) == file:
+        if named(path) == file:
             found[4:6] = 77777, 88888
-        elif Path(path).name.startswith(".keys.toml"):
+        elif named(path).name.startswith(".keys.toml"):
             found[5] = group[0]
         return os.stat_result(found)
 

@@ -34,6 +34,7 @@ from trimodal.gateway.answering import EventAnswer, Terms, WholeAnswer
 from trimodal.gateway.errors import ApiError, as_api_error, invalid_body, unsupported
 from trimodal.gateway.keys import ANYBODY
 from trimodal.gateway.limits import BodyLimits, OriginCheck
+from trimodal.gateway.media import spoken_model
 from trimodal.gateway.metrics import GatewayMetrics, Measured
 from trimodal.gateway.openai.audio import Task, Transcription, TranscriptionRequest, read_form
 from trimodal.gateway.openai.chat import Chat, Completion
@@ -85,7 +86,8 @@ class Gateway:
         Raises: ApiError 401 (who is it), 403 (not this model), 400 (a header, or a field that is refused).
         """
         caller = self.access.identify(request)
-        request.state.model = asked.model = caller.named(asked.model)
+        model = caller.named(asked.model)
+        request.state.model = asked.model = model if isinstance(asked, Body) else spoken_model(model)
         check_model(caller, asked.model)
         request.state.ignored = take_ignored(asked) if isinstance(asked, Body) else asked.ignored
         if isinstance(asked, Sampling):

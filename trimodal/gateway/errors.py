@@ -39,7 +39,10 @@ _MOST_MESSAGE, _MOST_PARAM = 1000, 200
 # A sentence of the server begins with the field's name: "max_tokens is 0: 1 to 512 are taken".
 _FIELD = re.compile(r"(?:parameter )?'?([a-z_]+(?:\[\d+\]|\.[a-z_]+)*)'?(?: is | has | holds | must |: )")
 # As Triton says it of a model that is not for the endpoint.
-_OTHER_INPUTS = re.compile(r"unexpected inference input '.*' for model '(.*)'$|.*inputs? for model '(.*)'$")
+_OTHER_INPUTS = re.compile(
+    r"unexpected inference input '.*' for model '([^']*)'$"
+    r"|expected .*inputs? for model '([^']*)'(?:$|\. Got input)"
+)
 # What pydantic says of a value of another kind, by what is needed. It would name classes of Python.
 _KINDS = {
     "string_type": "a string", "list_type": "a list", "dict_type": "an object", "model_type": "an object",
@@ -121,7 +124,7 @@ def as_api_error(
     if isinstance(error, InvalidArgument):
         sentence = _STAGE.sub("", str(error))
         stage = str(error).removesuffix(sentence)
-        if other := _OTHER_INPUTS.match(sentence):
+        if not stage and (other := _OTHER_INPUTS.match(sentence)):
             model = other[1] or other[2]
             told = f"model is '{model}': it does not answer what this endpoint asks"
             return ApiError(400, told, param="model")
@@ -158,7 +161,7 @@ def invalid_body(error: RequestValidationError) -> ApiError:
     problem = min(problems, key=lambda one: (not one["type"].startswith("union_tag"), one["type"] in _KINDS))
     if problem["type"] == "json_invalid":
         return ApiError(400, f"the body is not valid JSON: {problem.get('ctx', {}).get('error', '')}")
-    field = _field(problem["loc"][1:])  # without "body"
+    field = _field(problem)
     if not field and problem["type"] == "missing":
         return ApiError(400, "the body is empty: a JSON object is needed")
     if problem["type"] == "extra_forbidden":  # in an event of realtime
@@ -172,7 +175,7 @@ def invalid_body(error: RequestValidationError) -> ApiError:
 def _reason(problem: Mapping[str, Any], problems: Sequence[Mapping[str, Any]]) -> str:
     kind, values = problem["type"], problem.get("ctx", {})
     if kind in _KINDS:
-        same = [one for one in problems if _field(one["loc"]) == _field(problem["loc"])]
+        same = [one for one in problems if _field(one) == _field(problem)]
         return f"{' or '.join(dict.fromkeys(_KINDS[one['type']] for one in same))} is needed"
     if kind == "union_tag_not_found":
         return f"its {values['discriminator'].strip(chr(39))} is needed"
@@ -183,13 +186,16 @@ def _reason(problem: Mapping[str, Any], problems: Sequence[Mapping[str, Any]]) -
     return reason[:1].lower() + reason[1:]
 
 
-def _field(place: tuple[int | str, ...]) -> str:
+def _field(problem: Mapping[str, Any]) -> str:
     """The field's path as JSON has it. pydantic's also names the kinds of value that it tried."""
+    place: tuple[int | str, ...] = problem["loc"][1:]  # without "body"
     path, tagged = "", False
-    for part in place:
+    for number, part in enumerate(place, 1):
+        # Our classes have capitals, our fields none; a client's own names, as of metadata, come last.
+        of_class = number < len(place) or _KINDS.get(problem["type"]) == "an object"
         if isinstance(part, int):
             path += f"[{part}]"
-        elif "[" in part or part in ("str", "constrained-str") or part[:1].isupper():  # a class of ours
+        elif "[" in part or part in ("str", "constrained-str") or (part[:1].isupper() and of_class):
             tagged = "tagged-union" in part
         elif tagged:
             tagged = False

@@ -152,18 +152,19 @@ def _replace(file: Path, text: str) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(text)
-        if file.exists():
-            _liken(temporary, file)
-        elif not (directory := file.parent.stat()).st_mode & (stat.S_IWOTH | stat.S_ISVTX):
-            with suppress(OSError):  # only root may give it away
-                os.chown(temporary, directory.st_uid, directory.st_gid)
+            # By its handle: where the directory is another's, its path may lead elsewhere by now.
+            if file.exists():
+                _liken(out.fileno(), file)
+            elif not (directory := file.parent.stat()).st_mode & (stat.S_IWOTH | stat.S_ISVTX):
+                with suppress(OSError):  # only root may give it away
+                    os.chown(out.fileno(), directory.st_uid, directory.st_gid)
         os.replace(temporary, file)
     except BaseException:
         os.unlink(temporary)
         raise
 
 
-def _liken(temporary: str, file: Path) -> None:
+def _liken(temporary: int, file: Path) -> None:
     """Gives it the owner, the group and the mode of `file`, as far as whoever runs this may."""
     before = os.stat(file)
     try:

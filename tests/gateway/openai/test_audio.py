@@ -192,7 +192,7 @@ def test_voice_activity_and_temperatures_that_are_none_are_refused(
 
 def test_what_is_not_known_is_ignored_and_named(serve: Serve) -> None:
     form = {"model": "speech", "user": "me", "seed": "1", "response_format": "verbose_json"}
-    form["timestamp_granularities"] = "word"  # as many write it, without the brackets
+    form |= {"timestamp_granularities": "word", "keywords": "Ada"}  # as many write them, without the brackets
     form |= {f"x{index}": "" for index in range(100)}
     answer = httpx.post(f"{serve().url}/v1/audio/transcriptions", files={"file": wav()}, data=form)
     assert answer.status_code == 200

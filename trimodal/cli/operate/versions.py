@@ -102,7 +102,7 @@ def _explained(reason: str, key: str) -> str:
     """Triton's reason for not loading a model, and what to do where it does not say that."""
     from trimodal.server.triton_log import sentence
 
-    if "restricted" in reason:
+    if "API is restricted" in reason:
         wrong = "the key is not the server's" if key else "the server wants its operator's key"
         return f"{wrong}: --operator-key-file FILE, or {OPERATOR_KEY}, of `trimodal serve` as well"
     told = sentence(reason)

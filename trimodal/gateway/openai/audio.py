@@ -23,7 +23,7 @@ from trimodal.client.streams.live import Listening, LiveStream
 from trimodal.client.values import LiveUpdate
 from trimodal.gateway.answering import event
 from trimodal.gateway.errors import invalid, unsupported
-from trimodal.gateway.media import recording, spoken_model, with_keywords
+from trimodal.gateway.media import recording, with_keywords
 from trimodal.gateway.openai.generation import timing_headers
 from trimodal.gateway.quota import Cost, KeyUsage
 from trimodal.speech.settings import ListeningSettings, VoiceActivity
@@ -67,9 +67,11 @@ _SERVER_VAD = {
     "prefix_padding_ms": "speech_pad_ms",
     "silence_duration_ms": "min_silence_duration_ms",
 }
+_LISTS = ("include", "timestamp_granularities", "keywords")
 _GRANULARITIES = "timestamp_granularities[]"
 _OF_TRANSCRIPTIONS = {
-    *("language", "keywords[]", "stream", _GRANULARITIES, _GRANULARITIES[:-2], "include[]", _CHUNKING),
+    *("language", "stream", _CHUNKING),
+    *(f"{name}{end}" for name in _LISTS for end in ("", "[]")),
     *(f"{_CHUNKING}[{name}]" for name in ("type", *_SERVER_VAD)),
 }
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
@@ -92,18 +94,19 @@ def read_form(
     if response_format not in get_args(Format):
         raise invalid(f"response_format: one of {', '.join(get_args(Format))} is needed")
     temperature = _temperature(one.get("temperature") or "0")
-    if fields.get("include[]"):
+    # Lists have brackets, which many leave out.
+    include, given, keywords = (fields.get(f"{name}[]", fields.get(name, ())) for name in _LISTS)
+    if include:
         raise unsupported("include[]", "is not supported by this model")
-    granularities = tuple(fields.get(_GRANULARITIES, fields.get(_GRANULARITIES[:-2], ())))
+    granularities = tuple(given)
     if unknown := sorted(set(granularities) - {"word", "segment"}):
         raise invalid(f"{_GRANULARITIES} has '{unknown[0]}': word and segment are known")
     if granularities and response_format != "verbose_json":
         raise invalid(f"{_GRANULARITIES} needs response_format verbose_json")
     try:
-        keywords = [*fields.get("keywords[]", ()), one.get("hotwords", "")]
-        prompt = with_keywords(keywords, one.get("prompt"))
+        prompt = with_keywords([*keywords, one.get("hotwords", "")], one.get("prompt"))
     except ValueError as error:
-        field = "keywords[]" if "keywords[]" in fields else "hotwords"
+        field = "keywords[]" if keywords else "hotwords"
         raise invalid(f"{field}: {error}") from None
     stream = _boolean(one, "stream") or False
     listening: Listening = {
@@ -112,7 +115,7 @@ def read_form(
         "task": "translate" if task == "translate" else None,
         "temperature": temperature or None, "trace": not stream,
     }  # fmt: skip
-    model = spoken_model(one["model"])
+    model = one["model"]
     format = cast("Format", response_format)
     ignored = tuple(sorted(set(fields) - _FIELDS - _OF_TRANSCRIPTIONS))
     return TranscriptionRequest(file, name, model, format, granularities, stream, task, listening, ignored)
