@@ -121,8 +121,10 @@ def test_a_named_log_is_appended_to_and_for_its_user_alone(tmp_path):
 def test_a_server_is_waited_for_until_it_ends(tmp_path, timeout):
     """`trimodal demo --keep` waits for ever."""
     child = Child(tmp_path / "log")
-    child.start(["/bin/sh", "-c", "sleep 0.2; exit 7"], {}, operator_key="")
+    until = f"while [ ! -e {tmp_path / 'over'} ]; do sleep 0.05; done; exit 7"
+    child.start(["/bin/sh", "-c", until], {}, operator_key="")
     assert child.wait(-1.0) is None
+    (tmp_path / "over").touch()
     assert child.wait(timeout) == 7
     child.kill()
 
@@ -131,10 +133,14 @@ def test_a_guard_that_is_killed_before_its_first_word(tmp_path, monkeypatch):
     guard = tmp_path / "guard.py"
     guard.write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     monkeypatch.setattr("trimodal.server.launch.guard.__file__", str(guard))
-    before = len(os.listdir("/proc/self/fd"))
+    opened, pipe = list[int](), os.pipe
+    monkeypatch.setattr(os, "pipe", lambda: opened.extend(ends := pipe()) or ends)
     with pytest.raises(ServerError, match="tritonserver could not be started: see .*log"):
         Child(tmp_path / "log")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert opened
+    for handle in opened:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(handle)
 
 
 def test_a_guard_that_is_killed_before_the_start_leaves_no_folder(tmp_path):

@@ -208,13 +208,13 @@ class TritonServer:
     ) -> None:
         assert self._files
         assert self._aside
-        deadline = time.monotonic() + self.options.ready_timeout
+        began = time.monotonic()
         first = self.models.keys() - set(last)
         loads = LoadsInTurn(self.api, last)
         while True:
             # Asked first, so that the last lines are read below.
             ended, failure, read = not self.alive, loads.failure, not self._files.is_alive()
-            late = time.monotonic() > deadline
+            late = time.monotonic() - began > self.options.ready_timeout
             if lines := self._reader.read():
                 for line in lines:
                     self.load.feed(line)

@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from datetime import timedelta
 
 import grpc
@@ -208,26 +209,50 @@ def test_a_damaged_file_is_told_before_what_a_model_says(no_leftovers, reading):
         server.kill()
 
 
+def up(server: TritonServer, over: bool) -> bool:
+    """Ends the time that a start has where it is `over`; False, as what stops a start says."""
+    if over:
+        server.options = replace(server.options, ready_timeout=0.0)
+    return False
+
+
 @pytest.mark.parametrize("reading", [""], indirect=True)
-def test_when_time_is_up_while_files_are_read_what_a_model_said_is_told(no_leftovers, own_server, reading):
+def test_when_time_is_up_while_files_are_read_what_a_model_said_is_told(no_leftovers, reading):
+    server = TritonServer(options(("broken", "echo"), {}))
     with pytest.raises(ServerError, match=r"^model broken: (?!.*not ready after)"):
-        own_server(("broken", "echo"), ready_timeout=3.0)
+        server.start(stop=lambda: up(server, bool(server.load.failures)))
 
 
 @pytest.mark.parametrize("reading", [""], indirect=True)
 def test_when_time_is_up_it_is_told_that_files_are_being_read(no_leftovers, reading):
-    server = TritonServer(options(("echo",), {}, ready_timeout=3.0))
-    looks: list[str] = []
-    with pytest.raises(ServerError, match="not ready after 3 s .*waiting for: the check of its files"):
-        server.start(stop=lambda: bool(looks.append(server.waiting)))
-    assert looks[-1] == "the check of its files"
+    server = TritonServer(options(("echo",), {}))
+    looks: list[float] = []
+
+    def stop() -> bool:
+        if "echo" in server.load.loaded:
+            looks.append(time.monotonic())
+        return up(server, bool(looks) and time.monotonic() - looks[0] > 1.0)
+
+    with pytest.raises(ServerError, match="not ready after .*waiting for: the check of its files"):
+        server.start(stop=stop)
     assert len(looks) < 100  # it was looked at 500 times a second, for as long as files were read
 
 
 def test_when_time_is_up_it_is_told_that_something_is_prepared(no_leftovers):
-    server = TritonServer(options(("echo",), {}, ready_timeout=3.0))
-    with pytest.raises(ServerError, match="not ready after 3 s .*waiting for: what is prepared beside it"):
-        server.start(meanwhile=lambda: time.sleep(5.0))
+    server = TritonServer(options(("echo",), {}))
+    loaded = threading.Event()
+
+    def stop() -> bool:
+        if "echo" in server.load.loaded:
+            loaded.set()
+        return up(server, loaded.is_set())
+
+    def prepare() -> None:
+        loaded.wait(BOUND)
+        time.sleep(2.0)
+
+    with pytest.raises(ServerError, match="not ready after .*waiting for: what is prepared beside it"):
+        server.start(stop=stop, meanwhile=prepare)
 
 
 def test_what_is_done_while_models_load_is_done_once_and_its_error_ends_the_start(no_leftovers):
