@@ -227,6 +227,13 @@ def test_edited_files_start_servers_again() -> None:
     assert template("a") != template("b")
 
 
+def test_gateways_reach_the_store_that_is_named_for_them() -> None:
+    store = {"to": [{"podSelector": {"matchLabels": {"app": "redis"}}}], "ports": [{"port": 6379}]}
+    policies = of_kind("NetworkPolicy", rendered(networkPolicy={"gatewayEgress": [store]}))
+    reach = {one["metadata"]["name"]: store in one["spec"]["egress"] for one in policies}
+    assert reach == {"trimodal": False, "trimodal-gateway": True}
+
+
 @pytest.mark.parametrize("values", [{"profile": "cpu"}, VARIANTS["scaled"]])
 def test_the_gateway_reads_the_file_that_names_its_servers(values: dict[str, Any], tmp_path: Path) -> None:
     given = rendered(**values)

@@ -252,12 +252,15 @@ def test_a_server_that_is_not_ready_gets_nothing(fleet: Proxy, servers: dict[str
     wait_until(lambda: status(fleet, "serve-3") == "UP", "the probe")
 
 
-def test_gateways_are_used_while_a_model_is_down_everywhere() -> None:
+def test_gateways_are_used_while_they_reach_any_model() -> None:
     haproxy = (DEPLOY / "haproxy" / "fleet.cfg").read_text().partition("\nbackend gateways\n")[2]
-    assert "uri /health " in haproxy.partition("\nbackend ")[0]
+    assert "uri /ready?any=1 " in haproxy.partition("\nbackend ")[0]
     clusters = yaml.safe_load((DEPLOY / "envoy" / "fleet.yaml").read_text())["static_resources"]["clusters"]
     probes = {one["name"]: one["health_checks"][0]["http_health_check"]["path"] for one in clusters}
-    assert {name for name, path in probes.items() if path == "/health"} == {"gateways", "gateways_by_session"}
+    assert {name for name, path in probes.items() if path == "/ready?any=1"} == {
+        "gateways",
+        "gateways_by_session",
+    }
 
 
 def test_a_dead_server_costs_no_request(fleet: Proxy, servers: dict[str, Server]) -> None:

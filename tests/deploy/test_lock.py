@@ -27,9 +27,9 @@ def test_the_lock_has_the_pinned_versions_and_a_hash_for_each() -> None:
     names = {_plain(line.partition("==")[0]) for line in lines}
     project = read_toml(ROOT / "pyproject.toml")["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["gateway"], *extras["audio"]]
+    wanted = [*project["dependencies"], *extras["gateway"], *extras["audio"], *extras["stores"]]
     direct = {_plain(re.split(r"[\[<>=]", one)[0]) for one in wanted if "python_version <" not in one}
-    assert {"fastapi", "numpy", "soxr"} < direct
+    assert {"fastapi", "numpy", "redis", "soxr"} < direct
     assert direct | {"faster-whisper", "av"} <= names
     assert "torch" not in names
 

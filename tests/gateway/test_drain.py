@@ -7,6 +7,7 @@ import concurrent.futures
 import os
 import tempfile
 import threading
+from pathlib import Path
 
 import httpx
 import pytest
@@ -32,6 +33,25 @@ def test_a_missing_temporary_directory_is_told_at_the_start(
     with server.serving():
         pass
     assert told in caplog.text
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_temporary_directory_that_is_worked_in_is_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path, removed: bool
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    if removed:
+        here.rmdir()
+    else:
+        monkeypatch.setenv("TMPDIR", f"{here}/")
+        monkeypatch.setattr(tempfile, "tempdir", None)
+    server = GatewayServer(GatewaySettings(port=0), lambda address: fake_triton())
+    server.listen()
+    with server.serving():
+        pass
+    assert "temporary directory" not in caplog.text
 
 
 def ask(url: str, stream: bool) -> tuple[int, str]:

@@ -98,6 +98,7 @@ def test_what_no_server_answers_is_told_in_the_log_and_counted(
     told = [(record.request_id, record.fields["error"]) for record in lines(caplog)]
     assert told[:2] == [("mine", "overloaded")] * 2
     assert not [record for record in caplog.records if record.exc_info]
+    assert httpx.head(f"{served.url}/ready?any=1").status_code == 503
 
 
 def test_the_line_of_a_probe_that_fails_names_the_model(
@@ -110,9 +111,12 @@ def test_the_line_of_a_probe_that_fails_names_the_model(
         return not model.startswith("embedding")
 
     triton.ready = ready  # type: ignore[method-assign]
-    assert httpx.get(f"{serve(triton).url}/ready").status_code == 503
+    url = f"{serve(triton).url}/ready"
+    assert httpx.get(url).status_code == 503
     wait_until(lambda: lines(caplog), "the line")
     assert (lines(caplog)[0].fields["down"], lines(caplog)[0].fields["error"]) == ("embedding", "not_ready")
+    any_model = httpx.get(url, params={"any": 1})
+    assert (any_model.status_code, any_model.json()["ready"]) == (200, False)
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/llm", "/health", "/ready", "/metrics", "/"])

@@ -23,7 +23,7 @@ _TRACEPARENT = re.compile(
 )
 # W3C's standard wants no more; gRPC takes 8 KiB of metadata in all.
 _TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}")
-_REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
+_REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)  # one that every route can tell
 SUBPROTOCOL_KEY = "openai-insecure-api-key."
 _MAX_DEADLINE_MS = 3_600_000
 # Paths that no limit counts where an operator asks.

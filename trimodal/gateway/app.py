@@ -13,9 +13,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from python_multipart.multipart import parse_options_header
@@ -369,7 +369,7 @@ def add_operation(app: FastAPI, gateway: Gateway) -> None:
 
     @app.head("/ready", include_in_schema=False)
     @app.get("/ready")
-    async def ready() -> Response:
+    async def ready(any_model: Annotated[bool, Query(alias="any")] = False) -> Response:
         await gateway.upstreams.looked()
         models = gateway.upstreams.state
         all_ready = bool(models) and all(models.values())
@@ -377,4 +377,5 @@ def add_operation(app: FastAPI, gateway: Gateway) -> None:
             logs.note(down=",".join(name for name in models if not models[name]))
         versions, routes = gateway.upstreams.versions, gateway.upstreams.routes
         told = {"ready": all_ready, "models": models, "versions": versions, "routes": routes}
-        return JSONResponse(told, 200 if all_ready else 503)
+        enough = any(models.values()) if any_model else all_ready
+        return JSONResponse(told, 200 if enough else 503)

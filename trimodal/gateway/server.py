@@ -220,7 +220,9 @@ def _warn_without_temporary_directory() -> None:
         where = tempfile.gettempdir()
     except FileNotFoundError:  # not even there
         where = ""
-    if not where or where == os.getcwd():
+    named = (os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP"))
+    known = {"/tmp", "/var/tmp", "/usr/tmp", *(os.path.abspath(one) for one in named if os.path.isabs(one))}
+    if where not in known:
         logger.warning(
             "no temporary directory can be written (TMPDIR, /tmp, /var/tmp): uploads above 1 MiB %s",
             f"go to the working directory, {where}" if where else "fail",

@@ -134,6 +134,19 @@ async def test_a_server_that_is_busy_with_one_run_is_asked_last(monkeypatch: pyt
         await servers.client.embed("hi")
 
 
+async def test_a_busy_server_is_asked_where_the_other_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        busy, other = servers.pool.servers
+        busy._late |= {("embedding", "1"), ("llm", "1")}
+        fakes = [servers.fakes[server.address] for server in (busy, other)]
+        fakes[0].functions["llm"] = scripted("from the busy one")
+        fakes[1].functions["llm"] = fails(Unavailable("the queue is full", 2.0))
+        assert (await servers.client.complete("hi")).text == "from the busy one"
+        assert [asked(fake) for fake in fakes] == [1, 1]
+        fakes[1].reachable = False
+        await servers.client.embed("hi")
+
+
 async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
         for fake in servers.fakes.values():

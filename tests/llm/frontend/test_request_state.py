@@ -141,6 +141,33 @@ def test_when_the_first_leaves_it_is_the_next_ones() -> None:
     assert [cache_of(state) for state in (second, third)] == ["", "coalesced"]
 
 
+@pytest.mark.parametrize("end", ["cancelled", "deadline"])
+def test_what_the_first_got_is_not_counted_again_with_the_answer_of_the_next(end: str) -> None:
+    metrics = MemoryMetrics()
+    first, second = state_of(), state_of()
+    generation = generation_of(first)
+    say(generation, "abc")
+    generation.join(second)
+    if end == "deadline":
+        generation.leave(first)
+        first.push("", 0, "deadline")
+        delta = last(first)
+        assert delta.note is not None
+        assert delta.note.cache == ""
+        first.sent(delta, LlmMetrics(metrics, "llm"))
+    else:
+        first.fail(Cancelled("the client left"))
+        generation.leave(first)
+        first.sent(Cancelled("the client left"), LlmMetrics(metrics, "llm"))
+    say(generation, "de", "length")
+    second.sent(last(second), LlmMetrics(metrics, "llm"))
+    told = {
+        kind: metrics.get("trimodal_llm_tokens_total", {"model": "llm", "kind": kind}).value
+        for kind in ("completion", "saved")
+    }
+    assert told == {"completion": 5, "saved": 3}
+
+
 @pytest.mark.parametrize(
     ("predicted", "arrived", "said", "foreseen"),
     [

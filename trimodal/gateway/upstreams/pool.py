@@ -259,7 +259,12 @@ class Upstreams:
             return whole and all(server.answers(need, version) for need, version in wanted.items())
 
         able = list(filter(answers, able)) or able
-        able = [server for server in able if not server.is_late(*named(model))] or able
+        # A late one lives, perhaps: it is asked where no other answers.
+        quick = [server for server in able if not server.is_late(*named(model))] or able
+        late = [server for server in able if server not in quick]
+        return [*self._sorted(quick, key), *sorted(late, key=lambda server: server.running)]
+
+    def _sorted(self, able: Sequence[Upstream], key: bytes) -> Sequence[Upstream]:
         if key:
             return self._by_beginning(key, able)
         self._turn += 1

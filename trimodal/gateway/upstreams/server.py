@@ -136,8 +136,8 @@ class Upstream:
         return False
 
     async def _ask(self, one: tuple[str, str], timeouts: Timeouts, *, known: bool) -> None:
-        # A decoupled model answers beside its work; with another the question waits behind a run, and one of
-        # speech_recognize took 16 s on two busy cores. Down is what a request would be given up for, too.
+        # A decoupled model answers beside its work; with another the question waits behind a run, which
+        # may take long. Down is what a request would be given up for, too.
         limit = timeouts.connect if one[0] in DECOUPLED else max(timeouts.connect, timeouts.silence)
         late = asyncio.get_running_loop().call_later(timeouts.connect, self._late.add, one)
         answer = False

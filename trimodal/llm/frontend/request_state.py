@@ -124,8 +124,10 @@ class Generation:
                 reasoning, text = self._reader.rest(text)
             state.push(text, 0, "", self.ticket.cached_tokens, logprobs, reasoning)
         if self.listeners and not state.shared and not self.finish_reason:
-            # The listener that it was generated for has gone: the next one takes its place in the figures.
+            # The listener that it was generated for has gone: the next one takes its place in the figures,
+            # with all that was generated so far.
             self.listeners[0].shared = False
+            state.handed_on = True
         return not self.listeners
 
     def handed_over(self) -> None:
@@ -260,6 +262,7 @@ class RequestState:
     lookup: Lookup | None = None  # its lookup in the cache while that is under way
     generation: Generation | None = None  # what it listens to; None before and after
     shared: bool = False  # the generation was begun for another request
+    handed_on: bool = False  # it was begun for this one, which has left, and counts as another's now
     trace: RequestTrace | None = None  # None: the client does not want it
     prompt_logprobs: Sequence[TokenLogprob] = ()  # until they are sent
     make_reader: Callable[[], AnswerReader | None] = lambda: None  # for each attempt at its answer
@@ -427,8 +430,8 @@ class RequestState:
         if isinstance(item, RequestError):
             metrics.outcome(item.code.lower())
             if self.completion_tokens:
-                cached = bool(self._cache or self.shared)
-                metrics.tokens(len(self.prompt_ids), self.cached_tokens, self.completion_tokens, saved=cached)
+                saved = bool(self._cache or self.shared or self.handed_on)
+                metrics.tokens(len(self.prompt_ids), self.cached_tokens, self.completion_tokens, saved=saved)
             return
         if item.text or item.reasoning:
             if self._last_sent:
@@ -443,7 +446,7 @@ class RequestState:
         if item.finish_reason:
             metrics.e2e.observe(now - self.arrived)
             metrics.outcome(item.finish_reason)
-            saved = bool(item.note and item.note.cache)
+            saved = self.handed_on or bool(item.note and item.note.cache)
             metrics.tokens(item.prompt_tokens, item.cached_tokens, item.completion_tokens, saved=saved)
 
     def _due(self, wanted_ms: int | None, tier_ms: int) -> float:
