@@ -88,6 +88,19 @@ def test_a_file_of_another_owner_stays_readable_to_its_group(
     assert "keys.toml was of user 77777" in caplog.text
 
 
+def test_root_follows_no_link_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service owns the directory: its link would lead root's command to any file."""
+    link, file = tmp_path / "keys.toml", tmp_path / "nologin"
+    link.symlink_to(file)
+    found = list(link.lstat())
+    found[4] = 77777
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(Path, "lstat", lambda _: os.stat_result(found))
+    with pytest.raises(SettingsError, match="a link of user 77777, which root does not follow"):
+        add_key(link, Key(name="a"))
+    assert not file.exists()
+
+
 def test_a_link_stays_one(tmp_path: Path) -> None:
     link, file = tmp_path / "keys.toml", tmp_path / "elsewhere" / "real.toml"
     link.symlink_to(file)

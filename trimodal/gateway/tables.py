@@ -62,7 +62,7 @@ def change_tables(
         changes: by those fields' values, what to set, None where a field is to go; None: the table is to go.
             A table that is not there is added.
     """
-    file = Path(os.path.realpath(file))  # a link stays one
+    file = _followed(file)
     text = file.read_text(encoding="utf-8") if file.exists() else f"# {comment}\n"
     rows = {_values(row, fields): dict(row) for row in tomllib.loads(text).get(name, ())}
     for values, change in changes.items():
@@ -70,6 +70,13 @@ def change_tables(
         if change is not None:
             rows[values] = {field: value for field, value in row.items() if value is not None}
     _replace(file, _edited(text, name, fields, changes, rows) or _written(comment, name, rows.values()))
+
+
+def _followed(file: Path) -> Path:
+    """What a link leads to: it stays one. Raises: SettingsError where root would write what another chose."""
+    if file.is_symlink() and os.geteuid() == 0 and (owner := file.lstat().st_uid):
+        raise SettingsError(f"{file}: a link of user {owner}, which root does not follow")
+    return Path(os.path.realpath(file))
 
 
 def _values(row: Row, fields: Sequence[str]) -> tuple[object, ...]:
@@ -172,7 +179,7 @@ def _liken(temporary: int, file: Path) -> None:
     except OSError:  # only root may give it away; its group may be any that one is in
         with suppress(OSError):
             os.chown(temporary, -1, before.st_gid)
-    now, mode = os.stat(temporary), stat.S_IMODE(before.st_mode)
+    now, mode = os.stat(temporary), before.st_mode & 0o777
     if now.st_uid != before.st_uid:
         logger.warning(
             "%s was of user %d and is now of %d: who serves must be able to read it",
@@ -188,7 +195,7 @@ def _liken(temporary: int, file: Path) -> None:
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
     """Keeps other commands from changing the file while the block reads it and writes it back."""
-    file = Path(os.path.realpath(file))
+    file = _followed(file)
     file.parent.mkdir(parents=True, exist_ok=True)
     # Of the directory: the file itself is replaced, and a lock beside it would stay.
     handle = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
