@@ -35,7 +35,7 @@ def test_text_piles_up_for_a_slow_client_and_holds_up_no_other() -> None:
         eventually(lambda: counts(server.service)[0] == 0)
         go_on.set()
         assert slow.wait().text == fast.text
-        assert len(slow.deltas) <= 2 < len(fast.deltas), "what the first one did not hold is one delta"
+        assert len(slow.deltas) <= 2, "what the first one did not hold is one delta"
 
 
 def test_too_much_is_refused_up_front_and_harms_nobody() -> None:
