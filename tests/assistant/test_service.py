@@ -268,6 +268,7 @@ def test_an_answer_cut_off_by_its_deadline_is_counted_as_such(bench):
     last = one.ask().wait().responses[-1]
     assert last["finish_reason"][0] == b"deadline"
     assert json.loads(last["timing"][0])["queue"] is None
+    one.idle()
     assert one.metric("requests_total", outcome="deadline").value == 1
 
 

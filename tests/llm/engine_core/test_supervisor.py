@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -123,8 +125,8 @@ def test_after_three_restarts_in_five_minutes_it_is_given_up(
 
 
 def test_losses_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter(range(0, 10_000, 200))
-    monkeypatch.setattr(module.time, "monotonic", lambda: float(next(times)))
+    times = itertools.count(step=200)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: float(next(times))))
     clients = [PlayedClient(None) for _ in range(9)]
     one = Supervised(*clients, last := PlayedClient())
     eventually(lambda: one.supervisor.client.info is last.info)

@@ -51,7 +51,7 @@ class StreamTable:
             if stream.id in self._open:
                 raise Unavailable(f"stream {stream.id} is being started by another request")
             self._open[stream.id] = stream
-            self._lock.notify()
+            self._lock.notify_all()
             self._metrics.active_streams.set(self._count)
 
     def find(self, number: int) -> LiveStream:
@@ -88,7 +88,7 @@ class StreamTable:
         """Admits and finds no stream any more but raises `error`; every stream that is not over."""
         with self._lock:
             self._closed = error
-            self._lock.notify()
+            self._lock.notify_all()
             return [*self._open.values(), *self._ending]
 
     def end(self, stream: LiveStream) -> None:

@@ -1,4 +1,4 @@
-"""Makes threads late at random: `pytest -p tests.jitter` finds tests that pass by luck.
+"""Makes threads late at random: `pytest -p tests.doubles.jitter` finds tests that pass by luck.
 
 `JITTER` (an integer, 1 unless set) is the seed; with a test's id it says which delays that test gets. Threads
 begin late, events are set late or their waiters wake late, event loops are told late; each delay is 0.15 s at
