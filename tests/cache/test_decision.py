@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ class TestSemantic:
         one = rig(judge=Slow(0.1))
         one.keep(ask())
         one.keep(ask("a lambda what is"))
-        monkeypatch.setattr(decision.time, "perf_counter", lambda: now[0])
+        monkeypatch.setattr(decision, "time", SimpleNamespace(perf_counter=lambda: now[0]))
         assert one.cache.lookup(ask(PARAPHRASE)).semantic() is None
         assert len(one.judge.asked) == 1
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.llm.frontend.test_request_state import generation_of, state_of
@@ -63,7 +65,7 @@ def test_cancelled_keys_are_bounded_and_the_latest_stay(monkeypatch: pytest.Monk
 def test_a_cancelled_key_is_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = RequestRegistry()
     now = 100.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     registry.cancelled("a")
     now += 10.5
     registry.add(keyed("a"))

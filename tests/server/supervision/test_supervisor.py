@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -396,7 +397,7 @@ def test_many_who_ask_are_one_question(triton: Triton, watched: Any, monkeypatch
 
 def test_the_wait_grows_until_a_calm_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     backoff = Backoff()
     waits = []
     for _ in range(8):  # each start fails after two seconds

@@ -1,4 +1,5 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def test_a_word_that_is_not_in_the_vocabulary_cannot_be_said():
 
 def test_a_run_costs_what_the_settings_say(monkeypatch):
     slept = []
-    monkeypatch.setattr("trimodal.speech.engines.fake.time.sleep", slept.append)
+    monkeypatch.setattr("trimodal.speech.engines.fake.time", SimpleNamespace(sleep=slept.append))
     settings = RecogniseSettings(artefact="x", engine="fake", fake_batch_ms=20, fake_window_ms=10)
     engine = open_engine(Path("none"), settings)
     heard = engine.recognise([Window(speak(["one", "two"])[0])] * 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ def choose(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Choose:
     def chosen(token_s: float, tiers: str = "") -> int:
         (tmp_path / "tiers.toml").write_text(tiers)
         one = Pipeline(token_s)
-        monkeypatch.setattr(module.time, "perf_counter", lambda: one.now)
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: one.now))
         version = tmp_path / "1"
         settings = LlmSettings(version_directory=version, tiers="tiers.toml" if tiers else "")
         return choose_step_tokens(one, settings)
