@@ -399,7 +399,8 @@ def test_who_is_told_the_end_and_asks_again_at_once_is_let_in(bench, fails):
     sink.wait()
     wait_until(lambda: again)
     one.models.go["saw"].set()
-    again[0].wait()  # how it ends is up to the double, whose llm cancels all at once
+    error = again[0].wait().error
+    assert fails or error is None  # the double's llm, where one is cancelled, may cancel the next as well
     assert len(again) == 1
 
 
