@@ -18,8 +18,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steps.random.classifier import CLASSIFIER_SHAPES
-
 from trimodal.build_support import build_command, operator_errors, progress, report
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
@@ -41,12 +39,9 @@ CALIBRATED = ("int8", "int8-gpu", "fp8")
 def main() -> None:
     options = arguments()
     from steps.vision.check import compare, judge
-    from steps.vision.source import from_checkpoint, from_random
+    from steps.vision.source import from_checkpoint
 
-    if options.random:
-        source = from_random(options.random)
-    else:
-        source = from_checkpoint(options.source, options.images)
+    source = from_checkpoint(options.source, options.images)
     for precision in options.precision:
         target = options.out_dir / f"onnx-{precision}"
         with atomic_directory(target) as work:
@@ -58,7 +53,7 @@ def main() -> None:
             report(f"{target.name}: {source.name} against {source.against}", check)
             least = options.min_agreement
             if least is None:
-                least = 0.0 if options.random and precision in CALIBRATED else MIN_AGREEMENT
+                least = 0.0 if source.random_weights and precision in CALIBRATED else MIN_AGREEMENT
             judge(target.name, precision, check, least)
             labels = json.dumps(source.labels, ensure_ascii=False, indent=0)
             (work / LABELS).write_text(labels + "\n")
@@ -70,9 +65,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("source", nargs="?", help="checkpoint directory, starter:NAME or hub id")
-    what.add_argument("--random", choices=list(CLASSIFIER_SHAPES), help="a real shape with random weights")
+    parser.add_argument("source", help="checkpoint directory, starter:NAME or hub id")
     parser.add_argument("--precision", action="append", choices=PRECISIONS, help="repeatable; fp32")
     parser.add_argument(
         "--images", type=Path, help="folder of pictures like those to be served; 128 to 512 are best"
@@ -87,7 +80,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--min-agreement",
         type=float,
-        help="share of equal labels where torch is sure (0.95; INT8 and FP8 of --random: 0)",
+        help="share of equal labels where torch is sure (0.95; INT8 and FP8 of random weights: 0)",
     )
     parser.add_argument("--max-batch", type=int, default=64, help="largest batch of the check (64)")
     parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where onnx-<precision> is put")
@@ -157,7 +150,11 @@ def manifest(source: Source, precision: str, check: dict[str, Any], options: arg
         shapes={"pixels": [-1, 3, spec.height, spec.width], "classes": len(source.labels)},
         calibration=used,
         check=check,
-        extra={"architecture": source.architecture, "input": spec.model_dump(mode="json")},
+        extra={
+            "architecture": source.architecture,
+            "input": spec.model_dump(mode="json"),
+            "random_weights": source.random_weights,
+        },
     )
 
 

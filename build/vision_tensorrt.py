@@ -56,7 +56,7 @@ def main() -> None:
         if options.check:
             from steps.vision.plan_check import compare_plan
 
-            random = "random weights" in artefact.manifest.source
+            random = bool(artefact.manifest.extra.get("random_weights"))
             check = compare_plan(
                 work / PLAN, graph, artefact.input, batches, precision, options, random_weights=random
             )
@@ -73,11 +73,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("source", nargs="?", help="onnx-* artefact, checkpoint directory or hub id")
-    what.add_argument(
-        "--random", metavar="NAME", help="a real shape with random weights: resnet50, vit_b_16, …"
-    )
+    parser.add_argument("source", help="onnx-* artefact, checkpoint directory or hub id")
     parser.add_argument(
         "--precision", choices=list(GRAPHS), help="of a checkpoint: fp16; an artefact has one"
     )
@@ -110,12 +106,12 @@ def read_batches(options: argparse.Namespace, spec: InputSpec) -> InputRange:
 
 def find_graph(options: argparse.Namespace) -> ClassifierArtefact:
     """The artefact that `source` is, or the one that build/vision_onnx.py makes of a checkpoint."""
-    if options.source and (Path(options.source) / MANIFEST).is_file():
+    if (Path(options.source) / MANIFEST).is_file():
         return read_classifier(Path(options.source).resolve(), runtime="onnxruntime")
     name = GRAPHS[options.precision or "fp16"]
     command = [sys.executable, str(Path(__file__).with_name("vision_onnx.py"))]
-    command += ["--random", options.random] if options.random else [options.source]
-    command += ["--precision", name, "--out-dir", str(options.out_dir), "--max-batch", str(options.max_batch)]
+    command += [options.source, "--precision", name, "--out-dir", str(options.out_dir)]
+    command += ["--max-batch", str(options.max_batch)]
     if options.images:
         command += ["--images", str(options.images)]
     # A process of its own: torch's memory is free again before TensorRT measures what there is.

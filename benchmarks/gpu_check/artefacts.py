@@ -38,7 +38,7 @@ class Artefact:
 def artefacts(options: Options) -> dict[str, Artefact]:
     """Name → artefact: FP16 for the GPU, the starter set for a rehearsal."""
     full, half = options.full, "fp16" if options.full else "fp32"
-    vision = ("--random", "resnet50") if full else ("starter:efficientnet-lite0",)
+    vision = ((), "resnet50") if full else (("starter:efficientnet-lite0",), "")
     whisper = options.whisper or ("whisper-small" if full else "starter:whisper-base")
     source: tuple[str, ...] = ()
     if whisper.startswith("starter:"):
@@ -47,8 +47,8 @@ def artefacts(options: Options) -> dict[str, Artefact]:
         source, whisper = (str(Path(whisper).resolve()),), ""
     in_ctranslate2 = "float16" if full else "int8"
     return {
-        "vision": Artefact("vision_classify", "vision_onnx", half, vision),
-        "vision-plan": Artefact("vision_classify", "vision_tensorrt", "fp16", vision),
+        "vision": Artefact("vision_classify", "vision_onnx", half, *vision),
+        "vision-plan": Artefact("vision_classify", "vision_tensorrt", "fp16", *vision),
         "embedding": Artefact("embedding", "embedding_onnx", half, ("starter:minilm-l6-v2",)),
         "speech": Artefact("speech_recognize", "speech_ctranslate2", in_ctranslate2, source, whisper),
         "speech-plan": Artefact("speech_recognize", "speech_tensorrt", "fp16", source, whisper),

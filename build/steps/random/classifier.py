@@ -95,13 +95,17 @@ def random_classifier(shape: ClassifierShape, pixels: npt.NDArray[np.float32]) -
 
 def write_classifier(shape: ClassifierShape, directory: Path) -> int:
     """Saves config.json, preprocessor_config.json and FP32 weights; returns the number of parameters."""
-    import numpy as np
     import transformers
+    from steps.vision.images import load_images, normalised
+
+    from trimodal.vision.artefact import InputSpec
 
     side = shape.fields.get("crop_size") or shape.fields["size"]
     height = side.get("height") or side["shortest_edge"]
-    pixels = np.random.default_rng(0).normal(size=(32, 3, height, height)).astype(np.float32)
-    model: Any = random_classifier(shape, pixels)
+    spec = InputSpec(height=height, width=height)
+    photos, _ = load_images(None, spec)
+    model: Any = random_classifier(shape, normalised(photos.pixels[:32], spec))
+    model.config.random_weights = True  # Builds do not expect INT8 to agree with torch of such a model.
     model.save_pretrained(directory)
     getattr(transformers, f"{shape.processor}Pil")(**shape.fields).save_pretrained(directory)
     return sum(weight.numel() for weight in model.parameters())

@@ -34,12 +34,16 @@ WEIGHTS = (".pth", ".pt", ".safetensors")
 
 @dataclass(frozen=True)
 class Classifier:
-    """A network in torch that takes normalised pixels [B, 3, H, W] and gives logits [B, classes]."""
+    """A network in torch that takes normalised pixels [B, 3, H, W] and gives logits [B, classes].
+
+    `random_weights`: made by random_checkpoint.py, which is sure of nothing.
+    """
 
     architecture: str
     input: InputSpec
     labels: list[str]
     network: torch.nn.Module
+    random_weights: bool = False
 
 
 class OwnConfig(BaseModel):

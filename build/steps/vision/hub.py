@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 from steps.artefact import read_json, reason
+from steps.llm.checkpoint import quiet
 from steps.vision.classifier import EXPORT_THERE, Classifier
 from steps.vision.images import normalised
 from torch import Tensor, nn
@@ -54,9 +55,9 @@ def read_hub(directory: Path, model_type: str) -> Classifier:
         ArtefactError: no image classifier, weights that are missing or do not fit, or a processor that does
             what is not done here; named.
     """
+    quiet()
     import transformers
 
-    _quiet(transformers)
     try:
         model, found = transformers.AutoModelForImageClassification.from_pretrained(
             directory, local_files_only=True, output_loading_info=True, dtype=torch.float32,
@@ -78,7 +79,8 @@ def read_hub(directory: Path, model_type: str) -> Classifier:
     processor = _processor(directory, model_type)
     spec = input_spec(processor.to_dict(), directory / PROCESSOR)
     _compare(processor, spec, directory / PROCESSOR)
-    return Classifier(model_type, spec, labels, network)
+    random_weights = bool(getattr(model.config, "random_weights", False))
+    return Classifier(model_type, spec, labels, network, random_weights)
 
 
 def input_spec(fields: dict[str, Any], file: Path) -> InputSpec:
@@ -179,8 +181,3 @@ def _compare(processor: Any, spec: InputSpec, file: Path) -> None:
                 f"{file}: {type(processor).__name__} gives other pixels than are made here, by {error:.2g}: "
                 f"{EXPORT_THERE}"
             )
-
-
-def _quiet(transformers: Any) -> None:
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()

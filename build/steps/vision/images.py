@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps
+from PIL import ImageOps
 from steps.artefact import evenly
 
 from trimodal.errors import ArtefactError, RequestError
@@ -71,20 +71,6 @@ def load_images(folder: Path | None, spec: InputSpec) -> tuple[ImageSet, ImageSe
         ImageSet(calibration, f"parts of {told}, half of them mirrored"),
         ImageSet(_prepared(checked, len(files) + more, spec), f"{told}, whole and other parts of them"),
     )
-
-
-def random_images(spec: InputSpec, count: int, seed: int) -> ImageSet:
-    """Blobs of colour at several scales: unlike plain noise, they differ in what a network sees of them."""
-    generator = np.random.default_rng(seed)
-    pixels = np.empty((count, 3, spec.height, spec.width), np.uint8)
-    for out in pixels:
-        canvas = np.zeros((spec.height, spec.width, 3), np.float32)
-        for cells in (2, 5, 16, 64):
-            grid = generator.integers(0, 256, (cells, cells, 3), dtype=np.uint8)
-            layer = Image.fromarray(grid).resize((spec.width, spec.height), Image.Resampling.BICUBIC)
-            canvas += generator.uniform(0, 1) * (np.asarray(layer, np.float32) - 128)
-        out[...] = np.clip(canvas + 128, 0, 255).astype(np.uint8).transpose(2, 0, 1)
-    return ImageSet(pixels, f"{count} random images, seed {seed}")
 
 
 def normalised(pixels: Pixels, spec: InputSpec) -> npt.NDArray[np.float32]:

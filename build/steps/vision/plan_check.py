@@ -17,7 +17,7 @@ from steps.limits import hold_agreement, hold_error
 from steps.tensorrt import plan as tensorrt_plan
 from steps.vision.check import Run, batched, runner
 from steps.vision.export import INPUT, OUTPUT
-from steps.vision.images import load_images, random_images
+from steps.vision.images import load_images
 
 from trimodal.build_support import progress
 from trimodal.errors import ArtefactError
@@ -50,10 +50,7 @@ def compare_plan(
         ArtefactError: they differ by more than --max-error, or agree on fewer images than --min-agreement;
             without these, by 10 times what is usual, or on less than half of it.
     """
-    if random_weights:
-        images = random_images(spec, IMAGES, seed=3)
-    else:
-        _, images = load_images(options.images, spec)
+    _, images = load_images(options.images, spec)
     pixels = images.pixels[:IMAGES]
     reference = batched(runner(graph.read_bytes(), as_written=True), pixels, "the graph's own logits")
     try:

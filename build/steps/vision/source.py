@@ -1,4 +1,4 @@
-"""Opens what build/vision_onnx.py builds from, a checkpoint or random weights: graph, images, answers."""
+"""Opens the checkpoint that build/vision_onnx.py builds from: graph, images, answers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import numpy as np
 import onnx
 import torch
 from steps.artefact import source_name
-from steps.random.classifier import CLASSIFIER_SHAPES, random_classifier
 from steps.vision.check import batched
-from steps.vision.classifier import GRAPH, Classifier, imagenet_labels, read_classifier
+from steps.vision.classifier import GRAPH, Classifier, read_classifier
 from steps.vision.export import from_onnx, from_torch
 from steps.vision.exported import read_graph, refuse_probabilities
-from steps.vision.hub import LogitsOf
-from steps.vision.images import ImageSet, load_images, normalised, random_images
+from steps.vision.images import ImageSet, load_images, normalised
 
-from trimodal.build_support import progress, resolve_checkpoint
+from trimodal.build_support import resolve_checkpoint
 from trimodal.manifest import checkpoint_sha256
 from trimodal.vision.artefact import InputSpec
 from trimodal.vision.engines.protocol import Logits, Pixels
@@ -40,17 +38,7 @@ class Source:
     evaluation: ImageSet
     reference: Logits
     against: str
-
-
-def from_random(architecture: str) -> Source:
-    """A real shape with random weights (seed 0), and made-up images."""
-    spec = InputSpec(height=224, width=224, resize="crop", resize_to=256)
-    with progress("random weights: batch statistics"):
-        seen = normalised(random_images(spec, 32, seed=0).pixels, spec)
-        network = LogitsOf(random_classifier(CLASSIFIER_SHAPES[architecture], seen)).eval()
-    classifier = Classifier(architecture, spec, imagenet_labels(), network)
-    images = random_images(spec, 128, seed=1), random_images(spec, 64, seed=2)
-    return _of_network(classifier, f"{architecture} with random weights (seed 0)", "none", images)
+    random_weights: bool = False
 
 
 def from_checkpoint(source: str, images_from: Path | None) -> Source:
@@ -93,6 +81,7 @@ def _of_network(classifier: Classifier, name: str, digest: str, images: tuple[Im
         evaluation,
         reference,
         "torch",
+        classifier.random_weights,
     )
 
 

@@ -47,11 +47,15 @@ def images(count: int) -> list[Array]:
 def engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plan of random weights for this very GPU."""
     folder = tmp_path_factory.mktemp("engines")
-    command = [sys.executable, "build/vision_tensorrt.py", "--random", "resnet50", "--precision", "fp16"]
-    built = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "TRIMODAL_ENGINES": str(folder)}, capture_output=True, text=True
-    )
-    assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
+    checkpoint, environment = str(folder / "resnet50"), {**os.environ, "TRIMODAL_ENGINES": str(folder)}
+    for command in (
+        ["build/random_checkpoint.py", "resnet50", "--out", checkpoint],
+        ["build/vision_tensorrt.py", checkpoint, "--precision", "fp16"],
+    ):
+        built = subprocess.run(
+            [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True
+        )
+        assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
     return folder
 
 
