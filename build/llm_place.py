@@ -17,7 +17,7 @@ from typing import Any
 
 import typer
 from steps.artefact import origin, read_json, target, tell_built
-from steps.llm.checkpoint import check_causal, dimensions, end_ids
+from steps.llm.checkpoint import check_causal, dimensions, end_ids, read_config
 from steps.llm.gguf import resolve_model
 
 from trimodal.build_support import operator_errors, progress
@@ -44,8 +44,8 @@ def main(
             raise ArtefactError(f"{source} is the artefact itself: name the checkpoint that it came from")
         if not draft:
             check_causal(directory, source)
+        config = read_config(directory, directory.name)
         files = checkpoint_files(directory, tokenizer=not draft)
-        config = read_json(directory / "config.json")
         with progress("Hashing the checkpoint"):
             made_of = origin(directory, source, "llm_place")
         manifest = Manifest(
@@ -74,10 +74,8 @@ def checkpoint_files(directory: Path, *, tokenizer: bool = True) -> list[Path]:
     """The weights that belong together, and every file of configuration, tokenizer and template.
 
     Raises:
-        ArtefactError: no safetensors, a part of them is missing, no config.json, or no tokenizer.json.
+        ArtefactError: no safetensors, a part of them is missing, or no tokenizer.json.
     """
-    if not (directory / "config.json").is_file():
-        raise ArtefactError(f"{directory.name} has no config.json: not a Hugging Face checkpoint")
     if tokenizer and not (directory / TOKENIZER).is_file():
         raise ArtefactError(
             f"{directory.name} has no {TOKENIZER}: load its tokenizer with transformers' AutoTokenizer, and "

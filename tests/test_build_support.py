@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import subprocess
 import sys
@@ -75,6 +76,13 @@ def test_what_the_machine_refuses_is_one_sentence_too(capsys: pytest.CaptureFixt
     assert end.value.code == 1
     told = capsys.readouterr().err
     assert told == "error: [Errno 28] No space left on device: '/engines/llm/rank0.engine'\n"
+
+
+def test_a_package_that_is_not_installed_is_one_sentence_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end, operator_errors():
+        importlib.import_module("no_such_package")
+    assert end.value.code == 1
+    assert capsys.readouterr().err == "error: No module named 'no_such_package': the build extra is needed\n"
 
 
 def test_a_failure_passes_through_the_progress_display() -> None:

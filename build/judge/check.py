@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from judge.model import OUTPUT, CrossEncoder, Inputs, as_read, encode
 from judge.pairs import Example
-from steps.onnx.logs import without_advice
 
 from trimodal.cache.models import in_order
 from trimodal.errors import ArtefactError
@@ -37,6 +38,21 @@ def write_graph(model: onnx.ModelProto, precision: str, path: Path) -> None:
     onnx.save(model, path)
     if precision == "int8":
         quantise(path)
+
+
+@contextmanager
+def without_advice() -> Iterator[None]:
+    """Keeps ONNX Runtime's quantiser from advising a preparation that changes nothing here (root logger).
+
+    Nothing below ERROR is logged meanwhile; as a decorator, while the function runs.
+    """
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
 
 
 @without_advice()

@@ -17,7 +17,7 @@ from tests.builders.scripts import BUILD, importable
 
 @pytest.fixture(scope="module", autouse=True)
 def _scripts() -> Iterator[None]:
-    with importable():
+    with mock.patch.dict(os.environ), importable():
         yield
 
 

@@ -36,7 +36,7 @@ def built(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_check_is_in_the_manifest(built):
     fp32 = read_manifest(built / "onnx-fp32", task="embedding", runtime="onnxruntime")
     assert fp32.shapes == {"dimension": 32, "max_length": 16}
-    assert fp32.check["max_error"] < 1e-4
+    assert fp32.check["relative_error"] < 1e-4
     assert fp32.check["min_cosine"] > 0.9999
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 from steps.artefact import read_json
+from steps.llm.checkpoint import quiet
 
 from trimodal.errors import ArtefactError
 
@@ -47,12 +48,9 @@ def read_contract(directory: Path) -> tuple[int, int]:
 
 def load(directory: Path) -> torch.nn.Module:
     """BERT with mean pooling and normalisation on top: (input_ids, attention_mask) → unit vectors."""
+    quiet()
     import torch
     from transformers import BertModel
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
 
     class SentenceEmbedder(torch.nn.Module):
         def __init__(self) -> None:

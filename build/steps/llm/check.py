@@ -130,7 +130,8 @@ def compare(
         pair = expected[window], built(sample.ids)[window]
         targets = sample.ids[sample.start :]
         for index, logits in enumerate(pair):
-            losses[index] += _negative_log_likelihood(logits, targets)
+            of_each = torch.from_numpy(logits).double(), torch.tensor(targets)
+            losses[index] += float(torch.nn.functional.cross_entropy(*of_each, reduction="sum"))
         error = np.abs(pair[0] - pair[1])
         largest = float(np.maximum(largest, error.max()))  # NaN stays; max() would drop it.
         total, entries = total + float(error.sum(dtype=np.float64)), entries + error.size
@@ -146,12 +147,6 @@ def compare(
         "perplexity_built": perplexities[1],
         "perplexity_ratio": perplexities[2],
     }
-
-
-def _negative_log_likelihood(logits: Logits, targets: list[int]) -> float:
-    peak = logits.max(-1, keepdims=True)
-    normaliser = np.log(np.exp(logits - peak).sum(-1, dtype=np.float64)) + peak[:, 0]
-    return float((normaliser - logits[np.arange(len(targets)), targets]).sum())
 
 
 def served_answers(

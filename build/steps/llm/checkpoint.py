@@ -6,13 +6,11 @@ tells the shapes.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -53,11 +51,9 @@ def check_causal(directory: Path, source: str) -> None:
 
 def read_config(directory: Path, source: str) -> dict[str, Any]:
     """config.json of the checkpoint that the user named `source`. Raises: ArtefactError when unreadable."""
-    with suppress(OSError, ValueError):
-        config = json.loads((directory / "config.json").read_bytes())
-        if isinstance(config, dict):
-            return config
-    raise ArtefactError(f"{source} holds no readable config.json: not a Hugging Face checkpoint")
+    if config := read_json(directory / "config.json"):
+        return config
+    raise ArtefactError(f"{source} has no config.json: not a Hugging Face checkpoint")
 
 
 def check_weights(directory: Path, source: str) -> None:

@@ -23,13 +23,10 @@ SAMPLE_TOKENS = 256
 
 
 def import_converters() -> None:
-    """Imports the heavy packages under a progress display. Raises: ArtefactError: one is missing."""
-    try:
-        import nncf  # noqa: F401
-        import openvino_genai  # noqa: F401
-        import optimum.exporters.openvino  # noqa: F401
-    except ImportError as error:
-        raise ArtefactError(f"{error.name} is not installed: the build and cpu extras are needed") from None
+    """Imports the heavy packages, under the caller's progress display."""
+    import nncf  # noqa: F401
+    import openvino_genai  # noqa: F401
+    import optimum.exporters.openvino  # noqa: F401
     import rich
 
     # Its import sets INFO. Its own set_log_level also sets every handler on its logger, also others'.

@@ -64,10 +64,8 @@ def read_fields(file: Path) -> dict[str, Any]:
 
     Raises: ArtefactError: it cannot be read.
     """
-    try:
-        from gguf import GGUFReader
-    except ImportError:
-        raise ArtefactError(f"gguf is not installed, which reads {file}: the build extra is needed") from None
+    from gguf import GGUFReader
+
     try:
         reader = GGUFReader(file)
         fields = {name: field.contents() for name, field in reader.fields.items()}
@@ -105,14 +103,9 @@ def check_known(file: Path, fields: dict[str, Any]) -> None:
 
 
 def _write(file: Path, fields: dict[str, Any], directory: Path) -> None:
-    try:
-        import torch
-        from transformers import AutoModelForCausalLM
-    except ImportError as error:
-        sentence = (
-            f"{error.name} is not installed, which {file.name} is converted with: the build extra is needed"
-        )
-        raise ArtefactError(sentence) from None
+    import torch
+    from transformers import AutoModelForCausalLM
+
     try:
         # Halves hold what four- and eight-bit weights are scaled to; of FP32 weights this rounds.
         model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float16)

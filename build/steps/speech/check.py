@@ -169,7 +169,7 @@ def compare_words(reference: Reference, engine: SpeechEngine, *, random_weights:
     Closes the engine.
     """
     windows = [Window(samples, reference.language) for samples in reference.windows]
-    heard = hear(engine, windows, "Hearing it in the serving engine")
+    heard = hear(engine, windows)
     figures: dict[str, Any] = {"word_agreement": agreement(reference.texts, heard)}
     if random_weights:
         return figures
@@ -213,10 +213,10 @@ def word_errors(truth: Sequence[str], heard: Sequence[str]) -> float:
     return 1 - agreement(truth, heard, least=-np.inf)
 
 
-def hear(engine: SpeechEngine, windows: list[Window], title: str) -> list[str]:
+def hear(engine: SpeechEngine, windows: list[Window]) -> list[str]:
     """The text of each window; closes the engine."""
     heard: list[str] = []
-    with progress(title, total=len(windows)) as advance:
+    with progress("Hearing it in the serving engine", total=len(windows)) as advance:
         for start in range(0, len(windows), BATCH):
             heard += [result.text for result in engine.recognise(windows[start : start + BATCH])]
             advance(len(heard) - start)

@@ -177,20 +177,11 @@ class Checkpoint:
 
     def network(self) -> Whisper:
         """The model as modules to trace, of the same weights. Raises: ArtefactError: another network."""
-        from steps.speech.network import NetworkSpec, Whisper
+        from steps.speech.network import Whisper
 
-        config = self.config
-        if config.activation_function != "gelu":
-            raise ArtefactError(
-                f"{self.directory.name}: activation_function is {config.activation_function}, not gelu"
-            )
-        spec = NetworkSpec(
-            encoder_heads=config.encoder_attention_heads,
-            decoder_heads=config.decoder_attention_heads,
-            alignment_heads=self.alignment_heads,
-            embed_scale=config.d_model**0.5 if config.scale_embedding else 1.0,
-        )
-        return Whisper(self.model.model.state_dict(), spec)
+        if (activation := self.config.activation_function) != "gelu":
+            raise ArtefactError(f"{self.directory.name}: activation_function is {activation}, not gelu")
+        return Whisper(self.model.model, self.alignment_heads)
 
     def described(self) -> dict[str, Any]:
         """What a manifest says of the checkpoint itself."""

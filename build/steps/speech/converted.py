@@ -122,8 +122,6 @@ def compare_with_faster_whisper(
             )
             expected.append("".join(segment.text for segment in segments))
             advance()
-    heard = hear(
-        engine, [Window(samples, language) for samples in windows], "Hearing it in the serving engine"
-    )
+    heard = hear(engine, [Window(samples, language) for samples in windows])
     figures = {"windows": len(windows), "word_agreement": agreement(expected, heard)}
     return figures | error_rates(recordings, {"faster_whisper": expected, "built": heard}, engine.contexts_s)

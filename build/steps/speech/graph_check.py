@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from steps.artefact import MAX_ERROR, reason
+from steps.artefact import MAX_ERROR, reason, refuse_errors
 from steps.limits import hold_error
 from steps.speech.check import encode_with_torch
 from steps.speech.checkpoint import Checkpoint
@@ -84,12 +84,7 @@ def check_graphs(checkpoint: Checkpoint, directory: Path, precision: str, shapes
         errors = largest_errors(checkpoint, graphs, shapes, (1, 3), title)
     finally:
         graphs.close()
-    for name, error in errors.items():
-        if not error <= MAX_ERROR[precision]:  # so that NaN is above every limit
-            raise ArtefactError(
-                f"the {precision} graphs differ from torch ({name} {error:.2g}, more than "
-                f"{MAX_ERROR[precision]:g}): nothing was replaced"
-            )
+    refuse_errors(f"{precision} graphs", precision, errors, errors)
 
 
 def check_plans(

@@ -6,28 +6,15 @@ values are outputs: the caller writes them into the cache, so a run copies none 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-
-@dataclass(frozen=True)
-class NetworkSpec:
-    """What a network is beside the shapes of its weights.
-
-    Attributes:
-        alignment_heads: (layer, head) of the decoder whose attention follows the audio.
-        embed_scale: factor of the decoder's token embeddings.
-    """
-
-    encoder_heads: int
-    decoder_heads: int
-    alignment_heads: Sequence[Sequence[int]]
-    embed_scale: float = 1.0
+if TYPE_CHECKING:
+    from transformers import WhisperConfig, WhisperModel
 
 
 class Attention(nn.Module):
@@ -82,13 +69,15 @@ class Layer(nn.Module):
 class Encoder(nn.Module):
     """Features float32[batch, mel, frames] → hidden float[batch, frames/2, width]."""
 
-    def __init__(self, weights: Mapping[str, Tensor], heads: int) -> None:
+    def __init__(self, config: WhisperConfig) -> None:
         super().__init__()
-        width, bands, _ = weights["encoder.conv1.weight"].shape
-        self.conv1 = nn.Conv1d(bands, width, 3, padding=1)
+        width, heads, inner = config.d_model, config.encoder_attention_heads, config.encoder_ffn_dim
+        self.conv1 = nn.Conv1d(config.num_mel_bins, width, 3, padding=1)
         self.conv2 = nn.Conv1d(width, width, 3, stride=2, padding=1)
-        self.embed_positions = nn.Embedding(*weights["encoder.embed_positions.weight"].shape)
-        self.layers = layers(weights, "encoder", width, heads)
+        self.embed_positions = nn.Embedding(config.max_source_positions, width)
+        self.layers = nn.ModuleList(
+            Layer(width, heads, inner, crossed=False) for _ in range(config.encoder_layers)
+        )
         self.layer_norm = nn.LayerNorm(width)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -108,16 +97,18 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """Tokens and caches → logits, alignment, and the new tokens' keys and values."""
 
-    def __init__(self, weights: Mapping[str, Tensor], spec: NetworkSpec) -> None:
+    def __init__(self, config: WhisperConfig, alignment_heads: Sequence[Sequence[int]]) -> None:
         super().__init__()
-        vocabulary, width = weights["decoder.embed_tokens.weight"].shape
-        self.embed_tokens = nn.Embedding(vocabulary, width)
-        self.embed_positions = nn.Embedding(*weights["decoder.embed_positions.weight"].shape)
-        self.layers = layers(weights, "decoder", width, spec.decoder_heads, crossed=True)
+        width, heads, inner = config.d_model, config.decoder_attention_heads, config.decoder_ffn_dim
+        self.embed_tokens = nn.Embedding(config.vocab_size, width)
+        self.embed_positions = nn.Embedding(config.max_target_positions, width)
+        self.layers = nn.ModuleList(
+            Layer(width, heads, inner, crossed=True) for _ in range(config.decoder_layers)
+        )
         self.layer_norm = nn.LayerNorm(width)
-        self.scale = spec.embed_scale
+        self.scale = width**0.5 if config.scale_embedding else 1.0
         self.aligned: list[list[int]] = [[] for _ in self.layers]
-        for layer, head in spec.alignment_heads:
+        for layer, head in alignment_heads:
             self.aligned[layer].append(head)
 
     def forward(self, tokens: Tensor, index: Tensor, wanted: Tensor, *caches: Tensor) -> tuple[Tensor, ...]:
@@ -175,26 +166,16 @@ class Decoder(nn.Module):
 class Whisper(nn.Module):
     """Both halves, with the weights that it is given."""
 
-    def __init__(self, weights: Mapping[str, Tensor], spec: NetworkSpec) -> None:
-        """`weights` as transformers names them, with or without "model."; they are used, not copied.
+    def __init__(self, model: WhisperModel, alignment_heads: Sequence[Sequence[int]]) -> None:
+        """Of transformers' network, whose weights are used, not copied.
 
-        Raises ValueError: one is missing, too many, or of another shape; says which.
+        `alignment_heads`: (layer, head) of the decoder whose attention follows the audio.
         """
         super().__init__()
-        weights = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
-        weights.pop("proj_out.weight", None)  # tied to the embeddings
-        try:
-            with torch.device("meta"):
-                self.encoder = Encoder(weights, spec.encoder_heads)
-                self.decoder = Decoder(weights, spec)
-        except (KeyError, ValueError, IndexError, AssertionError) as error:
-            raise ValueError(f"the weights are no Whisper's: {error}") from None
-        own = self.state_dict()
-        for name in sorted({*own, *weights}):
-            shapes = [tuple(of[name].shape) if name in of else None for of in (own, weights)]
-            if shapes[0] != shapes[1]:
-                raise ValueError(f"the weight {name} has shape {shapes[1]}, not {shapes[0]}")
-        self.load_state_dict(weights, assign=True)
+        with torch.device("meta"):
+            self.encoder = Encoder(model.config)
+            self.decoder = Decoder(model.config, alignment_heads)
+        self.load_state_dict(model.state_dict(), assign=True)
         self.eval()
 
     def crossed(self, hidden: Tensor) -> list[Tensor]:
@@ -212,14 +193,3 @@ class Whisper(nn.Module):
 def each(modules: nn.ModuleList) -> Iterable[Layer]:
     """The layers by their type, which a list of modules does not tell."""
     return cast("Iterable[Layer]", modules)
-
-
-def layers(
-    weights: Mapping[str, Tensor], half: str, width: int, heads: int, *, crossed: bool = False
-) -> nn.ModuleList:
-    """As many layers as there are weights of. Raises KeyError: not one."""
-    inner = weights[f"{half}.layers.0.fc1.weight"].shape[0]
-    numbers: Sequence[int] = [
-        int(name.split(".")[2]) for name in weights if name.startswith(f"{half}.layers.")
-    ]
-    return nn.ModuleList(Layer(width, heads, inner, crossed=crossed) for _ in range(max(numbers) + 1))

@@ -7,7 +7,6 @@ used. build/vision_tensorrt.py and build/speech_tensorrt.py say which graphs and
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,7 +50,7 @@ def build_plan(graph: Path, plan: Path, profiles: Sequence[Profile]) -> PlanFigu
 
     Raises:
         ArtefactError: no library or GPU, a graph that TensorRT cannot read (its errors are printed whole),
-            profiles that it does not take, too little memory, Ctrl-C. `plan` is then as it was.
+            profiles that it does not take, too little memory, Ctrl-C.
     """
     version, target = tensorrt_version(), gpu_target()
     if int(version.partition(".")[0]) < OLDEST:
@@ -80,7 +79,8 @@ def build_plan(graph: Path, plan: Path, profiles: Sequence[Profile]) -> PlanFigu
         console.print(
             f"TensorRT warns: {warning}", markup=False, emoji=False, highlight=False, soft_wrap=True
         )
-    _write(plan, serialized)
+    # A block of host memory is a buffer; the published signatures do not say so.
+    plan.write_bytes(cast("Buffer", serialized))
     ranges = [dict(profile) for profile in profiles]
     return PlanFigures(version, target, ranges, network.num_layers, plan.stat().st_size, seconds)
 
@@ -143,14 +143,3 @@ def _build(
             "uses the GPU, or lower the largest batch of the profiles"
         )
     raise ArtefactError(f"TensorRT built no plan from {graph.name}: {why or messages.last_errors()}")
-
-
-def _write(plan: Path, serialized: tensorrt.IHostMemory) -> None:
-    partial = plan.with_name(f".{plan.name}.partial")
-    try:
-        # A block of host memory is a buffer; the published signatures do not say so either.
-        partial.write_bytes(cast("Buffer", serialized))
-        os.replace(partial, plan)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise ArtefactError(f"{plan} could not be written: {error.strerror or error}") from None

@@ -16,7 +16,6 @@ import onnx
 import torch
 from numpy.typing import NDArray
 from onnx import TensorProto, compose, helper, numpy_helper
-from steps.onnx.logs import without_advice
 from steps.onnx.trace import trace
 from torch import Tensor, nn
 
@@ -102,7 +101,6 @@ def normalisation_nodes(model: onnx.ModelProto) -> list[str]:
     return names
 
 
-@without_advice()
 def quantise(path: Path, pixels: Pixels, keep_float: int) -> None:
     """INT8 for CPUs in place of the FP32 graph in `path`: Q/DQ with zero points and quantised biases.
 

@@ -108,7 +108,7 @@ def test_a_missing_source_is_one_sentence(build: Build, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ("{", "no readable config.json"),
+        ("{", "config.json is no readable JSON object"),
         (
             json.dumps({"architectures": ["BertModel"]}),
             "not a causal language model (architectures: BertModel)",

@@ -157,7 +157,7 @@ def test_a_byte_order_mark_is_no_damage(checkpoint: Path) -> None:
     [
         ("tokenizer.json", None, "tiny has no tokenizer.json: load its tokenizer"),
         ("model.safetensors", None, "holds no weights"),
-        ("config.json", "[]", "holds no readable config.json"),
+        ("config.json", "[]", "config.json is no readable JSON object"),
         ("generation_config.json", "[1]", "generation_config.json is no readable JSON object"),
         (
             "generation_config.json",

@@ -109,12 +109,3 @@ def test_weights_beyond_fp16_are_refused_by_name_a_mask_is_not():
     )
     (y,) = run(to_fp16(model, keep=["x", "y"]), {"x": np.zeros(2, np.float32)})
     assert y.tolist() == [-65504.0, -65504.0]
-
-
-@pytest.mark.parametrize(
-    ("keep", "nodes", "told"),
-    [(["z"], [], "no input or output named z"), ([], ["Conv", "product0"], "no node named Conv")],
-)
-def test_names_that_the_graph_lacks_are_refused(keep, nodes, told):
-    with pytest.raises(ValueError, match=told):
-        to_fp16(layer(), keep=keep, keep_nodes=nodes)

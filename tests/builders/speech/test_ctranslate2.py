@@ -210,7 +210,7 @@ def test_no_more_of_a_folder_is_read_than_is_heard(tmp_path):
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ("{", "no readable config.json"),
+        ("{", "config.json is no readable JSON object"),
         ('{"model_type": "bert"}', "is not a Whisper (model_type: bert)"),
         ('{"model_type": "whisper"}', "holds no weights"),
     ],

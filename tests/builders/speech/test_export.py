@@ -132,7 +132,9 @@ def test_graphs_that_differ_from_torch_are_refused(loaded, shapes, tmp_path, fac
     places.data = places.data * factor
     exporter.export(loaded.network(), tmp_path, "fp32")
     places.data = kept
-    with pytest.raises(ArtefactError, match="the fp32 graphs differ from torch .*nothing was replaced"):
+    with pytest.raises(
+        ArtefactError, match="fp32 graphs not written: logits_relative_error .* is above 0.001"
+    ):
         graph_check.check_graphs(loaded, tmp_path, "fp32", shapes)
 
 
@@ -143,20 +145,3 @@ def test_a_network_of_another_kind_is_refused(checkpoint, tmp_path):
     (copy / "config.json").write_text(json.dumps(config | {"activation_function": "relu"}))
     with pytest.raises(ArtefactError, match="activation_function is relu, not gelu"):
         checkpoints.load(copy, "x").network()
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (lambda weights: weights.pop("decoder.layers.1.fc2.bias"), r"fc2\.bias has shape None, not \(32,\)"),
-        (lambda weights: weights.update(more=torch.zeros(1)), r"the weight more has shape \(1,\), not None"),
-        (dict.clear, "the weights are no Whisper's"),
-    ],
-)
-def test_weights_that_do_not_fit_are_named(loaded, change, sentence):
-    from steps.speech.network import NetworkSpec, Whisper
-
-    weights = dict(loaded.model.model.state_dict())
-    change(weights)
-    with pytest.raises(ValueError, match=sentence):
-        Whisper(weights, NetworkSpec(2, 2, [[1, 0]]))
