@@ -12,11 +12,8 @@ from tests.e2e.conftest import MODEL_REPOSITORY, Command, wait_until
 from tests.e2e.gateway.calls.starter import Starter, opened
 from tests.e2e.gateway.test_openai import gateway
 from trimodal.gateway.keys import Key, add_key
-from trimodal.server import ports
 
 KEYS = (
-    Key(name="metered", requests_per_minute=6000, tokens_per_minute=100_000),
-    Key(name="narrow", models=("vision",)),
     Key(name="poor", tokens_per_minute=30),
     Key(name="single", max_streams=1),
 )
@@ -27,7 +24,6 @@ def starter(_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("starter")
     file = folder / "keys.toml"
     keys = {key.name: add_key(file, key) for key in KEYS}
-    nothing = ports.choose("127.0.0.1", {"--grpc-port": 0})["--grpc-port"]
     arguments = (
         "--model-repository", str(MODEL_REPOSITORY), "--gateway", "--gateway-port", "0",
         "--set", "llm.cache=exact", "--set", f"llm.cache_store={folder}/answers.sqlite",
@@ -46,6 +42,5 @@ def starter(_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
         (url,) = re.findall(r"OpenAI  (\S+)/v1, ", run.output)
         grpc = f"127.0.0.1:{run.grpc_port}"
         keyed = stack.enter_context(gateway(grpc, keys=file))
-        down = stack.enter_context(gateway(f"127.0.0.1:{nothing}"))
         strict = stack.enter_context(opened(url, _strict_response_validation=True))
-        yield Starter(url, grpc, keyed, file, keys, down, strict, stack.enter_context(opened(url)))
+        yield Starter(url, grpc, keyed, keys, strict, stack.enter_context(opened(url)))

@@ -49,12 +49,11 @@ FRESH = {"cache-control": "no-cache, no-store"}
 
 @dataclass(frozen=True)
 class Starter:
-    """Three gateways, each a URL without /v1, and clients of the first, which retry nothing.
+    """Two gateways, each a URL without /v1, and clients of the first, which retry nothing.
 
     Attributes:
         url: of `trimodal serve --gateway`, which asks for no keys; `grpc` is the address of its Triton.
-        keyed: the same Triton behind the keys of `file`; `keys` has them by name.
-        down: behind it is nothing.
+        keyed: the same Triton behind `keys`, by name.
         client: holds every answer to the package's own types.
         lenient: does not. The package (3.54) checks an embedding before it decodes it, and has no type for
             the null finish_reason in chunks of text.
@@ -63,9 +62,7 @@ class Starter:
     url: str
     grpc: str
     keyed: str
-    file: Path
     keys: Mapping[str, str]
-    down: str
     client: openai.OpenAI
     lenient: openai.OpenAI
 

@@ -10,19 +10,6 @@ from tests.e2e.gateway.calls.starter import FACTS, GREECE, HANDBOOK, JAPAN, Star
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
-MODELS = {"llm", "vision", "speech", "embedding", "assistant"}
-
-
-def test_models_are_listed(starter: Starter) -> None:
-    found = list(starter.client.models.list())
-    assert {model.id for model in found} >= MODELS
-    assert {model.object for model in found} == {"model"}
-
-
-def test_a_model_is_retrieved(starter: Starter) -> None:
-    model = starter.client.models.retrieve("llm")
-    assert (model.id, model.owned_by) == ("llm", "trimodal")
-
 
 def test_whole(starter: Starter) -> None:
     answer = starter.client.chat.completions.create(model="llm", messages=JAPAN)
@@ -46,17 +33,6 @@ def test_streamed(starter: Starter) -> None:
     reasons = [chunk.choices[0].finish_reason for chunk in chunks]
     assert reasons == [None] * (len(chunks) - 1) + ["stop"]
     assert len(chunks) > 3, "it came piece by piece"
-
-
-def test_a_stream_ends_with_its_usage(starter: Starter) -> None:
-    create = starter.client.chat.completions.create
-    counts = create(model="llm", messages=JAPAN).usage
-    *chunks, last = create(model="llm", messages=JAPAN, stream=True, stream_options={"include_usage": True})
-    assert all(chunk.usage is None for chunk in chunks)
-    assert last.choices == []
-    assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (
-        counts.prompt_tokens, counts.completion_tokens,
-    )  # fmt: skip
 
 
 async def test_streamed_async(starter: Starter) -> None:
@@ -83,15 +59,6 @@ def test_three_choices(starter: Starter) -> None:
     ]
     assert three.usage.prompt_tokens == one.usage.prompt_tokens, "a prompt counts once"
     assert three.usage.completion_tokens == 3 * one.usage.completion_tokens
-
-
-def test_two_choices_streamed(starter: Starter) -> None:
-    texts = {0: "", 1: ""}
-    create = starter.client.chat.completions.create
-    for chunk in create(model="llm", messages=JAPAN, n=2, temperature=0, stream=True):
-        texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
-    assert texts[0] == texts[1]
-    assert "Tokyo" in texts[0]
 
 
 def test_choices_are_no_twins(starter: Starter) -> None:
@@ -178,12 +145,6 @@ def test_a_long_system_message(starter: Starter) -> None:
     assert answer.usage.prompt_tokens > 200
 
 
-def test_the_role_developer(starter: Starter) -> None:
-    messages = [{"role": "developer", "content": HANDBOOK}, *JAPAN]
-    answer = starter.client.chat.completions.create(model="llm", messages=messages)
-    assert "Tokyo" in said(answer)
-
-
 def test_a_talk_of_three_turns(starter: Starter) -> None:
     messages = list(JAPAN)
     for question in (GREECE, "What is the capital of Egypt?"):
@@ -192,14 +153,6 @@ def test_a_talk_of_three_turns(starter: Starter) -> None:
         messages += [answer.choices[0].message, *user(question)]
     answer = starter.client.chat.completions.create(model="llm", messages=messages)
     assert "Cairo" in said(answer)
-
-
-def test_parts_of_text(starter: Starter) -> None:
-    content = [{"type": "text", "text": JAPAN[0]["content"]}]
-    answer = starter.client.chat.completions.create(
-        model="llm", messages=[{"role": "user", "content": content}]
-    )
-    assert "Tokyo" in said(answer)
 
 
 def test_fields_that_change_nothing(starter: Starter) -> None:

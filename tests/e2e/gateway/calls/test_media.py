@@ -127,15 +127,6 @@ def test_a_picture_and_a_voice(starter: Starter) -> None:
     assert said(answer)
 
 
-async def test_a_picture_and_a_voice_streamed_async(starter: Starter) -> None:
-    messages = shown(picture("koala.jpg"), sound((SPEECH / HIMSELF).read_bytes()))
-    async with starter.asynchronous() as client:
-        create = client.chat.completions.create
-        chunks = await create(model="llm", messages=messages, max_tokens=16, stream=True)
-        answer = "".join([chunk.choices[0].delta.content or "" async for chunk in chunks])
-    assert answer.strip()
-
-
 def test_a_talk_about_a_picture(starter: Starter) -> None:
     """The picture is not looked at again, and still known."""
     messages = shown(text("What is in this picture?"), picture("koala.jpg"))
@@ -238,12 +229,6 @@ def test_a_language_that_is_not_known(starter: Starter) -> None:
     with pytest.raises(openai.BadRequestError, match="language") as caught:
         starter.client.audio.transcriptions.create(model="speech", file=recording("wav"), language="xx")
     assert caught.value.param == "language"
-
-
-def test_a_file_that_is_no_recording(starter: Starter) -> None:
-    with pytest.raises(openai.BadRequestError, match="file") as caught:
-        starter.client.audio.transcriptions.create(model="speech", file=("said.wav", b"no recording"))
-    assert (caught.value.param, caught.value.code) == ("file", "invalid_audio")
 
 
 @deprecated
