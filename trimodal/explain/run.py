@@ -15,7 +15,7 @@ from trimodal.explain.exchange import exchange
 from trimodal.explain.requests import Question, make, traced
 from trimodal.explain.triton_trace import NotTraced, TritonTrace
 from trimodal.explain.values import Waterfall
-from trimodal.server.options import Profile
+from trimodal.server.options import Profile, ServerOptions
 
 # Requests of these models are other requests' steps, over gRPC.
 CALLED = {"assistant": ("assistant", "llm")}
@@ -39,10 +39,10 @@ async def started(
     Raises:
         OperatorError: it cannot start.
     """
-    from trimodal.bench.common.serving import bench_options
     from trimodal.server.process import TritonServer
 
-    with bench_options((question.kind,), profile, changes) as options, TritonServer(options) as server:
+    options = ServerOptions.on_free_ports(question.kind, profile=profile, changes=changes)
+    with TritonServer(options) as server:
         yield Server(server.grpc_url, server.operator_key)
 
 

@@ -59,10 +59,9 @@ class ServerOptions:
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # model → parameter → text
 
     @classmethod
-    def on_free_ports(cls, *models: str, repository: Path | None = None, **others: Any) -> ServerOptions:
-        """A server of these models on ports that are free; of the default repository, if none is given."""
-        place = repository or default_repository()
-        return cls(**{"repository": place, "models": models, **FREE_PORTS, **others})
+    def on_free_ports(cls, *models: str, **others: Any) -> ServerOptions:
+        """A server of these models on ports that are free."""
+        return cls(**{"models": models, **FREE_PORTS, **others})
 
     @property
     def ports(self) -> dict[str, int]:

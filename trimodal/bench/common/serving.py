@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from trimodal.client import Client
-from trimodal.paths import default_engines, default_repository
 from trimodal.repository import Model
-from trimodal.server.options import Profile, ServerOptions
-from trimodal.server.overlay import overlay
+from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
 from trimodal.settings import S, parse_parameters
-
-
-@contextmanager
-def bench_options(
-    models: Sequence[str],
-    profile: Profile,
-    changes: Mapping[str, Mapping[str, str]],
-) -> Iterator[ServerOptions]:
-    """Options of a server on free ports whose `repository` has these changes in its files already.
-
-    Raises:
-        OperatorError: a change of a model or parameter that the repository lacks.
-    """
-    with tempfile.TemporaryDirectory(prefix="trimodal-bench-") as folder:
-        target = Path(folder) / "models"
-        overlay(default_repository(), target, changes, profile, engines=default_engines())
-        options = ServerOptions.on_free_ports(*models, repository=target, profile=profile)
-        yield replace(options, engines=None)
 
 
 def settings_of(cls: type[S], model: Model, changes: Mapping[str, str] | None = None) -> S:

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
-from trimodal.bench.common.serving import bench_options, serving
+from trimodal.bench.common.serving import serving
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.report import Unit
 from trimodal.client import Client, Timeouts
 from trimodal.errors import SettingsError
-from trimodal.repository import Model, select_models
-from trimodal.server.options import Profile
+from trimodal.repository import Model
+from trimodal.server.options import Profile, ServerOptions
 
 _CONNECTIONS = 4
 
@@ -78,11 +78,10 @@ async def server_under_test(test: LoadTest, *models: str) -> AsyncIterator[Serve
     if test.url:
         yield ServerUnderTest(test.url.removeprefix("grpc://"))
         return
-    # The changes are in the repository's files, so a bare engine reads them too.
-    with bench_options(models, test.profile, test.changes) as options:
-        selected = select_models(options.repository, options.models, options.profile)
-        async with serving(options) as (started, _):
-            yield ServerUnderTest(started.grpc_url, selected)
+    options = ServerOptions.on_free_ports(*models, profile=test.profile, changes=test.changes)
+    async with serving(options) as (started, _):
+        # As they are served: a bare engine reads the changes, too.
+        yield ServerUnderTest(started.grpc_url, started.models)
 
 
 def client_of(test: LoadTest, server: ServerUnderTest) -> Client:
