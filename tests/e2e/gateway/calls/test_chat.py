@@ -35,13 +35,6 @@ def test_streamed(starter: Starter) -> None:
     assert len(chunks) > 3, "it came piece by piece"
 
 
-async def test_streamed_async(starter: Starter) -> None:
-    async with starter.asynchronous() as client:
-        chunks = await client.chat.completions.create(model="llm", messages=JAPAN, stream=True)
-        text = "".join([chunk.choices[0].delta.content or "" async for chunk in chunks])
-    assert "Tokyo" in text
-
-
 async def test_sixteen_at_once(starter: Starter) -> None:
     async with starter.asynchronous() as client:
         create = client.chat.completions.create
@@ -153,11 +146,3 @@ def test_a_talk_of_three_turns(starter: Starter) -> None:
         messages += [answer.choices[0].message, *user(question)]
     answer = starter.client.chat.completions.create(model="llm", messages=messages)
     assert "Cairo" in said(answer)
-
-
-def test_fields_that_change_nothing(starter: Starter) -> None:
-    answer = starter.client.chat.completions.create(
-        model="llm", messages=[{**JAPAN[0], "name": "ada"}], user="ada", metadata={"a": "b"},
-        service_tier="auto", store=False, modalities=["text"], prompt_cache_key="x", safety_identifier="y",
-    )  # fmt: skip
-    assert "Tokyo" in said(answer)
