@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from steps.llm.checkpoint import quiet
 from steps.random.checkpoint import byte_level_tokenizer, make_weights, save_tokenizer, save_weights
 from steps.random.classifier import CLASSIFIER_SHAPES, write_classifier
 from steps.random.whisper import WHISPER_SHAPES, write_whisper
@@ -68,6 +69,7 @@ def main(
     out: Path = typer.Option(..., help="directory of the checkpoint; replaced when it exists"),
 ) -> None:
     """Write a Hugging Face checkpoint of SHAPE with random weights to --out."""
+    quiet()
     with operator_errors(), atomic_directory(out) as work:
         if shape.value in WHISPER_SHAPES:
             parameters = write_whisper(WHISPER_SHAPES[shape.value], work)

@@ -2,7 +2,7 @@
 
     python build/vision_onnx.py starter:efficientnet-lite0 --precision fp32 --precision int8
     python build/vision_onnx.py microsoft/resnet-50 --precision int8 --images photos/
-    python build/vision_onnx.py --random vit_b_16 --precision fp16 --out-dir artefacts/vit_b_16
+    python build/vision_onnx.py artefacts/vit_b_16 --precision fp16 --out-dir artefacts/vit_b_16-onnx
 
 SOURCE is a directory or a hub id: whatever transformers' AutoModelForImageClassification opens, a ResNet's
 state dict of torchvision or timm, EfficientNet-Lite's, or an ONNX graph (`steps/vision/classifier.py`).

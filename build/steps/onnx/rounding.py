@@ -14,6 +14,8 @@ import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
 from steps.onnx.fp16 import infer_shapes
 
+from trimodal.errors import ArtefactError
+
 # They hand values on, or choose among them: there is nothing to round.
 EXACT = {
     "Constant", "ConstantOfShape", "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND",
@@ -28,7 +30,7 @@ def rounded(model: onnx.ModelProto) -> onnx.ModelProto:
     Inputs and outputs that are FP16 in `model` are FP32 here, and an FP16 value fits in.
 
     Raises:
-        ValueError: the graph has graphs in its nodes (If, Loop), which this does not follow.
+        ArtefactError: the graph has graphs in its nodes (If, Loop), which this does not follow.
     """
     typed = infer_shapes(model, strict=True)
     graph = typed.graph
@@ -54,7 +56,7 @@ def _rounding(node: NodeProto, halves: set[str]) -> Iterator[NodeProto]:
     """`node` in FP32, and the casts that round what it gives."""
     for attribute in node.attribute:
         if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
-            raise ValueError(f"{node.op_type} ({node.name}) has graphs of its own")
+            raise ArtefactError(f"FP16 cannot be checked: {node.op_type} ({node.name}) has graphs of its own")
         if attribute.type == AttributeProto.TENSOR:
             _widen(attribute.t)
     results = [name for name in node.output if name in halves]

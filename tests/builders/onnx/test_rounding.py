@@ -8,6 +8,7 @@ from onnx import TensorProto, helper
 
 from tests.builders.graphs import graph, layer, node, run
 from tests.builders.scripts import importable
+from trimodal.errors import ArtefactError
 
 pytestmark = pytest.mark.build
 with importable():
@@ -60,5 +61,5 @@ def test_graphs_in_nodes_are_refused():
         inputs={"x": (TensorProto.BOOL, [])},
         outputs={"y": (HALF, [])},
     )
-    with pytest.raises(ValueError, match=r"If \(choice\) has graphs of its own"):
+    with pytest.raises(ArtefactError, match=r"If \(choice\) has graphs of its own"):
         rounded(model)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.builders.engine_builds import command
 from tests.builders.graphs import write_classifier
 from tests.builders.scripts import Later, refusal, run
 from trimodal.errors import ArtefactError
@@ -238,7 +239,7 @@ def test_a_network_too_small_for_fp8_is_told(tmp_path):
 
 
 @pytest.mark.slow
-def test_random_weights_of_a_real_shape_are_built(tmp_path, command):
+def test_random_weights_of_a_real_shape_are_built(tmp_path):
     made = command("random_checkpoint")("mobilenet_v2", "--out", tmp_path / "mobilenet_v2")
     assert made.exit_code == 0, made.output
     wanted = ("--precision", "fp32", "--precision", "int8-gpu")
