@@ -35,6 +35,7 @@ def test_names_that_a_client_chose_are_not_echoed_at_any_length() -> None:
         ("messages[1].tool_calls[0].function.arguments is not valid JSON: line 1",
          "messages[1].tool_calls[0].function.arguments"),
         ("the prompt has 9 tokens: max_prompt_tokens is 8", None),
+        ("engine 'fake' as it runs here does not support logit_bias: it has no model", "logit_bias"),
     ],
 )  # fmt: skip
 def test_the_field_is_named(message: str, param: str | None) -> None:
@@ -58,6 +59,12 @@ def test_a_tier_that_is_not_there_is_the_keys_fault_and_not_the_requests() -> No
 )
 def test_a_talk_that_is_too_long_has_openais_code(message: str) -> None:
     assert as_api_error(InvalidArgument(message)).code == "context_length_exceeded"
+
+
+@pytest.mark.parametrize("what", ["logit_bias", "response_format and tools"])
+def test_what_the_engine_lacks_has_the_code_of_what_cannot_be_honoured(what: str) -> None:
+    message = f"answer: engine 'fake' as it runs here does not support {what}: it has no model"
+    assert as_api_error(InvalidArgument(message)).code == "unsupported_parameter"
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ _MOST_MESSAGE, _MOST_PARAM = 1000, 200
 
 # A sentence of the server begins with the field's name: "max_tokens is 0: 1 to 512 are taken".
 _FIELD = re.compile(r"(?:parameter )?'?([a-z_]+(?:\[\d+\]|\.[a-z_]+)*)'?(?: is | has | holds | must |: )")
+# Or it says what the engine lacks, and of one field its name: "… does not support logit_bias: it has none".
+_LACKED = re.compile(r"engine '[^']*' as it runs here does not support (?:([a-z_]+): )?")
 # As Triton says it of a model that is not for the endpoint.
 _OTHER_INPUTS = re.compile(
     r"unexpected inference input '.*' for model '([^']*)'$"
@@ -131,11 +133,14 @@ def as_api_error(
         if sentence.startswith("tier is "):  # the key has it from its operator; no request names one
             return ApiError(403, f"this API key's {sentence}; who made it can mend it", code="key_tier")
         sentence = own_name(sentence)
-        field = _FIELD.match(sentence)
-        code = "context_length_exceeded" if _TOO_LONG.match(sentence) else None
-        return ApiError(
-            400, stage + sentence, param=_FIELDS.get(field[1], field[1]) if field else None, code=code
-        )
+        code = None
+        if _TOO_LONG.match(sentence):
+            code = "context_length_exceeded"
+        elif _LACKED.match(sentence):
+            code = "unsupported_parameter"
+        named = _LACKED.match(sentence) or _FIELD.match(sentence)
+        field = named[1] if named else None
+        return ApiError(400, stage + sentence, param=field and _FIELDS.get(field, field), code=code)
     if isinstance(error, Unavailable):
         return ApiError(503, str(error), code="overloaded", retry_after_s=error.retry_after_s or 1.0)
     if isinstance(error, Cancelled):

@@ -286,6 +286,14 @@ def test_a_stream_of_text(serve: Serve) -> None:
     assert done.type == "transcript.text.done"
 
 
+@pytest.mark.parametrize("response_format", ["srt", "vtt", "verbose_json"])
+def test_a_stream_has_no_times(serve: Serve, response_format: str) -> None:
+    create = serve().openai().audio.transcriptions.create
+    with pytest.raises(openai.BadRequestError, match="is not supported with stream") as refused:
+        create(model="speech", file=wav(), stream=True, response_format=response_format)
+    assert (refused.value.param, refused.value.code) == ("response_format", "unsupported_parameter")
+
+
 # OpenAI's package calls it deprecated since 3.x; the endpoint is there all the same.
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
 @pytest.mark.parametrize("response_format", ["json", "text", "srt", "vtt", "verbose_json"])

@@ -19,7 +19,9 @@ from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.client.transports.tensors import strings
 from trimodal.errors import InternalError, InvalidArgument, Unavailable
+from trimodal.gateway.errors import as_api_error
 from trimodal.gateway.keys import Key, add_key
+from trimodal.gateway.openai.schemas import CompletionRequest
 
 WORDS = len(ANSWER.split())
 
@@ -202,6 +204,14 @@ def test_text_completions(serve: Serve) -> None:
     chunks = list(client.completions.create(model="llm", prompt="a", stream=True))
     assert "".join(chunk.choices[0].text for chunk in chunks) == ANSWER
     assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("tensor", ["text_input is empty", "prompt_token_ids has token 9"])
+def test_what_the_model_says_of_a_prompt_names_it_as_it_was_sent(tensor: str) -> None:
+    asked = CompletionRequest(model="llm", prompt="")
+    error = as_api_error(InvalidArgument(f"{tensor}: others are needed"), own_name=asked.own_name)
+    assert error.param == "prompt"
+    assert str(error).startswith("prompt ")
 
 
 def test_prompts_of_token_ids(serve: Serve) -> None:

@@ -17,10 +17,10 @@ pytestmark = pytest.mark.slow
 SOME_SPEECH = re.compile(r"Listening (0\.[5-9]|[1-9])")
 A_SECOND = re.compile(r"Listening [1-9]\.")
 NAME = "seven.png"
-# A file that the page makes itself, given to it by an event as a user's hand would.
-GIVE = """([kind, type, name]) => {
+# Files that the page makes itself, given to it by an event as a user's hand would.
+GIVE = """([kind, type, ...names]) => {
   const transfer = new DataTransfer();
-  transfer.items.add(new File(["a picture"], name, { type }));
+  for (const name of names) transfer.items.add(new File(["a picture"], name, { type }));
   const data = kind === "paste" ? { clipboardData: transfer } : { dataTransfer: transfer };
   const Event = kind === "paste" ? ClipboardEvent : DragEvent;
   const target = document.getElementById("question");
@@ -72,6 +72,24 @@ def test_a_picture_that_is_pasted_and_one_that_is_none(serve: Serve, open_page: 
     expect(page.locator("#attachments")).to_be_hidden()
     page.evaluate(GIVE, ["paste", "image/png", NAME])
     ask_about_the_picture(page, served.triton)
+
+
+@pytest.mark.parametrize("name", ["IMG_0001.HEIC", "seven.avif"])
+def test_a_picture_whose_type_the_system_does_not_know(serve: Serve, open_page: Open, name: str) -> None:
+    served = serve()
+    page = open_page(served.url)
+    page.evaluate(GIVE, ["drop", "", name])
+    expect(page.locator("#attachments .file")).to_have_text(name)
+    ask(page, "what is it?")
+    expect(page.locator(".answer .text")).to_have_text("A seven.")
+    assert served.asked[-1].inputs["image"].tolist() == [b"a picture"]
+
+
+def test_of_two_pictures_the_page_says_which_it_took(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve().url)
+    page.evaluate(GIVE, ["drop", "image/png", NAME, "one.png"])
+    expect(page.locator("#attachments .file")).to_have_text(NAME)
+    expect(page.locator("#notice")).to_have_text(f"One picture a question: {NAME} was taken.")
 
 
 def test_a_question_that_is_spoken(serve: Serve, open_page: Open) -> None:

@@ -43,6 +43,13 @@ CONTRASTS = """() => {
   }
   return { count, low };
 }"""
+# Between an element's words and its edges.
+GAPS = """(element) => {
+  const range = document.createRange();
+  range.selectNodeContents(element);
+  const [words, box] = [range.getBoundingClientRect(), element.getBoundingClientRect()];
+  return { left: words.left - box.left, right: box.right - words.right };
+}"""
 RIGHTMOST = """(shown) => {
   const edges = [...shown.querySelectorAll("button")].map((one) => one.getBoundingClientRect().right);
   return Math.max(0, ...edges);
@@ -137,3 +144,51 @@ def test_the_theme_is_chosen_and_kept(serve: Serve, open_page: Open) -> None:
     page.locator("#theme-button").click()
     assert page.evaluate(ground) == white
     assert page.evaluate("Object.keys(localStorage)") == []
+
+
+def test_a_small_window_begins_at_the_top_and_ends_at_the_newest(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve().url, viewport={"width": 640, "height": 425})
+    first = page.get_by_role("heading", name="Ask in words")
+    expect(page.locator("#readiness")).to_have_text("Ready")
+    expect(first).to_be_in_viewport(ratio=1)
+    for _ in range(4):
+        ask(page, "What is the capital of Japan?")
+        expect(page.get_by_role("button", name="Send")).to_be_visible()
+    expect(page.locator("details.timing").last).to_be_in_viewport()
+    page.get_by_role("button", name="New chat").click()
+    expect(first).to_be_in_viewport(ratio=1)
+
+
+def test_a_window_at_400_percent_keeps_room_for_answers(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve().url, viewport={"width": 320, "height": 256})
+    assert page.locator("#scroller").evaluate("e => e.clientHeight") > 120
+    page.get_by_role("button", name="Send").scroll_into_view_if_needed()
+    expect(page.get_by_role("button", name="Send")).to_be_in_viewport(ratio=1)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+def test_words_from_right_to_left(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve(fake_triton(llm=scripted("\u0645\u0631\u062d\u0628\u0627 abc."))).url)
+    ask(page, "\u0645\u0631\u062d\u0628\u0627!")
+    expect(page.locator("details.timing")).to_be_visible()
+    for place in (".question > p", ".answer .text p"):
+        gaps = page.locator(place).first.evaluate(GAPS)
+        assert gaps["left"] >= gaps["right"], place
+        assert gaps["right"] < 1, place
+
+
+def test_forced_colours_still_tell_what_is_ready(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve().url, forced_colors="active")
+    ask(page, "What is the capital of Japan?")
+    expect(page.locator("#last-request .bar").first).to_be_attached()
+    expect(page.locator("#models li")).to_have_count(5)
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    bars = page.locator("#last-request .bar").evaluate_all(
+        "all => all.map(e => getComputedStyle(e).backgroundColor)"
+    )
+    dots = page.locator("#models li").evaluate_all(
+        "all => all.map(e => getComputedStyle(e, '::before').backgroundColor)"
+    )
+    assert ground not in bars
+    assert ground not in dots
+    assert "rgba(0, 0, 0, 0)" not in [*bars, *dots]

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 METRICS = """# HELP trimodal_gateway_in_flight Requests that are being answered
 # TYPE trimodal_gateway_in_flight gauge
-trimodal_gateway_in_flight 2.0
+trimodal_gateway_in_flight 3.0
 trimodal_gateway_requests_total{endpoint="/v1/chat/completions",model="llm",status="200",tenant=""} 7.0
 trimodal_gateway_requests_total{endpoint="/v1/models",model="",status="200",tenant=""} 3.0
 trimodal_gateway_ttft_seconds_bucket{endpoint="/v1/chat/completions",le="0.1",model="llm"} 0.0

@@ -109,6 +109,10 @@ def read_form(
         field = "keywords[]" if keywords else "hotwords"
         raise invalid(f"{field}: {error}") from None
     stream = _boolean(one, "stream") or False
+    if stream and response_format not in ("json", "text"):  # events have the text alone
+        raise unsupported(
+            "response_format", f"'{response_format}' is not supported with stream: json and text are"
+        )
     listening: Listening = {
         **FILE_LISTENING, **cast("Listening", _own(one)),
         "language": one.get("language") or None, "prompt": prompt,

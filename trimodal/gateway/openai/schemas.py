@@ -443,6 +443,7 @@ class CompletionRequest(Generation):
             raise unsupported("best_of", f"is {self.best_of} and n is {self.n}: this server takes equal ones")
 
     def own_name(self, sentence: str) -> str:
+        sentence = re.sub(r"^(text_input|prompt_token_ids)\b", "prompt", sentence)
         return re.sub(r"^(top|prompt)_logprobs\b", "logprobs", sentence)
 
     def options(self, choice: int = 0) -> Options:

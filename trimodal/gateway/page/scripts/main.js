@@ -109,7 +109,7 @@ async function talk() {
 }
 
 function follow() {
-  if (pinned) scroller.scrollTop = scroller.scrollHeight;
+  if (pinned) scroller.scrollTop = turns.length ? scroller.scrollHeight : 0; // what to begin with is read from its top
 }
 
 function startScrolling() {
@@ -138,6 +138,8 @@ function newChat() {
   views.clear();
   list.replaceChildren();
   showEmpty();
+  pinned = true;
+  follow();
   showFigures(turns);
   document.getElementById("question").focus();
 }

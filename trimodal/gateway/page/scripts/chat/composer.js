@@ -5,6 +5,7 @@ import { make } from "../figures.js";
 import { keepDraft, readDraft } from "./talk.js";
 
 const PICTURES = ["png", "jpeg", "webp", "gif", "bmp", "tiff", "avif", "heic"].map((kind) => `image/${kind}`);
+const NAMES = /\.(png|jpe?g|webp|gif|bmp|tiff?|avif|heic)$/i;
 const MAX_PICTURE_BYTES = 10_000_000;
 const SHORT_S = 0.3;
 export const BUSY = "Wait for the answer, or stop it.";
@@ -107,14 +108,19 @@ function takePictures() {
 }
 
 function takeFiles(files) {
-  const file = [...files].find(({ type }) => PICTURES.includes(type));
+  // Where the system knows no type, as of HEIC outside Apple's, the name has to tell.
+  const pictures = [...files].filter(({ type, name }) => (type ? PICTURES.includes(type) : NAMES.test(name)));
+  const [file] = pictures;
   if (!file && [...files].some(({ type }) => type.startsWith("audio/"))) {
     return tell("A chat takes pictures. A recording is for /v1/audio/transcriptions, or play it to Captions.");
   }
   if (!file) return tell("A picture is a JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF or HEIC file.");
   if (file.size > MAX_PICTURE_BYTES) return tell("That picture is larger than 10 MB.");
   const reader = new FileReader();
-  reader.addEventListener("load", () => setPicture({ name: file.name, url: reader.result }));
+  reader.addEventListener("load", () => {
+    setPicture({ name: file.name, url: reader.result });
+    if (pictures.length > 1) tell(`One picture a question: ${file.name} was taken.`);
+  });
   reader.addEventListener("error", () => tell("That picture cannot be read."));
   reader.readAsDataURL(file);
 }
