@@ -58,7 +58,7 @@ class TestDaemonThreads:
         wait_until(lambda: threads.unfinished == 0)
         assert 1 <= len(idents) <= 2
 
-    def test_where_the_system_has_no_thread_left_a_job_waits_for_one_or_is_not_taken(
+    def test_where_the_system_has_no_thread_left_a_job_gets_a_free_one_or_is_not_taken(
         self, threads, monkeypatch
     ):
         over, done = threading.Event(), threading.Event()
@@ -72,8 +72,11 @@ class TestDaemonThreads:
         assert threads.unfinished == 0
         assert threads.submit(over.wait, 60)
         monkeypatch.setattr(threading.Thread, "start", refuse)
-        assert threads.submit(done.set)
+        assert not threads.submit(done.set)  # behind a job that may hang
+        assert threads.unfinished == 1
         over.set()
+        wait_until(lambda: threads.unfinished == 0)
+        assert threads.submit(done.set)
         assert done.wait(60)
 
     def test_after_close_nothing_is_run(self):

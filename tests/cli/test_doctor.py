@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from trimodal.gateway.keys import Key, add_key
 from trimodal.repository import select_models
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
-PORTS = ("--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--health-port", "0")
+KINDS = ("http", "grpc", "metrics", "health", "gateway")
+PORTS = tuple(word for kind in KINDS for word in (f"--{kind}-port", "0"))
 
 
 def doctor(*arguments: object):
@@ -40,6 +42,15 @@ def test_a_machine_that_can_serve(repository):
         assert group in lines
     assert "gpu" not in lines
     assert lines[-1].endswith("Next: trimodal serve --profile cpu")
+
+
+def test_a_port_that_the_gateway_would_not_get_is_told_and_stops_nothing(repository):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = doctor("--model-repository", repository, "--gateway-port", port)
+    assert done.exit_code == 0, done.output
+    assert f"port {port} on 127.0.0.1 is in use" in done.output
+    assert "→ unless your gateway has it: trimodal gateway --port" in done.output
 
 
 def test_an_engine_that_is_missing(repository):

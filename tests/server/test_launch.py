@@ -1,6 +1,7 @@
 import math
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,28 @@ def test_a_guard_that_is_killed_before_the_start_leaves_no_folder(tmp_path):
     with pytest.raises(ServerError, match="could not be started"):
         child.start(["/bin/true"], {}, operator_key="")
     assert not child.run_directory.exists()
+
+
+def test_a_killed_guard_s_group_is_killed_once(tmp_path, monkeypatch):
+    """Supervisors ask an ended server again after their pause, when its number may be another's."""
+    child = Child(tmp_path / "log")
+    child.start(["/bin/sh", "-c", "sleep 60 & wait"], {}, operator_key="")
+    os.kill(child.guard.pid, signal.SIGKILL)
+    assert child.wait(60) == -signal.SIGKILL
+    killed = []
+    monkeypatch.setattr(os, "killpg", lambda *asked: killed.append(asked))
+    monkeypatch.setattr("trimodal.server.launch.guard.clean", killed.append)
+    assert child.wait(0.0) == -signal.SIGKILL
+    child.kill()
+    assert not killed
+
+
+def test_a_group_of_another_session_is_not_killed(tmp_path):
+    child = Child(tmp_path / "log")
+    with subprocess.Popen(["/bin/sleep", "60"], start_new_session=True) as another:
+        child.pid = another.pid
+        child.guard.kill()
+        assert child.wait(60) == -signal.SIGKILL
+        child.kill()
+        assert another.poll() is None
+        another.kill()

@@ -52,7 +52,7 @@ class DaemonThreads:
         return self._unfinished
 
     def submit(self, job: Callable[..., None], *args: Any) -> bool:
-        """Runs `job(*args)` soon; False: too many wait, there is no thread, or they are closed."""
+        """Runs `job(*args)` soon; False: too many wait, no thread can be had, or they are closed."""
         with self._lock:
             if self._closed or self._unfinished >= self._most:
                 return False
@@ -61,11 +61,9 @@ class DaemonThreads:
                 thread = threading.Thread(target=self._run, name=name, daemon=True)
                 try:
                     thread.start()
-                except RuntimeError:  # the system lets this process have no more of them
-                    if not self._threads:
-                        return False
-                else:
-                    self._threads.append(thread)
+                except RuntimeError:  # the system lets this process have no more; those there are may hang
+                    return False
+                self._threads.append(thread)
             self._unfinished += 1
             self._queue.put(partial(job, *args))
             return True

@@ -157,6 +157,12 @@ def read_key(file: Path | None, variable: str) -> str:
     return key
 
 
+def is_given(context: typer.Context, option: str) -> bool:
+    """Whether the user gave this option, as `max_in_flight`, be it with its default."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
+
+
 def check_writable(option: str, path: Path) -> None:
     """Raises: typer.BadParameter: an hour of figures must not end in a file that cannot be written."""
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):

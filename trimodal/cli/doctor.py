@@ -10,6 +10,7 @@ import typer
 from trimodal.cli.common import one_sentence, with_settings
 from trimodal.cli.gateway import AccessSettings
 from trimodal.cli.gateway import Host as GatewayHost
+from trimodal.cli.gateway import Port as GatewayPort
 from trimodal.cli.serve import ListenSettings
 
 
@@ -18,6 +19,7 @@ class DoctorCommand(AccessSettings, ListenSettings):
     """Options of `trimodal serve`, and the address of its gateway."""
 
     gateway_host: GatewayHost = "127.0.0.1"
+    gateway_port: GatewayPort = 8080
 
 
 @with_settings(DoctorCommand)
@@ -42,6 +44,7 @@ def doctor(
     gateway = {name: value for name, value in given.items() if value} if production else None
     err = Console(stderr=True)
     with err.status("reading built files") if deep and err.is_terminal else nullcontext():
-        checks = examine(options, deep=deep, gateway=gateway)
+        address = (settings.gateway_host, settings.gateway_port)
+        checks = examine(options, deep=deep, gateway=gateway, gateway_address=address)
     print_checks(checks, options, Console(highlight=False, markup=False))
     raise typer.Exit(0 if passed(checks) else 1)

@@ -32,8 +32,9 @@ limits = partial(typer.Option, envvar=VARIABLE, rich_help_panel="Limits, in seco
 # What the extra `gateway` installs.
 PACKAGES = ("fastapi", "httptools", "jsonschema", "python_multipart", "uvicorn", "uvloop", "websockets")
 
-# Also of `trimodal doctor --production`.
+# Also of `trimodal doctor`.
 Host = Annotated[str, access(envvar="TRIMODAL_GATEWAY_HOST", help="address of the gateway")]
+Port = Annotated[int, access(envvar="TRIMODAL_GATEWAY_PORT", help="of the gateway; 0 picks a free one")]
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class GatewayCommand(AccessSettings):
         servers(help="file of such servers; it may be changed meanwhile"),
     ] = None
     host: Host = "127.0.0.1"
-    port: Annotated[int, access(envvar="TRIMODAL_GATEWAY_PORT", help="0 picks a free one")] = 8080
+    port: Port = 8080
     operator_key_file: OperatorKeyFile = None
     responses: Annotated[
         str,

@@ -11,7 +11,7 @@ from typing import Any
 from trimodal.doctor.engine_tools import check_engine_tools
 from trimodal.doctor.gpu import check_gpus, find_gpus
 from trimodal.doctor.libraries import check_libraries
-from trimodal.doctor.machine import check_machine
+from trimodal.doctor.machine import check_gateway_port, check_machine
 from trimodal.doctor.models import MODELS, check_models, weights_on_gpu
 from trimodal.doctor.production import check_production
 from trimodal.doctor.triton import check_triton
@@ -23,30 +23,36 @@ from trimodal.server.overlay import served_repository
 
 
 def examine(
-    options: ServerOptions, *, deep: bool = False, gateway: Mapping[str, Any] | None = None
+    options: ServerOptions,
+    *,
+    deep: bool = False,
+    gateway: Mapping[str, Any] | None = None,
+    gateway_address: tuple[str, int],
 ) -> list[Check]:
     """What `trimodal serve` would meet here.
 
     Args:
         deep: also compares each built file with its hash.
         gateway: what its command line says, if strangers are to reach it.
+        gateway_address: host and port.
     """
     with tempfile.TemporaryDirectory(prefix="trimodal-doctor-") as folder:
         try:  # as the server would see them: with --set, and with the engines of another place
             repository = served_repository(options, Path(folder))
             models = list(select_models(repository, options.models, options.profile).values())
         except ServerError as error:  # everything else can still be looked at
-            return [*check_machine(options, []), *check_triton([]), MODELS.refused("repository", error)]
-        checks = list(_all(options, models, deep))
+            machine = [*check_machine(options, []), check_gateway_port(*gateway_address)]
+            return [*machine, *check_triton([]), MODELS.refused("repository", error)]
+        checks = [*check_machine(options, models), check_gateway_port(*gateway_address)]
+        checks += _installed(options, models, deep)
         if gateway is not None:
             checks += check_production(options, models, gateway, os.environ)
         return checks
 
 
-def _all(options: ServerOptions, models: list[Model], deep: bool) -> Iterator[Check]:
+def _installed(options: ServerOptions, models: list[Model], deep: bool) -> Iterator[Check]:
     found = find_gpus(models)
     gpus = None if isinstance(found, ServerError) else found
-    yield from check_machine(options, models)
     yield from check_triton(models)
     yield from check_gpus(found, models, weights_on_gpu(models))
     yield from check_libraries(models, "cpu" if options.profile == "cpu" else "cuda")

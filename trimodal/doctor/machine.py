@@ -120,3 +120,15 @@ def _ports(options: ServerOptions) -> Check:
             return replace(refused, severity="warning", remedy=remedy)
         return refused
     return MACHINE.ok("ports", f"{named} on {options.host} are free (HTTP, gRPC, metrics, health)")
+
+
+def check_gateway_port(host: str, port: int) -> Check:
+    """A gateway that runs there already is no fault of the machine's."""
+    try:
+        ports.choose(host, {"--port": port})
+    except ports.PortInUse:
+        remedy = "unless your gateway has it: trimodal gateway --port, or serve --gateway-port"
+        return MACHINE.warning("gateway", f"port {port} on {host} is in use", remedy)
+    except ServerError as error:
+        return MACHINE.warning("gateway", str(error))
+    return MACHINE.ok("gateway", f"{port or 'any'} on {host} is free")

@@ -167,12 +167,11 @@ class Child:
                 return None
             os.close(self._end)
             self._end = -1
-        status = self.guard.wait()
-        if status < 0:  # the guard itself was killed: do its work
-            self._kill_group()
-            if self.shm_prefix:
-                guard.clean(self.run_directory)
-        return status
+            if self.guard.wait() < 0:  # the guard itself was killed: do its work
+                self._kill_group()
+                if self.shm_prefix:
+                    guard.clean(self.run_directory)
+        return self.guard.wait()
 
     def kill(self) -> None:
         """Ends the group at once and cleans up after it."""
@@ -186,6 +185,17 @@ class Child:
             self.wait(10.0)
 
     def _kill_group(self) -> None:
-        if self.pid:
+        """Kills what is left of the server's group, whose number may be another's once all of it is gone."""
+        if self.pid and _is_group_of(self.pid, session=self.guard.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
+
+
+def _is_group_of(group: int, *, session: int) -> bool:
+    """Whether a process of this group is there, and of this session."""
+    for process in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            after_name = process.read_text(errors="replace").rpartition(")")[2].split()
+            if after_name[2:4] == [str(group), str(session)]:
+                return True
+    return False

@@ -110,6 +110,12 @@ HURTING = (
         {"@m/config.pbtxt": GRAPHS % "output_copy_stream: true", "@m/1/model.plan": ""},
         {"@m/config.pbtxt": GRAPHS % "", "@m/1/model.plan": ""},
     ),
+    Case(
+        "TRI085",
+        OK | {"@m/configs/cpu.pbtxt": BATCHES.replace("KIND_CPU", "KIND_GPU")},
+        OK | {"@m/configs/gpu.pbtxt": BATCHES.replace("KIND_CPU", "KIND_GPU")},
+        line=3,
+    ),
     Case("TRI090", plan(PLAN, precision=8), plan(PLAN)),
     Case("TRI091", plan(changed("8 => 16", PLAN), profiles=PROFILES), plan(PLAN, profiles=PROFILES), line=2),
     Case(

@@ -40,6 +40,10 @@ def said(result: Result) -> str:
     ("command", "sentence"),
     [
         ("llm --rate 0", "--rate 0: above 0"),
+        ("llm --rate 2 --streams 8", "--rate is of an open loop, --streams of closed ones: leave one out"),
+        ("speech --rate 2 --streams 1", "--rate is of an open loop, --streams of closed ones"),
+        ("vision --rate 2 --concurrency 8", "--rate is of an open loop, --concurrency of closed ones"),
+        ("embedding --max-in-flight 9", "--max-in-flight is of an open loop: it goes with --rate"),
         ("llm --seconds 3 --requests 3", "one of them"),
         ("llm --streams 5000", "a closed loop of 5000 clients: 1 to 4096"),
         ("llm --prompt-tokens 4", "lognormal:400,0.6 is needed, from 8 to"),

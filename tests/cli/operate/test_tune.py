@@ -57,6 +57,22 @@ def test_one_sentence(arguments: tuple[str, ...], why: str) -> None:
 
 
 @pytest.mark.usefixtures("no_server")
+@pytest.mark.parametrize(
+    ("others", "named"),
+    [
+        (("speech", "--maximize", "streams", "--slo", "p95_lag_ms<=900"), "--maximize streams"),
+        (("llm", "--rate", "2"), "--rate"),
+        (("--mix", "vision@2:p99_ms<=50"), "--mix"),
+    ],
+)
+def test_a_closed_loop_beside_another_load(others: tuple[str, ...], named: str) -> None:
+    code, output = invoke(*others, "--concurrency", "8")
+    assert code == 2
+    words = " ".join(output.replace("│", " ").split())
+    assert f"--concurrency is of a closed loop: leave it or {named} out" in words
+
+
+@pytest.mark.usefixtures("no_server")
 def test_a_file_that_cannot_be_written_is_told_before_the_search() -> None:
     """It was told after a quarter of an hour, and nothing was written."""
     code, output = invoke("vision", "--json", "/nowhere/figures.json")

@@ -27,7 +27,10 @@ def check_knobs(config: Config, target: Target) -> Iterator[Finding]:
     if config.backend in _PREPARE_LATE and on_gpu and not message.model_warmup and not captured:
         sentence = f"{config.model} runs on {config.backend} without model_warmup"
         yield config.finding("TRI082", sentence, "instance_group")
+    is_for_cpu = config.file.parts[-2:] == ("configs", "cpu.pbtxt")
     for index, group in enumerate(message.instance_group):
+        if is_for_cpu and group.kind == _GROUP.KIND_GPU:
+            yield config.finding("TRI085", "an instance group is KIND_GPU", "instance_group", index, "kind")
         if group.HasField("rate_limiter"):
             yield config.finding("TRI084", "rate_limiter is set", "instance_group", index, "rate_limiter")
     if target.cores:

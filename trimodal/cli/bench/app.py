@@ -29,6 +29,7 @@ DISTRIBUTION = "a number, or as uniform:8-64, lognormal:40,0.6."
 @bench.command()
 @with_settings(LoadOptions)
 def llm(
+    context: typer.Context,
     streams: list[int] = typer.Option([1, 8, 16], help="Clients of a closed loop; repeatable."),
     prompts: Path | None = typer.Option(
         None, show_default="samples/questions.txt", help="Ask the lines of this file."
@@ -60,12 +61,13 @@ def llm(
     with one_sentence("bench"):
         key = read_key(api_key_file, API_KEY)
     measure = partial(run_llm, scenario=LlmScenario(mix, bare, tuple(beside)))
-    settings.run(streams, measure, "llm", sides=bare or bool(beside), key=key)
+    settings.run(context, streams, measure, "llm", sides=bare or bool(beside), key=key)
 
 
 @bench.command()
 @with_settings(LoadOptions)
 def vision(
+    context: typer.Context,
     concurrency: list[int] = typer.Option([1, 4, 8, 16], min=1, help="Clients of a closed loop; repeatable."),
     batch: int = typer.Option(1, min=1, max=64, help="Images in a request."),
     image_size: str = typer.Option("224", help="Pixels of the JPEGs: 224 or 640x480."),
@@ -81,12 +83,13 @@ def vision(
 
     width, height = size(image_size)
     measure = partial(run_vision, width=width, height=height, batch=batch, bare=bare)
-    settings.run(concurrency, measure, "vision", sides=bare)
+    settings.run(context, concurrency, measure, "vision", sides=bare)
 
 
 @bench.command()
 @with_settings(LoadOptions)
 def embedding(
+    context: typer.Context,
     concurrency: list[int] = typer.Option([1, 8, 16], min=1, help="Clients of a closed loop; repeatable."),
     words: str = typer.Option("16", help=f"Of a text: {DISTRIBUTION}"),
     *,
@@ -101,12 +104,13 @@ def embedding(
 
     with one_sentence("bench"):
         drawn = parse_lengths(words, "--words")
-    settings.run(concurrency, partial(run_embedding, words=drawn), "embedding")
+    settings.run(context, concurrency, partial(run_embedding, words=drawn), "embedding")
 
 
 @bench.command()
 @with_settings(LoadOptions)
 def speech(
+    context: typer.Context,
     streams: list[int] = typer.Option([1, 2, 4, 8], min=1, max=4096, help="Streams at once; repeatable."),
     policy: str = typer.Option("", help="Of the streams: edge, vad or file; else the model's."),
     stream_seconds: float = typer.Option(20.0, min=1, max=3600, help="Length of a stream."),
@@ -132,4 +136,4 @@ def speech(
         run_speech, samples=samples, seconds=stream_seconds, policy=chosen, chunk_s=chunk_ms / 1e3, pace=pace
     )
     # The first streams count: a stream has been played to warm up, and the next begin only when these end.
-    settings.run(streams, measure, warm_up=0.0)
+    settings.run(context, streams, measure, warm_up=0.0)

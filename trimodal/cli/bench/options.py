@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trimodal.cli.bench.run import run_load
-from trimodal.cli.common import check_writable, one_sentence
+from trimodal.cli.common import check_writable, is_given, one_sentence
 
 if TYPE_CHECKING:
     from trimodal.bench.load.plan import LoadPlan
@@ -80,6 +80,7 @@ class LoadOptions:
 
     def run(
         self,
+        context: typer.Context,
         clients: list[int],
         measure: Callable[[LoadTest], Awaitable[Measurement]],
         model: str = "",
@@ -91,6 +92,7 @@ class LoadOptions:
         """Runs the load test and shows it. Ends the command where an option is wrong.
 
         Args:
+            context: of the command, whose --streams or --concurrency are the clients.
             clients: cases where the load is closed loops.
             model: whose parameters need no name in front.
             sides: several are measured, in turns.
@@ -100,6 +102,11 @@ class LoadOptions:
         from trimodal.server.options import parse_profile
         from trimodal.server.overlay import parse_changes
 
+        closed = next((name for name in ("streams", "concurrency") if is_given(context, name)), "")
+        if self.rate and closed:
+            raise typer.BadParameter(f"--rate is of an open loop, --{closed} of closed ones: leave one out")
+        if is_given(context, "max_in_flight") and not self.rate:
+            raise typer.BadParameter("--max-in-flight is of an open loop: it goes with --rate")
         changes = (
             text if "." in text.partition("=")[0] or not model else f"{model}.{text}" for text in self.set_
         )

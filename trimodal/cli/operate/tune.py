@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trimodal.cli.common import check_writable, one_sentence, with_settings
+from trimodal.cli.common import check_writable, is_given, one_sentence, with_settings
 from trimodal.cli.serve import RepositorySettings
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ class TuneCommand(RepositorySettings):
 
 @with_settings(TuneCommand)
 def tune(
+    context: typer.Context,
     settings: TuneCommand,
     model: str | None = typer.Argument(None, help="Model or pipeline: vision, llm, speech, embedding, …"),
 ) -> None:
@@ -121,6 +122,10 @@ def tune(
 
     if settings.json:
         check_writable("--json", settings.json)
+    if is_given(context, "concurrency"):
+        streams = "--maximize streams" if settings.maximize == "streams" else ""
+        if other := streams or (settings.mix and "--mix") or (settings.rate and "--rate"):
+            raise typer.BadParameter(f"--concurrency is of a closed loop: leave it or {other} out")
     with one_sentence("trimodal tune"):
         from trimodal.tune.session import tune
 

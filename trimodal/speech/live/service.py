@@ -230,14 +230,15 @@ class SpeechService:
         idle = Unavailable("nothing came for longer than the idle limit")
         hung_s = max(HUNG_S, self._settings.recognizer_wait_s)
         lost_s = max(LOST_S, hung_s)
-        hung = Unavailable(f"{self._settings.recognizer} has not answered for {hung_s:g} s; try again later")
         while not self._closing.wait(LOOK_S):
             for stream in self._table.streams():
                 try:
                     actions = stream.look(self._settings.idle_s, idle)
-                    if stream.hangs(self._windows.moved, self._windows.back, hung_s, lost_s):
+                    silent_s = stream.silence(self._windows.moved, self._windows.back, hung_s, lost_s)
+                    if silent_s:
                         self._windows.give_up(stream)
-                        actions += stream.fail(hung)
+                        told = f"{self._settings.recognizer} has not answered for {silent_s:.0f} s"
+                        actions += stream.fail(Unavailable(f"{told}; try again later"))
                 except Exception as error:
                     actions = stream.fail(as_request_error(error))
                 self._perform(stream, actions)

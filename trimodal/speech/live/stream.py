@@ -236,8 +236,8 @@ class LiveStream:
         with self._lock:
             self._asked = self._clock()
 
-    def hangs(self, moved: float, back: float, longest_s: float, lost_s: float) -> bool:
-        """Whether the recogniser, asked for its window, answered nobody for longer than `longest_s`.
+    def silence(self, moved: float, back: float, longest_s: float, lost_s: float) -> float:
+        """How long the recogniser, asked for its window, answered nobody; 0: not longer than `longest_s`.
 
         Args:
             moved: when any window last went to it or came back.
@@ -246,11 +246,15 @@ class LiveStream:
         """
         with self._lock:
             if self.due is None or self._state not in ("open", "ending"):
-                return False
+                return 0.0
             now = self._clock()
             if not self._session.outstanding:
-                return now - max(self.due, moved) > longest_s
-            return now - max(self._asked, back) > longest_s or now - self._asked > lost_s
+                silent_s = now - max(self.due, moved)
+            elif now - self._asked > lost_s:
+                return now - self._asked
+            else:
+                silent_s = now - max(self._asked, back)
+            return silent_s if silent_s > longest_s else 0.0
 
     def heard(self, planned: PlannedWindow, recognition: Recognition) -> list[Action]:
         """Takes in what was heard in the window that is out."""
