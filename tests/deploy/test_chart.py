@@ -227,15 +227,6 @@ def test_edited_files_start_servers_again() -> None:
     assert template("a") != template("b")
 
 
-def test_a_gateway_that_reaches_no_server_gets_no_requests_and_is_not_started_again() -> None:
-    (gateway,) = of_kind("Deployment", rendered())
-    (container,) = gateway["spec"]["template"]["spec"]["containers"]
-    asked = {
-        name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "readiness", "liveness")
-    }
-    assert asked == {"startup": "/health", "readiness": "/ready?any=1", "liveness": "/health"}
-
-
 def test_gateways_reach_the_store_that_is_named_for_them() -> None:
     store = {"to": [{"podSelector": {"matchLabels": {"app": "redis"}}}], "ports": [{"port": 6379}]}
     policies = of_kind("NetworkPolicy", rendered(networkPolicy={"gatewayEgress": [store]}))
