@@ -104,7 +104,7 @@ class Model:
         if not self.artefact:
             return ""
         try:
-            manifest = (self.artefact_directory(self.artefact) / MANIFEST).read_text()
+            manifest = (self.artefact_directory(self.artefact) / MANIFEST).read_bytes()
             return str(json.loads(manifest)["precision"])
         except (ValueError, KeyError, OSError):
             return self.artefact.rpartition("-")[2]

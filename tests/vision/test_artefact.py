@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -11,6 +14,21 @@ def test_reads_input_and_labels_whatever_the_runtime(tmp_path):
     found = read_classifier(artefact(tmp_path / "onnx", runtime="tensorrt", classes=2, height=32, width=16))
     assert found.labels == ("class 0", "class 1")
     assert (found.input.height, found.input.width, found.input.resize) == (32, 16, "exact")
+
+
+def test_labels_are_utf_8_whatever_the_locale(tmp_path):
+    directory = artefact(tmp_path / "a", classes=2)
+    (directory / "labels.json").write_text('["Käse", "猫"]', encoding="utf-8")
+    program = (
+        "import sys; from pathlib import Path; from trimodal.vision.artefact import read_classifier; "
+        "print(ascii(read_classifier(Path(sys.argv[1])).labels))"
+    )
+    posix = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    told = subprocess.run(
+        [sys.executable, "-c", program, directory],
+        env={**os.environ, **posix}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert told.stdout.strip() == ascii(("Käse", "猫")), told.stderr
 
 
 @pytest.mark.parametrize("labels", ["[1, 2, 3]", '["a"]', '{"a": 1}', "nonsense"])

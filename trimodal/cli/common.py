@@ -149,7 +149,7 @@ def read_key(file: Path | None, variable: str) -> str:
     from trimodal.errors import SettingsError
 
     try:
-        key = file.read_text().strip() if file else os.environ.get(variable, "")
+        key = file.read_text("utf-8").strip() if file else os.environ.get(variable, "")
     except (OSError, ValueError) as error:
         raise SettingsError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
     if (file and not key) or not re.fullmatch(r"[!-~]*", key):

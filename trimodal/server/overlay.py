@@ -87,7 +87,7 @@ def overlay(
             model = _changed(repository, name, changes[name], profile)
             file = target / name / _file(profile)
             file.parent.mkdir(exist_ok=True)
-            file.write_text(text_format.MessageToString(model.config))
+            file.write_text(text_format.MessageToString(model.config), "utf-8")
     return target
 
 

@@ -134,7 +134,7 @@ class TunedServer:
         target = self._folder / f"setting-{self._starts}"
         overlay(self._repository, target, dict.fromkeys(configs, {}), options.profile)
         for name, config in configs.items():
-            file_for(target / name, options.profile).write_text(text_format.MessageToString(config))
+            file_for(target / name, options.profile).write_text(text_format.MessageToString(config), "utf-8")
         options = replace(options, repository=target, engines=None, changes={}, log=self._log, **FREE_PORTS)
         server = TritonServer(options)
         with suppress(Interrupted):

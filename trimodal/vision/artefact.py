@@ -80,7 +80,7 @@ def read_classifier(directory: Path, *, runtime: str | None = None) -> Classifie
         field = ".".join(["extra.input", *map(str, error.errors()[0]["loc"])])
         raise _damaged(directory, manifest, field) from None
     try:
-        labels = json.loads((directory / LABELS).read_text())
+        labels = json.loads((directory / LABELS).read_bytes())
     except (OSError, ValueError):
         raise _damaged(directory, manifest, LABELS) from None
     classes = manifest.shapes.get("classes")

@@ -61,6 +61,6 @@ def _texts(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
-        return {str(sample["file"]): str(sample["text"]) for sample in json.loads(path.read_text())}
+        return {str(sample["file"]): str(sample["text"]) for sample in json.loads(path.read_bytes())}
     except (ValueError, TypeError, KeyError):
         raise ArtefactError(f'{path} is not a list of {{"file": …, "text": …}}') from None

@@ -75,7 +75,7 @@ def read_utterances(directory: Path) -> list[Recording]:
     listing = directory / "samples.json"
     try:
         found = []
-        for entry in json.loads(listing.read_text()):
+        for entry in json.loads(listing.read_bytes()):
             samples, *more = read_blocks(directory / entry["file"], MAX_WINDOW_S)
             if more:
                 raise ValueError(f"{entry['file']} is longer than {MAX_WINDOW_S:g} s")

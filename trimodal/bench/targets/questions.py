@@ -107,7 +107,7 @@ class Questions:
 def read_lines(file: Path) -> list[str]:
     """Returns the lines with text of a file of prompts. Raises: SettingsError: there are none."""
     try:
-        lines = [line for line in file.read_text().splitlines() if line.strip()]
+        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"--prompts {file}: cannot be read: {error}") from None
     if not lines:

@@ -26,7 +26,8 @@ def check_deployment(target: Target) -> Iterator[Finding]:
 
 def _file(file: Path) -> Iterator[Finding]:
     # Comments are left out, lines stay where they are.
-    lines = [re.sub(r"(^|\s)#.*", "", line) for line in file.read_text(errors="replace").splitlines()]
+    written = file.read_text("utf-8", errors="replace")
+    lines = [re.sub(r"(^|\s)#.*", "", line) for line in written.splitlines()]
     text = "\n".join(lines)
 
     def finding(rule: str, sentence: str, start: int) -> Finding:
