@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextvars
 import json
 import logging
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -96,3 +99,21 @@ def test_a_trace_is_named_beside_the_request_in_its_own_task(capsys: pytest.Capt
     first, second = capsys.readouterr().err.splitlines()
     assert first.endswith(" gateway [request 17] [trace 0af7] it is late")
     assert second.endswith(" gateway another")
+
+
+def test_a_server_outlives_a_full_disk_and_a_reader_that_ended() -> None:
+    program = (
+        "import sys; from trimodal import logs; logs.configure(); logs.outlive_output(); "
+        "[print('said', n, file=to) for n in range(2000) for to in (sys.stdout, sys.stderr)]; "
+        "logs.logging.getLogger('trimodal').warning('logged'); sys.exit(7)"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "wb") as full:
+        for out, err in ((full, writer), (writer, full)):
+            ended = subprocess.run([sys.executable, "-c", program], stdout=out, stderr=err, timeout=60)
+            assert ended.returncode == 7
+    os.close(writer)
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert told.stdout.splitlines() == [f"said {n}" for n in range(2000)]
+    assert told.stderr.splitlines()[-1].endswith("logged")

@@ -13,6 +13,7 @@ TRIMODAL_LOG).
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -55,6 +56,28 @@ def configure(model: str = "") -> None:
     root.addHandler(handler)
     level = os.environ.get(LEVEL_VARIABLE, "").lower()
     logging.getLogger("trimodal").setLevel((level if level in LEVELS else "info").upper())
+
+
+def outlive_output() -> None:
+    """Lets this process go on where stdout or stderr takes nothing any more; what is written then is lost.
+
+    A file on a full disk, a pipe whose reader ended, a terminal that was closed: a server must not end for
+    what it says. Streams that something has replaced, as tests do, stay.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None or stream is not getattr(sys, f"__{name}__"):
+            continue
+        raw = io.BufferedWriter(_LossyFile(stream.fileno(), "w", closefd=False))
+        setattr(sys, name, io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True))
+
+
+class _LossyFile(io.FileIO):
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data) or 0
+        except OSError:
+            return len(data)
 
 
 class StderrHandler(logging.Handler):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trimodal import logs
 from trimodal.cli.common import (
     OPERATOR_KEY,
     URL,
@@ -132,6 +133,7 @@ def serve(context: typer.Context, settings: GatewayCommand, config: Config = Non
     """Serves OpenAI's HTTP API in front of Triton until Ctrl-C or SIGTERM, then drains."""
     if context.invoked_subcommand:
         return
+    logs.outlive_output()
     with one_sentence("trimodal gateway"):
         values = asdict(settings)
         key = read_key(values.pop("operator_key_file"), OPERATOR_KEY)

@@ -163,6 +163,7 @@ def serve(settings: ServeCommand, config: Config = None) -> None:
     # Every process of the server inherits these.
     os.environ.update({FORMAT_VARIABLE: settings.log_format, LEVEL_VARIABLE: settings.log_level})
     logs.configure()
+    logs.outlive_output()
     with one_sentence("trimodal serve"), ExitStack() as stack:
         warn_of_open_ports(settings.host)
         stack.callback(signals.ignore)
