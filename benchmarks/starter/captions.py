@@ -4,9 +4,9 @@
     python -m benchmarks.starter.captions --tiny --way edge --way "edge step_s=0.3"
 
 `edge` is what is shipped, `vad` commits once, in a pause. A way may change settings of the model `speech`.
-The recordings of each speaker are one stream, with pauses between them. Its clock does not run while the
-recogniser does: *lag* is what the policy costs. *Revised* are words that were shown and changed. On a busy
-machine all but CPU holds.
+The recordings of each speaker are one stream, with pauses between them, and again `--moved` times, begun a
+little later: what a step hears is chance. The clock does not run while the recogniser does: *lag* is what the
+policy costs. *Revised* are words that were shown and changed. On a busy machine all but CPU holds.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from trimodal.speech.settings import RecogniseSettings, SpeechSettings
 
 WAYS = (*(f"edge delay={delay}" for delay in get_args(Delay)), "vad", "edge condition_on_previous_text=true")
 PAUSE_S = 0.9
+MOVED_S = 0.13  # no part of a step
 
 
 @dataclass
@@ -47,21 +48,24 @@ class Captions:
     revised: int = 0
 
 
-def streams(directory: Path) -> list[Recording]:
-    """The recordings of each speaker, whose name the file's begins with, one after the other."""
+def streams(directory: Path, moved: int) -> list[Recording]:
+    """The recordings of each speaker, whose name the file's begins with, one after the other.
+
+    The streams come once more for each number up to `moved`, each time with a longer silence first.
+    """
     entries = json.loads((directory / "samples.json").read_text())
     speakers: dict[str, list[Recording]] = {}
     for entry, one in zip(entries, read(directory), strict=True):
         speakers.setdefault(entry["file"].split("-")[0], []).append(one)
     pause = np.zeros(round(PAUSE_S * SAMPLE_RATE), np.float32)
-    return [
-        Recording(
-            np.concatenate([part for one in spoken for part in (one.samples, pause)]),
-            " ".join(one.text for one in spoken),
-            "en",
-        )
-        for spoken in speakers.values()
-    ]
+    made = []
+    for times in range(moved + 1):
+        silence = np.zeros(round(times * MOVED_S * SAMPLE_RATE), np.float32)
+        for spoken in speakers.values():
+            samples = [part for one in spoken for part in (one.samples, pause)]
+            text = " ".join(one.text for one in spoken)
+            made.append(Recording(np.concatenate([silence, *samples]), text, "en"))
+    return made
 
 
 def caption(service: RecogniseService, recordings: Sequence[Recording], settings: SpeechSettings) -> Captions:
@@ -103,11 +107,12 @@ def main(
     way: Annotated[list[str] | None, typer.Option(help="'POLICY name=value …'; repeatable")] = None,
     tiny: Annotated[bool, typer.Option(help="on tiny.en, not on base")] = False,
     audio: Annotated[Path, typer.Option(help="with samples.json")] = SAMPLES,
+    moved: Annotated[int, typer.Option(min=0, help="more times that each stream is heard")] = 3,
     threads: Annotated[int, typer.Option(min=1)] = 1,
     show: Annotated[bool, typer.Option(help="print the texts")] = False,
 ) -> None:
     """Measure each way of committing words."""
-    recordings, artefact = streams(audio), artefact_root("speech_recognize") / ARTEFACTS[tiny]
+    recordings, artefact = streams(audio, moved), artefact_root("speech_recognize") / ARTEFACTS[tiny]
     settings = RecogniseSettings(artefact=str(artefact.resolve()), intra_op_threads=threads)
     service = RecogniseService.open(Path("/"), settings, MemoryMetrics())
     seconds = sum(len(one.samples) for one in recordings) / SAMPLE_RATE

@@ -10,7 +10,7 @@ import pytest
 from trimodal.audio.captions import cues, render
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE, HeardWindow, Samples, Word
-from trimodal.audio.word_errors import word_error_rate
+from trimodal.audio.word_errors import normalise, word_error_rate
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root, data_directory
 from trimodal.speech.recognise.service import RecogniseService
@@ -19,6 +19,7 @@ from trimodal.speech.session.vad import detectors
 from trimodal.speech.settings import RecogniseSettings, SpeechSettings
 
 TINY_EN = artefact_root("speech_recognize") / "ctranslate2-tiny.en"
+BASE = artefact_root("speech_recognize") / "ctranslate2-int8"
 pytestmark = [
     pytest.mark.build,
     pytest.mark.skipif(not TINY_EN.is_dir(), reason="Whisper tiny.en is not built"),
@@ -107,3 +108,24 @@ def test_captions_of_a_person_end_with_the_recording(service: RecogniseService, 
     assert wrong([Word(f" {line}", 0, 0, 1) for cue in made for line in cue.lines]) <= MOST_ERRORS
     assert render(words, "srt", seconds=seconds).startswith("1\n00:00:00,")
     assert render(words, "vtt", seconds=seconds).startswith("WEBVTT\n")
+
+
+@pytest.mark.skipif(not BASE.is_dir(), reason="Whisper base is not built")
+def test_live_words_after_a_pause_are_heard_with_those_before_it() -> None:
+    # Without them whisper-base's first guess was "Howdy, Mary", which was final before it knew better.
+    samples = data_directory() / "samples" / "speech"
+    before, after = (
+        next(read_blocks(samples / name, 30.0)) for name in ("austen-3-selfish.wav", "austen-4-amiable.wav")
+    )
+    quiet = np.zeros(2 * SAMPLE_RATE, np.float32)
+    speech = np.concatenate([before, quiet[: round(0.9 * SAMPLE_RATE)], after, quiet])
+    service, settings = opened(artefact=str(BASE.resolve())), SpeechSettings()
+    session = LiveSession(settings, policy="edge", language="en", detector=detectors("silero")(settings))
+    for at in range(0, len(speech), SAMPLE_RATE // 10):
+        session.feed(speech[at : at + SAMPLE_RATE // 10])
+        while planned := session.next_window():
+            session.accept(planned, service.recognise_one(planned.window))
+    service.close()
+    text = normalise("".join(word.text for word in session.take().committed))
+    assert "had he married a more amiable woman" in text
+    assert "rather selfish is to be" in text

@@ -50,7 +50,7 @@ def committed(it: EdgePolicy) -> list[str]:
 
 
 def believed(text: str = "what is") -> EdgePolicy:
-    """A policy that heard the words twice: they are final, and those after them need no second window."""
+    """A policy that heard the words twice: they are final."""
     it = policy()
     hear(it, 1, words(text))
     hear(it, 2, words(text))
@@ -66,21 +66,85 @@ def test_the_first_words_are_final_when_two_windows_agree_on_them() -> None:
     assert (committed(it), [w.text for w in it.tentative]) == (["what"], ["was", "the", "land"])
 
 
-def test_words_after_them_are_final_once_they_end_before_the_edge() -> None:
+def test_words_after_them_are_final_when_two_windows_agree_and_they_end_before_the_edge() -> None:
     it = believed()
     hear(it, 3, words("what is a lambda func", each=0.52))
-    assert (committed(it), [w.text for w in it.tentative]) == (["a", "lambda"], ["func"])  # it ends at 2.9 s
+    assert (committed(it), [w.text for w in it.tentative]) == ([], ["a", "lambda", "func"])
     hear(it, 4, words("what is a lambda function", each=0.52))
-    assert (committed(it), it.tentative) == (["function"], ())
+    assert (committed(it), [w.text for w in it.tentative]) == (["a", "lambda"], ["function"])
+    hear(
+        it, 5, [*words("what is a lambda function", each=0.52), *words("call", start=4.6)]
+    )  # it ends at 4.9 s
+    assert (committed(it), [w.text for w in it.tentative]) == (["function"], ["call"])
+
+
+def test_words_a_step_further_behind_the_edge_are_believed_at_once() -> None:
+    it = believed()
+    hear(it, 3, words("what is a number", each=0.3))  # "number" ends at 1.5 s: 0.2 s and a step before
+    assert committed(it) == ["a", "number"]
 
 
 def test_a_window_is_told_what_of_it_is_final() -> None:
     it = believed()
     planned = hear(it, 3, [])
     assert planned.prefix == "whatis", "joined as they are written"
-    it.floor = it.transcript.recent[0].end  # trimmed: the next window begins behind the first word
     following = due(it, speaking(4))
-    assert following.prefix == "is"
+    assert following.prefix == "whatis"
+
+
+def test_what_was_said_before_a_pause_begins_the_next_windows_while_they_have_room() -> None:
+    it = policy(max_speech_duration_s=6, step_s=0.5)
+    spans = [closed(0.3, 2.2), SpeechSpan(3 * S, 3 * S + SURE)]
+    said = words("I am ill disposed.", each=0.475)
+    it.settle(said)
+    it.floor = round(2.7 * S)
+    planned = due(it, Timeline(round(3.5 * S), False, spans))
+    own = round(2.8 * S)
+    assert (planned.prefix, planned.start, planned.start + planned.context) == (
+        "Iamilldisposed.",
+        said[0].start - S // 8,
+        own,
+    )
+    it.accept(planned, [*said, *words("howdy", start=3.1)])
+    assert [word.text for word in it.tentative] == ["howdy"]
+    it.accept(due(it, Timeline(4 * S, False, spans)), None)
+    for end, prefix in ((4.5, "Iamilldisposed."), (5, "Iamilldisposed."), (5.5, "Iamilldisposed."), (6, "")):
+        planned = due(it, Timeline(round(end * S), False, spans))
+        assert (planned.end, planned.prefix) == (round(end * S), prefix)
+        it.accept(planned, None)
+    assert (planned.start, planned.context) == (own, 0)
+
+
+def test_only_as_much_of_it_as_the_longest_window_has_room_for() -> None:
+    it = policy(max_speech_duration_s=3, step_s=0.5)
+    said = words("I am ill disposed.", each=0.475)
+    it.settle(said)
+    it.floor = round(2.7 * S)
+    spans = [closed(0.3, 2.2), SpeechSpan(3 * S, 3 * S + SURE)]
+    planned = due(it, Timeline(round(3.5 * S), False, spans))
+    assert (planned.prefix, planned.start) == ("amilldisposed.", said[1].start - S // 8)
+
+
+def test_a_sentence_that_was_final_before_is_not_believed() -> None:
+    it = believed("please press the pound")
+    said = words("please press the pound")
+    hear(it, 3, [*said, *words("please press the", start=2)])
+    assert [word.text for word in it.tentative] == ["please", "press", "the"]
+    for second in (4, 5):
+        hear(it, second, [*said, *words("please press the pound key", start=2)])
+    assert (committed(it), [word.text for word in it.tentative]) == ([], ["please", "press", "the"])
+    hear(it, 6, [*said, *words("please press the key", start=2)])
+    assert committed(it) == ["please", "press", "the", "key"]
+
+
+def test_audio_is_kept_while_words_in_it_may_begin_a_window() -> None:
+    it = policy(max_speech_duration_s=6)
+    said = words("what is", start=2)
+    it.settle(said)
+    it.floor = 3 * S
+    spans = [closed(2, 2.6)]
+    held = [it.needed(Timeline(round(at * S), False, spans), S // 2) / S for at in (4, 8, 8.5, 9)]
+    assert held == [2 - 1 / 8, 2 - 1 / 8, 2.3 - 1 / 8, 8.5]
 
 
 def test_a_text_that_does_not_begin_as_it_was_told_is_compared_by_words_and_times() -> None:
@@ -92,10 +156,10 @@ def test_a_text_that_does_not_begin_as_it_was_told_is_compared_by_words_and_time
 def test_delay_moves_words_behind_the_edge() -> None:
     final = []
     for delay in ("minimal", "low", "medium", "high", "xhigh"):
-        it = EdgePolicy(SpeechSettings(step_s=1.0, speech_pad_ms=200, delay=delay), Transcript())
+        it = EdgePolicy(SpeechSettings(step_s=0.1, speech_pad_ms=200, delay=delay), Transcript())
         hypothesis = words("a b c d e f g h i j k l", each=0.2)  # the last ends at 2.7 s
-        for second in (1, 2, 3):
-            hear(it, second, [word for word in hypothesis if word.end <= second * S])
+        for tenth in range(4, 28):
+            hear(it, tenth / 10, [word for word in hypothesis if word.end <= tenth * S // 10])
         final.append(len(committed(it)))
     assert final == sorted(final, reverse=True)
     assert len(set(final)) == 4  # minimal differs from low only in the first words
@@ -151,8 +215,8 @@ def test_without_a_sentence_to_trim_at_the_last_committed_words_are_kept() -> No
     for text in ("a b c d e f g h", "a b. c d e f g h"):
         hypothesis = words(text, each=0.8)
         it = said_for(7, hypothesis)
-        assert it.transcript.end == hypothesis[7].end  # 6.7 s; g is the first of the last 2 s
-        assert it.floor == hypothesis[6].start - S // 8
+        assert it.transcript.end == hypothesis[6].end  # 5.9 s; f is the first of the last 2 s
+        assert it.floor == hypothesis[5].start - S // 8
 
 
 def test_a_full_buffer_without_agreement_is_committed_but_for_its_edge() -> None:
@@ -164,7 +228,9 @@ def test_a_full_buffer_without_agreement_is_committed_but_for_its_edge() -> None
     it.accept(planned, [*words("a b", start=3), *words("cu", start=3.8)])
     assert (committed(it), [w.text for w in it.tentative]) == (["a", "b"], ["cu"])
     following = it.plan(speaking(5))
-    assert following == Stretch(round(3.3 * S) - S // 8, 5 * S, 5 * S, Kind.STEP, prefix="b")
+    # "a" was final, too, and there is room for it.
+    own, start = round(3.3 * S) - S // 8, 3 * S - S // 8
+    assert following == Stretch(start, 5 * S, 5 * S, Kind.STEP, prefix="ab", context=own - start)
 
 
 # A pause, and the whole segment at it
@@ -194,7 +260,7 @@ def test_a_segment_that_needs_no_window_does_not_hide_the_next() -> None:
     step = due(it, Timeline(S, False, spans))
     it.accept(step, [SpokenWord("one", 5000, 12_000)])
     following = due(it, Timeline(4 * S, True, spans))
-    assert (len(it.transcript.recent), following.start) == (1, round(1.8 * S))
+    assert (len(it.transcript.recent), following.start + following.context) == (1, round(1.8 * S))
 
 
 def test_far_behind_a_segment_that_is_here_is_heard_once() -> None:

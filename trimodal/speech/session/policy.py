@@ -33,7 +33,8 @@ class Kind(Enum):
 class Stretch:
     """Audio [start, end) to be heard, or only `parts` of it, joined.
 
-    `moment`: the stream's clock at which that was decided; `prefix`: how its text begins, as is final.
+    `moment`: the stream's clock at which that was decided; `prefix`: how its text begins, as is final;
+    `context`: samples at its beginning that are there for the prefix alone.
     """
 
     start: int
@@ -42,6 +43,7 @@ class Stretch:
     kind: Kind
     parts: tuple[tuple[int, int], ...] = ()
     prefix: str = ""
+    context: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,21 @@ All speech that is not settled is recognised again at each step, but Whisper is 
 as the beginning of its text, so it only goes on from there, and cannot take them back. The attention says
 where a word ends; those that end nearer to the edge than `delay` allows may be cut, and are heard again. That
 is AlignAtt's idea (Papi et al. 2023, as in SimulStreaming), by the times of whole words.
+
+Whisper's first guess of a sentence is its worst ("Howdy, Mary" for "Had he married"), unless it hears and
+reads what came before: the first windows after a pause begin with what was said before it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import eq
 
 from trimodal.audio.values import SAMPLE_RATE, Delay
 from trimodal.speech.session.policy import EDGE, LEAD, Kind, Segment, SegmentPolicy, Stretch, Timeline
-from trimodal.speech.session.transcript import SpokenWord, Transcript, after_prefix, agreed
+from trimodal.speech.session.transcript import SpokenWord, Transcript, after_prefix, agreed, normalised
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import MAX_PROMPT
 
@@ -22,8 +27,11 @@ DELAYS_S: dict[Delay, tuple[float, float]] = {
     "minimal": (0.2, 0.0), "low": (0.2, 1.5), "medium": (0.4, 1.5), "high": (0.8, 1.5), "xhigh": (1.6, 1.5),
 }  # fmt: skip
 _CONTEXT = 2 * SAMPLE_RATE  # committed speech that a trimmed buffer still begins with
+# Of a segment: it is heard after what was said before. Each word of that costs a step of the decoder.
+_BEGINNING = 3 * SAMPLE_RATE
 # What may be new in the time since then: a Whisper that is given a whole sentence may repeat it.
 _WORDS, _WORDS_PER_S = 2, 6
+_REPEATED = 4  # of its words, in their order, are a sentence that is repeated within the time for it
 _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！")
 
 
@@ -34,8 +42,9 @@ class EdgePolicy(SegmentPolicy):
     than two steps behind, the next step is the last one that audio has come for,
     at most `max_step_s` away, or the end of the segment.
 
-    The first words, on which all others build, are believed when two windows agree on them, of which the
-    last is not too short: short windows share their mishearings ("Howdy, Mary" for "Had he married").
+    A word is believed when two windows agree on it, or a step further behind the edge: where a first window
+    hears "an old", the next one hears "an ill-disposed". The first words of a stream, on which all others
+    build, also wait for a window that is not too short: short windows share their mishearings.
 
     A pause settles the segment at once, with one window: over the rest of it, or, where a step lies far
     enough behind the last word, that step, which has heard all that the window would. A step that lies nearer
@@ -49,6 +58,7 @@ class EdgePolicy(SegmentPolicy):
         self._margin, self._least = (round(each * SAMPLE_RATE) for each in DELAYS_S[settings.delay])
         self._cursor = 0  # end of the last step
         self._heard = 0  # end of what `tentative` covers
+        self._kept = 0  # nothing before it is held any more
 
     def plan(self, timeline: Timeline) -> Stretch | None:
         stretch = self._next(timeline)
@@ -58,7 +68,7 @@ class EdgePolicy(SegmentPolicy):
             stretch = self._next(timeline)
         if stretch is None or stretch.kind is not Kind.STEP:
             return stretch
-        return replace(stretch, prefix=self._prefix(stretch.start))
+        return self._after_what_was_said(stretch)
 
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
         if stretch.kind is not Kind.FINAL:
@@ -68,27 +78,58 @@ class EdgePolicy(SegmentPolicy):
             super().accept(stretch, words)
         elif words is not None:
             new = self.new_words(stretch, words)
-            if len(new) > _WORDS + _WORDS_PER_S * max(0, stretch.end - self.transcript.end) // SAMPLE_RATE:
+            most = _WORDS + _WORDS_PER_S * max(0, stretch.end - self.transcript.end) // SAMPLE_RATE
+            if len(new) > most or self._repeats(new):
                 return
             self._heard = stretch.end
-            edge = stretch.end - self._margin
-            sure = next((n for n, word in enumerate(new) if word.end > edge), len(new))
-            if not stretch.prefix:
-                long_enough = stretch.end - stretch.start >= self._least
-                sure = min(sure, agreed(self.tentative, new)) if long_enough else 0
-            self.transcript.commit(new[:sure])
-            self.tentative = new[sure:]
+            self._commit(stretch, new)
             self._trim(stretch)
+
+    def _commit(self, stretch: Stretch, new: Sequence[SpokenWord]) -> None:
+        """Commits those of the step's new words that are believed; the others are tentative."""
+        sure = agreed(self.tentative, new)
+        if stretch.prefix:
+            sure = max(sure, _before(new, stretch.end - self._margin - self._step))
+        elif stretch.end - stretch.start < self._least:
+            sure = 0
+        sure = min(sure, _before(new, stretch.end - self._margin))
+        self.transcript.commit(new[:sure])
+        self.tentative = tuple(new[sure:])
 
     def new_words(self, stretch: Stretch, words: Sequence[SpokenWord]) -> tuple[SpokenWord, ...]:
         """Those behind the prefix; where it was dropped, as in every policy."""
         new = after_prefix(stretch.prefix, words)
         return super().new_words(stretch, words) if new is None else new
 
-    def _prefix(self, start: int) -> str:
-        """The committed words that a window from `start` on holds."""
+    def _repeats(self, new: Sequence[SpokenWord]) -> bool:
+        """Whether they are the words of the last sentence. Who says it again waits for a pause."""
+        recent = list(self.transcript.recent)
+        ends = [n for n, word in enumerate(recent[:-1]) if word.text.rstrip().endswith(_SENTENCE_ENDS)]
+        said = [normalised(word.text) for word in recent[ends[-1] + 1 if ends else 0 :]]
+        again = [normalised(word.text) for word in new]
+        begins = range(len(said) - _REPEATED + 1) if len(again) >= _REPEATED else ()
+        return any(all(map(eq, said[begin:], again)) for begin in begins)
+
+    def needed(self, timeline: Timeline, look_back: int) -> int:
+        needed = super().needed(timeline, look_back)
+        self._kept = max(self._kept, min(self._begin_of_words(needed - self.max_window), needed))
+        return self._kept
+
+    def _after_what_was_said(self, stretch: Stretch) -> Stretch:
+        """The step; at a segment's beginning with the words before it for which a window has room."""
+        start = stretch.start
+        if stretch.end - start <= _BEGINNING:
+            earliest = max(stretch.end - self.max_window, self._kept)
+            start = min(self._begin_of_words(earliest), start)
         text = "".join(word.text for word in self.transcript.recent if word.middle > start)
-        return text if len(text) <= MAX_PROMPT else ""
+        if len(text) > MAX_PROMPT:
+            return stretch
+        return replace(stretch, start=start, context=stretch.start - start, prefix=text)
+
+    def _begin_of_words(self, earliest: int) -> int:
+        """Where a window begins that holds the committed words from a sample on; without any, far ahead."""
+        begins = (word.start - LEAD for word in self.transcript.recent)
+        return next((begin for begin in begins if begin >= earliest), sys.maxsize)
 
     def _next(self, timeline: Timeline) -> Stretch | None:
         segment = self.segment(timeline)
@@ -130,9 +171,10 @@ class EdgePolicy(SegmentPolicy):
 
     def _trim(self, stretch: Stretch) -> None:
         """Lets the buffer begin later once it is three quarters full: compute grows with its length."""
-        if stretch.end - stretch.start <= self.max_window * 3 // 4:
+        own = stretch.start + stretch.context
+        if stretch.end - own <= self.max_window * 3 // 4:
             return
-        within = [word for word in self.transcript.recent if word.start > stretch.start]
+        within = [word for word in self.transcript.recent if word.start > own]
         if not within:
             return
         sentences = [word.end for word in within if word.text.rstrip().endswith(_SENTENCE_ENDS)]
@@ -142,6 +184,11 @@ class EdgePolicy(SegmentPolicy):
             self.floor = sentences[-1]
         elif near:
             self.floor = max(self.floor, near[0])
+
+
+def _before(words: Sequence[SpokenWord], moment: int) -> int:
+    """Words at the beginning that end by a sample of the stream."""
+    return next((n for n, word in enumerate(words) if word.end > moment), len(words))
 
 
 def _is_in_pause(step: int, timeline: Timeline) -> bool:
