@@ -75,9 +75,10 @@ def outlive_output() -> None:
 class _LossyFile(io.FileIO):
     def write(self, data: Any, /) -> int:
         try:
-            return super().write(data) or 0
+            written = super().write(data)
         except OSError:
-            return len(data)
+            written = None
+        return len(data) if written is None else written  # None: it would block, and a buffer raises then
 
 
 class StderrHandler(logging.Handler):
