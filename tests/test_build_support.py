@@ -82,7 +82,8 @@ def test_a_package_that_is_not_installed_is_one_sentence_too(capsys: pytest.Capt
     with pytest.raises(SystemExit) as end, operator_errors():
         importlib.import_module("no_such_package")
     assert end.value.code == 1
-    assert capsys.readouterr().err == "error: No module named 'no_such_package': the build extra is needed\n"
+    told = capsys.readouterr().err
+    assert told == "error: No module named 'no_such_package': docs/models.md says what each build needs\n"
 
 
 def test_a_failure_passes_through_the_progress_display() -> None:

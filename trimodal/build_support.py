@@ -137,15 +137,16 @@ def operator_errors() -> Iterator[None]:
     """Turns an OperatorError into one red sentence on stderr and exit code 1, Ctrl-C into a word and 130.
 
     What the machine refuses (a full disk, a file that may not be read) and a package that is not installed
-    are the operator's to mend as well.
+    or does not fit are the operator's to mend as well.
     """
     try:
         yield
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped: the build under way replaced nothing", highlight=False)
         raise SystemExit(STOPPED) from None
-    except (OperatorError, OSError, ModuleNotFoundError) as error:
-        hint = ": the build extra is needed" if isinstance(error, ModuleNotFoundError) else ""
+    except (OperatorError, OSError, ImportError) as error:
+        missing = isinstance(error, ModuleNotFoundError)
+        hint = ": docs/models.md says what each build needs" if missing else ""
         Console(stderr=True).print(
             f"error: {error}{hint}", style="red", markup=False, emoji=False, highlight=False, soft_wrap=True
         )

@@ -167,12 +167,15 @@ def test_a_killed_guard_s_group_is_killed_once(tmp_path, monkeypatch):
     assert not killed
 
 
-def test_a_group_of_another_session_is_not_killed(tmp_path):
-    child = Child(tmp_path / "log")
+def test_a_group_of_another_session_is_not_killed(tmp_path, monkeypatch):
+    child, killed = Child(tmp_path / "log"), []
+    monkeypatch.setattr(os, "killpg", lambda *asked: killed.append(asked))
     with subprocess.Popen(["/bin/sleep", "60"], start_new_session=True) as another:
-        child.pid = another.pid
-        child.guard.kill()
-        assert child.wait(60) == -signal.SIGKILL
-        child.kill()
-        assert another.poll() is None
-        another.kill()
+        try:
+            child.pid = another.pid
+            child.guard.kill()
+            assert child.wait(60) == -signal.SIGKILL
+            child.kill()
+            assert not killed
+        finally:
+            another.kill()

@@ -109,7 +109,7 @@ async function talk() {
 }
 
 function follow() {
-  if (pinned) scroller.scrollTop = turns.length ? scroller.scrollHeight : 0; // what to begin with is read from its top
+  if (pinned && turns.length) scroller.scrollTop = scroller.scrollHeight;
 }
 
 function startScrolling() {
@@ -139,7 +139,7 @@ function newChat() {
   list.replaceChildren();
   showEmpty();
   pinned = true;
-  follow();
+  scroller.scrollTop = 0;
   showFigures(turns);
   document.getElementById("question").focus();
 }
