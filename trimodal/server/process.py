@@ -222,7 +222,8 @@ class TritonServer:
             if read and self._files.failure:
                 raise ServerError(self._files.failure)
             # A damaged file is the better reason: until all are read, or time is up, no other is given.
-            if (read or late) and (ended or failure or self.load.given_up):
+            given_up = self.load.given_up or (late and self.load.failures)  # of others no word comes in time
+            if (read or late) and (ended or failure or given_up):
                 reason = self.load.why() or failure or self._ended()
                 # The user knows the repository, not the temporary copy of it.
                 reason = reason.replace(str(self.repository), str(self.options.repository))

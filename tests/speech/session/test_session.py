@@ -8,7 +8,7 @@ from tests.speech.session.spoken import Oracle, chunks_of, held_s, run, speak, t
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
 from trimodal.speech.session.session import LiveSession, PlannedWindow
 from trimodal.speech.session.transcript import MOST_BEFORE
-from trimodal.speech.session.vad import EnergyDetector
+from trimodal.speech.session.vad import EnergyDetector, detectors
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import Recognition
 
@@ -73,6 +73,25 @@ def test_the_end_while_a_window_is_out(policy: PolicyName) -> None:
     it.accept(last, heard((" late", last.end / SAMPLE_RATE - last.start / SAMPLE_RATE - 0.3, 99)))
     assert not it.waiting
     assert texts(it.take().committed)[-1] == " late"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("shortest_ms", [10, 96, 500, 3000])
+def test_an_onset_that_is_known_late_is_still_held(policy: PolicyName, shortest_ms: float) -> None:
+    settings = SpeechSettings(vad="energy", min_speech_duration_ms=shortest_ms)
+    it = LiveSession(settings, policy=policy, detector=detectors("energy")(settings))
+    speech = np.concatenate((silence(2), noise(4), silence(1)))
+    begins = []
+    for at in range(0, len(speech), 320):
+        it.feed(speech[at : at + 320])
+        while planned := it.next_window():
+            begins.append(planned.start)
+            it.accept(planned, heard())
+    it.end()
+    while planned := it.next_window():
+        begins.append(planned.start)
+        it.accept(planned, heard())
+    assert min(begins) < 2 * SAMPLE_RATE
 
 
 def test_a_language_is_that_of_most_sentences_and_not_of_most_steps() -> None:

@@ -31,7 +31,7 @@ _CONTEXT = 2 * SAMPLE_RATE  # committed speech that a trimmed buffer still begin
 _BEGINNING = 3 * SAMPLE_RATE
 # What may be new in the time since then: a Whisper that is given a whole sentence may repeat it.
 _WORDS, _WORDS_PER_S = 2, 6
-_REPEATED = 4  # of its words, in their order, are a sentence that is repeated within the time for it
+_REPEATED = 4  # words in the order of those before: too many for chance
 _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！")
 
 
@@ -78,17 +78,21 @@ class EdgePolicy(SegmentPolicy):
             super().accept(stretch, words)
         elif words is not None:
             new = self.new_words(stretch, words)
-            most = _WORDS + _WORDS_PER_S * max(0, stretch.end - self.transcript.end) // SAMPLE_RATE
-            if len(new) > most or self._repeats(new):
+            own = max(self.transcript.end, stretch.start + stretch.context)  # where new words can begin
+            most = _WORDS + _WORDS_PER_S * max(0, stretch.end - own) // SAMPLE_RATE
+            if len(new) > most or self._repeats(stretch, new, stretch.end - own):
                 return
             self._heard = stretch.end
-            self._commit(stretch, new)
+            self._commit(stretch, new, forced=after_prefix(stretch.prefix, words) is not None)
             self._trim(stretch)
 
-    def _commit(self, stretch: Stretch, new: Sequence[SpokenWord]) -> None:
-        """Commits those of the step's new words that are believed; the others are tentative."""
+    def _commit(self, stretch: Stretch, new: Sequence[SpokenWord], *, forced: bool) -> None:
+        """Commits those of the step's new words that are believed; the others are tentative.
+
+        `forced`: they go on from words that are final, which a guard may have dropped.
+        """
         sure = agreed(self.tentative, new)
-        if stretch.prefix:
+        if forced:
             sure = max(sure, _before(new, stretch.end - self._margin - self._step))
         elif stretch.end - stretch.start < self._least:
             sure = 0
@@ -101,14 +105,18 @@ class EdgePolicy(SegmentPolicy):
         new = after_prefix(stretch.prefix, words)
         return super().new_words(stretch, words) if new is None else new
 
-    def _repeats(self, new: Sequence[SpokenWord]) -> bool:
-        """Whether they are the words of the last sentence. Who says it again waits for a pause."""
-        recent = list(self.transcript.recent)
-        ends = [n for n, word in enumerate(recent[:-1]) if word.text.rstrip().endswith(_SENTENCE_ENDS)]
-        said = [normalised(word.text) for word in recent[ends[-1] + 1 if ends else 0 :]]
+    def _repeats(self, stretch: Stretch, new: Sequence[SpokenWord], since: int) -> bool:
+        """Whether the words are those of the prefix again, which took longer than the samples since then."""
+        before = [word for word in self.transcript.recent if word.middle > stretch.start]
+        said = [normalised(word.text) for word in before]
         again = [normalised(word.text) for word in new]
         begins = range(len(said) - _REPEATED + 1) if len(again) >= _REPEATED else ()
-        return any(all(map(eq, said[begin:], again)) for begin in begins)
+        for begin in begins:
+            if all(map(eq, said[begin:], again)):
+                run = before[begin : begin + len(again)]
+                if run[-1].end - run[0].start > since:
+                    return True
+        return False
 
     def needed(self, timeline: Timeline, look_back: int) -> int:
         needed = super().needed(timeline, look_back)

@@ -33,8 +33,8 @@ POLICIES: dict[PolicyName, type[SegmentPolicy]] = {
     "file": FilePolicy,
 }
 
-# Kept in silence beside the pad: an onset that is not known yet.
-_LOOK_BACK = 3 * SAMPLE_RATE // 10
+# Kept in silence beside the pad and the shortest speech, after which an onset is known: two frames and more.
+_LOOK_BACK = SAMPLE_RATE // 10
 # What was decoded above it is no prompt (faster-whisper's prompt_reset_on_temperature).
 _RESET = 0.5
 
@@ -118,6 +118,7 @@ class LiveSession:
         self._temperatures = (temperature,) if temperature else live
         self._detector = detector
         self._pad = round(settings.speech_pad_ms * SAMPLE_RATE / 1000)
+        self._shortest = round(settings.min_speech_duration_ms * SAMPLE_RATE / 1000)
         self._silence = round(settings.hallucination_silence_threshold * SAMPLE_RATE)
         self._ring = Ring()
         self._transcript = Transcript()
@@ -226,7 +227,8 @@ class LiveSession:
         self._policy.accept(stretch, None if heard.rejected or guessed else spoken)
         if spoken and not heard.rejected and not guessed:
             again = stretch.kind is Kind.STEP
-            self._language.hear(heard, len(planned.window.samples), again=again)
+            own = len(planned.window.samples) - stretch.context
+            self._language.hear(heard, own, again=again)
         if self._transcript.end != settled or (heard.rejected and stretch.kind is not Kind.STEP):
             self._windows.append(self._told_of(stretch, heard))
         self._forget()
@@ -280,6 +282,6 @@ class LiveSession:
 
     def _forget(self) -> None:
         """Drops audio and spans that no window can need any more."""
-        needed = self._policy.needed(self._timeline(), self._pad + _LOOK_BACK)
+        needed = self._policy.needed(self._timeline(), self._pad + self._shortest + _LOOK_BACK)
         self._ring.drop(needed)
         self._detector.forget(needed - self._pad)
