@@ -77,13 +77,14 @@ class EdgePolicy(SegmentPolicy):
             self._heard = 0  # the words at its edge are cut
             super().accept(stretch, words)
         elif words is not None:
-            new = self.new_words(stretch, words)
+            forced = after_prefix(stretch.prefix, words)
+            new = self.new_words(stretch, words) if forced is None else forced
             own = max(self.transcript.end, stretch.start + stretch.context)  # where new words can begin
             most = _WORDS + _WORDS_PER_S * max(0, stretch.end - own) // SAMPLE_RATE
             if len(new) > most or self._repeats(stretch, new, stretch.end - own):
                 return
             self._heard = stretch.end
-            self._commit(stretch, new, forced=after_prefix(stretch.prefix, words) is not None)
+            self._commit(stretch, new, forced=forced is not None)
             self._trim(stretch)
 
     def _commit(self, stretch: Stretch, new: Sequence[SpokenWord], *, forced: bool) -> None:
@@ -99,11 +100,6 @@ class EdgePolicy(SegmentPolicy):
         sure = min(sure, _before(new, stretch.end - self._margin))
         self.transcript.commit(new[:sure])
         self.tentative = tuple(new[sure:])
-
-    def new_words(self, stretch: Stretch, words: Sequence[SpokenWord]) -> tuple[SpokenWord, ...]:
-        """Those behind the prefix; where it was dropped, as in every policy."""
-        new = after_prefix(stretch.prefix, words)
-        return super().new_words(stretch, words) if new is None else new
 
     def _repeats(self, stretch: Stretch, new: Sequence[SpokenWord], since: int) -> bool:
         """Whether the words are those of the prefix again, which took longer than the samples since then."""
