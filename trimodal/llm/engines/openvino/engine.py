@@ -53,7 +53,7 @@ _PIECE = Sampling(max_tokens=1, ignore_eos=True)
 # The pipeline (GenAI 2026.4) keeps what it made of each grammar for as long as it is open, about a hundred
 # times the grammar's bytes: an engine that is asked for ever new schemas grew without end. Of different ones,
 # so many bytes: then it is opened anew where nobody waits, or else as soon as what runs has ended.
-IDLE_GRAMMAR_BYTES, MOST_GRAMMAR_BYTES = 1 << 20, 4 << 20
+IDLE_GRAMMAR_BYTES, MOST_GRAMMAR_BYTES = 512 << 10, 1 << 20
 _GRAMMAR_BYTES = 128  # the least that one counts as
 
 
