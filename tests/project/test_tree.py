@@ -69,7 +69,7 @@ def test_what_is_pinned_for_a_python_takes_that_python() -> None:
         if str(pin.specifier) != f"=={installed.version}":
             continue
         looked += 1
-        takes = SpecifierSet(installed.metadata["Requires-Python"] or "")
+        takes = SpecifierSet(installed.metadata.get("Requires-Python", ""))
         for version in ("3.10", "3.11", "3.12"):
             if (
                 pin.marker is None or pin.marker.evaluate({"python_version": version})
