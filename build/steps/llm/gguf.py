@@ -111,7 +111,7 @@ def name_version() -> None:
     """
     import gguf
 
-    gguf.__version__ = version("gguf")
+    gguf.__version__ = version("gguf")  # type: ignore[attr-defined]
 
 
 def _write(file: Path, fields: dict[str, Any], directory: Path) -> None:
