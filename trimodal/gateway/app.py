@@ -286,6 +286,8 @@ FORM_PIECE, _FIELDS = 65_536, 256
 class _FormParser(MultiPartParser):
     """Starlette's; it takes a part without a file name for a text, and then no more than a megabyte of it."""
 
+    spool_max_size = 0  # in memory: the whole body is there, and a temporary directory need not be
+
     def on_headers_finished(self) -> None:
         part = self._current_part
         options = parse_options_header(part.content_disposition)[1]
