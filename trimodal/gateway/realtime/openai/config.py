@@ -153,6 +153,7 @@ class ConversationSession(_Session):
     tools: Tools = ()
     tool_choice: Choice = "auto"
     parallel_tool_calls: bool = True
+    deltas: Literal["tokens", "sentences"] = "tokens"  # ours: what a delta of text is at least
     audio: Audio = Audio()
 
 
@@ -169,6 +170,7 @@ class ResponseParams(_Fields):
     tools: Tools | None = None
     tool_choice: Choice | None = None
     parallel_tool_calls: bool | None = None
+    deltas: Literal["tokens", "sentences"] | None = None
     conversation: Literal["auto"] = "auto"
 
 

@@ -20,6 +20,7 @@ from trimodal.gateway.realtime.openai.early import TTFT_DEADLINE_MS, EarlyAnswer
 from trimodal.gateway.realtime.openai.generation import Generation, Question
 from trimodal.gateway.realtime.openai.items import Item, call_item, message_item, new_id
 from trimodal.gateway.realtime.openai.request import PreparedRequest, prepare
+from trimodal.gateway.realtime.openai.sentences import SentenceCutter
 from trimodal.gateway.realtime.outbox import Outbox
 
 Reason = Literal["turn_detected", "client_cancelled"]
@@ -44,6 +45,7 @@ class Response:
         self._outbox = outbox
         self._items: list[Item] = []
         self._reader = CallReader(calling=bool(self.config.tools) and self.config.tool_choice != "none")
+        self._cutter = SentenceCutter() if self.config.deltas == "sentences" else None
         self._body: dict[str, Any] = {
             "id": new_id("resp"), "object": "realtime.response", "status": "in_progress",
             "status_details": None, "output": [], "output_modalities": ["text"],
@@ -59,14 +61,20 @@ class Response:
         """Tells of new text, which may be calls of functions; an item comes with its first."""
         for part in self._reader.read(text, last=last):
             if "content" in part:
-                self._write(part["content"])
+                for piece in self._cutter.push(part["content"]) if self._cutter else [part["content"]]:
+                    self._write(piece)
             for call in part.get("tool_calls", ()):
+                self._write_rest()
                 self._call(call)
+        if last:
+            self._write_rest()
 
     def finish(self, status: str, **details: object) -> None:
         """Tells of the end; only the first counts. `details`: reason or error of a status but completed."""
         if self.done:
             return
+        if status != "cancelled":  # else nobody is to hear half a sentence
+            self._write_rest()
         self.done = True
         if self._items:
             cut = status != "completed"
@@ -89,6 +97,10 @@ class Response:
             if status in ("completed", "incomplete"):
                 self._body["trimodal"] = self.prepared.note
         self._outbox.put("response.done", response=self._body)
+
+    def _write_rest(self) -> None:
+        for piece in self._cutter.rest() if self._cutter else ():
+            self._write(piece)
 
     def _write(self, text: str) -> None:
         if not self._items or self._items[-1]["type"] != "message":
