@@ -31,7 +31,6 @@ from benchmarks.parity.contexts import SAMPLES, UNSPACED, Recording, errors, rea
 from benchmarks.tables import NARROW, make_table
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.bench.common.serving import settings_of
 from trimodal.client.client import BLOCK_S, FILE_LISTENING
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root, default_repository
@@ -136,7 +135,7 @@ def main(
     work.count()
     place = (artefact or artefact_root("speech_recognize") / "ctranslate2-int8").resolve()
     model = WhisperModel(str(place), device="cpu", compute_type="int8", cpu_threads=threads)
-    settings = settings_of(SpeechSettings, select_models(default_repository(), ("speech",), "cpu")["speech"])
+    settings = select_models(default_repository(), ("speech",), "cpu")["speech"].settings(SpeechSettings)
     settings = StreamOptions(recording=True).on(settings)
     samples = list(read(SAMPLES))
     sentences = samples[:SENTENCES]
