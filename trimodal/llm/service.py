@@ -25,7 +25,6 @@ from trimodal.llm.frontend.dispatcher import Dispatcher
 from trimodal.llm.frontend.input_processor import InputProcessor
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.operator_calls import PendingCall
-from trimodal.llm.frontend.public_prompts import check_public_prompts
 from trimodal.llm.frontend.registry import RequestRegistry
 from trimodal.llm.frontend.request_state import Generation, RequestState
 from trimodal.llm.frontend.response_sender import ResponseSender
@@ -84,11 +83,9 @@ class LlmService:
         self._ttft_deadlines = settings.scheduler != "fifo"
         self._engine = EngineSupervisor(settings, start, metrics.restarts)
         audits = answers.audits if answers else None
-        public = self._input.public_prompts
         try:
             parts = self._engine, self._registry, self._input.tokenizer
-            self._dispatcher = Dispatcher(settings, metrics, *parts, audits, public.values())
-            check_public_prompts(public, self._dispatcher.admission.room(1))
+            self._dispatcher = Dispatcher(settings, metrics, *parts, audits)
         except BaseException:
             self._engine.close()
             raise

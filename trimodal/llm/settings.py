@@ -88,10 +88,6 @@ class LlmSettings(Settings):
     enable_prefix_caching: bool = True
     # whose prompts may find each other's KV blocks: those of one tenant, or everybody's
     prefix_cache_scope: Literal["tenant", "shared"] = "tenant"
-    # share of the KV pool that is filled again when an engine was lost; 0: none
-    prefix_cache_restore: float = Field(0.25, ge=0, le=1)
-    # files beside the config's, a system message each: cached for everybody
-    public_prompts: Annotated[str, OpenVino] = ""
     # Of the two below 0, on GPUs: by the card. openvino: as many tokens as keep the tiers' ITL bounds.
     max_num_seqs: int = Field(16, ge=0, le=4096)  # sequences in one batch
     max_num_batched_tokens: int = Field(256, ge=0, le=1 << 20)  # tokens in one step

@@ -56,10 +56,10 @@ def test_it_begins_when_no_request_was_there_for_a_moment_and_one_at_a_time() ->
 def test_it_finds_the_blocks_that_its_question_found() -> None:
     rig = Rig()
     request = GenerationRequest("hello", None, Sampling(10))
-    state = RequestState(request, list(b"hello"), Collector(), 0.0, cache_salt="acme", public_tokens=4)
+    state = RequestState(request, list(b"hello"), Collector(), 0.0, cache_salt="acme")
     rig.idle.offer(state, STORED)
     rig.begin()
-    assert [(one.cache_salt, one.public_tokens) for one in rig.given] == [("acme", 4)]
+    assert [one.cache_salt for one in rig.given] == ["acme"]
 
 
 def test_a_whole_answer_is_handed_over_and_the_next_one_begins() -> None:

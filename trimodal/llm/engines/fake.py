@@ -83,7 +83,7 @@ class FakeEngine:
 
     def add(self, request: EngineRequest) -> None:
         caching = self._settings.enable_prefix_caching
-        ids = salted(request.prompt_ids, request.cache_salt, request.public_tokens)
+        ids = salted(request.prompt_ids, request.cache_salt)
         cached = self._prefix.add(request.id, ids) if caching else 0
         self._waiting.append(_Sequence(request, cached, prefilled=cached))
 

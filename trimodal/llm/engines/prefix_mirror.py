@@ -17,23 +17,23 @@ from dataclasses import dataclass
 _KEY = secrets.token_bytes(32)
 
 
-def salted(prompt_ids: list[int], salt: str, at: int = 0) -> list[int]:
-    """The ids with a salt of 31 bits above the 32 of the one `at` that place; none for "".
+def salted(prompt_ids: list[int], salt: str) -> list[int]:
+    """The ids with a salt of 31 bits above the 32 of the first one; none for "".
 
     The graphs of OpenVINO read ids as 32 bits, while its prefix cache hashes all 64: prompts of different
-    salts are computed alike and never find each other's blocks from there on (each block's key depends on all
-    ids before). They are made with a key of this process: else a client could compute a `cache_salt` that has
+    salts are computed alike and never find each other's blocks (each block's key depends on all ids before).
+    They are made with a key of this process: else a client could compute a `cache_salt` that has
     another's bits.
     """
     if not salt:
         return prompt_ids
     digest = int.from_bytes(hashlib.blake2b(salt.encode(), key=_KEY, digest_size=4).digest(), "big")
-    return [*prompt_ids[:at], prompt_ids[at] | (digest >> 1 or 1) << 32, *prompt_ids[at + 1 :]]
+    return [prompt_ids[0] | (digest >> 1 or 1) << 32, *prompt_ids[1:]]
 
 
-def block_keys(ids: list[int], block_tokens: int, key: int = 0) -> list[int]:
-    """A key for each whole block, which depends on all ids before it, and on `key`."""
-    keys = []
+def block_keys(ids: list[int], block_tokens: int) -> list[int]:
+    """A key for each whole block, which depends on all ids before it."""
+    keys, key = [], 0
     for start in range(0, len(ids) - block_tokens + 1, block_tokens):
         key = hash((key, *ids[start : start + block_tokens]))
         keys.append(key)

@@ -87,8 +87,7 @@ class EngineCall:
 class EngineRequest:
     """One sequence to continue. `id` is unique among the sequences that the engine holds.
 
-    KV blocks are found only by prompts of the same `cache_salt`: what one tenant sent tells no other. Its
-    first `public_tokens`, whole blocks and fewer than it has, may be found by everybody.
+    KV blocks are found only by prompts of the same `cache_salt`: what one tenant sent tells no other.
     """
 
     id: int
@@ -96,7 +95,6 @@ class EngineRequest:
     sampling: Sampling
     cache_salt: str = ""
     adapter: Adapter | None = None
-    public_tokens: int = 0
 
 
 @dataclass(frozen=True)

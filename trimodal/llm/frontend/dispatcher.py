@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Iterable
 
 from trimodal.cache.audit.auditor import Auditor
 from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
@@ -19,7 +18,6 @@ from trimodal.llm.engine_core.supervisor import (
 )
 from trimodal.llm.engines.protocol import EngineInfo, EngineStats, Output
 from trimodal.llm.frontend.idle_audits import IdleAudits
-from trimodal.llm.frontend.idle_prefills import IdlePrefills
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.frontend.operator_calls import ASLEEP, OperatorCalls, PendingCall
 from trimodal.llm.frontend.registry import RequestRegistry
@@ -50,7 +48,6 @@ class Dispatcher:
         registry: RequestRegistry,
         tokenizer: Tokenizer,
         audits: Auditor | None = None,
-        public: Iterable[list[int]] = (),
     ) -> None:
         self._metrics = metrics
         self._engine = engine
@@ -61,8 +58,6 @@ class Dispatcher:
         self.stepped = 0.0  # when the engine's last step came
         self._unavailable = ""  # message for clients while no engine is running
         self.audits = IdleAudits(audits, engine, tokenizer, self._ids) if audits else None
-        share = settings.prefix_cache_restore if settings.enable_prefix_caching else 0.0
-        self._prefills = IdlePrefills(share, engine, self._ids, public)
         self._scheduler = Scheduler(settings, engine.client.info)
         self.calls = OperatorCalls(settings, engine, self._ids)
         metrics.engine_ready.set(1)
@@ -74,14 +69,12 @@ class Dispatcher:
 
     def begin_idle_work(self) -> None:
         """Uses an engine that is awake while no request is there."""
-        if self._unavailable or self.calls.asleep or self._registry.generations or self._registry.states:
-            return
-        if not self._prefills.begin() and self.audits:
+        idle = not (self._registry.generations or self._registry.states)
+        if self.audits and idle and not (self._unavailable or self.calls.asleep):
             self.audits.begin()
 
     def interrupt_idle_work(self) -> None:
         """Makes room for a request, or an operator's call."""
-        self._prefills.interrupt()
         if self.audits:
             self.audits.interrupt()
 
@@ -114,13 +107,9 @@ class Dispatcher:
             raise Unavailable(self._unavailable)
         self.interrupt_idle_work()
         self.calls.begin(call, sink, request_id)
-        if self.calls.asleep:
-            self._prefills.emptied()
-        return (
-            self._end_all(list(self._registry.generations.values()), Unavailable(ASLEEP))
-            if self.calls.asleep
-            else []
-        )
+        if not self.calls.asleep:
+            return []
+        return self._end_all(list(self._registry.generations.values()), Unavailable(ASLEEP))
 
     def join(self, state: RequestState) -> bool:
         """Lets a request listen to an identical one under way; False: there is none."""
@@ -158,11 +147,9 @@ class Dispatcher:
         completed: list[Generation] = []
         if isinstance(event, Stepped):
             changed, completed = self._step(event)
-            self._prefills.take(event.outputs)
             if self.audits:
                 self.audits.take(event.outputs)
         elif isinstance(event, EngineLost):
-            self._prefills.lost()
             if self.audits:
                 self.audits.lost()
             changed = [*self._lost(event.reason), *self.calls.lost(event.reason)]
@@ -255,7 +242,6 @@ class Dispatcher:
         if output.finish_reason is None:  # a stop string, which the engine does not know
             self._engine.client.cancel(generation.id)
         self._scheduler.finish(generation.ticket)
-        self._prefills.found(generation.engine_request, generation.tenant, generation.ticket.cached_tokens)
         self._registry.drop(generation)
         for state in list(generation.listeners):
             self._registry.remove(state)

@@ -14,7 +14,6 @@ from functools import partial
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import EngineInfo, Sampling
-from trimodal.llm.frontend.public_prompts import public_tokens, read_public_prompts
 from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.request.outputs import Sink
 from trimodal.llm.request.request import GenerationRequest
@@ -168,7 +167,7 @@ class InputProcessor:
     """Tokenises requests and applies their tiers.
 
     Raises:
-        OperatorError: the tokenizer, the tiers' file or a public prompt cannot be used.
+        OperatorError: the tokenizer or the tiers' file cannot be used.
     """
 
     def __init__(self, settings: LlmSettings) -> None:
@@ -178,7 +177,6 @@ class InputProcessor:
         )
         tiers = settings.beside_config(settings.tiers)
         self._tiers = read_tiers(tiers) if tiers else Tiers()
-        self.public_prompts = read_public_prompts(settings, self.tokenizer)
         self._defaults = settings.sampling_defaults.model_dump()
 
     def process(
@@ -216,8 +214,6 @@ class InputProcessor:
         state = RequestState(
             request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed, salt
         )
-        if not terms.cache_salt:
-            state.public_tokens = public_tokens(prompt.ids, self.public_prompts.values())
         templated = self._settings.apply_chat_template and self.tokenizer.has_chat_template
         if request.is_templated(templated) and not request.prompt_token_ids:
             state.make_reader = partial(self._reader, request, prompt.ids)

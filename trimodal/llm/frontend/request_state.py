@@ -53,7 +53,6 @@ class Generation:
         self.storable = first.question is not None
         self.listeners: list[RequestState] = []
         self.engine_request = first.engine_request(ticket.id, adapter)
-        self.tenant = first.request.terms.tenant
         self.finish_reason = ""
         self.problem = ""  # why the engine's last answer to it was not the one that was asked for
         self._request = first.request
@@ -248,7 +247,6 @@ class RequestState:
     priority: int = 0
     trimmed: str = ""  # what the prompt lost, as in `Note`
     cache_salt: str = ""  # of its prefixes in the engine's cache
-    public_tokens: int = 0  # of the prompt, which everybody may find
     started: float = 0.0  # when the engine got it; 0: it has not
     predicted_ttft: float = math.nan
     cached_tokens: int = 0
@@ -305,8 +303,7 @@ class RequestState:
 
     def engine_request(self, id: int, adapter: Adapter | None = None) -> EngineRequest:
         """A sequence of its own, as the engine takes it."""
-        sampling, salt = self.request.sampling, self.cache_salt
-        return EngineRequest(id, self.prompt_ids, sampling, salt, adapter, self.public_tokens)
+        return EngineRequest(id, self.prompt_ids, self.request.sampling, self.cache_salt, adapter)
 
     def too_late(self, now: float, *, ttft_deadlines: bool) -> Unavailable | None:
         """Why a request without any text cannot be answered in time any more.

@@ -29,12 +29,10 @@ class Driver:
         self.outputs: list[Output] = []
         self._id = 0
 
-    def add(
-        self, prompt: list[int], max_tokens: int = 48, salt: str = "", public: int = 0, **sampling: object
-    ) -> int:
+    def add(self, prompt: list[int], max_tokens: int = 48, salt: str = "", **sampling: object) -> int:
         self._id += 1
         how = Sampling(max_tokens, **sampling)  # type: ignore[arg-type]
-        self.engine.add(EngineRequest(self._id, prompt, how, salt, public_tokens=public))
+        self.engine.add(EngineRequest(self._id, prompt, how, salt))
         return self._id
 
     def step(self, times: int = 1) -> None:
@@ -59,9 +57,9 @@ class Driver:
         self.finish()
         return [self.tokens(id) for id in ids]
 
-    def computed(self, prompt: list[int], salt: str = "", public: int = 0) -> tuple[int, int]:
+    def computed(self, prompt: list[int], salt: str = "") -> tuple[int, int]:
         """With one token a step: prompt tokens that were computed, and what the engine said was cached."""
-        id = self.add(prompt, max_tokens=2, salt=salt, public=public)
+        id = self.add(prompt, max_tokens=2, salt=salt)
         steps = 0
         while not self.tokens(id):
             self.step()
@@ -208,20 +206,6 @@ def test_prompts_of_another_salt_are_computed_anew_and_answered_alike(opened, pr
     driver.finish()
     assert driver.tokens(anna) == driver.tokens(nobody)
     assert driver.engine.info.unsalted == "repetition_penalty"
-
-
-def test_what_is_public_is_found_by_every_salt_and_what_follows_by_its_own_alone(opened, prompts):
-    driver = opened(max_num_batched_tokens=1)
-    prompt = long(prompts, 100, first=5)
-    assert driver.computed(prompt[:64]) == (64, 0)
-    for salt in ("anna", "bert"):
-        assert driver.computed(prompt, salt, public=64) == (36, 64)
-    computed, cached = driver.computed(prompt, "anna", public=64)
-    assert (cached, computed < 32) == (96, True)
-    assert driver.computed(prompt, "carl") == (100, 0)
-    anna, nobody = driver.add(prompt, salt="anna", public=64), driver.add(prompt)
-    driver.finish()
-    assert driver.tokens(anna) == driver.tokens(nobody)
 
 
 @pytest.mark.parametrize(

@@ -136,9 +136,7 @@ class OpenVinoEngine:
             raise ValueError(f"{_UNSALTED}, and so a cache_salt")
         config = self._config(request.sampling)
         config.validate()
-        request = replace(
-            request, prompt_ids=salted(request.prompt_ids, request.cache_salt, request.public_tokens)
-        )
+        request = replace(request, prompt_ids=salted(request.prompt_ids, request.cache_salt))
         self._sequences[request.id] = _Sequence(request, config)
         if self._settings.enable_prefix_caching:
             self._prefix.add(request.id, request.prompt_ids)
