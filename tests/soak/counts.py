@@ -23,9 +23,9 @@ from tests.soak import processes
 from tests.soak.load import REFUSED, Bad, Kind, Leaving, assistant, recordings
 from tests.soak.run import Server, load_again
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.bench.common.samples import jpegs
 from trimodal.bench.load.generator import Closed, Send, run
 from trimodal.bench.load.records import OK, Record
+from trimodal.bench.samples import jpegs
 from trimodal.bench.targets.llm import GrpcLlm
 from trimodal.bench.targets.media import embedding, vision
 from trimodal.bench.targets.questions import Question, Source, listed
