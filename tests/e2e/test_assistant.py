@@ -153,19 +153,6 @@ async def test_an_answer_is_that_of_the_llm(client: Client) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-async def test_cancelled(server: TritonServer, client: Client, files: Path, stage: str) -> None:
-    before = outcome(server, "cancelled")
-    stream = client.ask(**asked(files, stage))
-    reading = asyncio.create_task(read(stream))
-    await under_way(server, stage)
-    stream.cancel()
-    await until(server, **IDLE)
-    await reading
-    assert stream.finish_reason == "cancelled"
-    wait_until(lambda: outcome(server, "cancelled") == before + 1, "one more cancelled request", 10)
-
-
-@pytest.mark.parametrize("stage", STAGES)
 async def test_the_client_is_gone(server: TritonServer, files: Path, stage: str) -> None:
     before = outcome(server, "cancelled")
     given = asked(files, stage)
