@@ -217,18 +217,6 @@ async def test_more_that_wait_than_the_backend_has_threads_for(server: TritonSer
     assert (await client.ask("once more", max_tokens=3).answer()).finish_reason == "length"
 
 
-async def test_no_more_requests_than_set(server: TritonServer, client: Client) -> None:
-    streams = [client.ask(f"question {number}", max_tokens=900) for number in range(64)]
-    reading = [asyncio.create_task(read(stream)) for stream in streams]
-    await until(server, assistant=64)
-    with pytest.raises(Unavailable, match="64 requests are under way, as many as max_requests allows"):
-        await client.ask("one more").answer()
-    for stream in streams:
-        stream.cancel()
-    await asyncio.gather(*reading)
-    await until(server, **IDLE)
-
-
 async def test_an_engine_that_dies_in_the_middle_is_named(own_server: Callable[..., TritonServer]) -> None:
     changes = {
         "assistant": {"speech": "", "vision": ""},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import jsonschema
@@ -122,3 +123,17 @@ def test_a_talk_with_a_tools_result(starter: Starter) -> None:
     answer = create(model="llm", messages=[*JAPAN, called, result], tools=[CLOCK], max_tokens=60)
     assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
     assert answer.usage.prompt_tokens > 40, "the functions are told to the model"
+
+
+def test_a_schema_that_cannot_be_kept_fails_alone(starter: Starter) -> None:
+    schema = {"type": "string", "pattern": "("}
+    create = starter.client.chat.completions.create
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+    with ThreadPoolExecutor(5) as pool:
+        others = [pool.submit(create, model="llm", messages=JAPAN, max_tokens=60) for _ in range(4)]
+        with pytest.raises(openai.BadRequestError, match="response_format") as caught:
+            create(model="llm", messages=JAPAN, response_format=form)
+        assert "pattern" in str(caught.value)
+        assert caught.value.param == "response_format"
+        texts = {one.result().choices[0].message.content for one in others}
+    assert len(texts) == 1
