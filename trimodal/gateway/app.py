@@ -300,7 +300,8 @@ async def _form(request: Request) -> tuple[dict[str, list[str]], bytes | None, s
     """The fields of a form, and contents and name of its `file`. Raises: ApiError 400."""
     body = await request.body()
     kind, _ = parse_options_header(request.headers.get("content-type"))
-    if kind != b"multipart/form-data" or not body[-FORM_PIECE:].rstrip().endswith(b"--"):
+    # python-multipart 0.0.32, Python 3.10's last, leaves capitals.
+    if kind.lower() != b"multipart/form-data" or not body[-FORM_PIECE:].rstrip().endswith(b"--"):
         # Starlette's parser takes what is there, and leaves the file of the part that was cut unclosed.
         raise ApiError(400, "the body is not a whole multipart form")
 
