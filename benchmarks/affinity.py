@@ -22,8 +22,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.common import serving
 from benchmarks.tables import make_table
-from trimodal.bench.common.serving import serving
 from trimodal.client import Client, Message
 from trimodal.client.timing import percentile
 from trimodal.client.transports.base import Timeouts

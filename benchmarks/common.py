@@ -1,4 +1,4 @@
-"""What experiments share: a gateway of its own, its socket, processor time."""
+"""What experiments share: a server and a gateway of its own, its socket, processor time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,24 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 
+from trimodal.client import Client
 from trimodal.errors import ServerError
 from trimodal.paths import data_directory
 from trimodal.server import ports
+from trimodal.server.options import ServerOptions
+from trimodal.server.process import TritonServer
 
 Process = subprocess.Popen[bytes]
 TICKS = os.sysconf("SC_CLK_TCK")
 SAMPLES = data_directory() / "samples" / "speech"
+
+
+@asynccontextmanager
+async def serving(options: ServerOptions, **client: Any) -> AsyncIterator[tuple[TritonServer, Client]]:
+    """A server and a client of it, which `client` has further arguments for. Raises: OperatorError."""
+    with TritonServer(options) as server:
+        async with Client(server.grpc_url, **client) as connected:
+            yield server, connected
 
 
 @asynccontextmanager

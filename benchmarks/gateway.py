@@ -19,9 +19,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from benchmarks.common import cpu_s, running_gateway
+from benchmarks.common import cpu_s, running_gateway, serving
 from benchmarks.tables import NARROW, make_table
-from trimodal.bench.common.serving import serving
 from trimodal.bench.load.generator import Closed, Send, run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise

@@ -25,13 +25,12 @@ import httpx
 import typer
 from rich.console import Console
 
-from benchmarks.common import Process, running
+from benchmarks.common import Process, running, serving
 from benchmarks.tables import NARROW, make_table
-from trimodal.bench.common.samples import batch_of, jpegs
-from trimodal.bench.common.serving import serving, settings_of
 from trimodal.bench.load.generator import Closed, LoadRun, Send, run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import summarise
+from trimodal.bench.samples import batch_of, jpegs
 from trimodal.bench.targets.media import vision
 from trimodal.bench.targets.taking import sender
 from trimodal.build_support import operator_errors
@@ -124,7 +123,7 @@ def main(
         async with AsyncExitStack() as stack:
             server, client = await stack.enter_async_context(serving(options, connections=4))
             model = server.models["vision"]
-            settings = settings_of(VisionSettings, model)
+            settings = model.settings(VisionSettings)
             given = [(model.version_directory / settings.artefact).resolve(), settings.model_dump_json()]
             http, _ = await stack.enter_async_context(litserve(packages, *given, MOST, delay_ms / 1e3))
             files = await asyncio.to_thread(jpegs, image_size, image_size)

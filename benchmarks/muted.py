@@ -26,11 +26,10 @@ import typer
 from rich.console import Console
 from websockets.asyncio.client import connect
 
-from benchmarks.common import put, running_gateway
+from benchmarks.common import put, running_gateway, serving
 from benchmarks.parity.contexts import SAMPLES, Recording, read
 from benchmarks.tables import make_table
 from trimodal.audio.values import SAMPLE_RATE, Samples
-from trimodal.bench.common.serving import serving
 from trimodal.client import Client
 from trimodal.server.options import ServerOptions
 

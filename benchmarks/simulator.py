@@ -22,8 +22,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from benchmarks.common import serving
 from benchmarks.tables import make_table
-from trimodal.bench.common.serving import serving
 from trimodal.bench.load.generator import Closed, poisson, run
 from trimodal.bench.load.records import OK, Record
 from trimodal.bench.load.statistics import summarise

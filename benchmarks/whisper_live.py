@@ -29,13 +29,12 @@ import typer
 from rich.console import Console
 from websockets.asyncio.client import ClientConnection, connect
 
-from benchmarks.common import SAMPLES, Process, running, tree_cpu_s
+from benchmarks.common import SAMPLES, Process, running, serving, tree_cpu_s
 from benchmarks.parity.contexts import ARTEFACTS
 from benchmarks.tables import NARROW, make_table
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.audio.word_errors import normalise, word_error_rate
-from trimodal.bench.common.samples import Recording, spoken_streams
-from trimodal.bench.common.serving import serving
+from trimodal.bench.samples import Recording, spoken_streams
 from trimodal.build_support import operator_errors
 from trimodal.client import Client
 from trimodal.errors import ServerError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,10 @@ def test_a_user_whom_the_system_does_not_know(monkeypatch: pytest.MonkeyPatch) -
     """As `docker run --user 1234` makes one, without HOME."""
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "TRIMODAL_CACHE"):
         monkeypatch.delenv(name, raising=False)
+    # Path.home() asks it; Python 3.10 took it when it began.
     monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    if accessor := getattr(pathlib, "_NormalAccessor", None):
+        monkeypatch.setattr(accessor, "expanduser", staticmethod(lambda path: path))
     assert paths.cache_directory() == Path("/.cache/trimodal")
     assert paths.user_engines() == Path("/.local/share/trimodal/engines")
 

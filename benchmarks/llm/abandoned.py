@@ -18,8 +18,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from benchmarks.common import serving
 from benchmarks.tables import NARROW, make_table
-from trimodal.bench.common.serving import serving
 from trimodal.build_support import operator_errors
 from trimodal.client import Client
 from trimodal.client.timing import percentile

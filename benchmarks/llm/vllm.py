@@ -19,10 +19,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.common import running, running_gateway
+from benchmarks.common import running, running_gateway, serving
 from benchmarks.gateway import Side, measure
 from benchmarks.tables import NARROW, make_table
-from trimodal.bench.common.serving import serving
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.statistics import Summary
 from trimodal.bench.targets.http import HttpLlm

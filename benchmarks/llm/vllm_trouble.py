@@ -22,9 +22,8 @@ import httpx
 import typer
 from rich.console import Console
 
-from benchmarks.common import running_gateway
+from benchmarks.common import running_gateway, serving
 from benchmarks.tables import NARROW, make_table
-from trimodal.bench.common.serving import serving
 from trimodal.build_support import operator_errors
 from trimodal.client import Client
 from trimodal.errors import ServerError

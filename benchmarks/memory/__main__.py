@@ -34,11 +34,10 @@ from benchmarks.memory.processes import Memory, read
 from benchmarks.tables import NARROW, make_table
 from benchmarks.whisper_live import Spoken, theirs, whisper_live
 from trimodal.audio.values import SAMPLE_RATE, Samples
-from trimodal.bench.common.samples import batch_of, jpegs, spoken_streams
-from trimodal.bench.common.serving import settings_of
 from trimodal.bench.load.generator import Closed, Send, run
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.records import Record
+from trimodal.bench.samples import batch_of, jpegs, spoken_streams
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.llm import follow
 from trimodal.bench.targets.media import embedding, speech, vision
@@ -173,7 +172,7 @@ async def llama_cpp(server: Path) -> Started:
 @asynccontextmanager
 async def images(packages: Path, files: Sequence[bytes]) -> Started:
     model = select_models(default_repository(), ("vision",), "cpu")["vision"]
-    settings = settings_of(VisionSettings, model)
+    settings = model.settings(VisionSettings)
     artefact = (model.version_directory / settings.artefact).resolve()
     async with litserve(packages, artefact, settings.model_dump_json(), MOST, 0.001) as (client, pid):
         send = over_http(client, files)

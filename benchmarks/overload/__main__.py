@@ -13,8 +13,7 @@ import typer
 
 from benchmarks.overload.measure import TIERS, OverloadScenario, run_overload
 from trimodal.bench.load.slo import NO_SLO
-from trimodal.cli.bench.options import REPORT, SERVER
-from trimodal.cli.bench.run import run_load
+from trimodal.cli.bench.options import REPORT, SERVER, run_load
 from trimodal.cli.common import check_writable, one_sentence
 from trimodal.server.overlay import parse_changes
 

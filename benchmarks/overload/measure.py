@@ -28,7 +28,7 @@ from trimodal.bench.load.generator import Closed, Send, run
 from trimodal.bench.load.lengths import parse_lengths
 from trimodal.bench.load.plan import Case, LoadPlan
 from trimodal.bench.load.records import Record
-from trimodal.bench.load.rounds import Result, run_cases, sending, split
+from trimodal.bench.load.rounds import Result, run_cases, sending
 from trimodal.bench.load.slo import Bound, Slo
 from trimodal.bench.load.statistics import summarise
 from trimodal.bench.report import TOKENS
@@ -211,3 +211,15 @@ def _changes(scenario: OverloadScenario, scheduler: str) -> dict[str, str]:
     # First in, first out is measured as it is without any admission: its queue has no end.
     longest = "1000000" if scheduler == "fifo" else changes.get("max_queue", "256")
     return changes | {"max_queue": longest, "scheduler": scheduler}
+
+
+def split(result: Result, part_of: Callable[[Record], str], slo_of: Callable[[str], Slo]) -> list[Result]:
+    """The parts of a result, each judged by objectives of its own."""
+    found = []
+    for part in sorted({part_of(record) for done in result.runs for record in done.records}):
+        runs = [
+            replace(done, records=tuple(one for one in done.records if part_of(one) == part))
+            for done in result.runs
+        ]
+        found.append(replace(result, runs=runs, summary=summarise(runs, slo_of(part)), part=part))
+    return found

@@ -30,7 +30,6 @@ from benchmarks.tables import make_table
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE, Samples, Word
 from trimodal.audio.word_errors import word_error_rate
-from trimodal.bench.common.serving import settings_of
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root, data_directory, default_repository
 from trimodal.repository import select_models
@@ -195,7 +194,7 @@ def main(
     """Measure word error rates and times of each artefact with each set of contexts."""
     recordings = list(read(audio))
     recordings = cut(recordings, windows) if windows else recordings
-    settings = settings_of(SpeechSettings, select_models(default_repository(), ("speech",), "cpu")["speech"])
+    settings = select_models(default_repository(), ("speech",), "cpu")["speech"].settings(SpeechSettings)
     columns = "artefact|contexts|faster-whisper|whole|CPU s|live|windows|CPU s/s|last words"
     table = make_table(f"{len(recordings)} recordings", columns)
     for place in artefact or [artefact_root("speech_recognize") / name for name in ARTEFACTS]:

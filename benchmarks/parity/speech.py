@@ -9,8 +9,8 @@ readings with noise between. Each recording is given to each in turn, at the sam
 so that a busy machine is busy for all; who is first changes. Seconds are those of the processor, *ratio* is
 to the batched pipeline's. What the models compute is counted: seconds encoded, steps of the decoder, tokens
 decoded (of all beams), tokens whose times were found. On several threads the same tokens cost more in more
-steps. Ours goes through the session and the policy that serve recordings, a window at a time, in blocks as a
-client sends them, and always finds the times of words.
+steps. Ours goes through the session and the policy that serve recordings, in blocks as a client sends them
+meanwhile, one window or two at a time as served, and always finds the times of words.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from benchmarks.parity.contexts import SAMPLES, UNSPACED, Recording, errors, rea
 from benchmarks.tables import NARROW, make_table
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.bench.common.serving import settings_of
 from trimodal.client.client import BLOCK_S, FILE_LISTENING
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root, default_repository
 from trimodal.repository import select_models
+from trimodal.speech.live.request import StreamOptions
 from trimodal.speech.recognise.service import RecogniseService
-from trimodal.speech.session.session import LiveSession
+from trimodal.speech.session.session import LiveSession, PlannedWindow
 from trimodal.speech.session.vad import detectors
 from trimodal.speech.settings import RecogniseSettings, SpeechSettings
 
@@ -85,13 +85,20 @@ def ours(artefact: Path, beam: int, threads: int, settings: SpeechSettings) -> H
 
     def hear(one: Recording) -> str:
         session = LiveSession(settings, policy=policy, language=one.language, detector=make(settings))
-        texts = []
+        texts: list[str] = []
+        planned: list[PlannedWindow] = []
         for at in range(0, len(one.samples), BLOCK_S * SAMPLE_RATE):
             session.feed(one.samples[at : at + BLOCK_S * SAMPLE_RATE])
-            if at + BLOCK_S * SAMPLE_RATE >= len(one.samples):
+            ended = at + BLOCK_S * SAMPLE_RATE >= len(one.samples)
+            if ended:
                 session.end()
-            while planned := session.next_window():
-                session.accept(planned, service.recognise_one(planned.window))
+            # The client sends on while windows are heard, until its answers wait.
+            while planned := planned or session.next_windows(ahead=True):
+                if not ended and session.unsent_s <= session.max_pending_s:
+                    break
+                heard = service.recognise_windows([each.window for each in planned])
+                session.accept_windows(planned, heard)
+                planned = []
             texts += [word.text for word in session.take().committed]
         return "".join(texts)
 
@@ -128,7 +135,8 @@ def main(
     work.count()
     place = (artefact or artefact_root("speech_recognize") / "ctranslate2-int8").resolve()
     model = WhisperModel(str(place), device="cpu", compute_type="int8", cpu_threads=threads)
-    settings = settings_of(SpeechSettings, select_models(default_repository(), ("speech",), "cpu")["speech"])
+    settings = select_models(default_repository(), ("speech",), "cpu")["speech"].settings(SpeechSettings)
+    settings = StreamOptions(recording=True).on(settings)
     samples = list(read(SAMPLES))
     sentences = samples[:SENTENCES]
     sets = {"sentences": sentences, "joined, with pauses": [joined(sentences, 0, 0)]}

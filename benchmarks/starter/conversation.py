@@ -24,11 +24,10 @@ import typer
 from playwright.async_api import Page, async_playwright
 from rich.console import Console
 
-from benchmarks.common import SAMPLES, running_gateway
+from benchmarks.common import SAMPLES, running_gateway, serving
 from benchmarks.starter.talks import MODELS, TINY
 from benchmarks.tables import make_table
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.bench.common.serving import serving
 from trimodal.errors import ServerError
 from trimodal.server.options import ServerOptions
 

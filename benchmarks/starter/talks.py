@@ -23,10 +23,9 @@ import typer
 from rich.console import Console
 from websockets.asyncio.client import connect
 
-from benchmarks.common import SAMPLES, put, running_gateway
+from benchmarks.common import SAMPLES, put, running_gateway, serving
 from benchmarks.tables import make_table
 from trimodal.audio.values import SAMPLE_RATE, Samples
-from trimodal.bench.common.serving import serving
 from trimodal.errors import ServerError
 from trimodal.server.options import ServerOptions
 

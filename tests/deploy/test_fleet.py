@@ -19,7 +19,7 @@ import yaml
 
 from tests.deploy.objects import DEPLOY
 from tests.e2e.conftest import wait_until
-from tests.e2e.fleet.proxy import KEY, NoHaproxy, Proxy, running
+from tests.e2e.fleet.proxy import KEY, Proxy, running
 
 BOUND = 30.0
 TEXT = "/v2/models/llm/generate"
@@ -105,11 +105,7 @@ def fleet(servers: dict[str, Server], tmp_path: Path) -> Iterator[Proxy]:
         kind, number = name.split("-")
         for what in ("HTTP", "HEALTH") if kind == "serve" else ("GATEWAY",):
             addresses[f"TRIMODAL_FLEET_{what}_{number}"] = server.address
-    with contextlib.ExitStack() as stack:
-        try:
-            where = stack.enter_context(running(tmp_path, addresses))
-        except NoHaproxy as error:
-            pytest.skip(f"no haproxy here: {error}")
+    with running(tmp_path, addresses) as where:
         yield where
 
 

@@ -153,19 +153,6 @@ async def test_an_answer_is_that_of_the_llm(client: Client) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-async def test_cancelled(server: TritonServer, client: Client, files: Path, stage: str) -> None:
-    before = outcome(server, "cancelled")
-    stream = client.ask(**asked(files, stage))
-    reading = asyncio.create_task(read(stream))
-    await under_way(server, stage)
-    stream.cancel()
-    await until(server, **IDLE)
-    await reading
-    assert stream.finish_reason == "cancelled"
-    wait_until(lambda: outcome(server, "cancelled") == before + 1, "one more cancelled request", 10)
-
-
-@pytest.mark.parametrize("stage", STAGES)
 async def test_the_client_is_gone(server: TritonServer, files: Path, stage: str) -> None:
     before = outcome(server, "cancelled")
     given = asked(files, stage)
@@ -228,18 +215,6 @@ async def test_more_that_wait_than_the_backend_has_threads_for(server: TritonSer
     await until(server, **IDLE)
     await asyncio.gather(*reading)
     assert (await client.ask("once more", max_tokens=3).answer()).finish_reason == "length"
-
-
-async def test_no_more_requests_than_set(server: TritonServer, client: Client) -> None:
-    streams = [client.ask(f"question {number}", max_tokens=900) for number in range(64)]
-    reading = [asyncio.create_task(read(stream)) for stream in streams]
-    await until(server, assistant=64)
-    with pytest.raises(Unavailable, match="64 requests are under way, as many as max_requests allows"):
-        await client.ask("one more").answer()
-    for stream in streams:
-        stream.cancel()
-    await asyncio.gather(*reading)
-    await until(server, **IDLE)
 
 
 async def test_an_engine_that_dies_in_the_middle_is_named(own_server: Callable[..., TritonServer]) -> None:

@@ -4,7 +4,7 @@ from tests.explain.recorded import text_outputs
 from trimodal.client import FakeTransport
 from trimodal.client.transports.base import Request, Timeouts
 from trimodal.errors import InternalError, Unavailable
-from trimodal.explain.exchange import clock_offset, exchange
+from trimodal.explain.exchange import Exchange, Response, exchange, on_one_clock
 
 
 def llm(*pieces):
@@ -43,17 +43,17 @@ AHEAD = 7_000_000_000
 
 
 @pytest.mark.parametrize(
-    ("sent", "events", "arrivals", "found"),
+    ("begin", "end", "moved"),
     [
-        (1_000, [2_000, 5_000], [(6_000, 7_000)], None),
+        (2_000, 9_000, 0),
         # Taken a moment before and after by different processes, they may seem to be out of order.
-        (1_000_000, [990_000], [(2_010_000, 2_000_000)], None),
-        # 1 ms there and 2 ms back: the offset is known to half of the sum.
-        (0, [AHEAD + 1_000_000], [(AHEAD + 9_000_000, 11_000_000)], (AHEAD - 500_000, 1_500_000)),
-        (5_000_000_000, [1_000_000], [(2_000_000, 5_002_000_000)], (-4_999_500_000, 500_000)),
-        # The tightest of many arrivals counts.
-        (0, [AHEAD + 100_000], [(AHEAD + 2, 9_000_000), (AHEAD + 8_000_000, 8_100_000)], (AHEAD, 100_000)),
+        (-40_000, 50_000, 0),
+        (AHEAD + 1_000, AHEAD + 9_000, 1_000 - AHEAD),
+        (-AHEAD, -AHEAD + 9_000, 1_000 + AHEAD),
     ],
 )
-def test_the_offset_of_another_machine_s_clock_is_the_middle_of_its_bounds(sent, events, arrivals, found):
-    assert clock_offset(sent, events, arrivals) == found
+def test_times_of_another_machine_s_clock_are_moved_to_end_with_the_answer(begin, end, moved):
+    done = Exchange(0, [Response(10_000, {})])
+    spans = [{"name": "a", "begin": begin, "end": end}]
+    (found,) = on_one_clock(done, spans)
+    assert (found["begin"], found["end"]) == (begin + moved, end + moved)

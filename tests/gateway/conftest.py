@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -87,6 +89,31 @@ def fails(error: Exception, *words: str) -> Streaming:
         for count, word in enumerate(words, 1):
             yield llm_outputs(word, completion_tokens=count)
         raise error
+
+    return model
+
+
+def held(until: threading.Event, *words: str) -> Streaming:
+    """A model that says the words, and its last one, "end", when it may."""
+
+    async def model(request: Request) -> AsyncIterator[Tensors]:
+        for word in words:
+            yield llm_outputs(word)
+        while not until.is_set():
+            await asyncio.sleep(0.005)
+        yield llm_outputs("end", "stop")
+
+    return model
+
+
+def with_note(text: str, trimmed: bytes = b"", cache: bytes = b"") -> Streaming:
+    """A model that says all at once, and with it how its answer came about."""
+
+    async def model(request: Request) -> AsyncIterator[Tensors]:
+        note = {"cache": strings([cache]), "trimmed": strings([trimmed])}
+        figures = {"similarity": 0.97, "queue_ms": 0.0, "predicted_ttft_ms": float("nan")}
+        note |= {name: np.array([value], np.float32) for name, value in figures.items()}
+        yield {**llm_outputs(text, "stop"), **note}
 
     return model
 

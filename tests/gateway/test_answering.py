@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.doubles.waiting import wait_until
-from tests.gateway.conftest import CHAT, LIMIT_S, Serve, connect, fake_triton
+from tests.gateway.conftest import CHAT, LIMIT_S, Serve, connect, fake_triton, held
 from trimodal.client.transports.fake import llm_outputs
 from trimodal.gateway import answering
 
@@ -21,22 +21,15 @@ MUCH = 10_000  # pieces of 10 kB: more than the buffers of two sockets hold
 def test_silence_is_broken_by_a_comment(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "PING_S", 0.1)
     monkeypatch.setattr(answering, "_CHECK_S", 0.05)
-
     go_on = threading.Event()
-
-    async def thinks(request):  # type: ignore[no-untyped-def]
-        yield llm_outputs("one")
-        await asyncio.to_thread(go_on.wait, LIMIT_S)
-        yield llm_outputs(" two", "stop")
-
     body, text = {"model": "llm", "messages": CHAT, "stream": True}, ""
-    url = f"{serve(fake_triton(llm=thinks)).url}/v1/chat/completions"
-    with httpx.stream("POST", url, json=body, timeout=LIMIT_S) as answer:
+    served = serve(fake_triton(llm=held(go_on, "one")))
+    with httpx.stream("POST", f"{served.url}/v1/chat/completions", json=body, timeout=LIMIT_S) as answer:
         for piece in answer.iter_text():
             text += piece
             if text.count(": ping\n\n") >= 2:
                 go_on.set()
-    first, last = text.index('"one"'), text.index('" two"')
+    first, last = text.index('"one"'), text.index('"end"')
     assert text[first:last].count(": ping\n\n") >= 2
     assert text.endswith("data: [DONE]\n\n")
 

@@ -215,7 +215,9 @@ ALLOWED_OF_RESPONSES = {"type": "allowed_tools", "mode": "required", "tools": [N
 
 
 def responses() -> Iterator[Bad]:
-    pictured = [{"role": "user", "content": [{"type": "input_image", "image_url": "a"}]}]
+    def pictured(**image: str) -> dict[str, object]:
+        return {"input": [{"role": "user", "content": [{"type": "input_image", **image}]}]}
+
     changes: list[tuple[dict[str, object], str]] = [
         ({"background": True}, "background"),
         ({"conversation": "conv_1"}, "conversation"),
@@ -232,7 +234,10 @@ def responses() -> Iterator[Bad]:
         ({"input": [{"type": "reasoning"}]}, "input"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
         ({"input": [{"type": "function_call_output", "output": "12"}]}, "input[0].call_id"),
-        ({"input": pictured}, "input[0].content[0].image_url"),
+        (pictured(image_url="a"), "input[0].content[0].image_url"),
+        (pictured(image_url="http://a/b.png"), "input[0].content[0].image_url"),
+        (pictured(file_id="file-1"), "input[0].content[0].file_id"),
+        (pictured(), "input[0].content[0].image_url"),
         ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0]"),
         ({"input": [{"role": "robot", "content": "hi"}]}, "input[0].role"),
         ({"max_output_tokens": 0}, "max_output_tokens"),

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import os
-import tempfile
 import threading
-from pathlib import Path
 
 import httpx
 import pytest
@@ -16,42 +13,6 @@ from tests.gateway.conftest import CHAT, LIMIT_S, fake_triton
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.gateway.server import GatewayServer
 from trimodal.gateway.settings import GatewaySettings
-
-
-@pytest.mark.parametrize(("where", "told"), [(None, "MiB fail"), (".", "go to the working directory")])
-def test_a_missing_temporary_directory_is_told_at_the_start(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str | None, told: str
-) -> None:
-    def found() -> str:
-        if where is None:
-            raise FileNotFoundError("No usable temporary directory")
-        return os.getcwd()
-
-    monkeypatch.setattr(tempfile, "gettempdir", found)
-    server = GatewayServer(GatewaySettings(port=0), lambda address: fake_triton())
-    server.listen()
-    with server.serving():
-        pass
-    assert told in caplog.text
-
-
-@pytest.mark.parametrize("removed", [False, True])
-def test_a_temporary_directory_that_is_worked_in_is_one(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path, removed: bool
-) -> None:
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    if removed:
-        here.rmdir()
-    else:
-        monkeypatch.setenv("TMPDIR", f"{here}/")
-        monkeypatch.setattr(tempfile, "tempdir", None)
-    server = GatewayServer(GatewaySettings(port=0), lambda address: fake_triton())
-    server.listen()
-    with server.serving():
-        pass
-    assert "temporary directory" not in caplog.text
 
 
 def ask(url: str, stream: bool) -> tuple[int, str]:

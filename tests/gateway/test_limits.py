@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import socket
@@ -18,8 +17,7 @@ import pytest
 from pydantic import ValidationError
 from python_multipart.multipart import MultipartParser
 
-from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, connect, fake_triton
-from trimodal.client.transports.fake import llm_outputs
+from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, connect, fake_triton, held
 from trimodal.gateway import server
 from trimodal.gateway.app import FORM_PIECE
 from trimodal.gateway.errors import ApiError
@@ -205,13 +203,7 @@ def test_bodies_that_are_never_whole_keep_nobody_out(serve: Serve) -> None:
 
 def test_bodies_of_running_requests_are_bounded(serve: Serve) -> None:
     enough = threading.Event()
-
-    async def waits(request):  # type: ignore[no-untyped-def]
-        while not enough.is_set():
-            await asyncio.sleep(0.01)
-        yield llm_outputs("one", "stop")
-
-    served = serve(fake_triton(llm=waits), max_body_bytes=2000)
+    served = serve(fake_triton(llm=held(enough)), max_body_bytes=2000)
     body = BODY + b" " * (1990 - len(BODY))
     headers = {"content-type": "application/json"}
 
@@ -270,15 +262,10 @@ def test_nothing_is_written_into_an_answer(
 ) -> None:
     """A line end after a body brought a 408 into its stream, and many idle connections a 503."""
     release = threading.Event()
-
-    async def slow(request):  # type: ignore[no-untyped-def]
-        yield llm_outputs("word ")
-        while not release.is_set():
-            await asyncio.sleep(0.01)
-        yield llm_outputs("end", "stop")
-
     monkeypatch.setattr(server, "HEADER_BYTES", 4096)
-    served = serve(fake_triton(llm=slow), header_timeout_s=0.1 if behind else 10.0, max_connections=3)
+    served = serve(
+        fake_triton(llm=held(release, "word ")), header_timeout_s=0.1 if behind else 10.0, max_connections=3
+    )
     body = BODY[:-1] + b', "stream": true}'
     with ExitStack() as opened:
         connection = opened.enter_context(connect(served.url))
@@ -474,15 +461,8 @@ def test_who_shows_no_key_keeps_nobody_out(serve: Serve, tmp_path: Path) -> None
 
 
 def test_connections_with_requests_are_not_closed(serve: Serve) -> None:
-    release = asyncio.Event()
-
-    async def slow(request):  # type: ignore[no-untyped-def]
-        yield llm_outputs("word ")
-        while not release.is_set():
-            await asyncio.sleep(0.01)
-        yield llm_outputs("end", "stop")
-
-    served = serve(fake_triton(llm=slow), max_connections=3)
+    release = threading.Event()
+    served = serve(fake_triton(llm=held(release, "word ")), max_connections=3)
     streams = [served.chat(stream=True) for _ in range(3)]
     for stream in streams:
         next(iter(stream))

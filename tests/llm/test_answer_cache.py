@@ -139,6 +139,11 @@ class TestFingerprint:
     def test_changes_with_what_changes_answers(self, change):
         assert engine_fingerprint(b"", LlmSettings(**change)) != engine_fingerprint(b"", LlmSettings())
 
+    @pytest.mark.parametrize("change", [{"quantization": "fp8"}, {"engine_args": "--dtype float16"}])
+    def test_changes_with_how_vllm_computes(self, change):
+        plain = LlmSettings(engine="vllm")
+        assert engine_fingerprint(b"", LlmSettings(engine="vllm", **change)) != engine_fingerprint(b"", plain)
+
     @pytest.mark.parametrize("change", [{"max_queue": 1}, {"num_kv_blocks": 64}, {"cancel_poll_ms": 10}])
     def test_stays_with_what_does_not(self, change):
         assert engine_fingerprint(b"", LlmSettings(**change)) == engine_fingerprint(b"", LlmSettings())

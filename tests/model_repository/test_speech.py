@@ -41,6 +41,7 @@ class Recogniser:
             "word_ends": np.array([[0.75]], np.float32),
             "word_probabilities": np.array([[0.5]], np.float32),
             "word_tokens": np.array([[b"7 8"]], object),
+            "word_count": np.array([[1]], np.int32),
         }
         texts = {
             name: np.array([[text]], object)
@@ -123,7 +124,7 @@ def test_an_answer_has_the_tensors_of_the_config(speech):
 def test_the_recogniser_is_called_with_the_options_of_the_start(speech):
     speech.tell(chunk(start=True, language="de", prompt="Zürich"), chunk(None, end=True))
     (asked,) = speech.recogniser.asked
-    assert set(asked) == {"window", "prompt", "language", "task", "temperatures", "prefix"}
+    assert set(asked) == {"window", "samples", "prompt", "language", "task", "temperatures", "prefix"}
     assert (asked["prompt"].item(), asked["language"].item()) == ("Zürich".encode(), b"de")
     assert asked["task"].item() == b"transcribe"
 

@@ -6,9 +6,12 @@ import os
 import shutil
 import subprocess
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).resolve().parents[2]
 JUDGE = "model_repository/judge/"
@@ -50,3 +53,27 @@ def test_setup_does_nothing_where_the_stamp_is_that_of_the_tree_and_the_interpre
     with (tmp_path / "constraints.txt").open("a") as file:
         file.write("# another\n")
     assert "Python 3.10, 3.11 or 3.12 with venv is needed" in run().stderr
+
+
+def test_what_is_pinned_for_a_python_takes_that_python() -> None:
+    """Under 3.10 one pin of pycparser 3.12, which wants 3.11, had pip look for another way without end."""
+    wrong, looked = [], 0
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        pin = Requirement(line)
+        try:
+            installed = distribution(pin.name)
+        except PackageNotFoundError:
+            continue  # another Python's
+        if str(pin.specifier) != f"=={installed.version}":
+            continue
+        looked += 1
+        takes = SpecifierSet(installed.metadata.get("Requires-Python", ""))
+        for version in ("3.10", "3.11", "3.12"):
+            if (
+                pin.marker is None or pin.marker.evaluate({"python_version": version})
+            ) and version not in takes:
+                wrong.append(f"{line}: not for Python {version}")
+    assert wrong == []
+    assert looked > 100

@@ -226,15 +226,22 @@ def test_a_file_with_a_flipped_byte_is_refused_by_name_once(tmp_path):
     assert f"{file} is not the file that was built: build again with: " in line
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
-    file = plan(tmp_path) / "model.plan"
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(5, "Input/output error", "model.plan"), "[Errno 5] Input/output error: 'model.plan'"),
+        (MemoryError(), "MemoryError"),
+    ],
+    ids=["unreadable", "anything else"],
+)
+def test_why_a_file_was_not_read_is_told(tmp_path, monkeypatch, error, told):
+    plan(tmp_path)
 
     def fails(*_: object) -> str:
-        raise OSError(5, "Input/output error", str(file))
+        raise error
 
     monkeypatch.setattr("trimodal.manifest.sha256", fails)
-    told = file_failure([model(tmp_path, "vision_classify")])
-    assert told == f"model vision_classify: [Errno 5] Input/output error: '{file}'"
+    assert file_failure([model(tmp_path, "vision_classify")]) == f"model vision_classify: {told}"
 
 
 def test_files_that_were_not_read_to_their_end_are_a_failure(tmp_path):
@@ -264,16 +271,6 @@ def test_once_it_is_stopped_no_further_directory_is_opened(tmp_path, monkeypatch
     check.join()
     assert opened == [tmp_path / "one"]
     assert check.failure == "the files of the models were not read to their end"
-
-
-def test_what_else_goes_wrong_is_told(tmp_path, monkeypatch):
-    plan(tmp_path)
-
-    def fails(*_: object) -> str:
-        raise MemoryError
-
-    monkeypatch.setattr("trimodal.manifest.sha256", fails)
-    assert file_failure([model(tmp_path, "vision_classify")]) == "model vision_classify: MemoryError"
 
 
 def test_files_are_read_after_what_the_models_do(tmp_path, monkeypatch):

@@ -152,6 +152,7 @@ def test_a_guard_that_is_killed_before_the_start_leaves_no_folder(tmp_path):
     with pytest.raises(ServerError, match="could not be started"):
         child.start(["/bin/true"], {}, operator_key="")
     assert not child.run_directory.exists()
+    child.kill()
 
 
 def test_a_killed_guard_s_group_is_killed_once(tmp_path, monkeypatch):

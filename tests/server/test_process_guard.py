@@ -100,12 +100,6 @@ def test_exit_status_is_passed_on(start, command, status):
     assert start(command).wait(20) == status
 
 
-def test_a_guard_that_cannot_start(tmp_path, monkeypatch):
-    monkeypatch.setattr(launch.guard, "__file__", str(tmp_path / "none.py"))
-    with pytest.raises(ServerError, match="could not be started"):
-        launch.Child(tmp_path / "log")
-
-
 def test_without_a_temporary_folder_the_log_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "PREFIX", "none/such-")
     with pytest.raises(ServerError, match="could not be started"):
@@ -127,15 +121,6 @@ os.kill(os.getpid(), signal.SIGKILL)
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == -signal.SIGKILL
     wait_until(lambda: not Path(done.stdout.strip()).exists())
-
-
-def test_a_guard_killed_before_the_command(tmp_path):
-    child = launch.Child(tmp_path / "log")
-    child.guard.kill()
-    with pytest.raises(ServerError, match="could not be started"):
-        child.start(SHELL, os.environ, operator_key="")
-    child.kill()
-    assert not child.run_directory.exists()
 
 
 # Tells its first argument, its whole command line as others see it, and what its own child inherits.

@@ -11,9 +11,9 @@ import numpy as np
 from tests.e2e.gateway.calls.starter import FACTS, HANDBOOK, SAMPLES
 from tests.vision.pictures import encode, noise, png_claiming
 from trimodal.audio.values import SAMPLE_RATE, Samples
-from trimodal.bench.common.samples import jpegs, spoken_streams
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import OK, Record
+from trimodal.bench.samples import jpegs, spoken_streams
 from trimodal.bench.targets.http import HttpLlm
 from trimodal.bench.targets.llm import GrpcLlm, follow
 from trimodal.bench.targets.media import embedding, speech, vision

@@ -43,6 +43,7 @@ def figures(pid: int) -> Figures:
         return {
             "memory": _field(rollup, "Rss") / 1024,
             "pss": _field(rollup, "Pss") / 1024,
+            "private": _field(rollup, "Private_Dirty") / 1024,
             "threads": _field(status, "Threads"),
             "descriptors": descriptors,
         }

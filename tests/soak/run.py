@@ -10,6 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
@@ -44,12 +45,18 @@ Point = tuple[float, float]  # seconds from the run's begin, value
 
 @dataclass(frozen=True)
 class Server:
-    """A started server: process id of its launcher, host:port of its ends, and its operator's key."""
+    """A started server: process id of its launcher, host:port of its ends, its operator's key.
+
+    Attributes:
+        log: Triton's. temporary: TMPDIR.
+    """
 
     launcher: int
     grpc: str
     metrics: str
     key: str
+    log: Path
+    temporary: Path
 
 
 @dataclass(frozen=True)
@@ -216,14 +223,14 @@ async def _reload(soaked: Soak, server: Server) -> None:
         await asyncio.sleep(max(0.0, soaked.seconds * (window + 0.5) / WINDOWS - soaked.now))
         began, error = soaked.now, ""
         try:
-            await asyncio.to_thread(_load_again, server, model)
+            await asyncio.to_thread(load_again, server, model)
         except InferenceServerException as failure:
             error = str(failure)
         finally:  # also of one in which the run ended: it excuses what met it
             soaked.reloads.append(Reload(model, began, soaked.now, error))
 
 
-def _load_again(server: Server, model: str) -> None:
+def load_again(server: Server, model: str) -> None:
     """Unloads first: a model with metrics of its own that is loaded over itself ends Triton (2.51)."""
     headers = {GRPC_OPERATOR_HEADER: server.key}
     with InferenceServerClient(server.grpc) as client:

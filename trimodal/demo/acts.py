@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from openai import AsyncOpenAI
-from rich import box
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from trimodal.client.timing import percentile
 from trimodal.demo.chat import Reply, ask, data_url
 from trimodal.paths import INSTALL_JUDGE
+from trimodal.report.console import Table, print_table
 
 # Two turns of one chat: question, and a word that a right answer has.
 TURNS = (("What is the capital of Japan?", "Tokyo"), ("And what is the capital of Germany?", "Berlin"))
@@ -91,22 +89,22 @@ async def burst(api: AsyncOpenAI, console: Console) -> bool:
     began = time.perf_counter()
     replies = await asyncio.gather(*(ask(api, typed(text), no_cache=True) for text, _ in BURST))
     seconds = time.perf_counter() - began
-    shown = table("", "question", "answer", "right")
-    right = 0
-    for (text, words), reply in zip(BURST, replies, strict=True):
-        good = has_one(reply.text, words)
-        right += good
-        shown.add_row(text, escape(shorten(reply.text)), mark(good))
-    console.print(shown)
+    goods = [has_one(reply.text, words) for (_, words), reply in zip(BURST, replies, strict=True)]
+    rows = [
+        (text, shorten(reply.text), mark(good))
+        for (text, _), reply, good in zip(BURST, replies, goods, strict=True)
+    ]
+    print_table(Table("", ("question", "answer", "right"), rows, names=2), console)
     tokens = sum(reply.completion_tokens for reply in replies)
     ttft = [reply.timing.ttft for reply in replies if reply.timing.ttft is not None]
     gaps = [gap for reply in replies for gap in reply.timing.itl]
-    shown = table("", "", "p50", "p99")
-    shown.add_row("time to first token (TTFT)", *(ms(percentile(ttft, p)) for p in (50, 99)))
-    shown.add_row("inter-token latency (ITL)", *(ms(percentile(gaps, p)) for p in (50, 99)))
-    shown.add_row("all together", f"{tokens} tokens in {seconds:.2f} s", f"{tokens / seconds:.0f} tok/s")
-    console.print(shown)
-    return verdict(console, right >= BURST_RIGHT, f"{right} of {len(BURST)}")
+    figures = [
+        ("time to first token (TTFT)", *(ms(percentile(ttft, p)) for p in (50, 99))),
+        ("inter-token latency (ITL)", *(ms(percentile(gaps, p)) for p in (50, 99))),
+        ("all together", f"{tokens} tokens in {seconds:.2f} s", f"{tokens / seconds:.0f} tok/s"),
+    ]
+    print_table(Table("", ("", "p50", "p99"), figures), console)
+    return verdict(console, sum(goods) >= BURST_RIGHT, f"{sum(goods)} of {len(BURST)}")
 
 
 async def cache(api: AsyncOpenAI, console: Console, *, judged: bool) -> bool:
@@ -116,19 +114,16 @@ async def cache(api: AsyncOpenAI, console: Console, *, judged: bool) -> bool:
         "Cache: a question, again, in other words, and another one",
         "right: a repeated question is found stored, another one is not; answers name Oslo and Berlin",
     )
-    shown = table("", "question", "from", "similarity", "first text", "answer")
-    good = True
+    rows, good = [], True
     for text, source, word in CACHED:
         reply = await ask(api, typed(text))
         found = str(reply.note.get("cache", ""))
         likeness = f"{reply.note['similarity']:.3f}" if found else ""
-        shown.add_row(
-            text, found or "the model", likeness, ms(reply.timing.ttft), escape(shorten(reply.text))
-        )
+        rows.append((text, shorten(reply.text), found or "the model", likeness, ms(reply.timing.ttft)))
         expected = "" if source == "semantic" and not judged else source
         good &= found == expected and word in reply.text
         await asyncio.sleep(_STORING_S)
-    console.print(shown)
+    print_table(Table("", ("question", "answer", "from", "similarity", "first text"), rows, names=2), console)
     if not judged:
         console.print(f"in other words it is another question: {INSTALL_JUDGE}", markup=False)
     return verdict(console, good)
@@ -142,16 +137,15 @@ async def photos(api: AsyncOpenAI, console: Console, folder: Path) -> bool:
         "right: the best label says what the photo shows, four times in five",
     )
     known = [one for one in json.loads((folder / "samples.json").read_text(encoding="utf-8")) if one["shows"]]
-    shown = table("", "photo", "label", "score", "time", "right")
-    right = 0
+    rows, right = [], 0
     for one in known:
         began = time.perf_counter()
         label, score = await _label(api, folder / one["file"])
         seconds = time.perf_counter() - began
         good = has_one(label, one["shows"])
         right += good
-        shown.add_row(one["file"], escape(label), f"{score:.2f}", ms(seconds), mark(good))
-    console.print(shown)
+        rows.append((one["file"], label, f"{score:.2f}", ms(seconds), mark(good)))
+    print_table(Table("", ("photo", "label", "score", "time", "right"), rows, names=2), console)
     return verdict(console, right >= 0.8 * len(known), f"{right} of {len(known)}")
 
 
@@ -179,26 +173,18 @@ def title(console: Console, text: str, rule: str) -> None:
 
 def verdict(console: Console, right: bool, count: str = "") -> bool:
     """Ends an act."""
-    console.print(f"{count} {mark(right)} {'right' if right else 'wrong'}\n".lstrip())
+    told = f"{count} {mark(right)} {'right' if right else 'wrong'}\n".lstrip()
+    console.print(told, style="green" if right else "red")
     return right
 
 
 def mark(right: bool) -> str:
-    return "[green]✓[/green]" if right else "[red]✗[/red]"
+    return "✓" if right else "✗"
 
 
 def shorten(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 2]} …"
-
-
-def table(title: str, *columns: str) -> Table:
-    """An empty table; all columns but the first are numbers."""
-    made = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, title_style="italic")
-    words = ("answer", "label")
-    for index, column in enumerate(columns):
-        made.add_column(column, justify="left" if index == 0 or column in words else "right")
-    return made
 
 
 def write(console: Console, text: str) -> None:

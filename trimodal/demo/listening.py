@@ -28,6 +28,7 @@ from trimodal.audio.word_errors import word_error_rate
 from trimodal.client.timing import percentile
 from trimodal.demo import acts
 from trimodal.errors import TrimodalError
+from trimodal.report.console import Table, print_table
 
 CHUNK_S = 0.1
 PAUSE_S = 0.7  # between two recordings of a talk
@@ -97,11 +98,11 @@ async def captions(api: AsyncOpenAI, console: Console, folder: Path) -> bool:
     shown = [console, *[None] * (len(talks) - 1)]
     await asyncio.gather(*(listen(api, one, where) for one, where in zip(talks, shown, strict=True)))
     lags = [lag for one in talks for lag in one.lags]
-    table = acts.table("committed words", "lag p50", "lag p95", "words", "word error rate")
     lag = (f"{percentile(lags, p):.2f} s" for p in (50, 95))
     wer = word_error_rate([one.text for one in talks], [one.heard for one in talks])
-    table.add_row(*lag, str(sum(len(one.text.split()) for one in talks)), f"{wer:.1%}")
-    console.print(table)
+    row = (*lag, str(sum(len(one.text.split()) for one in talks)), f"{wer:.1%}")
+    columns = ("lag p50", "lag p95", "words", "word error rate")
+    print_table(Table("committed words", columns, [row]), console)
     return acts.verdict(console, wer <= MAX_WER)
 
 

@@ -17,7 +17,7 @@ from trimodal.repository import Model
 from trimodal.runtimes.gpu_device import Gpu
 from trimodal.server.artefacts import Artefact, artefacts_of, check_artefact
 from trimodal.server.preflight import check_graphs
-from trimodal.settings import Settings, parse_parameters
+from trimodal.settings import Settings
 
 MODELS = Group("models")
 SETTINGS = {
@@ -74,8 +74,7 @@ def check_settings(model: Model) -> None:
     """Raises: SettingsError naming file and key, as the model itself or the launcher would."""
     check_graphs(model)
     if cls := settings_class(model):
-        source = str(model.config_file.relative_to(model.directory.parent))
-        parse_parameters(cls, model.parameters, source=source)
+        model.settings(cls)
 
 
 def weights_on_gpu(models: Iterable[Model]) -> dict[str, int]:

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trimodal import trace
-from trimodal.explain.exchange import Exchange, clock_offset
+from trimodal.explain.exchange import Exchange, on_one_clock
 from trimodal.explain.requests import DescribedRequest, Kind, answer_of, stage_of, text_of, usage_of
 from trimodal.explain.triton_trace import TraceRecord
 from trimodal.explain.values import TRITON, Part, Piece, Span, Waterfall
 
 UNKNOWN = "the ways to the server and back are in its bar: only Triton's trace tells them apart"
+OTHER_CLOCK = "the server's clock is not the client's: the way back is told as part of the way there"
 CUT_SHORT = "Triton's trace of this request lacks its begin or its end: the client's own is taken"
 
 _SHOWN_LEAST = 2e-6
@@ -55,16 +56,16 @@ class Assembly:
         self._exchange = exchange
         self._traced = records
         self._total = (exchange.received - exchange.sent) / 1e9
-        self._own = trace.read(exchange.responses[-1].outputs)
+        told = trace.read(exchange.responses[-1].outputs)
+        self._own = on_one_clock(exchange, told)
+        self._notes = [*notes, *([OTHER_CLOCK] if self._own is not told else [])]
         self._records = [one for one in records if one.request_id == described.request.id]
         self._root = next(
             (one for one in self._records if not one.parent and one.model == described.request.name), None
         )
-        # Completion tokens so far, and when their text was made (server's clock), for each text.
+        # Completion tokens so far, and when their text was made, for each text.
         texts = [one for one in self._own if one["name"] == "text" and (kind == "llm" or "of" in one)]
         self._made = [(int(one["tokens"]), int(one["begin"])) for one in texts]
-        self._clock = self._compare_clocks()
-        self._notes = list(notes)
         self._used: list[str] = ["the client's clock"]
 
     def waterfall(self) -> Waterfall:
@@ -77,7 +78,6 @@ class Assembly:
             Span("server → client", ready, self._total, "response", "client"),
         ]
         moved = max([0.0, -begin, ready - self._total])
-        clock = None if self._clock is None else (self._clock[0] / 1e9, self._clock[1] / 1e9)
         last = self._exchange.responses[-1].outputs
         return Waterfall(
             self._kind,
@@ -89,13 +89,11 @@ class Assembly:
             self._used,
             self._notes,
             moved,
-            clock,
             usage_of(last),
         )
 
     def _scale(self, at: int) -> float:
-        offset = self._clock[0] if self._clock else 0
-        return (at - offset - self._exchange.sent) / 1e9
+        return (at - self._exchange.sent) / 1e9
 
     # The server's time
 
@@ -230,23 +228,6 @@ class Assembly:
             elif text:
                 pieces.append(Piece(received, text, None if made is None else self._scale(made)))
         return pieces
-
-    def _compare_clocks(self) -> tuple[int, int] | None:
-        events = [one["begin"] for one in self._own]
-        arrivals = [
-            (made, one.received)
-            for one in self._exchange.responses
-            if (made := self._made_at(one.outputs)) is not None
-        ]
-        arrivals += [(one["end"], self._exchange.received) for one in self._own]
-        if self._root:
-            received = self._root.first("REQUEST_START")
-            sent = self._root.last("GRPC_SEND_START")
-            events += [received] if received else []
-            arrivals += [(sent, self._exchange.received)] if sent else []
-        if not events or not arrivals:
-            return None
-        return clock_offset(self._exchange.sent, events, arrivals)
 
 
 def worth_showing(spans: Sequence[Span]) -> list[Span]:

@@ -1,4 +1,4 @@
-"""Sends one request, notes when it went and each response came, and compares the server's clock with that."""
+"""Sends one request, notes when it went and each response came, and puts the server's times beside that."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from trimodal.client.transports.base import Request, Tensors, Timeouts, Transport
 from trimodal.errors import InternalError
+from trimodal.trace import Span, shifted
 
 # Nanoseconds by which times of one clock may seem out of order, as they are taken before or after.
 _SLACK = 50_000
@@ -57,20 +58,13 @@ async def exchange(transport: Transport, request: Request, timeouts: Timeouts, *
     return Exchange(sent, found)
 
 
-def clock_offset(
-    sent: int, events: Sequence[int], arrivals: Sequence[tuple[int, int]]
-) -> tuple[int, int] | None:
-    """Nanoseconds that the server's clock is ahead, and by how much that may be wrong; None: one clock.
+def on_one_clock(done: Exchange, spans: list[Span]) -> list[Span]:
+    """A server's spans on the client's clock: those of another machine are moved to end with the answer.
 
-    As NTP does it: what the server did lies between the client's sending and its receiving, so the offset
-    lies between two bounds; the middle of them is taken. Clocks of two machines count from their starts and
-    differ by hours or days, so bounds that allow 0 mean the same clock.
-
-    Args:
-        events: times of the server. arrivals: when it made something, and when the client had that.
+    Clocks of two machines count from their starts and differ by hours or days, so what seems to lie within
+    the exchange was told by the same clock.
     """
-    most = min(events) - sent
-    least = max(made - received for made, received in arrivals)
-    if least - _SLACK <= 0 <= most + _SLACK:
-        return None
-    return (least + most) // 2, abs(most - least) // 2
+    begins, ends = ([one[name] for one in spans] for name in ("begin", "end"))
+    if not spans or (done.sent - _SLACK <= min(begins) and max(ends) <= done.received + _SLACK):
+        return spans
+    return shifted(spans, done.received / 1e9)

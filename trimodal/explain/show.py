@@ -66,8 +66,6 @@ def as_json(waterfall: Waterfall) -> dict[str, Any]:
         "parts_ms": {part: _ms(seconds) for part, seconds in four_parts(waterfall).items()},
         "spans": spans,
         "pieces": [_in_ms(asdict(piece), "received", "made") for piece in waterfall.pieces],
-        "clock_offset_ms": waterfall.clock and _ms(waterfall.clock[0]),
-        "clock_uncertainty_ms": waterfall.clock and _ms(waterfall.clock[1]),
         "moved_ms": _ms(waterfall.moved),
         "sources": list(waterfall.sources),
         "notes": list(waterfall.notes),
@@ -151,12 +149,6 @@ def _footnotes(waterfall: Waterfall, hidden: int, *, overlaps: bool) -> list[str
     found = []
     if overlaps:
         found.append("‖ runs beside another: each moment counts once, for what ends last.")
-    if waterfall.clock:
-        offset, uncertainty = waterfall.clock
-        found.append(
-            f"The server's clock is {offset:+.3f} s from the client's, ± {ms(uncertainty)} ms: "
-            "network and response are known to that."
-        )
     found += [f"{note[0].upper()}{note[1:]}." for note in waterfall.notes]
     if hidden:
         found.append(f"Not drawn, as shorter than 0.5 %: {hidden} of the steps that --json lists.")

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 Part = Literal["network", "queue", "processing", "response"]
 TRITON = "Triton"
-PARTS: tuple[Part, ...] = ("network", "queue", "processing", "response")
+PARTS: tuple[Part, ...] = get_args(Part)
 _SLACK = 2e-4
 """Seconds: in Triton a step is told to begin a little before the one before it is told to be over."""
 
@@ -61,7 +61,6 @@ class Waterfall:
         spans: in the order of a drawing; children follow the span that they stand in.
         sources: where the times come from. notes: what to know to read them.
         moved: by how much spans had to be cut to lie between the client's own times, at most; seconds.
-        clock: offset of the server's clock and its uncertainty, seconds; None: both have the same clock.
     """
 
     kind: str
@@ -73,7 +72,6 @@ class Waterfall:
     sources: Sequence[str] = ()
     notes: Sequence[str] = ()
     moved: float = 0.0
-    clock: tuple[float, float] | None = None
     facts: Sequence[tuple[str, str]] = field(default_factory=tuple)
 
     @property

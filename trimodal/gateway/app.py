@@ -286,6 +286,8 @@ FORM_PIECE, _FIELDS = 65_536, 256
 class _FormParser(MultiPartParser):
     """Starlette's; it takes a part without a file name for a text, and then no more than a megabyte of it."""
 
+    spool_max_size = 0  # in memory: the whole body is there, and a temporary directory need not be
+
     def on_headers_finished(self) -> None:
         part = self._current_part
         options = parse_options_header(part.content_disposition)[1]
@@ -298,7 +300,8 @@ async def _form(request: Request) -> tuple[dict[str, list[str]], bytes | None, s
     """The fields of a form, and contents and name of its `file`. Raises: ApiError 400."""
     body = await request.body()
     kind, _ = parse_options_header(request.headers.get("content-type"))
-    if kind != b"multipart/form-data" or not body[-FORM_PIECE:].rstrip().endswith(b"--"):
+    # python-multipart 0.0.32, Python 3.10's last, leaves capitals.
+    if kind.lower() != b"multipart/form-data" or not body[-FORM_PIECE:].rstrip().endswith(b"--"):
         # Starlette's parser takes what is there, and leaves the file of the part that was cut unclosed.
         raise ApiError(400, "the body is not a whole multipart form")
 

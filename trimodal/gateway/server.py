@@ -7,11 +7,9 @@ import contextlib
 import gc
 import logging
 import math
-import os
 import re
 import signal
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -214,21 +212,6 @@ class _DrainingServer(uvicorn.Server):
                 connection.abort()
 
 
-def _warn_without_temporary_directory() -> None:
-    """Says where uploads above 1 MiB cannot be kept, or are kept in the working directory."""
-    try:
-        where = tempfile.gettempdir()
-    except FileNotFoundError:  # not even there
-        where = ""
-    named = (os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP"))
-    known = {"/tmp", "/var/tmp", "/usr/tmp", *(os.path.abspath(one) for one in named if os.path.isabs(one))}
-    if where not in known:
-        logger.warning(
-            "no temporary directory can be written (TMPDIR, /tmp, /var/tmp): uploads above 1 MiB %s",
-            f"go to the working directory, {where}" if where else "fail",
-        )
-
-
 class GatewayServer:
     """A gateway: `listen`, then `run` until a signal or `stop`.
 
@@ -292,7 +275,6 @@ class GatewayServer:
     def run(self) -> None:
         """Serves until SIGINT, SIGTERM or `stop`, then drains."""
         assert self._socket is not None, "listen() comes first"
-        _warn_without_temporary_directory()
         # Their warnings are of requests that are no HTTP or no form: whoever sends them would fill the log.
         for noisy in ("uvicorn.error", "python_multipart"):
             logging.getLogger(noisy).setLevel(logging.ERROR)

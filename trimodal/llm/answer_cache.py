@@ -23,6 +23,7 @@ _DIGITS = 16
 _CHANGE_ANSWERS = (
     *("engine", "kv_cache_precision", "numerics", "kv_cache_dtype", "speculation"),
     *("apply_chat_template", "tensor_parallel_size", "pipeline_parallel_size", "fake_answer"),
+    *("quantization", "engine_args"),
 )
 """Settings by which the same weights may give another answer to the same prompt."""
 

@@ -80,7 +80,7 @@ def target_of(
     """
     kind, model, timeout = kind_of(config), str(config.name), TIMEOUT_S
     if kind == "vision":
-        from trimodal.bench.common.samples import jpegs
+        from trimodal.bench.samples import jpegs
 
         return vision(client, jpegs(224, 224), batch=workload.batch, timeout=timeout, model=model)
     if kind in ("llm", "embedding"):
@@ -91,7 +91,7 @@ def target_of(
             return embedding(client, questions, timeout=timeout, model=model)
         return GrpcLlm(client, questions, timeout=timeout, model=model).send
     if kind == "speech":
-        from trimodal.bench.common.samples import spoken_streams
+        from trimodal.bench.samples import spoken_streams
 
         most = round(stream_s * SAMPLE_RATE)
         recordings = [one.samples[:most] for one in spoken_streams(_RECORDINGS, STREAM_S)]

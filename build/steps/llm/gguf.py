@@ -9,6 +9,7 @@ rule, SentencePiece's BPE from its tokens and scores.
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,22 @@ def check_known(file: Path, fields: dict[str, Any]) -> None:
         )
 
 
+def name_version() -> None:
+    """Has the package gguf name its version, which it does not.
+
+    Where Python 3.10 does not know whose a module is (gguf 0.19 has no top_level.txt), transformers asks the
+    module itself, and stumbles over "N/A".
+    """
+    import gguf
+
+    gguf.__version__ = version("gguf")  # type: ignore[attr-defined]
+
+
 def _write(file: Path, fields: dict[str, Any], directory: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
+    name_version()
     try:
         # Halves hold what four- and eight-bit weights are scaled to; of FP32 weights this rounds.
         model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float16)

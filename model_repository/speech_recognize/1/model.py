@@ -35,11 +35,11 @@ def read(request):
     window = pb_utils.get_input_tensor_by_name(request, "window")
     if window is None:  # where inputs are optional, Triton counts them and does not look which there are
         raise InvalidArgument("window: missing")
-    given = (texts(request, name) for name in ("prompt", "language", "task", "temperatures", "prefix"))
-    return RecogniseRequest(window.as_numpy(), *given)
+    given = (values(request, name) for name in ("prompt", "language", "task", "temperatures", "prefix"))
+    return RecogniseRequest(window.as_numpy(), *given, values(request, "samples"))
 
 
-def texts(request, name):
+def values(request, name):
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     return None if tensor is None else tensor.as_numpy().reshape(-1).tolist()
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tests.bench.load.records import record, run_of
-from trimodal.bench.common.samples import Recording
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.statistics import summarise
+from trimodal.bench.samples import Recording
 from trimodal.bench.scenarios.media import run_vision, with_word_errors
 from trimodal.bench.scenarios.server import LoadTest
 from trimodal.errors import SettingsError

@@ -71,6 +71,17 @@ def test_tokens_and_logits_are_those_of_the_original(tmp_path: Path, architectur
     assert (converted.generation_config.eos_token_id, converted.config.eos_token_id) == ([2], 2)
 
 
+def test_transformers_finds_the_package_where_python_does_not_know_whose_a_module_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python 3.10 reads top_level.txt alone, which gguf has not: no GGUF file could be read under it."""
+    from transformers.utils import import_utils
+
+    monkeypatch.delitem(import_utils.PACKAGE_DISTRIBUTION_MAPPING, "gguf", raising=False)
+    gguf.name_version()
+    assert import_utils.is_gguf_available.__wrapped__()
+
+
 def test_a_file_says_whether_a_prompt_begins_with_bos(tmp_path: Path) -> None:
     write(tmp_path / "bos.gguf", "llama", "llama-bpe", add_bos_token=True)
     served = CheckpointTokenizer(gguf.resolve_model(str(tmp_path / "bos.gguf")))

@@ -11,9 +11,9 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from tests.bench.common.recordings import write_recordings
+from tests.bench.recordings import write_recordings
 from tests.vision.pictures import artefact
-from trimodal.bench.common.samples import Recording
+from trimodal.bench.samples import Recording
 from trimodal.bench.scenarios import llm as llm_scenario
 from trimodal.bench.scenarios.llm import LlmScenario
 from trimodal.bench.scenarios.server import LoadTest

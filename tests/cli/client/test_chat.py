@@ -1,14 +1,13 @@
 import json
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tests.gateway.conftest import with_note
 from trimodal.cli import common
 from trimodal.cli.app import app
 from trimodal.client import Client, FakeTransport
 from trimodal.client.transports.fake import llm_outputs, scripted
-from trimodal.client.transports.tensors import strings
 from trimodal.errors import InternalError, InvalidArgument
 
 
@@ -124,17 +123,12 @@ class TestConversation:
         assert fake.closed
 
     def test_a_talk_that_is_too_long_says_what_was_left_out(self, fake, monkeypatch):
-        async def trims(request):
-            assert request.inputs["truncation"].tolist() == [b"auto"]
-            note = {"cache": strings([b""]), "trimmed": strings([b'{"messages": 4, "tokens": 812}'])}
-            figures = {"similarity": 0.0, "queue_ms": 0.0, "predicted_ttft_ms": float("nan")}
-            note |= {name: np.array([value], np.float32) for name, value in figures.items()}
-            yield {**llm_outputs("fine", "stop"), **note}
-
+        trims = with_note("fine", b'{"messages": 4, "tokens": 812}')
         monkeypatch.setitem(fake.functions, "llm", trims)
         result = run(stdin="one\n")
         assert "fine" in result.stdout
         assert "its oldest 4 messages were left out" in result.stderr
+        assert fake.requests[0].inputs["truncation"].tolist() == [b"auto"]
 
     def test_an_error_ends_the_answer_and_not_the_conversation(self, fake, monkeypatch):
         answers = iter([fail, scripted("fine")])

@@ -39,13 +39,6 @@ async def test_tokens_of_a_delta_are_what_its_count_grew_by():
     assert stream.timing.itl == ()
 
 
-async def test_whole_answer():
-    client, _ = client_of(scripted("one two three"))
-    answer = await client.complete("x", max_tokens=2)
-    assert (answer.text, answer.finish_reason, answer.usage.completion) == ("one two", "length", 2)
-    assert answer.timing.tpot is not None
-
-
 async def test_nothing_is_sent_before_iteration():
     client, transport = client_of(scripted("a"))
     stream = client.generate("x")

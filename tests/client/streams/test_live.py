@@ -73,6 +73,16 @@ async def test_words_come_while_audio_goes_in(transport, speech):
     assert not speech.streams
 
 
+async def test_a_stream_of_days_keeps_nothing_that_it_is_told_to_forget(transport):
+    async with Client(transport=transport).listen() as stream:
+        await stream.send(seconds(1.5))
+        assert stream.text == "what is"
+        stream.forget()
+        assert (stream.text, stream.words) == ("", ())
+        await stream.end(seconds(0.5))
+    assert stream.text == "a lambda"
+
+
 async def test_options_go_with_the_first_chunk_only(transport):
     async with Client(transport=transport).listen(
         policy="vad", language="en", prompt="é", step_s=0.5, model="speech"

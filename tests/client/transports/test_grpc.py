@@ -386,14 +386,6 @@ async def test_unary_calls():
             await client.embed(["x"], model="slow")
 
 
-async def test_many_streams_share_few_connections():
-    async with serving() as (servicer, client, _):
-        servicer.script = [response("a"), 0.05, response("b", "stop")]
-        answers = await asyncio.gather(*(client.complete(f"prompt {number}") for number in range(40)))
-        assert {answer.text for answer in answers} == {"ab"}
-        assert len(servicer.requests) == 40
-
-
 async def test_metadata_goes_with_every_request_of_its_client():
     async with serving() as (servicer, client, _):
         servicer.script = [response("a", "stop")]

@@ -97,30 +97,6 @@ def test_whoever_asks_anything_else_gets_an_answer_of_their_own(
     assert other.note.cache == ""
 
 
-def test_what_is_not_to_be_stored_is_not(asking: Asking) -> None:
-    options = {"cache_control": "no-store", "tenant": "private"}
-    answers = asking(*["a secret"] * 5, **options)
-    assert [answer.note.cache for answer in answers] == [""] * 5
-    assert asking("a secret", tenant="private")[0].note.cache == ""
-
-
-def test_a_sample_is_kept_when_its_client_says_so(asking: Asking) -> None:
-    sampled = {"temperature": 0.7, "seed": 3, "tenant": "sampler"}
-    assert [answer.note.cache for answer in asking(*["a poem"] * 3, **sampled)] == [""] * 3
-    assert asking.until_kept("a poem", cache_control="store", **sampled).note.cache == "exact"
-    assert asking("a poem", cache_control="store", **{**sampled, "seed": 4})[0].note.cache == ""
-
-
-def test_an_answer_lives_as_long_as_its_namespace_says(asking: Asking) -> None:
-    asking.until_kept("for a moment", cache_namespace="moment")
-
-    def gone() -> bool:
-        (answer,) = asking("for a moment", cache_namespace="moment", cache_control="no-store")
-        return answer.note.cache == ""
-
-    wait_until(gone, "its end")
-
-
 def test_the_command_clears_beside_the_server(asking: Asking) -> None:
     for tenant in ("cleared", "kept"):
         asking.until_kept("what is cleared", tenant=tenant)

@@ -107,18 +107,6 @@ async def test_when_half_leave_the_others_get_all_of_it(server: TritonServer) ->
     assert len(text.encode()) >= TOKENS
 
 
-async def test_when_all_leave_it_stops(server: TritonServer) -> None:
-    async with listening(server, "all leave") as listeners:
-        await until_active(listeners, 1)
-        steps = len(listeners.texts[0])
-        await listeners.leave(listeners.tasks)
-        await until_active(listeners, 0)
-        assert steps < TOKENS
-        # A generation that nobody heard to its end is no answer to whoever comes next.
-        late = await listeners.client.complete("all leave", max_tokens=4, timeout=BOUND)
-    assert late.note.cache == ""
-
-
 async def test_it_is_shared_without_a_store_too(own_server: Callable[..., TritonServer]) -> None:
     server = own_server(("llm",), {"llm": {**SETTINGS, "cache": "coalesce"}})
     async with Client(server.grpc_url) as client:

@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import os
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.e2e.haproxy import ROOT, haproxy
 from trimodal.errors import ServerError
 from trimodal.server import ports
 
-ROOT = Path(__file__).parents[3]
-HAPROXY = ROOT / "scripts" / "ci" / "haproxy"
 CONFIG = ROOT / "deploy" / "haproxy" / "fleet.cfg"
 DRAIN = ROOT / "deploy" / "haproxy" / "drain"
 KEY = "a-key-of-this-bench"
 SERVERS = ("serve-1", "serve-2", "serve-3")
 KINDS = ("GRPC", "HTTP", "HEALTH", "GATEWAY")
-_UNAVAILABLE = 69  # scripts/ci/haproxy: there is none
 _NOBODY = "127.0.0.1:9"
 _BOUND_S = 30.0
-
-
-class NoHaproxy(ServerError):
-    """There is no HAProxy here, and none could be fetched."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +80,10 @@ class Proxy:
 
 @contextmanager
 def running(folder: Path, addresses: Mapping[str, str]) -> Iterator[Proxy]:
-    """HAProxy with its files in `folder`.
+    """HAProxy with its files in `folder`; skips the test where there is none.
 
     Args:
         addresses: TRIMODAL_FLEET_… → host:port; nobody is at those left out.
-
-    Raises:
-        NoHaproxy: there is none.
-        ServerError: it does not start.
     """
     (folder / "triton.keys").write_text(hashlib.sha256(KEY.encode()).hexdigest() + "\n")
     chosen = ports.choose("127.0.0.1", dict.fromkeys(("http", "grpc", "gateway", "metrics"), 0))
@@ -110,28 +99,12 @@ def running(folder: Path, addresses: Mapping[str, str]) -> Iterator[Proxy]:
         "TRIMODAL_FLEET_SOCKET": proxy.socket,
         **addresses,
     }
-    if not HAPROXY.is_file():
-        raise ServerError(f"no {HAPROXY}: this needs a clone of the repository")
-    with (folder / "haproxy.log").open("wb") as log:
-        process = subprocess.Popen(
-            [HAPROXY, "-f", CONFIG], stdout=log, stderr=log, env={**os.environ, **environment}
-        )
-    try:
-        _await(proxy, process, folder / "haproxy.log")
+    with haproxy(CONFIG, folder / "haproxy.log", environment, lambda: answers(proxy)):
         yield proxy
-    finally:
-        process.kill()
-        process.wait(_BOUND_S)
 
 
-def _await(proxy: Proxy, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 4 * _BOUND_S  # the first time it is fetched
-    while process.poll() is None and time.monotonic() < deadline:
-        with suppress(OSError):
-            proxy.page()
-            return
-        time.sleep(0.05)
-    told = log.read_text(errors="replace")[-500:]
-    if process.poll() == _UNAVAILABLE:
-        raise NoHaproxy(told)
-    raise ServerError(f"HAProxy does not start: {told}")
+def answers(proxy: Proxy) -> bool:
+    try:
+        return bool(proxy.page())
+    except OSError:
+        return False

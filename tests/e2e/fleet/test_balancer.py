@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import tritonclient.grpc as grpcclient
 
 from tests.e2e.conftest import wait_until
 from tests.e2e.fleet.load import BEARER, clients, kill_one, listen, restart_all, speech
-from tests.e2e.fleet.proxy import SERVERS, NoHaproxy, Proxy, running
+from tests.e2e.fleet.proxy import SERVERS, Proxy, running
 from tests.e2e.fleet.servers import Fleet, fleet
 from trimodal.client.decoding import read
 from trimodal.errors import TrimodalError, Unavailable
@@ -29,11 +28,7 @@ def started(_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def proxy(started: Fleet, tmp_path: Path) -> Iterator[Proxy]:
-    with contextlib.ExitStack() as stack:
-        try:
-            balancer = stack.enter_context(running(tmp_path, started.addresses()))
-        except NoHaproxy as error:
-            pytest.skip(f"no haproxy here: {error}")
+    with running(tmp_path, started.addresses()) as balancer:
         balancer.settle(len(SERVERS))
         yield balancer
 

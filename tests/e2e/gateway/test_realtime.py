@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from tests.e2e import fakes as all_fakes
 from tests.e2e.conftest import BOUND, wait_until
 from tests.e2e.gateway.test_openai import gateway
 from tests.e2e.metrics import total
@@ -30,7 +28,6 @@ pytestmark = pytest.mark.e2e
 SAID = "one two three four five six seven eight"
 SAMPLES = Path(__file__).parents[3] / "samples"
 CLIENT = Path(__file__).parents[3] / "clients/realtime_microphone.py"
-COMPLETED = "conversation.item.input_audio_transcription.completed"
 MANUAL = {"format": {"type": "audio/pcm", "rate": 16_000}, "turn_detection": None}
 
 
@@ -100,27 +97,6 @@ def test_an_answer_to_what_was_said(url: str) -> None:
         while (event := receive(connection))["type"] != "response.done":
             pass
     assert event["response"]["usage"]["output_tokens"] == 8
-
-
-def test_a_server_that_dies_is_told(own_server: Callable[..., TritonServer], tmp_path: Path) -> None:
-    settings = all_fakes.changes(tmp_path)
-    models = ("speech", "speech_recognize")
-    server = own_server(models, changes={model: settings[model] for model in models})
-    with gateway(server.grpc_url) as url:
-        address = url.replace("http", "ws") + "/v1/realtime"
-        with connect(address) as connection:
-            connection.send(json.dumps({"type": "session.update", "model": "speech"}))
-            connection.send(json.dumps({"type": "input_audio_buffer.commit"}))
-            connection.send(json.dumps(chunks()[0]))
-            receive(connection)
-            wait_until(lambda: open_streams(server) == 1, "the stream begins")
-            server.kill()
-            with suppress(ConnectionClosed):  # told before this one is sent
-                connection.send(json.dumps(chunks()[1]))
-            told = json.loads(connection.recv(BOUND))
-            assert (told["type"], told["code"]) == ("error", "upstream_failed")
-            with pytest.raises(Exception, match="1011"):
-                connection.recv(BOUND)
 
 
 def test_the_microphones_program(url: str, fakes: TritonServer, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +11,9 @@ import httpx
 import pytest
 
 from tests.deploy.expressions import scaled_by
-from tests.deploy.objects import ROOT, of_kind, picker_flags
-from tests.e2e.conftest import wait_until
+from tests.deploy.objects import of_kind, picker_flags
 from tests.e2e.gateway.test_openai import gateway
+from tests.e2e.haproxy import haproxy
 from tests.e2e.observability import load
 from trimodal.server import ports
 from trimodal.server.process import TritonServer
@@ -72,16 +71,8 @@ def pool_proxy(metrics: str, front: str, folder: Path) -> Iterator[str]:
         assert text.count(old) == 1
         text = text.replace(old, new)
     (folder / "haproxy.cfg").write_text(text)
-    command = [ROOT / "scripts" / "ci" / "haproxy", "-db", "-f", folder / "haproxy.cfg"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    try:
-        wait_until(lambda: process.poll() is not None or answers(port), "HAProxy")
-        if process.poll() == 69:
-            pytest.skip(f"no haproxy here: {process.communicate()[1][-200:]}")
+    with haproxy(folder / "haproxy.cfg", folder / "haproxy.log", {}, lambda: answers(port)):
         yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.communicate(timeout=10)
 
 
 def answers(port: int) -> bool:

@@ -6,9 +6,7 @@ import contextlib
 import gzip
 import hashlib
 import json
-import os
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,13 +24,13 @@ from tritonclient.grpc import service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from tests.e2e.conftest import BOUND, wait_until
+from tests.e2e.haproxy import ROOT, haproxy
 from trimodal.server import ports
 from trimodal.server.launch import OPERATOR_HEADER
 from trimodal.server.process import TritonServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[3]
 KEY = "a-key-of-this-test"
 BEARER = MappingProxyType({"authorization": f"Bearer {KEY}"})
 GENERATE = "/v2/models/llm/generate"
@@ -57,25 +55,11 @@ def proxy(fakes: TritonServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
         "TRIMODAL_TRITON_HTTP": fakes.http_url,
         "TRIMODAL_TRITON_GRPC": fakes.grpc_url,
     }
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [ROOT / "scripts" / "ci" / "haproxy", "-f", ROOT / "deploy" / "haproxy" / "haproxy.cfg"],
-            stdout=log,
-            stderr=log,
-            env={**os.environ, **environment},
-        )
-    try:
-        where = Proxy(f"127.0.0.1:{chosen['http']}", f"127.0.0.1:{chosen['grpc']}", fakes)
-        wait_until(lambda: process.poll() is not None or answers(where.http), "the proxy's answer")
-        told = (folder / "log").read_text()
-        if process.poll() == 69:
-            pytest.skip(f"no haproxy here: {told[-200:]}")
-        assert process.poll() is None, told
+    where = Proxy(f"127.0.0.1:{chosen['http']}", f"127.0.0.1:{chosen['grpc']}", fakes)
+    config = ROOT / "deploy" / "haproxy" / "haproxy.cfg"
+    with haproxy(config, folder / "log", environment, lambda: answers(where.http)):
+        assert "WARNING" not in (folder / "log").read_text()
         yield where
-        assert "WARNING" not in told
-    finally:
-        process.kill()
-        process.wait(BOUND)
 
 
 def answers(address: str) -> bool:

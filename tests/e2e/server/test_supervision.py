@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,11 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.e2e import fakes
-from tests.e2e.conftest import BOUND, MODEL_REPOSITORY, own_processes, wait_until
+from tests.e2e.conftest import BOUND, wait_until
 from trimodal.client import Client
 from trimodal.errors import InvalidArgument, Unavailable
 from trimodal.server.process import TritonServer
@@ -162,39 +160,6 @@ async def test_live_speech_in_a_process_that_dies_is_told(served: TritonServer) 
         await asyncio.to_thread(wait_until, lambda: page(served)["ready"], "the model")
         async with client.listen() as another:
             await another.end(speak(["lambda"])[0])
-
-
-@pytest.mark.slow
-def test_an_answer_through_the_gateway_is_ended(no_leftovers: None, command: Callable[..., Any]) -> None:
-    changes = [part for name, value in LONG.items() for part in ("--set", f"llm.{name}={value}")]
-    run = command(
-        "--model-repository", str(MODEL_REPOSITORY), "--model", "llm", *changes,
-        "--gateway", "--gateway-port", "0",
-    )  # fmt: skip
-    run.wait_for("Ready.")
-    (url,) = re.findall(r"OpenAI  (\S+), for everybody on this machine", run.output)
-    chat = {
-        "model": "llm",
-        "messages": [{"role": "user", "content": "hi"}],
-        "max_tokens": 400,
-        "stream": True,
-    }
-    with httpx.stream("POST", f"{url}/chat/completions", json=chat, timeout=BOUND) as answer:
-        lines = answer.iter_lines()
-        # From the first text on: before it, the gateway asks again.
-        next(line for line in lines if re.search(r'"content": ?"[^"]', line))
-        server = min(own_processes(rf"^\S*/bin/tritonserver .* --http-port={run.http_port}\b"))
-        (stub,) = [pid for pid in children(server) if model_of(pid) == "llm"]
-        os.kill(stub, signal.SIGKILL)
-        (told,) = [json.loads(line[6:]) for line in lines if "error" in line]
-    assert "the process that had this request died" in told["error"]["message"]
-
-    def answers() -> bool:
-        return httpx.post(
-            f"{url}/chat/completions", json={**chat, "stream": False, "max_tokens": 2}, timeout=BOUND
-        ).is_success
-
-    wait_until(answers, "the model")
 
 
 @pytest.mark.slow

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,12 +10,10 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
-from PIL import Image
 from tritonclient.utils import InferenceServerException
 
-from tests.e2e.conftest import built, wait_until
-from tests.e2e.metrics import total
-from tests.vision.pictures import encode, exif, noise, png_claiming
+from tests.e2e.conftest import built
+from tests.vision.pictures import encode, noise, png_claiming
 from trimodal.paths import data_directory
 from trimodal.server.process import TritonServer
 
@@ -101,43 +97,3 @@ def test_bad_images_do_not_harm_concurrent_requests(ask):
 
     with ThreadPoolExecutor(12) as pool:
         assert all(pool.map(one, range(180)))
-
-
-def test_other_kinds_of_a_file_read_the_same(ask):
-    photo = PHOTOS / "panda.jpg"
-    upright = Image.open(io.BytesIO(photo.read_bytes())).convert("RGB")
-    lying = upright.transpose(Image.Transpose.ROTATE_90)  # EXIF 6 says: turn it back by 90° clockwise.
-    grey = np.asarray(upright.convert("L"), np.uint16)
-    kinds = {
-        "webp": encode(upright, "WEBP"),
-        "rotated": encode(lying, "JPEG", exif=exif(6)),
-        "cmyk": encode(upright.convert("CMYK"), "JPEG"),
-        "palette": encode(upright.quantize(256), "PNG"),
-        "16 bit": encode(Image.fromarray(grey * 257), "PNG"),
-        "alpha": encode(upright.convert("RGBA"), "PNG"),
-    }
-    labels, _ = ask(*kinds.values())
-    assert dict(zip(kinds, (row[0] for row in labels), strict=True)) == dict.fromkeys(kinds, "giant panda")
-
-
-def test_metrics_count_images_by_outcome_and_batches(ask, server):
-    names = [("images_total", 'outcome="prepared"'), ("images_total", 'outcome="refused"')]
-    names += [("decode_seconds_count", ""), ("classify_batch_size_sum", "")]
-
-    def values() -> list[float]:
-        return [total(server, f"trimodal_vision_{name}", labels) for name, labels in names]
-
-    def settled() -> list[float]:
-        """A stub hands its metrics over in the background: until a few looks in a row agree."""
-        looks: list[list[float]] = []
-        while len(looks) < 5 or any(look != looks[-1] for look in looks[-5:]):
-            looks.append(values())
-            time.sleep(0.1)
-        return looks[-1]
-
-    before = settled()
-    ask(*(file.read_bytes() for file in SAMPLES[:4]))
-    refused(ask, b"x")
-    wanted = [value + more for value, more in zip(before, (4, 1, 4, 4), strict=True)]
-    wait_until(lambda: values() == wanted, f"metrics of {wanted}", 20)
-    assert settled() == wanted

@@ -206,7 +206,8 @@ def _recognise(choices: Choices) -> None:
         else None
         for _ in range(5)
     ]
-    RecogniseRequest(windows, *columns).checked(("en", "fr"))
+    lengths = [choices.pick((0, 1, 400, 480_000, -1)) for _ in range(rows)] if choices.chance(2) else None
+    RecogniseRequest(windows, *columns, lengths).checked(("en", "fr"))
 
 
 def _embedding(choices: Choices) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import tempfile
 from pathlib import Path
 from typing import NoReturn
 
@@ -188,6 +189,15 @@ def test_voice_activity_and_temperatures_that_are_none_are_refused(
     assert answer.status_code == 400
     assert answer.json()["error"]["message"].startswith(sentence)
     assert answer.json()["error"]["param"].startswith(sentence.split(":")[0])
+
+
+def test_a_large_recording_needs_no_temporary_file(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    recording = wav(100.0)
+    assert len(recording.getvalue()) > 3 << 20
+    form = {"model": "speech"}
+    answer = httpx.post(f"{serve().url}/v1/audio/transcriptions", files={"file": recording}, data=form)
+    assert answer.status_code == 200
 
 
 def test_what_is_not_known_is_ignored_and_named(serve: Serve) -> None:

@@ -18,9 +18,12 @@ import soundfile
 
 from tests.gateway.conftest import Serve, fake_triton
 from tests.gateway.openai.test_audio import wav
+from trimodal.client.client import Client
+from trimodal.client.transports.fake import FakeSpeech, FakeTransport
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import Key, add_key
-from trimodal.gateway.openai.conversation import _decoded, read_samples
+from trimodal.gateway.openai import conversation
+from trimodal.gateway.openai.conversation import DecodedMessage, FindingsCache, _decoded, read_samples
 from trimodal.gateway.quota import KEY_HELD_S, HeldAudio, KeyUsage
 
 PICTURE = "data:image/png;base64," + base64.b64encode(b"a picture").decode()
@@ -165,3 +168,23 @@ def test_a_recording_whose_client_left_is_not_decoded_to_its_end() -> None:
     left = threading.Event()
     left.set()
     assert len(_decoded(_silence(600), "audio", left)) == 0
+
+
+def test_what_was_heard_in_long_recordings_is_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours of speech in each of 4,096 files would be gigabytes; who is left out is heard again."""
+    monkeypatch.setattr(conversation, "REMEMBERED_CHARACTERS", 25)
+    transport = FakeTransport(speech=FakeSpeech(("again", 0.1, 0.3)))
+    cache, client = FindingsCache().of("anna"), Client(transport=transport)
+
+    def file(number: int) -> DecodedMessage:
+        return DecodedMessage("user", "", audio=wav(1).getvalue() + bytes([number]))
+
+    async def heard(number: int) -> str:
+        return (await cache.found(file(number), client, KeyUsage({}))).heard
+
+    for number in range(4):
+        cache.keep(file(number), f"recording {number}", ())
+    cache.keep(file(3), "recording 3 anew", ())
+    assert asyncio.run(heard(3)) == "recording 3 anew"
+    assert not transport.requests
+    assert asyncio.run(heard(2)) == "again"

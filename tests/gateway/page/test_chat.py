@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 
-import numpy as np
 from playwright.sync_api import Page, expect
 
 from tests.doubles.waiting import wait_until
-from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton
+from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fails, fake_triton, with_note
 from tests.gateway.page.conftest import Open, answers, ask
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
-from trimodal.client.transports.tensors import strings
 from trimodal.errors import InvalidArgument
 
 
@@ -27,14 +26,6 @@ async def endless(request: Request) -> AsyncIterator[Tensors]:
         await asyncio.sleep(0.01)
 
 
-def told_at_the_end(text: str, trimmed: bytes = b"", cache: bytes = b"") -> Tensors:
-    """The only response of an llm, with its note."""
-    note = {"cache": strings([cache]), "trimmed": strings([trimmed])}
-    figures = {"similarity": 0.97, "queue_ms": 0.0, "predicted_ttft_ms": float("nan")}
-    note |= {name: np.array([value], np.float32) for name, value in figures.items()}
-    return {**llm_outputs(text, "stop"), **note}
-
-
 def sent_messages(triton: FakeTransport) -> list[list[dict[str, str]]]:
     asked = [request.inputs for request in triton.requests if "messages" in request.inputs]  # no probes
     return [json.loads(inputs["messages"][0]) for inputs in asked]
@@ -45,9 +36,21 @@ def finished(page: Page, count: int = 1) -> None:
 
 
 def test_an_answer_with_its_figures(serve: Serve, open_page: Open) -> None:
-    served = serve(fake_triton(llm=scripted(ANSWER, step=0.02)))
+    """Its last word comes late: tokens that come together have no rate."""
+    go_on = threading.Event()
+
+    async def halting(request: Request) -> AsyncIterator[Tensors]:
+        async for outputs in scripted(ANSWER)(request):
+            while outputs["finish_reason"][0] and not go_on.is_set():
+                await asyncio.sleep(0.005)
+            yield outputs
+
+    served = serve(fake_triton(llm=halting))
     page = open_page(served.url)
     ask(page, "What is the capital of Japan?")
+    expect(page.locator(".answer .text")).to_contain_text("An answer")
+    page.wait_for_timeout(100)
+    go_on.set()
     finished(page)
     assert answers(page) == [ANSWER]
     expect(page.locator(".question")).to_have_text("What is the capital of Japan?")
@@ -80,34 +83,23 @@ def test_the_parts_of_the_time_add_up(serve: Serve, open_page: Open) -> None:
 
 
 def test_a_mark_where_the_cache_answered(serve: Serve, open_page: Open) -> None:
-    async def cached(request: Request) -> AsyncIterator[Tensors]:
-        yield told_at_the_end("A kept answer.", cache=b"semantic")
-
-    page = open_page(serve(fake_triton(llm=cached)).url)
+    page = open_page(serve(fake_triton(llm=with_note("A kept answer.", cache=b"semantic"))).url)
     ask(page, "one")
     expect(page.locator("details.timing summary .hit")).to_have_text("semantic cache hit")
 
 
 def test_a_talk_that_was_too_long_goes_on_and_says_so(serve: Serve, open_page: Open) -> None:
     """Refused as talks once were, then asked again."""
-
-    async def llm(request: Request) -> AsyncIterator[Tensors]:
-        if request.inputs["truncation"].tolist() != [b"auto"]:
-            raise InvalidArgument("the prompt has 2421 tokens: max_prompt_tokens is 2048")
-        yield told_at_the_end("Once more.", b'{"messages": 4, "tokens": 812}')
-
-    async def refuses(request: Request) -> AsyncIterator[Tensors]:
-        raise InvalidArgument("the prompt has 2421 tokens: max_prompt_tokens is 2048")
-        yield {}
-
-    triton = fake_triton(llm=refuses)
+    triton = fake_triton(llm=fails(InvalidArgument("the prompt has 2421 tokens: max_prompt_tokens is 2048")))
     page = open_page(serve(triton).url)
     ask(page, "one")
     expect(page.locator(".mark.failed")).to_contain_text("2421 tokens")
-    triton.functions["llm"] = llm
+    triton.functions["llm"] = with_note("Once more.", b'{"messages": 4, "tokens": 812}')
     page.get_by_role("button", name="Try again").click()
     finished(page)
     assert answers(page) == ["Once more."]
+    asked = [one.inputs for one in triton.requests if "messages" in one.inputs]
+    assert asked[-1]["truncation"].tolist() == [b"auto"]
     expect(page.locator(".trimmed")).to_contain_text("its oldest 4 messages were left out")
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 import os
+import socket
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +24,7 @@ from tests.gateway.realtime.test_access import bearer, status
 from trimodal.client.errors import ConnectError
 from trimodal.client.transports.fake import FakeSpeech, llm_outputs, scripted
 from trimodal.gateway.keys import Key, add_key
-from trimodal.gateway.realtime import outbox
+from trimodal.gateway.realtime import outbox, protocol
 from trimodal.gateway.realtime import session as sessions
 from trimodal.gateway.realtime.protocol import RealtimeProtocol
 from trimodal.gateway.server import GatewayServer
@@ -297,3 +299,23 @@ def test_streams_and_keys_are_free_however_it_ends(serve: Serve, dial: Dial) -> 
                     peer.socket.send("x" * (5 << 20))
         peer.socket.close()
     wait_until(lambda: not streams, "all streams end")
+
+
+def test_a_connection_that_is_cut_off_leaves_nothing(
+    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who opens sessions and cuts them off, hundreds a second, made the gateway hold all of some seconds."""
+    monkeypatch.setattr(protocol, "_LINGER_S", 3600.0)
+    running = serve()
+
+    def held() -> int:
+        gc.collect()
+        return sum(type(one) is RealtimeProtocol for one in gc.get_objects())  # isinstance would ask each
+
+    before = held()
+    for _ in range(5):
+        peer = opened(dial(running))
+        streams = begun(running, peer)
+        peer.socket.socket.shutdown(socket.SHUT_RDWR)
+        wait_until(lambda streams=streams: not streams, "the stream ends")
+    wait_until(lambda: held() <= before, "the connections are forgotten")

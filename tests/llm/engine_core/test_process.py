@@ -82,7 +82,8 @@ def elsewhere(tmp_path: Path) -> str:
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = tmp_path / "env" / "lib" / version / "site-packages"
     ours = Path(pydantic.__file__).parents[1]
-    for name in ("pydantic", "pydantic_core", "typing_extensions.py", "annotated_types", "typing_inspection"):
+    names = ["pydantic", "pydantic_core", "typing_extensions.py", "annotated_types", "typing_inspection"]
+    for name in [*names, *(["tomli"] if sys.version_info < (3, 11) else [])]:
         (packages / name).symlink_to(ours / name)
     found = subprocess.run(
         [python, "-I", "-c", "import trimodal"], cwd=tmp_path, capture_output=True, timeout=30

@@ -202,7 +202,7 @@ def test_who_cannot_be_in_time_any_more_leaves_the_queue_with_a_reason() -> None
     assert late.retry_after_s > 0
     assert scheduler.overdue() == []
     assert scheduler.waiting == 1
-    assert scheduler.stats().unserved == {"expired": 1}
+    assert scheduler.unserved == {"expired": 1}
 
 
 def test_a_full_queue_makes_room_for_a_higher_class_only() -> None:
@@ -218,7 +218,7 @@ def test_a_full_queue_makes_room_for_a_higher_class_only() -> None:
     (loser,) = scheduler.overdue()
     assert loser.id == 3
     assert "the queue is full, and a request that goes before it came" in loser.problem
-    assert scheduler.stats().unserved == {"displaced": 1, "queue": 1}
+    assert scheduler.unserved == {"displaced": 1, "queue": 1}
 
 
 def test_a_more_urgent_listener_boosts_but_does_not_shorten_the_others_patience() -> None:

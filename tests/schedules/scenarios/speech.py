@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -85,7 +86,8 @@ class Speech(Scenario):
             clock=time.monotonic,
         )
 
-    def _recognise(self, window: Window) -> Recognition:
+    def _recognise(self, windows: Sequence[Window]) -> list[Recognition]:
+        (window,) = windows
         time.sleep(self.draw.choice([0.0, 0.0, 0.1, 1.0]))
         chance = self.draw.random()
         if chance < 0.15:
@@ -94,7 +96,7 @@ class Speech(Scenario):
             raise InvalidArgument("language: 'xx'")
         if chance < 0.20:
             raise Drawn("defect")
-        return Recognition((Word(f" {window.prompt}", 0.25, 0.75, 1.0),))
+        return [Recognition((Word(f" {window.prompt}", 0.25, 0.75, 1.0),))]
 
     def run(self) -> None:
         clients = [threading.Thread(target=self._talk_all, name=f"client-{n}") for n in range(CLIENTS)]

@@ -77,7 +77,7 @@ def test_a_server_that_answers_lives_on_over_one_connection(process: subprocess.
         return 200, b""
 
     with answering(answer) as port:
-        thread, stopping = beat(port, process.pid, limit_s=LIMIT_S)
+        thread, stopping = beat(port, process.pid, limit_s=LIMIT_S, timeout_s=LIMIT_S)
         for _ in range(20):
             assert asked.acquire(timeout=LIMIT_S)
         stopping.set()

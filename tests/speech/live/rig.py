@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,6 +37,7 @@ class ScriptedSession:
     received_s = property(lambda self: self.received / SAMPLE_RATE)
     speech_s = property(lambda self: self.received / SAMPLE_RATE / 2)
     pending_s = property(lambda self: self.received_s - self.heard)
+    unsent_s = property(lambda self: self.pending_s)
     max_pending_s = property(lambda self: self.settings.max_pending_s)
     waiting = property(lambda self: self.outstanding or self.heard + 1 <= self.received_s)
     ends_turn = property(lambda self: self.ended)
@@ -54,15 +55,15 @@ class ScriptedSession:
     def end(self) -> None:
         self.ended = True
 
-    def next_window(self):
+    def next_windows(self, *, ahead: bool):
         if self.outstanding or self.heard + 1 > self.received_s:
-            return None
+            return []
         self.outstanding = True
-        return SimpleNamespace(window=Window(np.zeros(8, np.float32), self.language, str(self.heard)))
+        return [SimpleNamespace(window=Window(np.zeros(8, np.float32), self.language, str(self.heard)))]
 
-    def accept(self, planned, heard) -> None:
+    def accept_windows(self, planned, heard) -> None:
         self.outstanding = False
-        self.fresh += [word.shifted(self.heard) for word in heard.words]
+        self.fresh += [word.shifted(self.heard) for word in heard[0].words]
         self.heard += 1
 
     def take(self):
@@ -83,7 +84,8 @@ class Recogniser:
         self.lock = threading.Lock()
         self.inside = self.most = self.calls = 0
 
-    def __call__(self, window: Window) -> Recognition:
+    def __call__(self, windows: Sequence[Window]) -> list[Recognition]:
+        (window,) = windows
         with self.lock:
             self.calls += 1
             self.inside += 1
@@ -94,7 +96,7 @@ class Recogniser:
             assert self.gate is None or self.gate.acquire(timeout=BOUND)
             if error:
                 raise error
-            return Recognition((Word(f" {window.prompt}", 0.25, 0.75, 1.0),))
+            return [Recognition((Word(f" {window.prompt}", 0.25, 0.75, 1.0),))]
         finally:
             with self.lock:
                 self.inside -= 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import get_args
 
 import numpy as np
@@ -87,13 +88,13 @@ def test_a_failed_window_is_heard_again(bench):
 def test_windows_that_fail_twice_are_the_same_the_third_time_and_nothing_is_lost(policy, monkeypatch):
     monkeypatch.setattr(module, "BACKOFF_S", 0.0)
     samples, said = speak([*VOCABULARY, 1.0, *VOCABULARY])
-    asked: list[Window] = []
+    asked: list[Sequence[Window]] = []
 
-    def recogniser(window: Window) -> Recognition:
-        asked.append(window)
+    def recogniser(windows: Sequence[Window]) -> list[Recognition]:
+        asked.append(windows)
         if len(asked) % 3:
             raise Unavailable("no room")
-        return Recognition(hear(window.samples))
+        return [Recognition(hear(window.samples)) for window in windows]
 
     settings = SpeechSettings(policy=policy, max_windows_in_flight=1)
     service = SpeechService(settings, recogniser, lambda _: EnergyDetector(), SpeechMetrics(MemoryMetrics()))
@@ -183,10 +184,10 @@ def test_a_call_that_is_lost_alone_is_given_up_though_others_come_back(bench, mo
     now, go_on = [0.0], threading.Event()
     one = bench(idle_s=3600, clock=lambda: now[0])
 
-    def recogniser(window: Window) -> Recognition:
-        if window.language == "de":
+    def recogniser(windows: Sequence[Window]) -> list[Recognition]:
+        if windows[0].language == "de":
             go_on.wait(BOUND)
-        return one.recogniser(window)
+        return one.recogniser(windows)
 
     monkeypatch.setattr(one.service, "_recogniser", recogniser)
     lost = one.send(1, start=True, end=True, language="de")
@@ -310,3 +311,38 @@ def test_no_answer_overtakes_the_one_before(bench):
     go.set()
     assert [answer.wait().error for answer in answers] == [None, None]
     assert order == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("somebody_speaks", [False, True])
+def test_a_recordings_windows_are_heard_by_two_unless_somebody_speaks(somebody_speaks):
+    samples, said = speak([*VOCABULARY, 1.0] * 40)
+    begin, sizes = threading.Event(), []
+
+    def recogniser(windows: Sequence[Window]) -> list[Recognition]:
+        begin.wait(BOUND)
+        sizes.append(len(windows))
+        return [Recognition(hear(window.samples)) for window in windows]
+
+    settings = SpeechSettings(policy="file")
+    service = SpeechService(settings, recogniser, lambda _: EnergyDetector(), SpeechMetrics(MemoryMetrics()))
+
+    def send(stream: int, chunk: np.ndarray, start: bool, end: bool, **options: bool) -> Answer:
+        answer = Answer()
+        service.submit(Chunk(stream, chunk, start, end, StreamOptions(**options)), answer)
+        return answer
+
+    words, chunk = [], 10 * SAMPLE_RATE
+    try:
+        if somebody_speaks:
+            send(2, np.zeros(chunk, np.float32), True, False).wait()
+        for at in range(0, len(samples), chunk):
+            end = at + chunk >= len(samples)
+            if at == 9 * chunk:
+                begin.set()
+            words += send(1, samples[at : at + chunk], at == 0, end, recording=True).wait().update.committed
+    finally:
+        begin.set()
+        service.close()
+    assert [word.text for word in words] == [word.text for word in said]
+    assert sizes[0] == 1
+    assert (2 in sizes) is not somebody_speaks

@@ -18,6 +18,7 @@ HEARD = {
     "word_starts": np.array([[0.25, 0.5]], np.float32),
     "word_ends": np.array([[0.5, 1.0]], np.float32),
     "word_probabilities": np.array([[0.5, 0.75]], np.float32),
+    "word_count": np.array([[2]], np.int32),
     "language": np.array([[b"en"]], object),
     "no_speech_probability": np.array([[0.125]], np.float32),
     "average_log_probability": np.array([[-0.25]], np.float32),
@@ -57,7 +58,7 @@ class FakeStub:
 def test_a_window_goes_out_and_its_words_come_back():
     stub = FakeStub(HEARD)
     samples = np.arange(4, dtype=np.float32)
-    heard = recognise(stub, "other", Window(samples, "en", "naïve", translate=True, prefix=" é"))
+    (heard,) = recognise(stub, "other", [Window(samples, "en", "naïve", translate=True, prefix=" é")])
     words = (Word(" what", 0.25, 0.5, 0.5, (437,)), Word(" naïve", 0.5, 1.0, 0.75, (1, 2)))
     chances = (("en", 0.75), ("de", 0.25))
     assert heard == Recognition(
@@ -74,15 +75,16 @@ def test_a_window_goes_out_and_its_words_come_back():
 
 def test_nothing_heard_is_an_empty_recognition():
     silence = HEARD | {name: np.zeros((1, 0), HEARD[name].dtype) for name in WORDS}
+    silence["word_count"] = np.array([[0]], np.int32)
     silence["rejected"] = np.array([[b"silence"]], object)
-    heard = recognise(FakeStub(silence), "other", Window(np.zeros(4, np.float32)))
+    (heard,) = recognise(FakeStub(silence), "other", [Window(np.zeros(4, np.float32))])
     assert (heard.words, heard.text, heard.rejected) == ((), "", "silence")
 
 
 def test_every_call_has_the_same_inputs_so_that_triton_batches_them():
     stub = FakeStub(HEARD)
-    recognise(stub, "other", Window(np.zeros(4, np.float32)))
-    recognise(stub, "other", Window(np.zeros(9, np.float32), language="de", prompt="x", prefix=" y"))
+    recognise(stub, "other", [Window(np.zeros(4, np.float32))])
+    recognise(stub, "other", [Window(np.zeros(9, np.float32), language="de", prompt="x", prefix=" y")])
     first, second = ([tensor.name() for tensor in asked["inputs"]] for asked in stub.asked)
     assert first == second
 
@@ -111,13 +113,29 @@ LOST = TritonError.INTERNAL  # a refusal whose code is lost is known by its sent
 def test_an_error_keeps_its_kind_and_names_the_model(code, told, kind):
     stub = FakeStub(error=TritonError(told, code))
     with pytest.raises(RequestError) as caught:
-        recognise(stub, "other", Window(np.zeros(4, np.float32)))
+        recognise(stub, "other", [Window(np.zeros(4, np.float32))])
     assert type(caught.value) is kind
     assert str(caught.value) == f"other: {told}"
 
 
 def test_of_a_prompt_that_is_too_long_the_end_is_sent():
     stub = FakeStub(HEARD)
-    recognise(stub, "other", Window(np.zeros(4, np.float32), prompt="a" * 900 + "b" * 900))
+    recognise(stub, "other", [Window(np.zeros(4, np.float32), prompt="a" * 900 + "b" * 900)])
     (prompt,) = (t.as_numpy().item() for t in stub.asked[0]["inputs"] if t.name() == "prompt")
     assert prompt == b"a" * 100 + b"b" * 900
+
+
+def test_windows_of_two_lengths_go_out_in_one_call():
+    rows = {name: np.concatenate([column, column]) for name, column in HEARD.items()}
+    for name in WORDS:  # the second has one word, and what fills its row
+        rows[name][1, 1] = b"" if rows[name].dtype == object else 0
+    rows["word_count"] = np.array([[2], [1]], np.int32)
+    stub = FakeStub(rows)
+    long, short = np.arange(4, dtype=np.float32), np.ones(3, np.float32)
+    heard = recognise(stub, "other", [Window(long, "en"), Window(short, "de", prefix=" é")])
+    assert [one.text for one in heard] == [" what naïve", " what"]
+    sent = {tensor.name(): tensor.as_numpy() for tensor in stub.asked[0]["inputs"]}
+    np.testing.assert_array_equal(sent["window"], [long, [1, 1, 1, 0]])
+    np.testing.assert_array_equal(sent["samples"], [[4], [3]])
+    assert [row.item() for row in sent["language"]] == [b"en", b"de"]
+    assert [row.item() for row in sent["prefix"]] == [b"", " é".encode()]

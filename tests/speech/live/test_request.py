@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trimodal.errors import InvalidArgument
-from trimodal.speech.live.request import Chunk, read_chunk
+from trimodal.speech.live.request import Chunk, StreamOptions, read_chunk
 from trimodal.speech.settings import SpeechSettings
 
 GOOD = np.linspace(-0.5, 0.5, 1600, dtype=np.float32)[None]
@@ -142,3 +142,11 @@ def test_a_request_without_an_id_is_a_recording_of_its_own():
 def test_a_stream_needs_an_id(start, end, parameters):
     with pytest.raises(InvalidArgument, match="sequence_id: missing, or 0; a stream's id is a number"):
         read_chunk(0, start, end, {"audio": GOOD}, parameters)
+
+
+def test_of_a_recording_the_next_windows_are_here_while_others_are_heard():
+    settings = SpeechSettings()
+    assert StreamOptions(recording=True).on(settings).max_pending_s == 2.5 * settings.file_window_s
+    assert StreamOptions(recording=True, max_speech_duration_s=10).on(settings).max_pending_s == 60
+    assert StreamOptions(recording=True, max_pending_s=0).on(settings).max_pending_s == 0
+    assert StreamOptions(recording=True).on(SpeechSettings(max_pending_s=90)).max_pending_s == 90

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -331,3 +332,19 @@ def test_one_window_that_the_engine_cannot_bear_gets_its_error(caplog):
     service = RecogniseService(engine, RecogniseSettings(artefact="x"), MemoryMetrics())
     with pytest.raises(InternalError):
         service.recognise_one(Window(marked(0.5).windows[0]))
+
+
+def test_what_fills_a_row_up_is_not_heard(metrics):
+    recogniser, engine = service(metrics)
+    recogniser.recognise([RecogniseRequest(np.ones((2, 9), np.float32), lengths=[9, 4])])
+    assert [len(window.samples) for window in engine.windows] == [9, 4]
+
+
+@pytest.mark.parametrize("lengths", [[9], [9, 0], [9, 10], [9, -1], [1] * 999])
+def test_lengths_that_are_none_are_refused(metrics, lengths):
+    recogniser, _ = service(metrics)
+    (outcome,) = recogniser.recognise([RecogniseRequest(np.ones((2, 9), np.float32), lengths=lengths)])
+    assert isinstance(outcome, InvalidArgument)
+    assert re.fullmatch(
+        r"samples: \[.{1,60}; one number for each of 2 windows is needed, 1 to 9", str(outcome)
+    )

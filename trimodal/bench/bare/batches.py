@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from trimodal.bench.common.samples import batch_of
 from trimodal.bench.load.generator import LoadRun
 from trimodal.bench.load.records import Record
+from trimodal.bench.samples import batch_of
 from trimodal.errors import OperatorError, RequestError
 from trimodal.metrics import MemoryMetrics
 from trimodal.vision.artefact import read_classifier

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from trimodal.bench.common.serving import settings_of
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.questions import Source
@@ -30,7 +29,7 @@ _LIMIT_S = 600.0
 
 def served_settings(model: Model) -> LlmSettings:
     """Returns the settings that the served model has. Raises: SettingsError."""
-    return settings_of(LlmSettings, model, {"version_directory": str(model.version_directory)})
+    return model.settings(LlmSettings, {"version_directory": str(model.version_directory)})
 
 
 class BareEngine:

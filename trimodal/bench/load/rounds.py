@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from trimodal.bench.load.generator import LoadRun, Send, run
 from trimodal.bench.load.plan import Case, LoadPlan
-from trimodal.bench.load.records import Record
-from trimodal.bench.load.slo import Slo
 from trimodal.bench.load.statistics import Summary, summarise
 
 # Runs one round of a case.
@@ -29,18 +27,6 @@ class Result:
     @property
     def label(self) -> str:
         return f"{self.side} {self.part}".strip()
-
-
-def split(result: Result, part_of: Callable[[Record], str], slo_of: Callable[[str], Slo]) -> list[Result]:
-    """The parts of a result, each judged by objectives of its own."""
-    found = []
-    for part in sorted({part_of(record) for done in result.runs for record in done.records}):
-        runs = [
-            replace(done, records=tuple(one for one in done.records if part_of(one) == part))
-            for done in result.runs
-        ]
-        found.append(replace(result, runs=runs, summary=summarise(runs, slo_of(part)), part=part))
-    return found
 
 
 def sending(plan: LoadPlan, send: Callable[[Case, int], Send], stop: asyncio.Event | None = None) -> Side:

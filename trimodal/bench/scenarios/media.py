@@ -14,14 +14,13 @@ from trimodal.audio.files import package
 from trimodal.audio.values import SAMPLE_RATE, PolicyName
 from trimodal.audio.word_errors import word_error_rate
 from trimodal.bench.bare.batches import BareBatches, Work, open_vision
-from trimodal.bench.common.samples import Recording, jpegs, spoken_streams
-from trimodal.bench.common.serving import settings_of
 from trimodal.bench.load.generator import LoadRun, Send
 from trimodal.bench.load.lengths import Lengths
 from trimodal.bench.load.plan import SECONDS, Case
 from trimodal.bench.load.records import OK
 from trimodal.bench.load.rounds import Result, Side, run_cases, sending
 from trimodal.bench.report import AUDIO, IMAGES, TEXTS, Unit
+from trimodal.bench.samples import Recording, jpegs, spoken_streams
 from trimodal.bench.scenarios.server import (
     LoadTest,
     Measurement,
@@ -92,7 +91,7 @@ async def run_vision(test: LoadTest, width: int, height: int, batch: int, *, bar
         vision = server.models["vision"]
         if vision.steps:
             raise OperatorError("--bare: Triton itself runs the classifier of this profile")
-        settings = settings_of(VisionSettings, vision)
+        settings = vision.settings(VisionSettings)
         return partial(open_vision, vision.version_directory, settings, files)
 
     files = await asyncio.to_thread(jpegs, width, height)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
-from trimodal.bench.common.serving import serving
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.report import Unit
@@ -20,6 +19,7 @@ from trimodal.client import Client, Timeouts
 from trimodal.errors import SettingsError
 from trimodal.repository import Model
 from trimodal.server.options import Profile, ServerOptions
+from trimodal.server.process import TritonServer
 
 _CONNECTIONS = 4
 
@@ -79,7 +79,7 @@ async def server_under_test(test: LoadTest, *models: str) -> AsyncIterator[Serve
         yield ServerUnderTest(test.url.removeprefix("grpc://"))
         return
     options = ServerOptions.on_free_ports(*models, profile=test.profile, changes=test.changes)
-    async with serving(options) as (started, _):
+    with TritonServer(options) as started:
         # As they are served: a bare engine reads the changes, too.
         yield ServerUnderTest(started.grpc_url, started.models)
 

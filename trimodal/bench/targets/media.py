@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples
-from trimodal.bench.common.samples import batch_of
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import Record
+from trimodal.bench.samples import batch_of
 from trimodal.bench.targets.questions import Source
 from trimodal.bench.targets.taking import sender, taken
 from trimodal.client import Client, LiveUpdate

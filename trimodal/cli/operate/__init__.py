@@ -1,1 +1,1 @@
-"""Defines the commands of operators: check, fleet, top, tune."""
+"""Defines the commands of operators: check, top, tune, versions."""

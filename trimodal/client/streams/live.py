@@ -111,6 +111,7 @@ class LiveStream:
         self._over: TrimodalError | None = None  # why no further call is possible
         self._words: list[Word] = []
         self._texts: list[str] = []
+        self._heard_s = 0.0  # the end of the last committed word
         self.spans: list[trace.Span] = []  # what took the model how long, with the option `trace`
         self.latest = LiveUpdate()  # the last answer of the server, an empty one before the first
 
@@ -123,6 +124,11 @@ class LiveStream:
     def text(self) -> str:
         """The committed text so far."""
         return "".join(self._texts).strip()
+
+    def forget(self) -> None:
+        """Drops `words` and `text` so far: all that grows of a stream which goes on for days."""
+        self._words.clear()
+        self._texts.clear()
 
     async def send(self, samples: Any) -> LiveUpdate:
         """Sends a chunk and gives what is new since the last one.
@@ -248,6 +254,8 @@ class LiveStream:
         """Takes answers in, in their order, and gives them as one."""
         update = self.latest = merged(updates)
         self._words += update.committed
+        if update.committed:
+            self._heard_s = update.committed[-1].end
         if update.text:
             self._texts.append(update.text)
         return update
@@ -276,8 +284,7 @@ class LiveStream:
             raise
 
     def _flush_timeouts(self, samples: int) -> Timeouts:
-        heard_s = self._words[-1].end if self._words else 0.0
-        unheard_s = min(self.latest.received_s - heard_s + samples / SAMPLE_RATE, MOST_UNHEARD_S)
+        unheard_s = min(self.latest.received_s - self._heard_s + samples / SAMPLE_RATE, MOST_UNHEARD_S)
         return replace(self._timeouts, silence=self._timeouts.silence + FLUSH_PER_S * unheard_s)
 
     async def _infer(

@@ -24,7 +24,7 @@ from trimodal.gateway.media import decode_base64, decode_data_url, recording
 from trimodal.gateway.openai.schemas import AudioPart, ChatMessage, ImagePart, InputImage
 from trimodal.gateway.quota import Cost, KeyUsage
 
-_REMEMBERED = 4096
+REMEMBERED, REMEMBERED_CHARACTERS = 4096, 16 << 20
 _MAX_AUDIO_S = 600
 _BLOCK_S = 30.0
 
@@ -73,11 +73,44 @@ def cost_of(messages: Sequence[DecodedMessage], answers: int = 1) -> Cost:
     return Cost(answers, images, any(one.audio is not None for one in messages))
 
 
+Finding = str | tuple[Prediction, ...]
+"""What was heard in a recording, or seen in a picture."""
+
+
+class _Findings:
+    """Findings by a file's key; the oldest are forgotten, so that they are so many, of so many characters."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, Finding] = OrderedDict()
+        self._characters = 0
+
+    def get(self, key: bytes) -> Finding | None:
+        if key in self._known:
+            self._known.move_to_end(key)
+        return self._known.get(key)
+
+    def put(self, key: bytes, finding: Finding) -> None:
+        self._drop(key)
+        self._known[key] = finding
+        self._characters += _characters(finding)
+        while len(self._known) > REMEMBERED or self._characters > REMEMBERED_CHARACTERS:
+            self._drop(next(iter(self._known)))
+
+    def _drop(self, key: bytes) -> None:
+        if key in self._known:
+            self._characters -= _characters(self._known.pop(key))
+
+
+def _characters(finding: Finding) -> int:
+    """An hour of speech has 50,000; labels are few."""
+    return len(finding) if isinstance(finding, str) else 0
+
+
 class FindingsCache:
     """What was heard and seen in files, by tenant and their hashes; the oldest are forgotten."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, str | tuple[Prediction, ...]] = OrderedDict()
+        self._known = _Findings()
         self._tenant = b""
 
     def of(self, tenant: str) -> FindingsCache:
@@ -89,9 +122,9 @@ class FindingsCache:
     def keep(self, message: DecodedMessage, heard: str, labels: tuple[Prediction, ...]) -> None:
         """Remembers what the assistant heard and saw in a message's files."""
         if message.audio is not None:
-            self._put(message.audio, heard)
+            self._known.put(self._key(message.audio), heard)
         if message.image is not None:
-            self._put(message.image, labels)
+            self._known.put(self._key(message.image), labels)
 
     async def turn(self, message: DecodedMessage, client: Client, usage: KeyUsage) -> Turn:
         """An earlier message as the assistant takes it; `client` asks what is not known."""
@@ -107,29 +140,18 @@ class FindingsCache:
         """The message with what was heard and seen in its files, in place of them."""
         heard: object = message.heard
         labels: object = message.labels
-        if message.audio is not None and (heard := self._get(message.audio)) is None:
+        if message.audio is not None and (heard := self._known.get(self._key(message.audio))) is None:
             samples = await read_samples(message.audio, message.field, usage)
             heard = (await client.transcribe(samples)).text.strip()
             usage.free(len(samples))
-            self._put(message.audio, heard)
-        if message.image is not None and (labels := self._get(message.image)) is None:
+            self._known.put(self._key(message.audio), heard)
+        if message.image is not None and (labels := self._known.get(self._key(message.image))) is None:
             (row,) = await client.classify([message.image])
             labels = tuple(row)
-            self._put(message.image, labels)
+            self._known.put(self._key(message.image), labels)
         assert isinstance(heard, str)
         assert isinstance(labels, tuple | list)
         return replace(message, image=None, audio=None, heard=heard, labels=labels)
-
-    def _get(self, file: bytes) -> str | tuple[Prediction, ...] | None:
-        key = self._key(file)
-        if key in self._known:
-            self._known.move_to_end(key)
-        return self._known.get(key)
-
-    def _put(self, file: bytes, finding: str | tuple[Prediction, ...]) -> None:
-        self._known[self._key(file)] = finding
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
 
     def _key(self, file: bytes) -> bytes:
         key = hashlib.sha256(self._tenant)

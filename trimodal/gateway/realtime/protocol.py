@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from uvicorn.protocols.utils import ClientDisconnected
@@ -31,6 +32,8 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
         self.close_timeout = _CLOSE_S
         self._asked = self._failed = False
         self._unread = b""
+        self._lost = False
+        self._linger: asyncio.TimerHandle | None = None
         self._spare, self._spare_at = float(SPARE_FRAMES), self.loop.time()
 
     def keepalive_timeout(self) -> None:
@@ -124,7 +127,14 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
 
     async def run_asgi(self) -> None:
         await super().run_asgi()
-        self.loop.call_later(_LINGER_S, self.abort)
+        if not self._lost:
+            self._linger = self.loop.call_later(_LINGER_S, self.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        if self._linger is not None:  # it would keep this, and what is unread, for as long
+            self._linger.cancel()
+        super().connection_lost(exc)
 
     def shutdown(self) -> None:
         """The sessions' drain closes it, with 1001."""

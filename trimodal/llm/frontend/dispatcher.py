@@ -234,7 +234,7 @@ class Dispatcher:
 
     def report(self) -> None:
         """Updates the scheduler's figures."""
-        self._metrics.scheduling(self._scheduler.stats())
+        self._metrics.unserved(self._scheduler.unserved)
 
     def _end_all(self, generations: list[Generation], error: RequestError) -> list[RequestState]:
         return [state for generation in generations for state in self.end(generation, error)]

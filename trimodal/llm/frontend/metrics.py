@@ -7,14 +7,12 @@ End-to-end: arrival to the last delta. All in seconds, as Prometheus wants them.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trimodal.errors import RequestError
 from trimodal.llm.engines.protocol import EngineStats
-from trimodal.llm.scheduler.scheduler import SchedulerStats
 from trimodal.metrics import Metric, Metrics
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -35,7 +33,6 @@ class LlmMetrics:
             "cache_skipped_total", "Requests past the cache, as too many looked already"
         )
         self.engine_ready = self._gauge("engine_ready", "1 while the engine is open, 0 while it is not")
-        self._prefix_hits = self._counter("prefix_cache_hits_total", "Requests with cached prompt tokens")
         self._active = self._gauge("active_requests", "Requests in the engine")
         self._queued = self._gauge("queued_requests", "Requests that wait for the engine")
         self._kv_usage = self._gauge("kv_usage_ratio", "KV blocks held by running requests, 0 to 1")
@@ -55,24 +52,12 @@ class LlmMetrics:
         self.prediction_error = self._histogram(
             "ttft_prediction_error_seconds", "Size of the difference of predicted and real TTFT"
         )
-        self._token_s = self._gauge(
-            "token_seconds", "Measured time between two tokens of a stream at the present batch"
-        )
-        self._prefill_token_s = self._gauge(
-            "prefill_token_seconds", "Measured time that a prompt token takes"
-        )
 
-    def scheduling(self, stats: SchedulerStats) -> None:
-        """Counts what the scheduler did since the last call and shows what it measured."""
-        shown, self._shown = self._shown, stats.unserved
+    def unserved(self, counts: Counter[str]) -> None:
+        """Counts the requests that the scheduler did not serve since the last call, of its counts so far."""
+        shown, self._shown = self._shown, counts
         for reason, counter in self._unserved.items():
-            counter.increment(self._shown[reason] - shown[reason])
-        for gauge, value in (
-            (self._token_s, stats.token_s),
-            (self._prefill_token_s, stats.prefill_token_s),
-        ):
-            if math.isfinite(value):  # else nothing is known yet
-                gauge.set(value)
+            counter.increment(counts[reason] - shown[reason])
 
     def outcome(self, outcome: str) -> None:
         """One request ended: stop, length, or the name of its error's code in lower case."""
@@ -107,7 +92,6 @@ class LlmMetrics:
         self._tokens("completion", completion)
         if cached:
             self._tokens("cached", cached)
-            self._prefix_hits.increment(1)
 
     def _tokens(self, kind: str, count: int) -> None:
         text = (

@@ -6,7 +6,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from itertools import islice
 
 from trimodal.errors import Unavailable
@@ -22,20 +21,6 @@ from trimodal.llm.scheduler.waiting_queue import WaitingQueue
 from trimodal.llm.settings import LlmSettings
 
 _LOOKED_AT = 32  # of those that wait, for one that fits: the look is after each step
-
-
-@dataclass(frozen=True)
-class SchedulerStats:
-    """The figures as of now.
-
-    `unserved` counts by reason: refused on arrival, as the first text would have come too late ("deadline")
-    or the queue was full ("queue"); taken out of the queue, as the first text could not be in time any more
-    ("expired") or for a request of a higher class ("displaced").
-    """
-
-    unserved: Counter[str]
-    token_s: float  # between two tokens of a stream at the present batch; nan: unknown
-    prefill_token_s: float  # what a prompt token takes; 0: unknown
 
 
 class Scheduler:
@@ -78,11 +63,15 @@ class Scheduler:
     def running(self) -> int:
         return len(self._running)
 
-    def stats(self) -> SchedulerStats:
-        """The figures as of now."""
-        latency = self._latency
-        gap = latency.gap(max(1, latency.streams))
-        return SchedulerStats(self._unserved.copy(), gap, latency.prefill_s)
+    @property
+    def unserved(self) -> Counter[str]:
+        """Tickets that were not served, by reason.
+
+        Refused on arrival, as the first text would have come too late ("deadline") or the queue was full
+        ("queue"); taken out of the queue, as the first text could not be in time any more ("expired") or for
+        a request of a higher class ("displaced").
+        """
+        return self._unserved.copy()
 
     def admit(self, ticket: Ticket) -> None:
         """Lets a ticket into the queue and predicts its TTFT (`ticket.predicted_ttft`).

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
 
 from trimodal.audio.values import SAMPLE_RATE
@@ -37,7 +37,7 @@ JOIN_S = 5.0
 LEFT = "the client left"
 UNLOADING = "speech is being unloaded; start the stream again later"
 
-Recogniser = Callable[[Window], Recognition]
+Recogniser = Callable[[Sequence[Window]], Sequence[Recognition]]
 logger = logging.getLogger(__name__)
 
 
@@ -188,9 +188,9 @@ class SpeechService:
                 if stream.left:
                     actions = stream.close("left", Cancelled(LEFT))
                 # Only now, so that it holds all audio that came while it waited for a thread.
-                elif planned := stream.next_window():
-                    heard = self._recognise(stream, planned.window)
-                    audio_s = len(planned.window.samples) / SAMPLE_RATE
+                elif planned := stream.next_windows(ahead=self._table.only_recordings):
+                    heard = self._recognise(stream, [one.window for one in planned])
+                    audio_s = sum(len(one.window.samples) for one in planned) / SAMPLE_RATE
                     actions = stream.heard(planned, heard)
             except Exception as error:
                 actions = stream.fail(as_request_error(error))
@@ -198,26 +198,26 @@ class SpeechService:
                 self._windows.done(stream, audio_s)
             self._perform(stream, actions)
 
-    def _recognise(self, stream: LiveStream, window: Window) -> Recognition:
-        """What is heard in `window`; a recogniser that fails is tried again a little later, a few times.
+    def _recognise(self, stream: LiveStream, windows: Sequence[Window]) -> Sequence[Recognition]:
+        """What is heard in windows; a recogniser that fails is tried again a little later, a few times.
 
-        Raises RequestError: the window is wrong, it failed too often or is not there for too long, or no
+        Raises RequestError: a window is wrong, it failed too often or is not there for too long, or no
             client waits any more.
         """
         failures, since = 0, time.monotonic()
         while True:
-            self._metrics.windows_in_flight.increment(1)
+            self._metrics.windows_in_flight.increment(len(windows))
             stream.asks()
             try:
-                return self._recogniser(window)
+                return self._recogniser(windows)
             except Exception as error:
                 told = as_request_error(error)
             finally:
-                self._metrics.windows_in_flight.increment(-1)
+                self._metrics.windows_in_flight.increment(-len(windows))
             if isinstance(told, InvalidArgument):
                 raise told
             self._windows.forget()
-            self._metrics.retries.increment(1)
+            self._metrics.retries.increment(len(windows))
             failures += 1
             waited_s = time.monotonic() - since
             loading = isinstance(told, Unavailable) and waited_s < self._settings.recognizer_wait_s

@@ -47,7 +47,7 @@ class TakeIn:
 
 @dataclass(frozen=True, slots=True)
 class Recognise:
-    """Have a window thread call `next_window` and then `heard` or `fail`: a window is due."""
+    """Have a window thread call `next_windows` and then `heard` or `fail`: a window is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +224,16 @@ class LiveStream:
                 self._spans.append(span("take audio in", began, self._clock()))
             return self._next_actions()
 
-    def next_window(self) -> PlannedWindow | None:
-        """The window that is due now, with all audio until now; None when none is due any more."""
+    def next_windows(self, *, ahead: bool) -> list[PlannedWindow]:
+        """The window that is due now, with all audio until now; none when none is due any more.
+
+        Args:
+            ahead: the one behind it, too, where that is known.
+        """
         with self._lock:
             self._queued = False
             self._out = self._asked = self._clock()
-            return self._session.next_window() if self._state in ("open", "ending") else None
+            return self._session.next_windows(ahead=ahead) if self._state in ("open", "ending") else []
 
     def asks(self) -> None:
         """The recogniser is asked for the window that is out, perhaps again."""
@@ -256,16 +260,16 @@ class LiveStream:
                 silent_s = now - max(self._asked, back)
             return silent_s if silent_s > longest_s else 0.0
 
-    def heard(self, planned: PlannedWindow, recognition: Recognition) -> list[Action]:
-        """Takes in what was heard in the window that is out."""
+    def heard(self, planned: Sequence[PlannedWindow], heard: Sequence[Recognition]) -> list[Action]:
+        """Takes in what was heard in the windows that `next_windows` gave."""
         with self._lock:
             if self._state in ("failed", "closed"):
                 return []
-            heard = self._clock()
-            self._session.accept(planned, recognition)
+            back = self._clock()
+            self._session.accept_windows(planned, heard)
             self._note_progress()
             if self._spans is not None:
-                self._note_window(planned, heard)
+                self._note_windows(planned, back)
             if self.due is not None:
                 self._metrics.turnaround.observe(self._clock() - self.due)
             self.due = None
@@ -354,9 +358,9 @@ class LiveStream:
         update = self._session.take()
         return replace(update, trace=tuple(self._spans)) if final and self._spans else update
 
-    def _note_window(self, planned: PlannedWindow, heard: float) -> None:
+    def _note_windows(self, planned: Sequence[PlannedWindow], heard: float) -> None:
         assert self._spans is not None
-        audio_s = (planned.end - planned.start) / SAMPLE_RATE
+        audio_s = (planned[-1].end - planned[0].start) / SAMPLE_RATE
         if self.due is not None:
             self._spans.append(span("window waits", self.due, self._out))
         self._spans.append(span("window", self._out, heard, audio_s=audio_s))
@@ -377,7 +381,9 @@ class LiveStream:
             since = round(session.received_s * SAMPLE_RATE) > chunk.after
             return not (self._inbox or session.has_news or since or self._clock() > self._expires)
         # Where no window is on its way only more audio helps.
-        return session.waiting and (final or session.pending_s > session.max_pending_s)
+        # Of a recording the next windows are to be here when those at the recogniser are heard.
+        waits_s = session.unsent_s if self.recording else session.pending_s
+        return session.waiting and (final or waits_s > session.max_pending_s)
 
     def _close(self, outcome: Outcome, error: RequestError) -> list[Action]:
         if self._state == "closed":

@@ -84,6 +84,12 @@ class StreamTable:
                 self._lock.wait()
             return [*self._open.values(), *self._ending]
 
+    @property
+    def only_recordings(self) -> bool:
+        """Whether nobody who speaks now would wait for a longer run of the recogniser."""
+        with self._lock:
+            return all(stream.recording for stream in (*self._open.values(), *self._ending))
+
     def close(self, error: RequestError) -> list[LiveStream]:
         """Admits and finds no stream any more but raises `error`; every stream that is not over."""
         with self._lock:

@@ -13,6 +13,7 @@ from trimodal.audio.languages import language_code
 from trimodal.audio.samples import check_samples
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import InvalidArgument
+from trimodal.settings import shorten
 from trimodal.speech.values import (
     FIGURES,
     MAX_PROMPT,
@@ -33,6 +34,7 @@ class RecogniseRequest:
         windows: float32[rows, samples].
         prompts, languages, tasks: UTF-8, one a row; None for all empty. A task is one of TASKS.
         prefixes: UTF-8, as `prompts`.
+        lengths: samples of each row that are its window; zeros follow. None: all are.
         temperatures: numbers parted by commas, 0 to 1, one text a row; empty for the model's own.
     """
 
@@ -42,6 +44,7 @@ class RecogniseRequest:
     tasks: Sequence[bytes] | None = None
     temperatures: Sequence[bytes] | None = None
     prefixes: Sequence[bytes] | None = None
+    lengths: Sequence[int] | None = None
 
     def checked(self, languages: Sequence[str]) -> list[Window]:
         """The request's windows, of at most MAX_WINDOW_S; language "" where none is named.
@@ -62,6 +65,7 @@ class RecogniseRequest:
         tasks = _column(self.tasks, "task", rows)
         temperatures = _column(self.temperatures, "temperatures", rows)
         prefixes = _column(self.prefixes, "prefix", rows)
+        lengths = _lengths(self.lengths, rows, samples)
         windows = []
         for index in range(rows):
             place = "" if rows == 1 else f"[{index}]"
@@ -76,7 +80,8 @@ class RecogniseRequest:
             if task and task not in TASKS:
                 raise InvalidArgument(f"task{place}: {task[:16]!r} is not known (known: {', '.join(TASKS)})")
             ladder = _temperatures(f"temperatures{place}", temperatures[index])
-            windows.append(Window(self.windows[index], code, prompt, task == "translate", ladder, prefix))
+            own = self.windows[index, : lengths[index]]
+            windows.append(Window(own, code, prompt, task == "translate", ladder, prefix))
         return windows
 
 
@@ -140,6 +145,17 @@ def _temperatures(field: str, raw: bytes) -> tuple[float, ...]:
             f"{field}: {text[:32]!r}; at most {MAX_TEMPERATURES} numbers from 0 to 1 are taken, as 0,0.2,0.4"
         )
     return temperatures
+
+
+def _lengths(given: Sequence[int] | None, rows: int, most: int) -> Sequence[int]:
+    if given is None:
+        return [most] * rows
+    if len(given) != rows or not all(0 < length <= most for length in given):
+        told = shorten(str(list(given)))
+        raise InvalidArgument(
+            f"samples: {told}; one number for each of {rows} windows is needed, 1 to {most}"
+        )
+    return given
 
 
 def _column(values: Sequence[bytes] | None, name: str, rows: int) -> Sequence[bytes]:

@@ -117,12 +117,16 @@ class RecogniseService:
 
     def recognise_one(self, window: Window) -> Recognition:
         """What is heard in one window that is right. Raises RequestError: the engine fails on it."""
-        tasks = self._tasks([window])
+        return self.recognise_windows([window])[0]
+
+    def recognise_windows(self, windows: Sequence[Window]) -> Sequence[Recognition]:
+        """What is heard in windows that are right. Raises RequestError: the engine fails on one."""
+        tasks = self._tasks(windows)
         self._decode(tasks)
         outcome = self._result(tasks)
         if isinstance(outcome, RequestError):
             raise outcome
-        return outcome.rows[0]
+        return outcome.rows
 
     def _tasks(self, windows: Sequence[Window]) -> list[_Task]:
         default = self._settings.language

@@ -113,6 +113,13 @@ class SegmentPolicy:
         """What is due to be heard; the same again until `accept`. Cheap: asked at each chunk."""
         raise NotImplementedError
 
+    def ahead(self, stretch: Stretch, timeline: Timeline) -> Stretch | None:
+        """What would be due behind the planned stretch, if nothing of that is heard again.
+
+        None: nothing yet, or it depends on the stretch's words.
+        """
+        return None
+
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
         """Takes the words of the planned stretch in; None: a guard rejected them."""
         if stretch.kind is Kind.FINAL:

@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline
+from trimodal.speech.session.policy import (
+    Kind,
+    Segment,
+    SegmentPolicy,
+    Stretch,
+    Timeline,
+    first_segment,
+)
 from trimodal.speech.session.transcript import SpokenWord, Transcript
 from trimodal.speech.session.vad import SpeechSpan
 from trimodal.speech.settings import SpeechSettings
@@ -43,12 +50,26 @@ class FilePolicy(SegmentPolicy):
         segment = self.segment(timeline)
         if self._alone or segment is None:
             return self._alone
-        late = self.begin(segment) + _WAIT * self._room
+        stretch, self._speech = self._packed(segment, timeline, self.floor)
+        return stretch
+
+    def ahead(self, stretch: Stretch, timeline: Timeline) -> Stretch | None:
+        """The window that is filled behind a stretch which ends in a pause, as `plan` fills it."""
+        segment = first_segment(timeline, stretch.end, self.pause)
+        if stretch.kind is not Kind.FINAL or stretch is self._alone or segment is None:
+            return None
+        return self._packed(segment, timeline, stretch.end)[0]
+
+    def _packed(
+        self, segment: Segment, timeline: Timeline, floor: int
+    ) -> tuple[Stretch | None, Sequence[Part]]:
+        """The window that is due where nothing before `floor` is heard again, and the speech known there."""
+        late = max(floor, segment.start - self.pad) + _WAIT * self._room
         moment = min(timeline.received, late)
         over = timeline.ended and moment == timeline.received
-        spans = [one for one in timeline.spans if one.known <= moment and (one.end or moment) > self.floor]
-        self._speech = [(one.start, min(one.end or moment, moment)) for one in spans]
-        parts = self._padded(moment)
+        spans = [one for one in timeline.spans if one.known <= moment and (one.end or moment) > floor]
+        speech = [(one.start, min(one.end or moment, moment)) for one in spans]
+        parts = self._padded(speech, moment, floor)
         used, count = 0, 0
         while count < len(parts) and used + parts[count][1] - parts[count][0] <= self._room:
             used += parts[count][1] - parts[count][0]
@@ -57,13 +78,14 @@ class FilePolicy(SegmentPolicy):
             if not over:
                 closed = sum((one.closed or moment + 1) <= moment for one in spans)
                 count = closed if moment == late else 0
-            return _stretch(parts[:count], moment, Kind.FINAL)
+            return _stretch(parts[:count], moment, Kind.FINAL), speech
         whole, silence = self._cut(spans, parts, count)
         if whole:
-            return _stretch(parts[:whole], moment, Kind.FINAL if silence >= _PAUSE else Kind.FULL)
+            kind = Kind.FINAL if silence >= _PAUSE else Kind.FULL
+            return _stretch(parts[:whole], moment, kind), speech
         start = parts[count][0]
         last = [(start, start + self._room - used)] if used < self._room else []
-        return _stretch([*parts[:count], *last], moment, Kind.FULL)
+        return _stretch([*parts[:count], *last], moment, Kind.FULL), speech
 
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
         """Takes the words in. A Whisper may leave speech out, or end early: the rest is heard once more."""
@@ -105,13 +127,13 @@ class FilePolicy(SegmentPolicy):
         """Samples of speech between two of the stream's: the silences that a window holds are none."""
         return sum(max(0, min(end, last) - max(start, first)) for start, end in self._speech)
 
-    def _padded(self, moment: int) -> list[Part]:
+    def _padded(self, edges: Sequence[Part], moment: int, floor: int) -> list[Part]:
         """Each span with what is heard around it; a silence that is no pause is shared by its two."""
-        edges, parts = self._speech, []
+        parts = []
         for n, (start, end) in enumerate(edges):
             before = self._heard(start - edges[n - 1][1]) // 2 if n else self.pad
             after = (self._heard(edges[n + 1][0] - end) + 1) // 2 if n + 1 < len(edges) else self.pad
-            first = max(start - before, self.floor)
+            first = max(start - before, floor)
             parts.append((first, max(min(end + after, moment), first)))
         return parts
 

@@ -126,6 +126,7 @@ class LiveSession:
         self._ended = self._paused = False
         self._told: tuple[SpokenWord, ...] = ()  # tentative words of the last update
         self._out: Stretch | None = None  # being recognised
+        self._sent = 0  # up to here, with what is recognised ahead
         self._windows: list[HeardWindow] = []  # not told yet
 
     @property
@@ -159,6 +160,11 @@ class LiveSession:
     def pending_s(self) -> float:
         """Audio received and not settled: neither committed over nor known to be silence."""
         return self._policy.unsettled(self._timeline()) / SAMPLE_RATE
+
+    @property
+    def unsent_s(self) -> float:
+        """Of `pending_s`, what lies behind the windows that are being recognised."""
+        return min(self.pending_s, (self._ring.end - self._sent) / SAMPLE_RATE)
 
     @property
     def behind_s(self) -> float:
@@ -196,7 +202,29 @@ class LiveSession:
         stretch = self._due()
         if self._out or stretch is None:
             return None
-        self._out = stretch
+        self._out, self._sent = stretch, stretch.end
+        return self._planned(stretch)
+
+    def next_windows(self, *, ahead: bool) -> list[PlannedWindow]:
+        """The window that is due, as `next_window`.
+
+        Args:
+            ahead: and the one that will be due behind it if it ends as planned, where that is known: the
+                recogniser takes less for two at once. They are given back together.
+        """
+        due = self.next_window()
+        if due is None:
+            return []
+        assert self._out is not None
+        # With another language or prompt it would not be the same.
+        known = ahead and self._language.code and not self._conditioned
+        following = self._policy.ahead(self._out, self._timeline()) if known else None
+        if following is None:
+            return [due]
+        self._sent = following.end
+        return [due, self._planned(following)]
+
+    def _planned(self, stretch: Stretch) -> PlannedWindow:
         before = self._transcript.between(self._forgotten, stretch.start) if self._conditioned else ""
         prompt = " ".join(filter(None, (self._prompt, before)))
         parts = [self._ring.view(*part) for part in stretch.parts]
@@ -214,7 +242,7 @@ class LiveSession:
         stretch = self._out
         if stretch is None or (stretch.start, stretch.end) != (planned.start, planned.end):
             raise ValueError(f"window [{planned.start}, {planned.end}) is not out")
-        self._out = None
+        self._out, self._sent = None, 0
         parts = stretch.parts or ((stretch.start, stretch.end),)
         words = [on_stream(word, parts) for word in heard.words]
         spoken = [word for word in words if self._was_speech(word, stretch.moment)]
@@ -232,6 +260,18 @@ class LiveSession:
         if self._transcript.end != settled or (heard.rejected and stretch.kind is not Kind.STEP):
             self._windows.append(self._told_of(stretch, heard))
         self._forget()
+
+    def accept_windows(self, planned: Sequence[PlannedWindow], heard: Sequence[Recognition]) -> None:
+        """Takes in what was heard in the windows of `next_windows`.
+
+        The one ahead counts if just that is due now; else its speech will be recognised once more.
+        """
+        self.accept(planned[0], heard[0])
+        for one, recognition in zip(planned[1:], heard[1:], strict=True):
+            due = self._due()
+            if due and (due.start, due.end, due.parts) == (one.start, one.end, one.parts):
+                self._out = due
+                self.accept(one, recognition)
 
     def _told_of(self, stretch: Stretch, heard: Recognition) -> HeardWindow:
         return HeardWindow(

@@ -10,20 +10,11 @@ import pytest
 
 from tests.e2e.conftest import MODEL_REPOSITORY, Command, wait_until
 from tests.e2e.gateway.calls.starter import Starter, opened
-from tests.e2e.gateway.test_openai import gateway
-from trimodal.gateway.keys import Key, add_key
-
-KEYS = (
-    Key(name="poor", tokens_per_minute=30),
-    Key(name="single", max_streams=1),
-)
 
 
 @pytest.fixture(scope="package")
 def starter(_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starter]:
     folder = tmp_path_factory.mktemp("starter")
-    file = folder / "keys.toml"
-    keys = {key.name: add_key(file, key) for key in KEYS}
     arguments = (
         "--model-repository", str(MODEL_REPOSITORY), "--gateway", "--gateway-port", "0",
         "--set", "llm.cache=exact", "--set", f"llm.cache_store={folder}/answers.sqlite",
@@ -41,6 +32,5 @@ def starter(_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
         run.wait_for("Ready.")
         (url,) = re.findall(r"OpenAI  (\S+)/v1, ", run.output)
         grpc = f"127.0.0.1:{run.grpc_port}"
-        keyed = stack.enter_context(gateway(grpc, keys=file))
         strict = stack.enter_context(opened(url, _strict_response_validation=True))
-        yield Starter(url, grpc, keyed, keys, strict, stack.enter_context(opened(url)))
+        yield Starter(url, grpc, strict, stack.enter_context(opened(url)))

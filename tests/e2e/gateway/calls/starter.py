@@ -1,9 +1,7 @@
-"""What each call gets: gateways in front of the starter set, and clients of OpenAI's package."""
+"""What each call gets: a gateway in front of the starter set, and clients of OpenAI's package."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,11 +47,10 @@ FRESH = {"cache-control": "no-cache, no-store"}
 
 @dataclass(frozen=True)
 class Starter:
-    """Two gateways, each a URL without /v1, and clients of the first, which retry nothing.
+    """A gateway, and clients of it which retry nothing.
 
     Attributes:
-        url: of `trimodal serve --gateway`, which asks for no keys; `grpc` is the address of its Triton.
-        keyed: the same Triton behind `keys`, by name.
+        url: of `trimodal serve --gateway`, without /v1; `grpc` is the address of its Triton.
         client: holds every answer to the package's own types.
         lenient: does not. The package (3.54) checks an embedding before it decodes it, and has no type for
             the null finish_reason in chunks of text.
@@ -61,8 +58,6 @@ class Starter:
 
     url: str
     grpc: str
-    keyed: str
-    keys: Mapping[str, str]
     client: openai.OpenAI
     lenient: openai.OpenAI
 
@@ -76,10 +71,6 @@ class Starter:
             _strict_response_validation=strict,
         )
 
-    def known(self, name: str, **options: Any) -> openai.OpenAI:
-        """A client of `keyed` with the key of this name."""
-        return opened(self.keyed, api_key=self.keys[name], **options)
-
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a family of the gateway's /metrics over the series with these labels."""
         lines = httpx.get(f"{self.url}/metrics", timeout=BOUND).text.splitlines()
@@ -89,19 +80,9 @@ class Starter:
 
 
 def opened(url: str, **options: Any) -> openai.OpenAI:
-    """A client that retries nothing, unless it is told to."""
+    """A client that retries nothing."""
     settings = {"api_key": "none", "max_retries": 0, "timeout": BOUND, "default_headers": FRESH, **options}
     return openai.OpenAI(base_url=f"{url}/v1", **settings)
-
-
-@contextmanager
-def counted(url: str, **options: Any) -> Iterator[tuple[openai.OpenAI, list[str]]]:
-    """A client, and the path of every request that it sends."""
-    sent: list[str] = []
-    hooks = {"request": [lambda request: sent.append(request.url.path)]}
-    with ExitStack() as stack:
-        http = stack.enter_context(openai.DefaultHttpxClient(event_hooks=hooks))
-        yield stack.enter_context(opened(url, http_client=http, **options)), sent
 
 
 def same(heard: str, text: str) -> bool:

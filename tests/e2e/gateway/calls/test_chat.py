@@ -1,4 +1,4 @@
-"""Models and chats in text."""
+"""Chats in text: answers, the fields that shape them, the cache, a client that leaves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.e2e.gateway.calls.starter import FACTS, GREECE, HANDBOOK, JAPAN, Starter, said, user
+from tests.e2e.conftest import wait_until
+from tests.e2e.gateway.calls.starter import FACTS, GREECE, JAPAN, Starter, said, user
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
@@ -54,12 +55,6 @@ def test_three_choices(starter: Starter) -> None:
     assert three.usage.completion_tokens == 3 * one.usage.completion_tokens
 
 
-def test_choices_are_no_twins(starter: Starter) -> None:
-    create = starter.client.chat.completions.create
-    answer = create(model="llm", messages=JAPAN, n=3, seed=1, temperature=2, max_tokens=40)
-    assert len({choice.message.content for choice in answer.choices}) == 3
-
-
 def test_what_the_assistant_has_begun_goes_on(starter: Starter) -> None:
     create = starter.client.chat.completions.create
     begun = [*JAPAN, {"role": "assistant", "content": "The capital of"}]
@@ -83,12 +78,6 @@ def test_a_stop_ends_it(starter: Starter) -> None:
     assert answer.choices[0].finish_reason == "stop"
 
 
-def test_max_tokens(starter: Starter) -> None:
-    answer = starter.client.chat.completions.create(model="llm", messages=JAPAN, max_tokens=5)
-    assert (answer.choices[0].finish_reason, answer.usage.completion_tokens) == ("length", 5)
-    assert said(starter.client.chat.completions.create(model="llm", messages=JAPAN)).startswith(said(answer))
-
-
 def test_a_seed_repeats_an_answer(starter: Starter) -> None:
     def drawn(seed: int) -> str:
         create = starter.client.chat.completions.create
@@ -97,20 +86,6 @@ def test_a_seed_repeats_an_answer(starter: Starter) -> None:
     first = drawn(1)
     assert drawn(1) == first
     assert len({first, drawn(2), drawn(3)}) == 3
-
-
-def test_top_k_through_extra_body(starter: Starter) -> None:
-    answer = starter.client.chat.completions.create(
-        model="llm", messages=JAPAN, temperature=2, extra_body={"top_k": 1}
-    )
-    assert "Tokyo" in said(answer)
-
-
-def test_min_p_through_extra_body(starter: Starter) -> None:
-    answer = starter.client.chat.completions.create(
-        model="llm", messages=JAPAN, temperature=2, extra_body={"min_p": 0.99}
-    )
-    assert "Tokyo" in said(answer)
 
 
 def test_penalties(starter: Starter) -> None:
@@ -131,13 +106,6 @@ def test_penalties(starter: Starter) -> None:
     assert texts[0] not in texts[1:]
 
 
-def test_a_long_system_message(starter: Starter) -> None:
-    messages = [{"role": "system", "content": HANDBOOK * 3}, *user(GREECE)]
-    answer = starter.client.chat.completions.create(model="llm", messages=messages)
-    assert "Athens" in said(answer)
-    assert answer.usage.prompt_tokens > 200
-
-
 def test_a_talk_of_three_turns(starter: Starter) -> None:
     messages = list(JAPAN)
     for question in (GREECE, "What is the capital of Egypt?"):
@@ -146,3 +114,34 @@ def test_a_talk_of_three_turns(starter: Starter) -> None:
         messages += [answer.choices[0].message, *user(question)]
     answer = starter.client.chat.completions.create(model="llm", messages=messages)
     assert "Cairo" in said(answer)
+
+
+@pytest.mark.parametrize("field", [{"top_k": 1}, {"min_p": 0.99}], ids=str)
+def test_filters_that_leave_one_token(starter: Starter, field: dict[str, object]) -> None:
+    create = starter.client.chat.completions.create
+    assert "Tokyo" in said(create(model="llm", messages=JAPAN, temperature=2, extra_body=field))
+
+
+def test_the_cache_answers_again(starter: Starter) -> None:
+    def source() -> str:
+        create = starter.client.chat.completions.with_raw_response.create
+        raw = create(model="llm", messages=user(GREECE), extra_headers={"cache-control": ""})
+        return raw.headers["x-trimodal-cache"]
+
+    assert source() == "miss"
+    wait_until(lambda: source() == "exact", "the answer to be stored")
+
+
+def left(starter: Starter) -> float:
+    """How many clients left before their answer's end, counted while none is there."""
+    wait_until(lambda: starter.metric("in_flight") == 1, "no request but that for /metrics")
+    return starter.metric("requests_total", model="llm", status="499")
+
+
+def test_a_stream_that_is_closed(starter: Starter) -> None:
+    """Of thousands of tokens: its client's leaving is what ends it, and nothing is answered any more."""
+    long = {"model": "llm", "messages": JAPAN, "n": 16, "temperature": 2, "seed": 1, "max_tokens": 900}
+    before = left(starter)
+    with starter.client.chat.completions.create(**long, stream=True) as stream:
+        next(stream)
+    wait_until(lambda: left(starter) == before + 1, "the client to be missed")

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 
-import openai
 import pytest
 
 from tests.e2e.gateway.calls.starter import JAPAN, Starter
 from tests.e2e.gateway.test_openai import streamed_logprobs
-from trimodal.client import Client
-from trimodal.errors import InvalidArgument
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build, pytest.mark.slow]
 
@@ -45,30 +41,3 @@ def test_a_text_completion_and_a_form(starter: Starter) -> None:
         model="llm", messages=JAPAN, logprobs=True, response_format=form, max_tokens=16
     ).choices[0]
     assert "".join(one.token for one in held.logprobs.content) == held.message.content
-
-
-def test_who_asks_beside_others_of_the_same_question_gets_them(starter: Starter) -> None:
-    def ask(asks: bool) -> object:
-        options = {"logprobs": True} if asks else {}
-        (choice,) = starter.client.chat.completions.create(
-            model="llm", messages=JAPAN, max_tokens=16, **options
-        ).choices
-        return choice.logprobs and "".join(one.token for one in choice.logprobs.content)
-
-    with ThreadPoolExecutor(8) as pool:
-        told = list(pool.map(ask, [True, False] * 4))
-    assert set(told[1::2]) == {None}
-    assert len(set(told[::2])) == 1
-    assert told[0]
-
-
-async def test_more_than_the_engine_has_is_refused(starter: Starter) -> None:
-    problem = "top_logprobs is 2: engine 'openvino' tells 0 at most"
-    with pytest.raises(openai.BadRequestError, match=problem) as caught:
-        starter.client.chat.completions.create(model="llm", messages=JAPAN, logprobs=True, top_logprobs=2)
-    assert caught.value.param == "top_logprobs"
-    async with Client(starter.grpc) as direct:
-        with pytest.raises(InvalidArgument, match=problem):
-            await direct.complete("a", top_logprobs=2)
-        answer = await direct.complete("What is the capital of Egypt?", max_tokens=16, top_logprobs=0)
-    assert "".join(one.token for one in answer.logprobs) == answer.text

@@ -11,7 +11,6 @@ from typing import Any
 
 import av
 import numpy as np
-import openai
 import pytest
 import soundfile
 import soxr
@@ -92,31 +91,11 @@ def talks_text() -> str:
     return " ".join(spoken(name)["text"] for name in TALK)
 
 
-def test_a_picture(starter: Starter) -> None:
-    messages = shown(text("What is in this picture?"), picture("koala.jpg"))
-    answer = starter.client.chat.completions.create(model="llm", messages=messages, max_tokens=32)
-    assert "koala" in said(answer).lower()
-
-
 def test_a_picture_streamed_with_its_labels(starter: Starter) -> None:
     asked = {"messages": shown(text("What is this?"), picture("macaw.jpg")), "max_tokens": 32}
     chunks = list(starter.client.chat.completions.create(model="assistant", **asked, stream=True))
     assert "macaw" in chunks[0].trimodal["labels"][0]["label"]
     assert "macaw" in "".join(chunk.choices[0].delta.content or "" for chunk in chunks).lower()
-
-
-def test_a_voice(starter: Starter) -> None:
-    messages = shown(sound((SPEECH / HIMSELF).read_bytes()))
-    answer = starter.client.chat.completions.create(model="llm", messages=messages, max_tokens=16)
-    assert is_himself(answer.trimodal["heard"])
-    assert said(answer)
-
-
-@pytest.mark.parametrize("kind", ["mp3", "flac", "ogg"])
-def test_a_voice_of_other_formats(starter: Starter, kind: str) -> None:
-    messages = shown(sound(recording(kind)[1], kind))
-    answer = starter.client.chat.completions.create(model="llm", messages=messages, max_tokens=4)
-    assert is_himself(answer.trimodal["heard"])
 
 
 def test_a_picture_and_a_voice(starter: Starter) -> None:
@@ -139,14 +118,6 @@ def test_a_talk_about_a_picture(starter: Starter) -> None:
     assert "koala" in said(second).lower()
 
 
-def test_a_picture_that_is_none(starter: Starter) -> None:
-    data = base64.b64encode(b"no picture").decode()
-    url = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
-    with pytest.raises(openai.BadRequestError) as caught:
-        starter.client.chat.completions.create(model="llm", messages=shown(text("What is this?"), url))
-    assert caught.value.param == "messages"
-
-
 @pytest.mark.parametrize(
     ("kind", "more"),
     [
@@ -158,21 +129,6 @@ def test_a_picture_that_is_none(starter: Starter) -> None:
 def test_a_file_of_each_kind(starter: Starter, kind: str, more: dict[str, int]) -> None:
     file = recording(kind, **more)
     assert is_himself(starter.client.audio.transcriptions.create(model="speech", file=file).text)
-
-
-def test_a_transcription(starter: Starter) -> None:
-    one = spoken(BUSY)
-    answer = starter.client.audio.transcriptions.create(model="speech", file=SPEECH / BUSY)
-    assert same(answer.text, one["text"])
-    assert answer.usage.seconds == round(one["seconds"])
-
-
-def test_a_transcription_as_text(starter: Starter) -> None:
-    answer = starter.client.audio.transcriptions.create(
-        model="speech", file=recording("wav"), response_format="text"
-    )
-    assert is_himself(answer)
-    assert answer.endswith("\n")
 
 
 @pytest.mark.parametrize(("form", "head", "mark"), [("srt", "1\n", ","), ("vtt", "WEBVTT\n\n", ".")])
@@ -216,19 +172,6 @@ def test_a_transcription_streamed(starter: Starter) -> None:
     assert {event.type for event in deltas} == {"transcript.text.delta"}
     assert "".join(event.delta for event in deltas).strip() == done.text
     assert same(done.text, talks_text())
-
-
-def test_a_language_and_a_prompt(starter: Starter) -> None:
-    answer = starter.client.audio.transcriptions.create(
-        model="speech", file=recording("wav"), language="en", prompt="A novel.", temperature=0
-    )
-    assert is_himself(answer.text)
-
-
-def test_a_language_that_is_not_known(starter: Starter) -> None:
-    with pytest.raises(openai.BadRequestError, match="language") as caught:
-        starter.client.audio.transcriptions.create(model="speech", file=recording("wav"), language="xx")
-    assert caught.value.param == "language"
 
 
 @deprecated

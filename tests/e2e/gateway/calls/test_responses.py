@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Literal
 
 import jsonschema
 import openai
 import pytest
-from pydantic import BaseModel
 
 from tests.e2e.gateway.calls.starter import GREECE, SAMPLES, Starter
 from tests.e2e.gateway.calls.starter import JAPAN as CHAT
@@ -24,11 +22,6 @@ PLACE = {
     "additionalProperties": False,
 }
 WEATHER = {"type": "function", "name": "weather", "parameters": PLACE, "strict": True}
-
-
-class Topic(BaseModel):
-    kind: Literal["city", "country"]
-    known: bool
 
 
 def test_a_response(starter: Starter) -> None:
@@ -51,28 +44,6 @@ def test_a_response_streamed(starter: Starter) -> None:
     assert "Tokyo" in text
 
 
-def test_the_packages_own_stream_of_a_response(starter: Starter) -> None:
-    with starter.client.responses.stream(model="llm", input=JAPAN) as stream:
-        final = stream.get_final_response()
-    assert "Tokyo" in final.output_text
-
-
-def test_a_response_that_is_cut(starter: Starter) -> None:
-    answer = starter.client.responses.create(model="llm", input=JAPAN, max_output_tokens=5)
-    assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
-    assert answer.usage.output_tokens == 5
-    assert answer.output_text
-
-
-def test_a_talk_of_responses(starter: Starter) -> None:
-    create = starter.client.responses.create
-    talk = [{"role": "user", "content": JAPAN}]
-    talk += create(model="llm", input=talk).output
-    talk.append({"role": "user", "content": [{"type": "input_text", "text": GREECE}]})
-    answer = create(model="llm", input=talk, instructions="You answer questions about cities.")
-    assert "Athens" in answer.output_text
-
-
 def test_a_loop_of_tools(starter: Starter) -> None:
     create = starter.client.responses.create
     asked = {"model": "llm", "tools": [WEATHER], "max_output_tokens": 200}
@@ -86,11 +57,6 @@ def test_a_loop_of_tools(starter: Starter) -> None:
     ]
     answer = create(input=told, previous_response_id=called.id, tool_choice="none", **asked)
     assert answer.output_text.strip()
-
-
-def test_a_schema_parsed(starter: Starter) -> None:
-    answer = starter.client.responses.parse(model="llm", input=JAPAN, text_format=Topic, max_output_tokens=60)
-    assert isinstance(answer.output_parsed, Topic)
 
 
 def test_a_talk_that_the_gateway_keeps(starter: Starter) -> None:

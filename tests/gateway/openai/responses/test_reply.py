@@ -403,24 +403,6 @@ def test_refusals_of_the_model_name_the_fields_of_this_endpoint(
     assert told.value.body["message"].startswith(field)  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
-    ("image", "field"),
-    [
-        ({"file_id": "file-1"}, "input[0].content[0].file_id"),
-        ({"image_url": "http://a/b.png"}, "input[0].content[0].image_url"),
-        ({}, "input[0].content[0].image_url"),
-    ],
-    ids=str,
-)
-def test_a_picture_that_is_none_is_refused_by_its_field(
-    serve: Serve, image: dict[str, str], field: str
-) -> None:
-    asked: Any = [{"role": "user", "content": [{"type": "input_image", **image}]}]
-    with pytest.raises(openai.BadRequestError) as told:
-        serve().openai().responses.create(model="llm", input=asked)
-    assert told.value.param == field
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_thoughts_are_an_item_of_their_own(serve: Serve, stream: bool) -> None:
     client = strict(serve(fake_triton(llm=thinking)))

@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator
 
-import numpy as np
 import pytest
 
 from tests.doubles.waiting import wait_until
-from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fails, fake_triton
+from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fails, fake_triton, held, with_note
 from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer
 from trimodal.client.errors import ConnectionLost
-from trimodal.client.transports.base import Request, Tensors
-from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
-from trimodal.client.transports.tensors import strings
+from trimodal.client.transports.fake import FakeTransport, scripted
 from trimodal.errors import Unavailable
 from trimodal.gateway.realtime.openai import conversation
 from trimodal.gateway.realtime.openai.items import message_item
@@ -154,13 +150,7 @@ def test_a_question_that_does_not_interrupt_is_answered_when_the_answer_is_done(
 @pytest.mark.usefixtures("_loud_is_speech")
 def test_what_is_said_before_the_answers_first_word_comes_after_it(serve: Serve, dial: Dial) -> None:
     heard = threading.Event()
-
-    async def late(request: Request) -> AsyncIterator[Tensors]:
-        while not heard.is_set():
-            await asyncio.sleep(0.005)
-        yield llm_outputs("An answer.", "stop")
-
-    running = serve(fake_triton(llm=late))
+    running = serve(fake_triton(llm=held(heard)))
     peer = dial(running, "model=llm")
     turns = {"type": "server_vad", "interrupt_response": False}
     peer.send("session.update", session={"type": "realtime", "audio": {"input": {"turn_detection": turns}}})
@@ -287,12 +277,7 @@ def test_truncation_is_the_sessions(serve: Serve, dial: Dial) -> None:
 
 
 def test_a_talk_that_was_trimmed_says_so(serve: Serve, dial: Dial) -> None:
-    async def trims(request: Request) -> AsyncIterator[Tensors]:
-        note = {"cache": strings([b""]), "trimmed": strings([b'{"messages": 4, "tokens": 812}'])}
-        figures = {"similarity": 0.0, "queue_ms": 0.0, "predicted_ttft_ms": float("nan")}
-        note |= {name: np.array([value], np.float32) for name, value in figures.items()}
-        yield {**llm_outputs("Yes.", "stop"), **note}
-
+    trims = with_note("Yes.", b'{"messages": 4, "tokens": 812}')
     peer = dial(serve(fake_triton(llm=trims)), "model=llm")
     peer.ask(item("hi"))
     response = peer.until("response.done")["response"]

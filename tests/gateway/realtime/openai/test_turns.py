@@ -86,13 +86,23 @@ def test_where_the_model_is_not_served_a_silence_ends_a_turn_and_it_is_said(serv
     peer.until("response.done")
 
 
-def test_where_the_model_fails_a_turn_ends_all_the_same(serve: Serve, dial: Dial) -> None:
-    def fails(request: Request) -> Tensors:
-        raise Unavailable("the queue is full")
+def refuses(request: Request) -> Tensors:
+    raise Unavailable("the queue is full")
 
-    peer = semantic(serve, dial, fails)
-    peer.say(1.5, silence=0.7)
+
+async def hangs(request: Request) -> Tensors:
+    await asyncio.Event().wait()
+    return {}
+
+
+@pytest.mark.parametrize("model", [refuses, hangs])
+def test_where_the_model_does_not_answer_a_turn_ends_all_the_same(
+    serve: Serve, dial: Dial, model: object
+) -> None:
+    peer = semantic(serve, dial, model)
+    peer.say(1.5, silence=0.8)
     assert peer.until("input_audio_buffer.speech_stopped")["audio_end_ms"] == pytest.approx(1_500, abs=100)
+    assert peer.until("response.done")["response"]["status"] == "completed"
 
 
 def test_one_kind_of_detection_replaces_the_other(serve: Serve, dial: Dial) -> None:
@@ -139,16 +149,6 @@ def test_words_and_long_speech_interrupt(serve: Serve, dial: Dial, word: str, se
     assert done["status_details"] == {"type": "cancelled", "reason": "turn_detected"}
     peer.until("response.created")
     wait_until(lambda: len(running.triton.cancelled) >= 1, "the generation ends")
-
-
-def test_a_slow_model_of_turns_does_not_hold_a_session_up(serve: Serve, dial: Dial) -> None:
-    async def never(request: Request) -> Tensors:
-        await asyncio.Event().wait()
-        return {}
-
-    peer = semantic(serve, dial, never)
-    peer.say(1.5, silence=0.8)
-    assert peer.until("response.done")["response"]["status"] == "completed"
 
 
 def test_of_a_turn_that_goes_on_only_what_is_judged_is_kept(

@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import json
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from trimodal.llm.detokenizer import TextStream
+from trimodal.llm.engines.openvino import engine as engine_module
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.constraint import read_form
@@ -196,6 +198,79 @@ def test_free_answers_beside_it_are_as_alone(
             made[output.id] += output.token_ids
     assert tokenizer.decode(made[2]) == tokenizer.decode(made[4]) == alone
     assert set(tokenizer.decode_whole(made[3])) <= set("[]truefals, ")
+
+
+@pytest.fixture
+def openings(opened: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many grammars were forgotten each time that the pipeline was opened anew: nothing runs in it."""
+    engine: Any = opened()
+    monkeypatch.setattr(engine_module, "IDLE_GRAMMAR_BYTES", 0)
+    engine.check()  # those of other tests
+    real = engine._open
+    times: list[int] = []
+
+    def spy(*, speculate: bool) -> None:
+        assert not engine._pipeline.has_non_finished_requests()
+        times.append(len(engine._grammars))
+        real(speculate=speculate)
+
+    monkeypatch.setattr(engine, "_open", spy)
+    return times
+
+
+def constants(numbers: range) -> list[str]:
+    """Different grammars."""
+    return [grammar({"const": f"value {number}"}) for number in numbers]
+
+
+def test_grammars_are_forgotten_while_nobody_waits(
+    opened: Callable[..., Engine],
+    openings: list[int],
+    tokenizer: CheckpointTokenizer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the pipeline made of each stays until it is opened anew: without end, if schemas are ever new."""
+    engine, texts = opened(), constants(range(8))
+    monkeypatch.setattr(engine_module, "IDLE_GRAMMAR_BYTES", 4 * (len(texts[0]) + 128))
+    told = []
+    for number, text in enumerate([*texts[:4], texts[0], *texts[4:]]):
+        told.append(answer(engine, tokenizer, EngineRequest(number, [1, 4, 70], Sampling(40, grammar=text))))
+        if number < 5:
+            engine.check()  # the same one again is no other
+            assert openings == []
+    assert told[0] == told[4] == ('"value 0"', "stop")
+    assert openings == []  # nothing is due between two answers
+    engine.check()
+    assert openings == [8]
+    engine.check()
+    assert openings == [8]
+
+
+def test_where_somebody_always_waits_they_are_forgotten_once_what_runs_has_ended(
+    opened: Callable[..., Engine],
+    openings: list[int],
+    tokenizer: CheckpointTokenizer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, texts = opened(), constants(range(100, 140))
+    prompt = prompt_of(tokenizer)
+    alone, _ = answer(engine, tokenizer, EngineRequest(1, prompt, Sampling(30)))
+    monkeypatch.setattr(engine_module, "MOST_GRAMMAR_BYTES", 10 * (len(texts[0]) + 128))
+    made: dict[int, list[int]] = defaultdict(list)
+    engine.add(EngineRequest(1, prompt, Sampling(30)))
+    waiting = [
+        EngineRequest(number, [1, 4, number], Sampling(40, grammar=text))
+        for number, text in enumerate(texts, 100)
+    ]
+    while engine.has_work() or waiting:
+        while waiting and engine.stats().running < 4:
+            engine.add(waiting.pop(0))
+        for output in engine.step():
+            made[output.id] += output.token_ids
+    assert len(openings) == 3
+    assert tokenizer.decode(made[1]) == alone
+    for number in range(100, 140):
+        assert tokenizer.decode_whole(made[number]) == f'"value {number}"'
 
 
 @pytest.mark.slow

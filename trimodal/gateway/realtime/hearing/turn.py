@@ -70,6 +70,7 @@ class AudioTurn:
                 await self._more.wait()
                 while not self.ended:
                     yield await stream.send(self._take())
+                    stream.forget()  # who iterates has them: captions may go on for days
                     with suppress(asyncio.TimeoutError):
                         await asyncio.wait_for(self._more.wait(), _QUIET_S)
                     while not self._more.is_set():

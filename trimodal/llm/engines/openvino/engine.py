@@ -44,11 +44,17 @@ from trimodal.llm.engines.protocol import (
 )
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import read_manifest
+from trimodal.runtimes.heap import give_back_freed
 
 logger = logging.getLogger(__name__)
 
 _UNSALTED = "this graph reads the bits of token ids that keep tenants' prefixes apart"
 _PIECE = Sampling(max_tokens=1, ignore_eos=True)
+# The pipeline (GenAI 2026.4) keeps what it made of each grammar for as long as it is open, about a hundred
+# times the grammar's bytes: an engine that is asked for ever new schemas grew without end. Of different ones,
+# so many bytes: then it is opened anew where nobody waits, or else as soon as what runs has ended.
+IDLE_GRAMMAR_BYTES, MOST_GRAMMAR_BYTES = 512 << 10, 1 << 20
+_GRAMMAR_BYTES = 128  # the least that one counts as
 
 
 @dataclass
@@ -93,6 +99,8 @@ class OpenVinoEngine:
         self._sequences: dict[int, _Sequence] = {}
         self._leaving: list[_Sequence] = []
         self._judge: SpeculationJudge | None = None
+        self._grammars: set[int] = set()  # hashes of those that the pipeline has compiled
+        self._grammar_bytes = 0  # of these
         self._pipeline: Any = None
         self._stats = EngineStats()
         self._open(speculate=False)
@@ -136,6 +144,9 @@ class OpenVinoEngine:
             raise ValueError(f"{_UNSALTED}, and so a cache_salt")
         config = self._config(request.sampling)
         config.validate()
+        if (grammar := request.sampling.grammar) and hash(grammar) not in self._grammars:
+            self._grammars.add(hash(grammar))
+            self._grammar_bytes += _GRAMMAR_BYTES + len(grammar)
         request = replace(
             request, prompt_ids=salted(request.prompt_ids, request.cache_salt, request.public_tokens)
         )
@@ -163,6 +174,8 @@ class OpenVinoEngine:
 
     def step(self) -> list[Output]:
         began = time.perf_counter()
+        if self._grammar_bytes > MOST_GRAMMAR_BYTES and not self._pipeline.has_non_finished_requests():
+            self._forget_grammars()
         decoding = [id for id, sequence in self._sequences.items() if sequence.made]
         prefilling = len(self._sequences) + len(self._leaving) - len(decoding)
         outputs = self._feed(len(decoding))
@@ -189,7 +202,9 @@ class OpenVinoEngine:
         return replace(self._stats, running=running, kv_usage=usage)
 
     def check(self) -> None:
-        """The pipeline lives in this process: a loss ends it without being asked."""
+        """Forgets grammars while nobody waits. A loss of the pipeline ends this process by itself."""
+        if self._grammar_bytes > IDLE_GRAMMAR_BYTES and not self.has_work():
+            self._forget_grammars()
 
     def close(self) -> None:
         self._sequences.clear()
@@ -199,7 +214,7 @@ class OpenVinoEngine:
     def _feed(self, decoding: int) -> list[Output]:
         """Hands the next pieces of prompts to the pipeline, as many as a step computes."""
         waiting = [one for one in self._sequences.values() if one.handle is None]
-        if not waiting:
+        if not waiting or self._grammar_bytes > MOST_GRAMMAR_BYTES:
             return []
         if not self._settings.enable_prefix_caching:  # nothing would find the pieces before
             return [output for one in waiting if (output := self._hand_over(one))]
@@ -319,7 +334,19 @@ class OpenVinoEngine:
             if apart and not self._salts:
                 raise OperatorError(f"{_UNSALTED}: set prefix_cache_scope to shared")
         self._prefix = PrefixMirror(self._settings.num_kv_blocks, KV_BLOCK_TOKENS)
+        self._grammars.clear()
+        self._grammar_bytes = 0
         self._stats = replace(self._stats, speculating=speculate)
+
+    def _forget_grammars(self) -> None:
+        """Opens the pipeline anew while nothing runs in it; prompts that wait are computed from the first."""
+        logger.info("the pipeline is opened anew, without the grammars so far: %d", len(self._grammars))
+        self._open(speculate=self._judge is not None)
+        give_back_freed()
+        for sequence in self._sequences.values():
+            sequence.computed = sequence.cached = 0
+            if self._settings.enable_prefix_caching:
+                self._prefix.add(sequence.request.id, sequence.request.prompt_ids)
 
     def _stop_speculating(self) -> None:
         if self._judge:

@@ -6,7 +6,7 @@ import numpy as np
 import soundfile
 
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.bench.common.samples import Recording
+from trimodal.bench.samples import Recording
 
 
 def utterance(text, seconds=1.0, level=0.1):

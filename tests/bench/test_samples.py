@@ -7,9 +7,9 @@ import pytest
 import soundfile
 from PIL import Image
 
-from tests.bench.common.recordings import utterance, write_recordings
+from tests.bench.recordings import utterance, write_recordings
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.bench.common.samples import batch_of, jpegs, read_utterances, speak
+from trimodal.bench.samples import batch_of, jpegs, read_utterances, speak
 from trimodal.errors import OperatorError
 
 UTTERANCES = [

@@ -1,1 +1,0 @@
-"""Makes what is sent, and starts servers on free ports."""
