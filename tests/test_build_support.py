@@ -75,7 +75,7 @@ def test_what_the_machine_refuses_is_one_sentence_too(capsys: pytest.CaptureFixt
         raise OSError(28, "No space left on device", "/engines/llm/rank0.engine")
     assert end.value.code == 1
     told = capsys.readouterr().err
-    assert told == "error: [Errno 28] No space left on device: '/engines/llm/rank0.engine'\n"
+    assert told == "error: /engines/llm/rank0.engine: no space left on device\n"
 
 
 def test_a_package_that_is_not_installed_is_one_sentence_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,3 +48,25 @@ def test_a_quota_of_processors(group: Path, monkeypatch: pytest.MonkeyPatch, quo
 def test_without_control_groups(group: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(host, "OWN_GROUP", tmp_path / "missing")
     assert host.host_cpus() == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "localhost,127.0.0.1,::1"),
+        ({"no_proxy": "corp.example, localhost"}, "corp.example,localhost,127.0.0.1,::1"),
+        ({"NO_PROXY": "b", "no_proxy": "a"}, "a,b,localhost,127.0.0.1,::1"),
+    ],
+)
+def test_this_machine_is_exempt_and_what_was_stays(given: dict[str, str], expected: str) -> None:
+    environment = dict(given)
+    host.exempt_loopback(environment)
+    assert environment == {"no_proxy": expected, "NO_PROXY": expected}
+    host.exempt_loopback(environment)
+    assert environment["no_proxy"] == expected
+
+
+def test_a_star_exempts_everything_already() -> None:
+    environment = {"no_proxy": "*"}
+    host.exempt_loopback(environment)
+    assert environment == {"no_proxy": "*"}

@@ -88,3 +88,9 @@ def test_the_judge_lies_in_its_version_else_in_its_own_package(
     assert paths.judge_artefact(version, "onnx-fp32") == version / "onnx-fp32", "a build of one's own"
     (version / "onnx-int8").mkdir(parents=True)
     assert paths.judge_artefact(version, "onnx-int8") == version / "onnx-int8"
+
+
+def test_a_working_directory_that_was_removed(elsewhere: Path) -> None:
+    """Every command was a traceback there."""
+    elsewhere.rmdir()
+    assert paths.default_repository() == ROOT / "model_repository"

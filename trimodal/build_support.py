@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from trimodal.errors import ArtefactError, OperatorError
+from trimodal.errors import ArtefactError, OperatorError, refused_by_system
 from trimodal.paths import HUB_ID, STARTER
 from trimodal.report.console import Table, print_table
 from trimodal.starter import fetch_starter
@@ -147,8 +147,9 @@ def operator_errors() -> Iterator[None]:
     except (OperatorError, OSError, ImportError) as error:
         missing = isinstance(error, ModuleNotFoundError)
         hint = ": docs/models.md says what each build needs" if missing else ""
+        told = refused_by_system(error) if isinstance(error, OSError) and error.errno else error
         Console(stderr=True).print(
-            f"error: {error}{hint}", style="red", markup=False, emoji=False, highlight=False, soft_wrap=True
+            f"error: {told}{hint}", style="red", markup=False, emoji=False, highlight=False, soft_wrap=True
         )
         raise SystemExit(1) from None
 

@@ -20,6 +20,7 @@ OperatorError's, which name the file that an operator has to edit.
 from __future__ import annotations
 
 import logging
+import os
 from typing import ClassVar
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,15 @@ logger = logging.getLogger(__name__)
 def last_line(error: BaseException) -> str:
     """What is wrong, of an error whose first lines say where in a library; its type where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+
+
+def refused_by_system(error: OSError) -> str:
+    """What the system refused, such as a full disk: the file, where it names one, and why."""
+    file = error.filename2 or error.filename
+    if isinstance(error, FileNotFoundError) and not file:  # of getcwd(2)
+        return "the working directory was removed: change to another"
+    why = error.strerror.lower() if error.strerror else last_line(error)
+    return f"{os.fsdecode(file)}: {why}" if isinstance(file, str | bytes) else why
 
 
 def as_request_error(error: BaseException, request_id: str = "") -> RequestError:

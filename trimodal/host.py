@@ -1,15 +1,20 @@
-"""Reads what this machine has for us: processors and memory, less what a container or service may use."""
+"""Reads what this machine has for us: processors and memory, less what a container or service may use.
+
+And keeps connections to it away from the proxy that a company's environment names.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
 MOST_FILES = 65_536
 CGROUPS = Path("/sys/fs/cgroup")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_VARIABLES = ("no_proxy", "NO_PROXY")  # readers prefer the first; some know only one
 OWN_GROUP = Path("/proc/self/cgroup")
 
 
@@ -67,3 +72,14 @@ def _groups() -> Iterator[Path]:
     own = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
     group = CGROUPS / own.strip("/")
     yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(CGROUPS))
+
+
+def exempt_loopback(environment: MutableMapping[str, str]) -> None:
+    """Adds this machine's names to `no_proxy`, for gRPC, urllib, httpx and libcurl.
+
+    With `http_proxy` alone all of them ask the proxy for 127.0.0.1: the server was ready, and every request
+    to it failed.
+    """
+    given = {name.strip() for key in _VARIABLES for name in environment.get(key, "").split(",")} - {""}
+    if "*" not in given:
+        environment.update(dict.fromkeys(_VARIABLES, ",".join([*sorted(given - {*_LOOPBACK}), *_LOOPBACK])))

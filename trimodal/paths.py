@@ -38,8 +38,12 @@ def data_directory() -> Path:
 
 def default_repository() -> Path:
     """`model_repository` of the working directory, else that of the source tree or the wheel."""
-    here = Path.cwd() / "model_repository"
-    return here if here.is_dir() else data_directory() / "model_repository"
+    own = data_directory() / "model_repository"
+    try:
+        here = Path.cwd() / "model_repository"
+    except FileNotFoundError:  # it was removed meanwhile
+        return own
+    return here if here.is_dir() else own
 
 
 def default_engines() -> Path | None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.bench.load.records import record, run_of
 from tests.bench.runs import answering, results_of
+from tests.doubles.full_disk import ROOM, full_disk
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import parse_slo
@@ -95,3 +96,14 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="--json .*none"):
         write_json(tmp_path / "none" / "out.json", {})
+
+
+def test_a_full_disk_leaves_the_figures_of_before(tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    write_json(file, {"before": 1})
+    with (
+        full_disk(),
+        pytest.raises(SettingsError, match="--json .*out.json: .* written: File too large"),
+    ):
+        write_json(file, {"after": "x" * 4 * ROOM})
+    assert json.loads(file.read_text()) == {"before": 1}

@@ -1,3 +1,4 @@
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from trimodal.cli.app import app as whole
-from trimodal.cli.common import VARIABLE, Config, with_settings
+from trimodal.cli.common import VARIABLE, Config, one_sentence, with_settings
 
 
 @dataclass(frozen=True)
@@ -115,3 +116,48 @@ def test_every_variable_has_its_options_name():
         command = waiting.pop()
         waiting += getattr(command, "commands", {}).values()
         assert [one.name for one in command.params if VARIABLE in str(one.envvar)] == []
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(28, "No space left on device", "/tmp/x"), "/tmp/x: no space left on device"),
+        (
+            OSError(28, "No space left on device", "/from", None, "/tmp/to"),
+            "/tmp/to: no space left on device",
+        ),
+        (PermissionError(13, "Permission denied", b"/keys.toml"), "/keys.toml: permission denied"),
+        (
+            FileNotFoundError(2, "No such file or directory"),
+            "the working directory was removed: change to another",
+        ),
+        (OSError(24, "Too many open files"), "too many open files"),
+        (OSError("a sentence of a library"), "a sentence of a library"),
+    ],
+)
+def test_what_the_machine_refuses_is_one_sentence(capsys, error, told):
+    """It was a traceback."""
+    with pytest.raises(typer.Exit) as ended, one_sentence("trimodal x", code=3):
+        raise error
+    assert ended.value.exit_code == 3
+    assert capsys.readouterr().err == f"trimodal x: {told}\n"
+
+
+def test_a_reader_that_has_ended_is_left_to_typer():
+    with pytest.raises(BrokenPipeError), one_sentence():
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize(
+    "arguments", [["doctor"], ["tune", "llm", "--list-knobs"], ["keys", "add", "x", "--file", "k.toml"]]
+)
+def test_a_disk_without_room(monkeypatch, tmp_path, arguments):
+    def refuse(*_, **__):
+        raise OSError(28, "No space left on device", str(tmp_path / "new"))
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("mkdtemp", "mkstemp"):
+        monkeypatch.setattr(tempfile, name, refuse)
+    done = CliRunner().invoke(whole, arguments)
+    assert done.exit_code == 1
+    assert done.output == f"trimodal {arguments[0]}: {tmp_path / 'new'}: no space left on device\n"

@@ -70,3 +70,16 @@ def test_a_demo_that_is_kept_serves_until_its_server_ends(monkeypatch, tmp_path)
     assert "Still serving at http://nowhere" in console.file.getvalue()
     assert children[0].guard.returncode is not None
     assert not children[0].run_directory.exists()
+
+
+def test_a_machine_that_refuses_is_one_sentence(monkeypatch) -> None:
+    """It was a traceback."""
+
+    def start(self, **_) -> None:
+        raise OSError(28, "No space left on device", "/tmp/trimodal-server-x/backends")
+
+    monkeypatch.setattr(TritonServer, "start", start)
+    console = Console(file=io.StringIO(), width=200)
+    assert module.run(console, None, keep=False) == 0
+    told = console.file.getvalue()
+    assert told.endswith("demo: /tmp/trimodal-server-x/backends: no space left on device\n")

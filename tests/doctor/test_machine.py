@@ -19,13 +19,20 @@ from trimodal.server.options import ServerOptions
 Usage = namedtuple("Usage", "total used free")
 
 
+def limit(monkeypatch, kind, value):
+    """The only limit of this process."""
+    none = resource.RLIM_INFINITY
+    found = {kind: (value, value)}
+    monkeypatch.setattr(resource, "getrlimit", lambda which: found.get(which, (none, none)))
+
+
 @pytest.fixture
 def look(tmp_path, monkeypatch):
     """`look(**options)`: name → check, of a machine with room for all."""
     monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(preflight, "SHM", tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**12, 0, 10**12))
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (65536, 65536))
+    limit(monkeypatch, resource.RLIMIT_NOFILE, 65536)
     monkeypatch.setattr(host, "CGROUPS", tmp_path)
 
     def check(**options):
@@ -98,8 +105,18 @@ def test_a_place_that_is_not_there_yet_is_on_its_parents_disk(look):
 
 @pytest.mark.parametrize(("files", "level"), [(1024, "warning"), (resource.RLIM_INFINITY, "ok")])
 def test_open_files(look, monkeypatch, files, level):
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (files, files))
+    limit(monkeypatch, resource.RLIMIT_NOFILE, files)
     assert look()["open files"].severity == level
+
+
+def test_a_limit_that_no_server_starts_under(look, monkeypatch):
+    limit(monkeypatch, resource.RLIMIT_NOFILE, 64)
+    check = look()["limits"]
+    assert (check.severity, check.sentence) == (
+        "error",
+        "the limit of open files is 64, but tritonserver needs 128",
+    )
+    assert check.remedy.startswith("set it by `ulimit -n 65536`")
 
 
 def test_a_port_in_use_is_a_failure_unless_a_triton_is_ready_there(look):

@@ -25,7 +25,7 @@ LAYERS = (
     ("starter",),
     ("audio", "triton", "manifest", "settings", "report"),
     ("trace",),
-    ("errors", "host", "logs", "metrics", "paths", "proxies"),
+    ("errors", "files", "host", "logs", "metrics", "paths"),
 )
 LEVEL = {name: height for height, names in enumerate(reversed(LAYERS)) for name in names}
 MAX_FILES = 12

@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -180,3 +181,39 @@ def test_a_group_of_another_session_is_not_killed(tmp_path, monkeypatch):
             assert not killed
         finally:
             another.kill()
+
+
+@pytest.mark.parametrize("name", ["/dev/null", "/dev/full", "pipe"])
+def test_a_log_that_is_no_file_is_refused(tmp_path, monkeypatch, name):
+    """Nothing could be read from it: a start was waited for until --ready-timeout."""
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(ServerError, match=f"--log .*{name} is no regular file.*--verbose"):
+        open_log(Path(name))
+    os.close(reader)
+
+
+def test_a_log_on_a_full_disk(tmp_path, monkeypatch):
+    """A server whose log stayed empty was waited for until --ready-timeout, 300 s."""
+    full = SimpleNamespace(f_bavail=1, f_frsize=4096)
+    monkeypatch.setattr("os.fstatvfs", lambda handle: full)
+    with pytest.raises(ServerError, match="the disk of .*log is full.*free some, set TRIMODAL_CACHE"):
+        open_log(tmp_path / "log")
+
+
+def test_the_log_of_a_server_that_runs_is_kept(tmp_path, monkeypatch):
+    """Twenty later starts took it away, and what the server said from then on with it."""
+    monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path))
+    (tmp_path / "logs").mkdir()
+    old = [tmp_path / "logs" / f"server-2026010{day}-x.log" for day in range(1, 4)]
+    for log in old:
+        log.touch()
+    monkeypatch.setattr("trimodal.server.process._LOGS_KEPT", 1)
+    child = Child(old[0])
+    child.start(["/bin/sleep", "60"], {}, operator_key="")
+    open_log(None)
+    assert [log.exists() for log in old] == [True, False, True]
+    child.kill()
+    open_log(None)
+    assert [log.exists() for log in old] == [False, False, False]

@@ -1,3 +1,5 @@
+import resource
+from contextlib import nullcontext
 from importlib.metadata import version
 from unittest.mock import Mock
 
@@ -15,6 +17,7 @@ from trimodal.server.preflight import (
     check_backends,
     check_gpus,
     check_graphs,
+    check_limits,
     check_models,
     check_numpy,
     check_shared_memory,
@@ -154,3 +157,25 @@ def test_a_server_does_not_start_for_a_missing_engine(tmp_path, monkeypatch):
     with pytest.raises(ServerError, match="^model embedding: there is no built engine embedding/1/onnx-fp32"):
         TritonServer(options).start()
     assert not list(tmp_path.glob("trimodal-server-*"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "limits", "user", "told"),
+    [
+        (resource.RLIMIT_NOFILE, (64, 64), 0, "open files is 64, .* needs 128: set it by `ulimit -n 65536`"),
+        (resource.RLIMIT_NOFILE, (64, 1024), 0, ""),  # the guard raises it
+        (resource.RLIMIT_NPROC, (24, 24), 1000, "processes and threads is 24, .* needs 128: set it"),
+        (resource.RLIMIT_NPROC, (24, 24), 0, ""),  # it is not for root
+        (resource.RLIMIT_AS, (8 << 30, -1), 0, "addresses in KiB is 8388608, .*: set it by `ulimit -v unlim"),
+        (resource.RLIMIT_AS, (32 << 30, -1), 0, ""),
+        (resource.RLIMIT_FSIZE, (20 << 10, -1), 0, "a file's size in KiB is 20, .* needs 65536"),
+        (resource.RLIMIT_CORE, (0, 0), 0, ""),
+    ],
+)
+def test_limits_under_which_no_server_starts(monkeypatch, kind, limits, user, told):
+    """With 64 files it wrote 1.5 GB of log in a minute and was waited for until --ready-timeout."""
+    none = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda which: limits if which == kind else none)
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    with pytest.raises(ServerError, match=told) if told else nullcontext():
+        check_limits()

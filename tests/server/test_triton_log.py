@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from tests.server.supervision.descriptors import no_descriptors
@@ -144,3 +146,20 @@ def test_a_process_without_descriptors_reads_later(tmp_path):
 )
 def test_a_port_lost_to_another_process(line, lost):
     assert fed(line).port_in_use == lost
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("  what():  Resource temporarily unavailable", "no more threads can be started"),
+        ("[warn] epoll_create: Too many open files", "no more files can be opened here: raise .*ulimit -n"),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", "no more memory can be had"),
+        (REFUSED + "\"failed to load 'm' version 1: Internal: RuntimeError: can't start "
+         "new thread\\n\\nAt:\\n\"", "model m: no more threads can be started here: raise"),
+        (REFUSED + "\"failed to load 'm' version 1: Internal: Unable to initialize shared memory key 'k' to "
+         "requested size (1048576 bytes). Error: File too large\"", "model m: .*ulimit -f unlimited"),
+    ],
+)  # fmt: skip
+def test_what_the_system_has_no_more_of(line, told):
+    """It was "ended while starting (exit status 134)", or a class of Python's."""
+    assert re.match(told, fed(line, "error: creating server: Internal").why())

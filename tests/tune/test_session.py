@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.doubles.full_disk import ROOM, full_disk
 from tests.tune.doubles import FakeTriton
 from trimodal.bench.load.generator import Closed, LoadRun
 from trimodal.bench.load.records import Record
@@ -267,6 +268,15 @@ def test_writes_what_changed_and_keeps_the_rest(tmp_path: Path) -> None:
     write_texts(texts)
     assert file.read_text() == TEXT.replace("{ }", "{ max_queue_delay_microseconds: 100 }")
     assert file.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in file.parent.iterdir()] == ["config.pbtxt"]
+
+
+def test_a_full_disk_leaves_the_file_of_before(tmp_path: Path) -> None:
+    """It left the operator's file empty."""
+    ((file, (old, new)),) = written(tmp_path, "100").items()
+    with full_disk(), pytest.raises(SettingsError, match="config.pbtxt cannot be read or written: File too"):
+        write_texts({file: (old, new + "#" * 4 * ROOM)})
+    assert file.read_text() == old
     assert [path.name for path in file.parent.iterdir()] == ["config.pbtxt"]
 
 

@@ -18,6 +18,7 @@ from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import Slo
 from trimodal.bench.load.statistics import Summary, summarise
 from trimodal.errors import SettingsError
+from trimodal.files import replace_file
 from trimodal.report.console import Table, print_table
 
 NAMES: Mapping[str, str] = {
@@ -213,11 +214,11 @@ def print_tables(title: str, unit: Unit, results: Sequence[Result], slo: Slo, co
 
 
 def write_json(path: Path, figures: Mapping[str, Any]) -> None:
-    """Writes plain data, with null for nan and inf, which JSON lacks.
+    """Writes plain data, whole or not at all, with null for nan and inf, which JSON lacks.
 
     Raises: SettingsError: the file cannot be written.
     """
     try:
-        path.write_bytes(to_json(figures, indent=2, inf_nan_mode="null", fallback=str) + b"\n")
+        replace_file(path, to_json(figures, indent=2, inf_nan_mode="null", fallback=str) + b"\n")
     except OSError as error:
         raise SettingsError(f"--json {path}: cannot be written: {error.strerror}") from None

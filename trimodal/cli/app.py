@@ -59,7 +59,7 @@ for panel, commands in PANELS.items():
 def main() -> None:
     """Text, images and live audio on NVIDIA Triton."""
     from trimodal import logs
-    from trimodal.proxies import exempt_loopback
+    from trimodal.host import exempt_loopback
 
     logs.configure()
     exempt_loopback(os.environ)

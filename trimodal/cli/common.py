@@ -171,14 +171,25 @@ def check_writable(option: str, path: Path) -> None:
 
 @contextmanager
 def one_sentence(command: str = "trimodal", code: int = 1) -> Iterator[None]:
-    """Ends the command with an exit code and one sentence when something of ours is refused or fails."""
-    from trimodal.errors import TrimodalError
+    """Ends the command with an exit code and one sentence when something of ours is refused or fails.
+
+    What the machine refuses, as a full disk does, is the operator's to mend as well. A reader of our output
+    that has ended is typer's to tell.
+    """
+    from trimodal.errors import TrimodalError, refused_by_system
 
     try:
         yield
     except TrimodalError as error:
-        typer.echo(f"{command}: {sentence(error)}", err=True)
-        raise typer.Exit(code) from None
+        why = sentence(error)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = refused_by_system(error)
+    else:
+        return
+    typer.echo(f"{command}: {why}", err=True)
+    raise typer.Exit(code)
 
 
 def sentence(error: Exception) -> str:

@@ -38,13 +38,13 @@ def doctor(
     from trimodal.doctor.examine import examine
     from trimodal.doctor.report import passed, print_checks
 
-    with one_sentence("trimodal doctor"):
-        options = settings.options()
     given = {"host": settings.gateway_host, **settings.access_settings()}
     gateway = {name: value for name, value in given.items() if value} if production else None
+    address = (settings.gateway_host, settings.gateway_port)
     err = Console(stderr=True)
-    with err.status("reading built files") if deep and err.is_terminal else nullcontext():
-        address = (settings.gateway_host, settings.gateway_port)
+    status = err.status("reading built files") if deep and err.is_terminal else nullcontext()
+    with one_sentence("trimodal doctor"), status:
+        options = settings.options()
         checks = examine(options, deep=deep, gateway=gateway, gateway_address=address)
     print_checks(checks, options, Console(highlight=False, markup=False))
     raise typer.Exit(0 if passed(checks) else 1)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from trimodal.errors import TrimodalError
+from trimodal.errors import TrimodalError, refused_by_system
 from trimodal.paths import data_directory, judge_artefact
 from trimodal.server.foreground import show_summary
 from trimodal.server.options import FREE_PORTS, ServerOptions
@@ -79,6 +79,8 @@ def run(console: Console, engines: Path | None, *, keep: bool) -> int:
                     server.wait(float("inf"))
     except TrimodalError as error:
         console.print(f"demo: {error}", markup=False, soft_wrap=True)
+    except OSError as error:
+        console.print(f"demo: {refused_by_system(error)}", markup=False, soft_wrap=True)
     except KeyboardInterrupt:
         console.print("demo: stopped")
     return answered

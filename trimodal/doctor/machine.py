@@ -40,7 +40,7 @@ def check_machine(options: ServerOptions, models: Iterable[Model]) -> Iterator[C
     yield _memory()
     yield _shared_memory(list(models))
     yield from _disks(options)
-    yield _open_files()
+    yield _limits()
     yield _ports(options)
 
 
@@ -96,7 +96,11 @@ def _existing(path: Path) -> Path:
     return path if path.exists() else _existing(path.parent)
 
 
-def _open_files() -> Check:
+def _limits() -> Check:
+    try:
+        preflight.check_limits()
+    except ServerError as error:
+        return MACHINE.refused("limits", error)
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{'unlimited' if files == UNLIMITED else files} (ulimit -n)"
     return MACHINE.warning(

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.errors import OperatorError
+from trimodal.files import replace_file
 
 _Milliseconds = Annotated[float, Field(ge=0)]
 Metric = Literal["ttft", "tpot", "total"]
@@ -138,12 +139,9 @@ def write_baseline(path: Path, run: RecordedRun) -> None:
     Raises:
         OperatorError: it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
     try:
-        temporary.write_text(run.model_dump_json(indent=1, exclude_defaults=True) + "\n", "utf-8")
-        temporary.replace(path)
+        replace_file(path, run.model_dump_json(indent=1, exclude_defaults=True).encode() + b"\n")
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise OperatorError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimodal.errors import ServerError
-from trimodal.proxies import exempt_loopback
+from trimodal.host import exempt_loopback
 from trimodal.runtimes.gpu_device import DEVICE_ORDER
 
 CONTAINER = Path("/opt/tritonserver")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from trimodal.errors import ServerError
 from trimodal.host import host_cpus
@@ -115,6 +117,7 @@ class Child:
         self.pid = 0  # of tritonserver, which is also its process group; 0 before `start`
         read, write = os.pipe()
         with log.open("ab") as output:
+            _keep(output)
             self.guard = subprocess.Popen(
                 # Isolated and without site-packages: it starts in a few milliseconds.
                 [sys.executable, "-I", "-S", guard.__file__, str(write), PREFIX],
@@ -189,6 +192,12 @@ class Child:
         if self.pid and _is_group_of(self.pid, session=self.guard.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
+
+
+def _keep(log: BinaryIO) -> None:
+    """Locks the log for as long as one of the server's processes has it: `open_log` removes no such one."""
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(log, fcntl.LOCK_SH)
 
 
 def _is_group_of(group: int, *, session: int) -> bool:

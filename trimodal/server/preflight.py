@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shlex
 from collections.abc import Iterable
 from importlib.metadata import version
@@ -19,6 +20,17 @@ SHM = Path("/dev/shm")
 # Each stub starts with 1 MiB and grows with the tensors that it holds; images need the most.
 SHM_PER_INSTANCE = 4 << 20
 
+SOFT, HARD = 0, 1
+# What it is called, the limit, which of the two, the least of it, the unit that `ulimit` shows, and how it is
+# raised. A thread takes a gigabyte of addresses for its stack (process_guard.deepen_stack); a region of
+# shared memory is a file.
+LIMITS = (
+    ("open files", resource.RLIMIT_NOFILE, HARD, 128, 1, "ulimit -n 65536"),
+    ("processes and threads", resource.RLIMIT_NPROC, SOFT, 128, 1, "ulimit -u unlimited"),
+    ("addresses in KiB", resource.RLIMIT_AS, SOFT, 24 << 30, 1 << 10, "ulimit -v unlimited"),
+    ("a file's size in KiB", resource.RLIMIT_FSIZE, SOFT, 64 << 20, 1 << 10, "ulimit -f unlimited"),
+)
+
 
 def check_numpy() -> None:
     """Raises: ServerError when the stub would die on its first string tensor (numpy 2, Triton 2.51)."""
@@ -28,6 +40,22 @@ def check_numpy() -> None:
             f"numpy {installed} is installed, but this Triton's Python backend needs numpy below 2: "
             "pip install 'numpy<2'"
         )
+
+
+def check_limits() -> None:
+    """Raises: ServerError when a limit of this process is so low that tritonserver would end or hang.
+
+    The guard raises the soft limit of open files to the hard one. Without any left Triton (2.51) writes a
+    gigabyte a minute of that to its log.
+    """
+    for name, kind, which, least, unit, remedy in LIMITS:
+        limit = resource.getrlimit(kind)[which]
+        exempt = kind == resource.RLIMIT_NPROC and os.geteuid() == 0
+        if resource.RLIM_INFINITY != limit < least and not exempt:
+            raise ServerError(
+                f"the limit of {name} is {limit // unit}, but tritonserver needs {least // unit}: set it by "
+                f"`{remedy}`, or in what starts this (docker --ulimit, systemd, limits.conf)"
+            )
 
 
 def check_shared_memory(models: Iterable[Model], directory: Path = SHM) -> None:

@@ -7,9 +7,11 @@ with TritonServer(ServerOptions(models=("llm",), http_port=0, grpc_port=0, metri
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import secrets
+import stat
 import tempfile
 import time
 from collections.abc import Callable
@@ -44,6 +46,7 @@ _POLL = 0.05  # seconds
 _SHORT_POLL = 0.002
 _ATTEMPTS = 3  # a port that was picked may be taken until Triton binds it, after the models
 _LOGS_KEPT = 20
+_LEAST_ROOM = 256 << 10  # bytes; a start of all models writes a third of it
 _STOP = "stop"  # file in the server's run directory
 _FINISH_S = 1.5  # for models without requests to end, and for Triton then
 _TELL_S = 1.0  # for the models to end what they still have
@@ -117,6 +120,7 @@ class TritonServer:
         triton = find_triton()
         triton.stub()
         preflight.check_numpy()
+        preflight.check_limits()
         repository = options.repository.expanduser().absolute()
         self.models = select_models(repository, options.models, options.profile)
         preflight.check_shared_memory(self.models.values())
@@ -330,7 +334,7 @@ class TritonServer:
 def open_log(named: Path | None) -> Path:
     """The file of Triton's log: as named, or a new one in the cache, of which only the latest are kept.
 
-    For its user alone: it names clients' requests. Raises: ServerError: it cannot be made.
+    For its user alone: it names clients' requests. Raises: ServerError: it cannot be made, or written.
     """
     directory = named.absolute().parent if named else cache_directory() / "logs"
     try:
@@ -340,7 +344,7 @@ def open_log(named: Path | None) -> Path:
             handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         else:
             for old in sorted(directory.glob("server-*.log"))[:-_LOGS_KEPT]:
-                old.unlink(missing_ok=True)
+                _remove_unused(old)
             start = datetime.now().strftime("server-%Y%m%d-%H%M%S-")
             handle, name = tempfile.mkstemp(prefix=start, suffix=".log", dir=directory)
     except OSError as error:
@@ -348,5 +352,30 @@ def open_log(named: Path | None) -> Path:
             f"no log can be written to {named or directory} ({(error.strerror or str(error)).lower()}): "
             "set TRIMODAL_CACHE to a folder that can be written, or name a file with --log"
         ) from None
-    os.close(handle)
+    try:
+        _check_log(handle, name)
+    finally:
+        os.close(handle)
     return Path(name)
+
+
+def _check_log(handle: int, name: str) -> None:
+    """Raises: ServerError: what Triton tells of its models could not be read from this file."""
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        raise ServerError(
+            f"--log {name} is no regular file, from which the progress is read: leave it out; "
+            "--verbose shows the log on stderr"
+        )
+    disk = os.fstatvfs(handle)
+    if disk.f_bavail * disk.f_frsize < _LEAST_ROOM:
+        raise ServerError(
+            f"the disk of {name} is full, so no log can be written: free some, "
+            "set TRIMODAL_CACHE to another folder, or name a file elsewhere with --log"
+        )
+
+
+def _remove_unused(log: Path) -> None:
+    """Removes an earlier server's log, unless that server still runs and writes to it, or it is another's."""
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        log.unlink()

@@ -26,8 +26,24 @@ _INSTEAD = {
     re.compile(r"Stub process '[^']*' is not healthy"): (
         "its Python process died while loading (out of memory, or a crash in a library)"
     ),
+    re.compile(r"Unable to initialize shared memory key.*File too large"): (
+        "a file may not be as large as its shared memory: ulimit -f unlimited"
+    ),
     re.compile(r"Unable to initialize shared memory key"): (
         "/dev/shm is full: enlarge it (docker run --shm-size=1g) or remove what fills it"
+    ),
+}
+# Words of the system, of C++ and of Python that say what there is no more of, but not what can be done.
+_EXHAUSTED = {
+    re.compile(r"what\(\): +Resource temporarily unavailable|can't start new thread|pthread_create failed"): (
+        "no more threads can be started here: raise the limit of processes (ulimit -u, "
+        "docker run --pids-limit) or of addresses (ulimit -v)"
+    ),
+    re.compile(r"Too many open files"): (
+        "no more files can be opened here: raise the limit (ulimit -n 65536, docker --ulimit nofile=65536)"
+    ),
+    re.compile(r"std::bad_alloc|Cannot allocate memory"): (
+        "no more memory can be had here: end other programs, or serve fewer models with --model"
     ),
 }
 # Our own errors are sentences; others keep their class, which is part of what they say.
@@ -38,7 +54,7 @@ def sentence(message: str) -> str:
     """A model's own words out of Triton's message: no traceback, no class name of ours, one line."""
     text = message.replace("\\n", "\n").replace('\\"', '"').replace("\\t", " ")
     text = text.split("\n\nAt:")[0]
-    for pattern, told in _INSTEAD.items():
+    for pattern, told in (_INSTEAD | _EXHAUSTED).items():
         if pattern.search(text):
             return told
     return _OWN.sub("", " ".join(text.split())).rstrip(";").strip()
@@ -54,6 +70,7 @@ class LoadLog:
     last: str = ""  # the model that was loaded last
     failures: dict[str, str] = field(default_factory=dict)
     error: str = ""  # the last words of a server that did not start
+    exhausted: str = ""  # what the system has no more of
     port_in_use: bool = False
     serving: bool = False  # the HTTP endpoint is open
     given_up: bool = False  # it unloads again what did load, which takes seconds
@@ -65,6 +82,8 @@ class LoadLog:
             self._event(stamp, match.group(3))
         elif match := _ERROR.match(line):
             self.error = sentence(match.group(1))
+        if not self.exhausted:
+            self.exhausted = next((told for words, told in _EXHAUSTED.items() if words.search(line)), "")
         if (line.startswith("error:") or line[:1] == "E") and _IN_USE.search(line):
             self.port_in_use = True
 
@@ -93,7 +112,7 @@ class LoadLog:
         """One line per failed model, or the server's own last words; empty when the log says nothing."""
         if self.failures:
             return "\n".join(f"model {name}: {text}" for name, text in self.failures.items())
-        return self.error
+        return self.exhausted or self.error
 
 
 class LogReader:

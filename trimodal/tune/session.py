@@ -19,6 +19,7 @@ from trimodal.client import Client
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import OperatorError, SettingsError, TrimodalError
+from trimodal.files import replace_file
 from trimodal.host import host_cpus
 from trimodal.repository import select_models
 from trimodal.server.options import FREE_PORTS, ServerOptions
@@ -313,13 +314,16 @@ def new_texts(pipeline: Pipeline, start: Setting, chosen: Setting) -> dict[Path,
 
 
 def write_texts(texts: dict[Path, tuple[str, str]]) -> None:
-    """Writes the new texts. Raises: SettingsError: a file has changed since, or cannot be written."""
+    """Writes the new texts, each file whole or not at all.
+
+    Raises: SettingsError: a file has changed since, or cannot be written.
+    """
     try:
         for file, (old, _) in texts.items():
             if file.read_text(encoding="utf-8") != old:
                 raise SettingsError(f"{file} was changed while the search ran: nothing is written")
         for file, (_, new) in texts.items():
-            file.write_text(new, encoding="utf-8")
+            replace_file(file, new.encode())
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise SettingsError(f"{file} cannot be read or written: {why}") from None

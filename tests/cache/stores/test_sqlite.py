@@ -252,3 +252,20 @@ def test_close_while_threads_read_and_write(path: Path) -> None:
         thread.join(30)
     assert not failures
     assert not any(thread.is_alive() for thread in threads)
+
+
+OPENS = """
+import sys
+from trimodal.cache.stores.base import Limits, open_store
+open_store(sys.argv[1].encode("utf-8", "surrogateescape").decode(), Limits()).close()
+"""
+
+
+def test_a_path_is_opened_where_the_locale_knows_ascii_alone_as_in_tritons_stub(tmp_path):
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    file = tmp_path / "é%20 ünd" / "answers.sqlite"
+    done = subprocess.run(
+        [sys.executable, "-c", OPENS, str(file)], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert file.is_file()

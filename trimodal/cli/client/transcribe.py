@@ -154,8 +154,10 @@ def _targets(sources: Sequence[str], form: Format, out: Path | None) -> list[Pat
 
 def _write(document: str, target: Path | None) -> None:
     if target is not None:
+        from trimodal.files import replace_file
+
         target.parent.mkdir(parents=True, exist_ok=True)
         # A recording's name that is no text is in its JSON.
-        target.write_text(document, encoding="utf-8", errors="backslashreplace")
+        replace_file(target, document.encode(errors="backslashreplace"))
     else:
         typer.echo(common.plain(document) if sys.stdout.isatty() else document, nl=False)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from trimodal.cli.common import one_sentence
+
 if TYPE_CHECKING:
     from trimodal.check.repository import Repository
     from trimodal.check.version import Release
@@ -49,20 +51,21 @@ def check(
     from trimodal.check.rules import select_rules
     from trimodal.paths import default_repository
 
-    try:
-        read = read_repository(repository or default_repository())
-        rules = select_rules(tuple(select), tuple(ignore))
-        profiles = _profiles(read, profile)
-        release = _release(triton_version)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
     console = Console(highlight=False, markup=False)
-    target = Target(release, slo_ms, cores, int(gpu_memory * 2**30), tuple(deployment))
-    findings = examine(read, profiles, target, rules)
-    if format_ == "json":
-        typer.echo(as_json(findings, profiles))
-    else:
-        print_findings(findings, len(read.configs), profiles, console)
+    with one_sentence("trimodal check"):
+        try:
+            read = read_repository(repository or default_repository())
+            rules = select_rules(tuple(select), tuple(ignore))
+            profiles = _profiles(read, profile)
+            release = _release(triton_version)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        target = Target(release, slo_ms, cores, int(gpu_memory * 2**30), tuple(deployment))
+        findings = examine(read, profiles, target, rules)
+        if format_ == "json":
+            typer.echo(as_json(findings, profiles))
+        else:
+            print_findings(findings, len(read.configs), profiles, console)
     worst = ("error", "warning") if strict else ("error",)
     raise typer.Exit(1 if any(finding.severity in worst for finding in findings) else 0)
 

@@ -1,0 +1,89 @@
+"""A file is replaced whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.full_disk import ROOM, full_disk
+from trimodal.files import replace_file
+
+LONG = b"x" * (4 * ROOM)
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
+    file = tmp_path / "config.pbtxt"
+    file.write_bytes(b"before")
+    with full_disk(), pytest.raises(OSError, match="too large") as raised:
+        replace_file(file, LONG)
+    assert raised.value.filename == str(file)  # and not the temporary one
+    assert file.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_full_disk_leaves_no_half_of_a_new_file(tmp_path: Path) -> None:
+    with full_disk(), pytest.raises(OSError, match="too large"):
+        replace_file(tmp_path / "figures.json", LONG)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o600, 0o666])
+def test_the_mode_stays(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    file.chmod(mode)
+    replace_file(file, b"new")
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"new", mode)
+
+
+def test_a_new_file_is_as_readable_as_the_mask_lets_it(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        replace_file(tmp_path / "file", b"new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"before")
+    (tmp_path / "link").symlink_to("target")
+    replace_file(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"new"
+
+
+def test_what_is_no_file_is_written_to(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    replace_file(tmp_path / "pipe", b"figures")
+    assert os.read(reader, 100) == b"figures"
+    os.close(reader)
+    with pytest.raises(OSError, match="No space left"):
+        replace_file(Path("/dev/full"), b"figures")
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_a_file_is_written_where_it_is_if_nothing_can_lie_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    replace_file(tmp_path / "mounted", b"new")
+    assert (tmp_path / "mounted").read_bytes() == b"new"
+
+
+def test_a_mounted_file_is_written_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(*_: object) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    monkeypatch.setattr(os, "replace", busy)
+    replace_file(tmp_path / "mounted", b"new")
+    assert (tmp_path / "mounted").read_bytes() == b"new"
+    assert len(list(tmp_path.iterdir())) == 1
