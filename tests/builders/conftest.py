@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -12,7 +11,7 @@ import pytest
 
 from tests.builders.engine_builds import command
 from tests.builders.gpu_machine import artefact, graph, plans, trt  # noqa: F401  fixtures of plans
-from tests.builders.scripts import BUILD, importable
+from tests.builders.scripts import importable
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -23,12 +22,11 @@ def _scripts() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[None]:
-    """build/ on the path for a module of tests; torch on one thread."""
+    """Torch on one thread for a module of tests."""
     torch = pytest.importorskip("torch")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # The tiny model's steps are too small to share.
-    with mock.patch.dict(os.environ), mock.patch.object(sys, "path", [str(BUILD), *sys.path]):
-        yield
+    yield
     torch.set_num_threads(threads)
 
 

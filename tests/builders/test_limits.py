@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.builders.scripts import importable
+from tests.builders.scripts import Later
 from trimodal.errors import ArtefactError
 
 pytestmark = pytest.mark.build
-
-
-@pytest.fixture
-def limits() -> Iterator[Any]:
-    with importable():
-        yield importlib.import_module("steps.limits")
+limits = Later("steps.limits")
 
 
 @pytest.mark.parametrize(
@@ -35,7 +27,7 @@ def limits() -> Iterator[Any]:
         (math.nan, 0.05, "refused"),
     ],
 )
-def test_errors(limits: Any, error: float, asked: float | None, end: str) -> None:
+def test_errors(error: float, asked: float | None, end: str) -> None:
     figures = {"logits": error}
     if end == "refused":
         with pytest.raises(ArtefactError, match="^its logits differ from the graph's by "):
@@ -56,7 +48,7 @@ def test_errors(limits: Any, error: float, asked: float | None, end: str) -> Non
         (0.9, 0.9, "kept"),
     ],
 )
-def test_agreements(limits: Any, share: float, asked: float | None, end: str) -> None:
+def test_agreements(share: float, asked: float | None, end: str) -> None:
     figures = {"words": share}
     if end == "refused":
         with pytest.raises(ArtefactError, match="^they agree on "):

@@ -274,11 +274,12 @@ class TestTimedCalls:
         assert self.target.breaker.closed
 
     def test_a_try_that_found_no_slot_leaves_room_for_the_next_try(self, hang):
+        self.target.breaker = breaker = CircuitBreaker("the thing", clock=lambda: self.now)
         for _ in range(2):
             self.hanging(hang)
         for _ in range(3):
-            self.target.breaker.record_failure("why")
-        self.target.breaker._until = 0.0  # The pause is over.
+            breaker.record_failure("why")
+        self.now += CircuitBreaker.PAUSE_S
         assert reason(lambda: self.calls().call(self.target, lambda: 1, 0.001)) == "busy"
-        self.target.breaker._until = 0.0
-        assert self.target.breaker.enter()
+        self.now += CircuitBreaker.PAUSE_S
+        assert breaker.enter()

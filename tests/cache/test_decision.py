@@ -20,8 +20,9 @@ from tests.cache.doubles import (
 )
 from trimodal.cache import decision
 from trimodal.cache.answers import MAX_CHARACTERS, AnswerCache, CacheOptions
-from trimodal.cache.bounded_calls import CircuitBreaker
+from trimodal.cache.bounded_calls import CircuitBreaker, DaemonThreads, TimedCalls
 from trimodal.cache.decision import JUDGED
+from trimodal.cache.embedder import VECTORS_KEPT, QuestionVectors
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.errors import InvalidArgument, SettingsError, Unavailable
 from trimodal.metrics import MemoryMetrics
@@ -275,9 +276,19 @@ def test_a_bound_that_nothing_keeps_ends_the_start(rig):
         rig(max_false_hit=0.001)
 
 
-def test_vectors_are_remembered_in_bounds(rig):
-    one = rig()
-    for index in range(1100):
-        one.cache._vectors._kept[f"old {index}"] = np.zeros(4, np.float32)
-    one.cache.lookup(ask()).semantic()
-    assert len(one.cache._vectors._kept) == 1024
+def test_only_the_vectors_of_the_last_questions_are_remembered():
+    embedded = []
+
+    def embed(text):
+        embedded.append(text)
+        return np.zeros(4, np.float32)
+
+    threads = DaemonThreads(1, "test", jobs=1)
+    vectors = QuestionVectors(embed, threads, callers=1, budget_s=30.0)
+    for number in range(VECTORS_KEPT + 1):
+        vectors.embed(f"key {number}", f"{number}", TimedCalls(30.0))
+    embedded.clear()
+    for number in (1, VECTORS_KEPT, 0):
+        assert vectors.take(f"key {number}", f"{number}") is not None
+    assert embedded == ["0"]
+    threads.close(0)

@@ -26,10 +26,10 @@ def entry(finish_reason: str = "stop", answer: str = "yes") -> Entry:
 class Bench:
     """A writer with all that it touches."""
 
-    def __init__(self) -> None:
+    def __init__(self, vectors=None) -> None:
         self.store, self.metrics, self.breaker = ScriptedStore(), MemoryMetrics(), CircuitBreaker("the store")
         counts = CacheMetrics(self.metrics, "llm")
-        self.writer = WriteBehind(self.store, None, counts, self.breaker)
+        self.writer = WriteBehind(self.store, vectors, counts, self.breaker)
 
     def put(self, question: Question, entry: Entry) -> None:
         self.writer.put(question.scope, question.key, entry)
@@ -131,15 +131,20 @@ def test_close_tries_a_store_once_more_that_was_left_alone(bench, caplog, monkey
     assert bench.store.closed.is_set()
 
 
-def test_a_vector_that_cannot_be_had_fails_one_answer_alone(bench):
-    class Broken:
-        def take(self, key, text):
-            raise RuntimeError("no embedder")
+def test_a_vector_that_cannot_be_had_fails_one_answer_alone():
+    class FailsOnce:
+        failed = False
 
-    bench.writer._vectors = Broken()
-    bench.put(ask(), entry())
-    bench.settle(1)
-    assert bench.count("failed") == 1
+        def take(self, key, text):
+            if not self.failed:
+                self.failed = True
+                raise RuntimeError("no embedder")
+
+    bench = Bench(FailsOnce())
+    for _ in range(2):
+        bench.put(ask(), entry())
+    bench.writer.close(60)
+    assert (bench.count("failed"), bench.count("kept")) == (1, 1)
 
 
 def test_the_number_of_answers_is_shown(bench):

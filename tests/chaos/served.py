@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tests.doubles.processes import running
 from tests.e2e import fakes
 from trimodal.server import ports
 from trimodal.server.supervision.stubs import children, model_of
@@ -242,14 +243,6 @@ def limit(pid: int, kind: int, soft: int | None) -> int:
     was, hard = resource.prlimit(pid, kind)
     resource.prlimit(pid, kind, (hard if soft is None else soft, hard))
     return was
-
-
-def running(pid: int) -> bool:
-    """Whether a process is there that has not ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def _first(found: Iterator[int]) -> int:

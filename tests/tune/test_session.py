@@ -138,9 +138,12 @@ def served(repository: Path, folder: Path) -> session.TunedServer:
     return session.TunedServer(settings(repository), pipeline, repository, folder)
 
 
-def test_a_server_is_started_for_another_setting_and_in_place_of_a_dead_one(
-    triton: type[FakeTriton], repository: Path
+def test_a_server_is_started_for_another_setting_and_in_place_of_one_that_is_dead_or_hangs(
+    triton: type[FakeTriton], repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def hangs(*_: Any, **__: Any) -> LoadRun:
+        raise asyncio.TimeoutError
+
     system = served(repository, repository / "served")
     for batch, starts in (("8", 1), ("8", 1), ("16", 2)):
         asyncio.run(system.apply({"m.max_batch_size": batch}))
@@ -149,7 +152,9 @@ def test_a_server_is_started_for_another_setting_and_in_place_of_a_dead_one(
     triton.running[0].alive = False
     asyncio.run(system.apply({"m.max_batch_size": "16"}))
     assert triton.starts == 3
-    system._failed("it hangs")
+    monkeypatch.setattr(session.generator, "run", hangs)
+    with pytest.raises(TrialError, match="the round did not end"):
+        asyncio.run(system.measure())
     asyncio.run(system.apply({"m.max_batch_size": "16"}))
     assert triton.starts == 4
     system.close()

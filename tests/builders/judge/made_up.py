@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,16 @@ def written(seed: int, number: int = 100) -> list[Any]:
         ):
             found.setdefault((a, b), pairs.Example(a, b, same, kind, domain))
     return list(found.values())
+
+
+def write_pairs(path: Path, lines: list[tuple[str, str, str, str]]) -> Path:
+    """A file of pairs as an operator has it; each line: the two questions, label and class."""
+    rows = [
+        {"id": f"p{at}", "a": a, "b": b, "label": label, "class": kind, "domain": "history"}
+        for at, (a, b, label, kind) in enumerate(lines)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
 
 
 def disguise(text: str, rng: random.Random) -> str:

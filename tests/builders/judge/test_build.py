@@ -46,19 +46,10 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_up.write_bert(tmp_path_factory.mktemp("bert"))
 
 
-def write_pairs(path: Path) -> Path:
-    rows = [
-        {"id": f"p{at}", "a": a, "b": b, "label": label, "class": kind, "domain": "history"}
-        for at, (a, b, label, kind) in enumerate(LINES)
-    ]
-    path.write_text("\n".join(map(json.dumps, rows)))
-    return path
-
-
 @pytest.fixture(scope="module")
 def built(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("judge") / "1"
-    pairs = write_pairs(out.with_name("own.jsonl"))
+    pairs = made_up.write_pairs(out.with_name("own.jsonl"), LINES)
     run(SCRIPT, checkpoint, "--out-dir", out, "--pairs", pairs, "--min-agreement", 0.7, *FEW)
     return out
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.builders.judge.made_up import write_pairs
 from tests.builders.scripts import Later, refusal, run
 from trimodal.cache.calibration import Calibration
 from trimodal.embedding.engines import onnxruntime as embedders
@@ -56,15 +57,6 @@ def artefact(tmp_path: Path) -> Path:
     return directory
 
 
-def write_pairs(path: Path) -> Path:
-    rows = [
-        {"id": f"p{at}", "a": a, "b": b, "label": label, "class": kind, "domain": "history"}
-        for at, (a, b, label, kind) in enumerate(LINES * 50)
-    ]
-    path.write_text("\n".join(map(json.dumps, rows)))
-    return path
-
-
 def test_the_shorter_question_is_read_first_and_the_words_decide_before(monkeypatch, tmp_path):
     class OneWay(FakeJudge):
         def judge(self, ways):
@@ -85,7 +77,7 @@ def test_what_is_far_and_what_is_foreign_is_no_hit(tmp_path):
 
 
 def test_it_calibrates_and_measures_on_an_operators_pairs(artefact, tmp_path, capsys):
-    given, made = write_pairs(tmp_path / "own.jsonl"), tmp_path / "made.json"
+    given, made = write_pairs(tmp_path / "own.jsonl", LINES * 50), tmp_path / "made.json"
     run(SCRIPT, given, "--artefact", artefact, "--calibrate", made, "--max-false-hit", 0.05, "--show", 1)
     calibration = Calibration.read(made, "c0ffee")
     assert (calibration.paraphrases, calibration.hard_negatives, calibration.pairs) == (100, 100, "own.jsonl")

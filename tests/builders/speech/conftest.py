@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
 import soundfile
 
-from tests.builders.scripts import importable
 from tests.speech.whisper.checkpoints import sound, write_checkpoint
 from trimodal.audio.values import SAMPLE_RATE
 
@@ -19,14 +15,8 @@ RECORDINGS = ((2, 1), (5, 2), (4, 3), (12, 4))  # seconds, seed; the last makes 
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # Such small models are the slower the more threads wait for each other.
-    with mock.patch.dict(os.environ), importable():
-        yield
-    torch.set_num_threads(threads)
+def _one_thread(scripts: None) -> None:
+    """Such small models are the slower the more threads wait for each other."""
 
 
 @pytest.fixture(scope="session")

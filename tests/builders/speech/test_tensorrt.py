@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
-from types import SimpleNamespace
 from unittest import mock
 
 import onnx
 import pytest
 
 from tests.builders.engine_builds import command, sentence
-from tests.speech.engines.tensorrt.on_onnx import TensorRTOnOnnx, builds
-from tests.speech.engines.tensorrt.plans import H200
+from tests.builders.gpu_machine import H200
 from tests.speech.engines.tensorrt.torch_forward import open_on_torch
 from tests.speech.whisper.checkpoints import sound
 from trimodal.manifest import GpuTarget, InputRange, checkpoint_sha256, read_manifest
@@ -32,17 +29,7 @@ LARGEST = 4
 
 
 @pytest.fixture
-def machine(tensorrt_double, monkeypatch):
-    """A GPU machine's libraries: both doubles, memory on the processor."""
-    runs = TensorRTOnOnnx(tensorrt_double)
-    builds(tensorrt_double)
-    monkeypatch.setattr(importlib.import_module("steps.tensorrt.plan"), "visible_gpus", lambda: [H200])
-    monkeypatch.setattr(importlib.import_module("steps.tensorrt.plan"), "DEVICE", "cpu")
-    return SimpleNamespace(runs=runs, recorder=tensorrt_double.recorder, module=tensorrt_double.module)
-
-
-@pytest.fixture
-def build(machine, audio, tmp_path):
+def build(trt, audio):
     common = "--audio", audio, "--contexts", "5,10", "--max-batch", LARGEST
     return lambda *arguments: command("speech_tensorrt")(*common, *arguments)
 
@@ -54,8 +41,8 @@ def artefact(checkpoint, build, tmp_path):
     return tmp_path / "tensorrt-fp16"
 
 
-def test_plans_are_built_of_the_two_graphs_with_profiles_for_what_is_run(artefact, machine):
-    parsed = machine.recorder.named("OnnxParser.parse_from_file")
+def test_plans_are_built_of_the_two_graphs_with_profiles_for_what_is_run(artefact, trt):
+    parsed = trt.recorder.named("OnnxParser.parse_from_file")
     assert [str(call.arguments["model"]).rpartition("/")[2] for call in parsed] == [
         "encoder.onnx",
         "decoder.onnx",
@@ -81,9 +68,9 @@ def test_plans_are_built_of_the_two_graphs_with_profiles_for_what_is_run(artefac
     assert openings["tokens"] == InputRange(min=(1, 1), opt=(2, 4), max=(LARGEST, 228))
 
 
-def test_the_manifest_says_what_the_plans_were_built_with_and_from(artefact, checkpoint, machine):
+def test_the_manifest_says_what_the_plans_were_built_with_and_from(artefact, checkpoint, trt):
     manifest = read_manifest(artefact, task="speech", runtime="tensorrt")
-    assert manifest.runtime_version == machine.module.__version__
+    assert manifest.runtime_version == trt.module.__version__
     assert manifest.gpu == GpuTarget(sm="9.0", name="NVIDIA H200")
     assert (manifest.precision, manifest.source) == ("fp16", "english")
     assert manifest.source_sha256 == checkpoint_sha256(checkpoint)
@@ -124,7 +111,7 @@ def test_the_plans_have_fp16_caches_of_a_fixed_capacity_and_give_the_new_tokens_
     assert len(large) == 1, "embeddings and projection are one weight"
 
 
-def test_the_serving_engine_opens_it_and_hears_what_torch_hears(artefact, checkpoint, machine, monkeypatch):
+def test_the_serving_engine_opens_it_and_hears_what_torch_hears(artefact, checkpoint, trt, monkeypatch):
     monkeypatch.setattr(engine_tensorrt, "visible_gpus", lambda: [H200])
     opened = functools.partial(engine_tensorrt.open_plans)
     monkeypatch.setattr(
@@ -166,19 +153,19 @@ def refused(build, tmp_path):
         ("IExecutionContext.execute_async_v3", False, "encoder.plan was not run"),
     ],
 )
-def test_what_tensorrt_refuses_replaces_nothing(refused, checkpoint, machine, call, result, words):
-    machine.recorder.returns(call, result)
+def test_what_tensorrt_refuses_replaces_nothing(refused, checkpoint, trt, call, result, words):
+    trt.recorder.returns(call, result)
     assert words in refused(checkpoint)
 
 
 @pytest.mark.parametrize("scale", [1.2, float("nan")])
-def test_plans_that_compute_something_else_replace_nothing(refused, checkpoint, machine, scale):
-    machine.runs.change = lambda logits: logits * scale
+def test_plans_that_compute_something_else_replace_nothing(refused, checkpoint, trt, scale):
+    trt.runs.change = lambda logits: logits * scale
     assert "the plans' logits differ from torch's by " in refused(checkpoint)
 
 
-def test_plans_above_our_own_limit_are_kept_with_a_warning(build, checkpoint, machine, tmp_path):
-    machine.runs.change = lambda logits: logits * 1.05
+def test_plans_above_our_own_limit_are_kept_with_a_warning(build, checkpoint, trt, tmp_path):
+    trt.runs.change = lambda logits: logits * 1.05
     result = build(checkpoint, "--out", tmp_path / "made", "--min-agreement", 0.1)
     assert result.exit_code == 0, result.output
     check = read_manifest(tmp_path / "made", task="speech", runtime="tensorrt").check
@@ -187,7 +174,7 @@ def test_plans_above_our_own_limit_are_kept_with_a_warning(build, checkpoint, ma
 
 
 @pytest.mark.slow
-def test_words_that_differ_replace_nothing(refused, checkpoint, machine):
+def test_words_that_differ_replace_nothing(refused, checkpoint, trt):
     with mock.patch("steps.speech.check.agreement", return_value=0.9):
         found = refused(checkpoint, "--min-agreement", 0.95)
     assert "agree with torch's words on 90.0%, less than --min-agreement 0.95" in found
@@ -200,9 +187,9 @@ def test_words_that_differ_replace_nothing(refused, checkpoint, machine):
         (("--opt-batch", 5), "--opt-batch 5 is more than --max-batch 4"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_built(refused, checkpoint, machine, arguments, words):
+def test_what_cannot_be_is_said_before_anything_is_built(refused, checkpoint, trt, arguments, words):
     assert words in refused(checkpoint, *arguments)
-    assert machine.recorder.named("tensorrt.Builder") == []
+    assert trt.recorder.named("tensorrt.Builder") == []
 
 
 def test_a_machine_without_tensorrt_is_told_so(refused, checkpoint, monkeypatch):
@@ -210,10 +197,10 @@ def test_a_machine_without_tensorrt_is_told_so(refused, checkpoint, monkeypatch)
     assert "TensorRT's Python package does not import" in refused(checkpoint)
 
 
-def test_a_machine_whose_torch_has_no_cuda_is_told_of_no_check(refused, build, checkpoint, machine, tmp_path):
+def test_a_machine_whose_torch_has_no_cuda_is_told_of_no_check(refused, build, checkpoint, trt, tmp_path):
     with mock.patch("steps.tensorrt.plan.DEVICE", "cuda"):
         assert "torch has no CUDA here" in refused(checkpoint)
         assert build(checkpoint, "--out", tmp_path / "unchecked", "--no-check").exit_code == 0
     manifest = read_manifest(tmp_path / "unchecked", task="speech", runtime="tensorrt")
     assert manifest.check == {"not run": "--no-check"}
-    assert machine.runs.runs == []
+    assert trt.runs.runs == []

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
-from collections.abc import Iterator
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 
-from tests.builders.scripts import importable
+from tests.builders.scripts import Later
+
+messages = Later("steps.tensorrt.messages")
 
 
-@pytest.fixture
-def messages() -> Iterator[ModuleType]:
-    with importable():
-        yield importlib.import_module("steps.tensorrt.messages")
-
-
-def test_the_logger_keeps_errors_and_warnings(messages, tensorrt_double):
+def test_the_logger_keeps_errors_and_warnings(tensorrt_double):
     kept = messages.Messages()
     logger, severities = messages.make_logger(kept), tensorrt_double.module.ILogger.Severity
     assert isinstance(logger, tensorrt_double.module.ILogger)
@@ -30,7 +24,7 @@ def test_the_logger_keeps_errors_and_warnings(messages, tensorrt_double):
     assert not kept.out_of_memory()
 
 
-def test_one_logger_serves_the_process_and_tells_who_asked_last(messages, tensorrt_double):
+def test_one_logger_serves_the_process_and_tells_who_asked_last(tensorrt_double):
     """TensorRT ignores a second one, so that what went wrong would be told to nobody."""
     first, second = messages.Messages(), messages.Messages()
     logger = messages.make_logger(first)
@@ -48,13 +42,13 @@ def test_one_logger_serves_the_process_and_tells_who_asked_last(messages, tensor
         "Error Code 10: Internal Error (cudaErrorMemoryAllocation)",
     ],
 )
-def test_memory_is_recognised_in_the_log(messages, line):
+def test_memory_is_recognised_in_the_log(line):
     kept = messages.Messages()
     kept.errors.append(line)
     assert kept.out_of_memory()
 
 
-def test_work_runs_beside_the_main_thread_and_its_result_and_errors_come_back(messages, tensorrt_double):
+def test_work_runs_beside_the_main_thread_and_its_result_and_errors_come_back(tensorrt_double):
     config = SimpleNamespace()
     assert messages.run_cancellable(lambda: threading.current_thread().name, config) == "tensorrt-build"
     with pytest.raises(ZeroDivisionError):

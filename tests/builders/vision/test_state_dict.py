@@ -188,7 +188,6 @@ def test_efficientnet_lite_brings_its_input_and_imagenets_labels(tmp_path):
     assert (read.input.height, read.input.resize_to, read.input.filter) == (240, 272, "bicubic")
     assert read.input.mean[0] == pytest.approx(127 / 255)
     assert read.labels == classifier.imagenet_labels()
-    assert (len(set(read.labels)), read.labels[0], read.labels[-1]) == (1000, "tench", "toilet tissue")
     assert [read.labels[index] for index in (0, 281, 388, 999)] == [
         "tench", "tabby cat", "giant panda", "toilet tissue",
     ]  # fmt: skip

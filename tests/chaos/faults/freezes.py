@@ -15,7 +15,8 @@ from tests.chaos import judge
 from tests.chaos.judge import Row
 from tests.chaos.load import STEADY, Load
 from tests.chaos.operations import clients
-from tests.chaos.served import PARTS, Served, running
+from tests.chaos.served import PARTS, Served
+from tests.doubles.processes import running
 
 SEED = 30
 TOLD_S, HEALED_S = 15.0, 30.0

@@ -12,7 +12,8 @@ from tests.chaos import judge
 from tests.chaos.judge import Row
 from tests.chaos.load import Load
 from tests.chaos.operations import clients
-from tests.chaos.served import Served, running
+from tests.chaos.served import Served
+from tests.doubles.processes import running
 
 SIGNALS, WITHIN_S, BOUND_S = 10, 1.5, 40.0
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tests.llm.doubles.sinks import Collector, counts, eventually
+from tests.llm.doubles.tensors import tensors
 from trimodal.errors import RequestError, Unavailable
 from trimodal.llm.engines.budgets import fitted
 from trimodal.llm.engines.protocol import CallName, EngineInfo
@@ -28,7 +27,6 @@ from trimodal.metrics import MemoryMetrics
 
 SECONDS = 120.0  # for anything: machines with two cores and other work answer slowly, and no answer is a hang
 BATCH = 4
-_INTEGERS = {"seed": np.uint64}
 
 
 class Client(Collector):
@@ -76,7 +74,7 @@ class Served:
     def ask(self, prompt: str | list[dict[str, str]] | None = None, **fields: Any) -> Client:
         """A request of these input tensors; a list is a chat. What is no array becomes one."""
         fields = {"text_input" if isinstance(prompt, str) else "messages": prompt} | fields
-        inputs = {name: _array(name, value) for name, value in fields.items() if value is not None}
+        inputs = tensors(**{name: value for name, value in fields.items() if value is not None})
         client = Client(self.order)
         self.service.submit(read_request(inputs, {}, self.settings), client)
         return client
@@ -137,13 +135,6 @@ class Served:
         return pid
 
 
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 @contextlib.contextmanager
 def stopped(pid: int) -> Iterator[None]:
     os.kill(pid, signal.SIGSTOP)
@@ -152,18 +143,6 @@ def stopped(pid: int) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGCONT)
-
-
-def _array(name: str, value: Any) -> Any:
-    if name in ("messages", "tools", "response_format", "logit_bias"):
-        value = json.dumps(value)
-    values = list(value) if isinstance(value, (list, tuple)) else [value]
-    if isinstance(values[0], str):
-        return np.array([one.encode() for one in values], dtype=object)
-    if isinstance(values[0], bool):
-        return np.array(values)
-    kind = _INTEGERS.get(name, np.int32) if isinstance(values[0], int) else np.float32
-    return np.array(values, dtype=kind)
 
 
 def _children(pid: int) -> list[int]:

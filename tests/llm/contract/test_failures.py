@@ -8,8 +8,9 @@ import signal
 
 import pytest
 
+from tests.doubles.processes import running
 from tests.llm.contract.conftest import settings
-from tests.llm.contract.served import SECONDS, Client, Served, runs, stopped
+from tests.llm.contract.served import SECONDS, Client, Served, stopped
 from tests.llm.doubles.sinks import eventually
 from trimodal.errors import OperatorError, Unavailable
 from trimodal.llm.engine_core.client import start_process
@@ -45,7 +46,7 @@ def replaced(served: Served, clients: list[Client], old: list[int]) -> None:
     for client in clients:
         assert isinstance(client.refusal(), Unavailable)
     served.answers_again()
-    assert not [pid for pid in old if runs(pid)]
+    assert not [pid for pid in old if running(pid)]
 
 
 def test_killed_core(served: Served) -> None:
@@ -76,4 +77,4 @@ def test_drain(served: Served) -> None:
     with contextlib.suppress(Unavailable):
         served.ask("Hello").refusal()
         pytest.fail("it takes requests after its end")
-    assert not [pid for pid in old if runs(pid)]
+    assert not [pid for pid in old if running(pid)]

@@ -1,10 +1,10 @@
 """A client that collects its answer, and the service on a fake engine, for tests."""
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
+from tests.doubles.waiting import wait_until
 from tests.llm.doubles.engine_thread import start_thread
 from trimodal.cache.answers import Answers
 from trimodal.errors import RequestError
@@ -120,7 +120,4 @@ class FakeServer:
 
 def eventually(condition: Callable[[], bool], timeout: float = 10.0) -> None:
     """Waits until `condition` holds."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not become true in time"
-        time.sleep(0.002)
+    wait_until(condition, bound=timeout)

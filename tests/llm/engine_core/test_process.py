@@ -14,6 +14,7 @@ from pathlib import Path
 import pydantic
 import pytest
 
+from tests.doubles.processes import running
 from tests.llm.doubles.sinks import eventually
 from tests.llm.engine_core.rig import Reader
 from trimodal.errors import OperatorError
@@ -142,14 +143,6 @@ def played(monkeypatch: pytest.MonkeyPatch, engine: str, code: str = WITH_CHILD)
     monkeypatch.setattr(process_module, "command", lambda python, fd: [sys.executable, "-c", code, str(fd)])
     monkeypatch.setattr(client_module, "_GLANCE_SECONDS", 0.05)
     return LlmSettings.model_validate({"engine": engine})
-
-
-def running(pid: int) -> bool:
-    """A zombie, which an orphan may stay in a container without an init, does not run."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.parametrize(

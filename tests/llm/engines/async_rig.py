@@ -29,6 +29,7 @@ class PlayedRuntime:
         self.drafted: tuple[int, int] | None = None
         self.aborted: list[int] = []
         self.requests: list[EngineRequest] = []
+        self.ended: list[int] = []
         self._lines: dict[int, asyncio.Queue[Output | BaseException | None]] = {}
 
     def say(self, id: int, *items: Output | BaseException | None) -> None:
@@ -56,6 +57,7 @@ class PlayedRuntime:
             del self._lines[request.id]
             if not finished:
                 self.aborted.append(request.id)
+            self.ended.append(request.id)
 
     async def call(self, call: EngineCall) -> None:
         """There is nothing to do."""

@@ -39,8 +39,7 @@ def test_what_arrives_between_two_steps_is_there_for_the_next() -> None:
     engine = engine_of(runtime)
     engine.add(request(1))
     runtime.say(1, Chunk([5]), Chunk([6], "stop"))
-    time.sleep(0.05)  # nobody steps
-    assert runtime.loop.loop.is_running()
+    eventually(lambda: runtime.ended == [1])  # nobody steps
     assert [output.token_ids for output in engine.step()] == [[5], [6]]
     assert not engine.has_work()
     engine.close()

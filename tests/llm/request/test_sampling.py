@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from tests.llm.doubles.tensors import tensors
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.request.sampling import read_sampling
@@ -21,9 +21,7 @@ def read(directory: Path, config: dict[str, Any], *, use: str = "auto", **given:
     (directory / "generation_config.json").write_text(json.dumps(config))
     given_settings = {"version_directory": directory, "artefact": ".", "max_output_tokens": 200}
     settings = LlmSettings.model_validate({**given_settings, "generation_config": use})
-    kinds: dict[str, Any] = {"top_k": np.int32, "seed": np.uint64}
-    inputs = {name: np.array([value], kinds.get(name, np.float32)) for name, value in given.items()}
-    return read_sampling(inputs, settings, "")
+    return read_sampling(tensors(**given), settings, "")
 
 
 def shown(sampling: Sampling) -> tuple[float, ...]:
@@ -61,11 +59,11 @@ def test_the_filters_of_a_greedy_checkpoint_ask_for_no_sample(tmp_path: Path) ->
 @pytest.mark.parametrize("field", ["min_tokens", "ignore_eos"])
 def test_an_answer_in_a_form_ends_with_it(field: str) -> None:
     settings = LlmSettings(engine="fake")
-    inputs = {field: np.array([1], bool if field == "ignore_eos" else np.int32)}
+    inputs = tensors(**{field: 1})
     assert read_sampling(inputs, settings, "").min_tokens in (0, 1)
     with pytest.raises(InvalidArgument, match=f"{field} goes with neither response_format nor tools"):
         read_sampling(inputs, settings, 'root ::= "yes"')
-    read_sampling({field: np.array([0], inputs[field].dtype)}, settings, 'root ::= "yes"')
+    read_sampling(tensors(**{field: 0}), settings, 'root ::= "yes"')
 
 
 def test_what_filters_nothing_asks_for_nothing(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 from typing import Any
 
-import numpy as np
 import pytest
 
+from tests.llm.doubles.tensors import tensors
 from trimodal.errors import InvalidArgument
 from trimodal.llm.request.request import INPUTS, GenerationRequest, read_request
 from trimodal.llm.request.terms import PARAMETERS, CancelRequest, ProbeRequest, Terms
@@ -11,16 +11,8 @@ from trimodal.llm.settings import LlmSettings
 SETTINGS = LlmSettings(engine="fake")
 
 
-def text(value: str | bytes) -> np.ndarray[Any, Any]:
-    return np.array([value.encode() if isinstance(value, str) else value], dtype=object)
-
-
-def whole(value: int) -> np.ndarray[Any, Any]:
-    return np.array([value], dtype=np.int32)
-
-
-def terms(parameters: dict[str, Any] | None = None, **inputs: np.ndarray[Any, Any]) -> Terms:
-    request = read_request({"text_input": text("hi"), **inputs}, parameters or {}, SETTINGS)
+def terms(parameters: dict[str, Any] | None = None, **inputs: Any) -> Terms:
+    request = read_request(tensors(text_input="hi", **inputs), parameters or {}, SETTINGS)
     assert isinstance(request, GenerationRequest)
     return request.terms
 
@@ -31,14 +23,14 @@ def test_nothing_said_is_as_the_tier_says() -> None:
 
 def test_every_field_is_read() -> None:
     read = terms(
-        tenant=text("acme"),
-        tier=text("premium"),
-        priority=whole(-3),
-        ttft_deadline_ms=whole(500),
-        deadline_ms=whole(9000),
-        cache_control=text("no-cache, Store"),
-        cache_namespace=text("faq"),
-        cancel_key=text("k" * 16),
+        tenant="acme",
+        tier="premium",
+        priority=-3,
+        ttft_deadline_ms=500,
+        deadline_ms=9000,
+        cache_control="no-cache, Store",
+        cache_namespace="faq",
+        cancel_key="k" * 16,
     )
     assert read == Terms("acme", "premium", -3, 500, 9000, frozenset({"no-cache", "store"}), "faq", "k" * 16)
 
@@ -61,7 +53,7 @@ def test_a_parameter_is_as_good_as_an_input() -> None:
 
 def test_every_input_of_one_value_may_be_a_parameter() -> None:
     sent = {"stream": False, "temperature": 0, "top_p": 0.5, "max_tokens": 7, "ignore_eos": True, "stop": "x"}
-    read = read_request({"text_input": text("hi")}, sent, SETTINGS)
+    read = read_request(tensors(text_input="hi"), sent, SETTINGS)
     assert isinstance(read, GenerationRequest)
     assert (read.stream, read.sampling.max_tokens, read.sampling.ignore_eos) == (False, 7, True)
     assert (read.sampling.temperature, read.sampling.top_p, read.stops) == (0, 0.5, ("x",))
@@ -97,35 +89,35 @@ def test_a_wrong_parameter_is_named(parameters: dict[str, Any], sentence: str) -
 @pytest.mark.parametrize(
     ("inputs", "sentence"),
     [
-        ({"tier": text(b"\xff")}, "tier is not valid UTF-8: byte 0 cannot be decoded"),
-        ({"priority": np.array([1, 2], np.int32)}, "priority holds 2 values: exactly 1 is needed"),
-        ({"priority": np.array([], np.int32)}, "priority holds 0 values: exactly 1 is needed"),
+        ({"tier": b"\xff"}, "tier is not valid UTF-8: byte 0 cannot be decoded"),
+        ({"priority": [1, 2]}, "priority holds 2 values: exactly 1 is needed"),
+        ({"priority": []}, "priority holds 0 values: exactly 1 is needed"),
         (
-            {"cache_namespace": text("weather")},
+            {"cache_namespace": "weather"},
             "cache_namespace is 'weather': one of default, live, faq is needed",
         ),
         (
-            {"cache_control": text("no-cache,max-age=3")},
+            {"cache_control": "no-cache,max-age=3"},
             "cache_control has 'max-age=3': no-cache, no-store, store are known, commas between",
         ),
         (
-            {"cache_control": text("store,no-store")},
+            {"cache_control": "store,no-store"},
             "cache_control has no-store and store: at most one of them is needed",
         ),
-        ({"truncation": text("oldest")}, f"truncation is 'oldest': auto, disabled or {RATIO} is needed"),
+        ({"truncation": "oldest"}, f"truncation is 'oldest': auto, disabled or {RATIO} is needed"),
         (
-            {"truncation": text('{"type": "x"}')},
+            {"truncation": '{"type": "x"}'},
             f'truncation is \'{{"type": "x"}}\': auto, disabled or {RATIO} is needed',
         ),
         (
-            {"truncation": text(RATIO.replace("0.8", "1.5"))},
+            {"truncation": RATIO.replace("0.8", "1.5")},
             "truncation.retention_ratio must be a number between 0 and 1",
         ),
-        ({"cancel_key": text("short")}, "cancel_key has 5 bytes: 16 to 128 random ones are needed"),
-        ({"cancel_key": text("k" * 129)}, "cancel_key has 129 bytes: 16 to 128 random ones are needed"),
+        ({"cancel_key": "short"}, "cancel_key has 5 bytes: 16 to 128 random ones are needed"),
+        ({"cancel_key": "k" * 129}, "cancel_key has 129 bytes: 16 to 128 random ones are needed"),
     ],
 )
-def test_a_wrong_input_is_named(inputs: dict[str, np.ndarray[Any, Any]], sentence: str) -> None:
+def test_a_wrong_input_is_named(inputs: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InvalidArgument) as told:
         terms(**inputs)
     assert str(told.value) == sentence
@@ -133,22 +125,22 @@ def test_a_wrong_input_is_named(inputs: dict[str, np.ndarray[Any, Any]], sentenc
 
 def test_a_field_given_twice_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="tier is given twice: as an input and as a parameter"):
-        terms({"tier": "premium"}, tier=text("premium"))
+        terms({"tier": "premium"}, tier="premium")
 
 
 def test_a_cancel_goes_alone() -> None:
     key = "k" * 20
-    assert read_request({"cancel": text(key)}, {}, SETTINGS) == CancelRequest(key)
+    assert read_request(tensors(cancel=key), {}, SETTINGS) == CancelRequest(key)
     with pytest.raises(InvalidArgument, match="cancel goes alone: text_input came with it"):
-        read_request({"cancel": text(key), "text_input": text("hi")}, {}, SETTINGS)
+        read_request(tensors(cancel=key, text_input="hi"), {}, SETTINGS)
     with pytest.raises(InvalidArgument, match="cancel has 0 bytes: 16 to 128 random ones are needed"):
-        read_request({"cancel": text("")}, {}, SETTINGS)
+        read_request(tensors(cancel=""), {}, SETTINGS)
 
 
 def test_a_probe_is_nothing_else() -> None:
     assert read_request({}, {"probe": True}, SETTINGS) == ProbeRequest()
     for inputs, parameters in (
-        ({"text_input": text("hi")}, {"probe": True}),
+        (tensors(text_input="hi"), {"probe": True}),
         ({}, {"probe": 1, "tier": "a"}),
     ):
         with pytest.raises(InvalidArgument, match="unknown parameter 'probe'"):

@@ -169,15 +169,6 @@ def test_answers_that_may_be_long_share_the_pool_and_reserve_as_they_grow() -> N
     assert handed_over(scheduler) == [4]
 
 
-def test_a_tier_without_share_is_passed_over_until_it_has() -> None:
-    scheduler, _ = make(seqs=16, blocks=40)
-    scant = Tier(kv_share=0.2, priority=5)  # 8 blocks
-    for id in (1, 2, 3):
-        scheduler.admit(ticket(id, tier=scant, name="scant", priority=5))
-    scheduler.admit(ticket(4))
-    assert handed_over(scheduler) == [1, 2, 4]
-
-
 def test_a_tier_without_share_is_passed_over_however_many_of_it_wait() -> None:
     scheduler, _ = make(seqs=16, blocks=40)
     scant = Tier(kv_share=0.2, priority=5)  # 8 blocks

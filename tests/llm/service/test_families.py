@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import numpy as np
-
 from tests.llm.doubles.sinks import Collector, FakeServer
+from tests.llm.doubles.tensors import tensors
 from trimodal.llm.engines.protocol import Sampling
 from trimodal.llm.request.outputs import columns
 from trimodal.llm.request.request import GenerationRequest, read_request
 from trimodal.llm.tokenizer import ByteTokenizer
 
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
+CHAT = [{"role": "user", "content": "a"}]
 CALL = '{"name": "get_weather", "parameters": {"city": "Paris"}}'
-
-
-def text(value: object) -> Any:
-    return np.array([json.dumps(value).encode()], dtype=object)
 
 
 def answered(server: FakeServer, begun: str = "", **more: Any) -> Collector:
@@ -27,7 +22,7 @@ def answered(server: FakeServer, begun: str = "", **more: Any) -> Collector:
     for blanks in range(len(script)):
         messages = [{"role": "user", "content": "!" * blanks}]
         messages += [{"role": "assistant", "content": begun}] if begun else []
-        inputs = {"messages": text(messages), "max_tokens": np.array([len(script)], np.int32), **more}
+        inputs = tensors(messages=messages, max_tokens=len(script), **more)
         request = read_request(inputs, {}, server.settings)
         assert isinstance(request, GenerationRequest)
         if sum(request.token_ids(ByteTokenizer(), True)) % len(script) == 0:
@@ -65,37 +60,30 @@ def test_thoughts_that_the_prompt_began() -> None:
 def test_a_call_in_free_text_is_one_where_functions_may_be_called() -> None:
     with FakeServer(fake_answer=CALL, tool_call_parser="llama3_json") as server:
         expected = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
-        assert answered(server, tools=text(TOOLS)).text == expected
+        assert answered(server, tools=TOOLS).text == expected
         assert answered(server).text == CALL
-        choice = np.array([b"none"], dtype=object)
-        assert answered(server, tools=text(TOOLS), tool_choice=choice).text == CALL
+        assert answered(server, tools=TOOLS, tool_choice="none").text == CALL
 
 
 def test_a_grammar_holds_the_calls_that_must_be() -> None:
     """Those that are strict or asked for, and all of models that write Hermes' anyway."""
     strict = [{"type": "function", "function": {**TOOLS[0]["function"], "strict": True}}]  # type: ignore[dict-item]
-    required = np.array([b"required"], dtype=object)
     with FakeServer(tool_call_parser="mistral") as server, FakeServer() as hermes:
 
         def grammar(settings: Any, **inputs: Any) -> str:
-            request = read_request(
-                {"messages": text([{"role": "user", "content": "a"}]), **inputs}, {}, settings
-            )
+            request = read_request(tensors(messages=CHAT, **inputs), {}, settings)
             assert isinstance(request, GenerationRequest)
             return request.sampling.grammar
 
-        assert grammar(server.settings, tools=text(TOOLS)) == ""
-        assert "<tool_call>" in grammar(server.settings, tools=text(strict))
-        assert "<tool_call>" in grammar(server.settings, tools=text(TOOLS), tool_choice=required)
-        assert "<tool_call>" in grammar(hermes.settings, tools=text(TOOLS))
+        assert grammar(server.settings, tools=TOOLS) == ""
+        assert "<tool_call>" in grammar(server.settings, tools=strict)
+        assert "<tool_call>" in grammar(server.settings, tools=TOOLS, tool_choice="required")
+        assert "<tool_call>" in grammar(hermes.settings, tools=TOOLS)
 
 
 def test_an_answer_in_a_form_has_no_thoughts() -> None:
     with FakeServer(reasoning_parser="qwen3") as server:
-        asked = {
-            "messages": text([{"role": "user", "content": "a"}]),
-            "response_format": text({"type": "json_object"}),
-        }
+        asked = tensors(messages=CHAT, response_format={"type": "json_object"})
         request = read_request(asked, {}, server.settings)
         assert isinstance(request, GenerationRequest)
         assert not request.form.free

@@ -141,7 +141,7 @@ def test_seeds(opened, prompts, monkeypatch, speculation):
 
     for temperature in (0.8, 3.0):
         assert len({ask([7], temperature)[0] for _ in range(4)}) == 1
-    assert len(set(ask([1, 2, 3, 4, 5, 6]))) > 3
+    assert len(set(ask([1, 2, 3, 4, 2**32 + 1, 2**64 - 1]))) > 3
     assert len(set(ask([None] * 6))) > 3
 
 
