@@ -54,6 +54,8 @@ def test_punctuation_joins_its_word_and_leaves_its_times():
 
 def test_space_is_not_a_word():
     assert timed([" ", "你", "好"], [0, 0.1, 0.3, 0.5]) == [(" 你", 0.1, 0.3), ("好", 0.3, 0.5)]
+    assert timed(["你", " ", "好"], [0, 0.1, 0.3, 0.5]) == [("你 ", 0, 0.1), ("好", 0.3, 0.5)]
+    assert timed([" one", " ", " two"], [0, 0.1, 0.3, 0.5]) == [(" one", 0, 0.1), (" two", 0.3, 0.5)]
     assert timed([" "], [0, 0.5]) == []
     assert timed([], [0]) == []
 

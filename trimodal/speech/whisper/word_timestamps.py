@@ -159,6 +159,8 @@ def _with_punctuation(
         elif not text.strip() or (text.startswith(" ") and text.strip() in OPENING):
             opening, held = opening + text, held + tokens
         else:
+            if words and text.startswith(" "):  # whisper-base writes two spaces now and then
+                words[-1] = replace(words[-1], text=words[-1].text.rstrip())
             words.append(Word(opening + text, start, end, chance, held + tokens))
             opening, held = "", ()
     if opening.strip():
