@@ -76,8 +76,12 @@ def prompts(folder: Path) -> list[Recording]:
     return found
 
 
-def ours(artefact: Path, beam: int, threads: int, settings: SpeechSettings) -> Hear:
-    """The recogniser behind the session that serves recordings."""
+def ours(artefact: Path, beam: int, threads: int, settings: SpeechSettings, *, ahead: bool = True) -> Hear:
+    """The recogniser behind the session that serves recordings.
+
+    Args:
+        ahead: two windows at once where the second is known, as while nobody speaks.
+    """
     asked = RecogniseSettings(artefact=str(artefact), beam_size=beam, intra_op_threads=threads)
     service, make = RecogniseService.open(artefact, asked, MemoryMetrics()), detectors(settings.vad)
     policy = FILE_LISTENING["policy"]
@@ -93,7 +97,7 @@ def ours(artefact: Path, beam: int, threads: int, settings: SpeechSettings) -> H
             if ended:
                 session.end()
             # The client sends on while windows are heard, until its answers wait.
-            while planned := planned or session.next_windows(ahead=True):
+            while planned := planned or session.next_windows(ahead=ahead):
                 if not ended and session.unsent_s <= session.max_pending_s:
                     break
                 heard = service.recognise_windows([each.window for each in planned])
@@ -127,6 +131,7 @@ def main(
     fetch: Annotated[bool, typer.Option(help="prompts and clips, where they are not yet")] = True,
     most: Annotated[int, typer.Option(min=1, help="recordings of each set")] = MOST_PROMPTS,
     long_s: Annotated[float, typer.Option(min=0, help="of the long recording; 0 for none")] = LONG_S,
+    alone: Annotated[bool, typer.Option(help="ours as beside live streams, too: window by window")] = False,
     show: Annotated[bool, typer.Option(help="print what each heard")] = False,
 ) -> None:
     """Measure errors and processor time of each way to hear each set of recordings."""
@@ -154,6 +159,8 @@ def main(
         "batched": theirs(BatchedInferencePipeline(model), beam, batch_size=8),
         "with times": theirs(BatchedInferencePipeline(model), beam, batch_size=8, word_timestamps=True),
     }
+    if alone:
+        ways["window by window"] = ours(place, beam, threads, settings, ahead=False)
     for name, chosen in sets.items():
         heard: dict[str, list[str]] = {way: [] for way in ways}
         spent = dict.fromkeys(ways, 0.0)
