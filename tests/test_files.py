@@ -87,3 +87,14 @@ def test_a_mounted_file_is_written_where_it_is(tmp_path: Path, monkeypatch: pyte
     replace_file(tmp_path / "mounted", b"new")
     assert (tmp_path / "mounted").read_bytes() == b"new"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_pipe_is_written_to() -> None:
+    """As /dev/stdout is before `| jq`: its real path is no file's."""
+    read, write = os.pipe()
+    try:
+        replace_file(Path(f"/dev/fd/{write}"), b"figures")
+        assert os.read(read, 100) == b"figures"
+    finally:
+        os.close(read)
+        os.close(write)

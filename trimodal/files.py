@@ -18,11 +18,11 @@ def replace_file(path: Path, content: bytes) -> None:
 
     What is no regular file, such as /dev/stdout, is written to. Raises: OSError naming `path`.
     """
-    target = Path(os.path.realpath(path))
     try:
-        if target.exists() and not target.is_file():
+        if path.exists() and not path.is_file():  # a pipe at /dev/stdout has no other name
             path.write_bytes(content)
             return
+        target = Path(os.path.realpath(path))
         try:
             _replace(target, content)
         except OSError as error:
@@ -34,7 +34,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def _replace(target: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:64]}-", dir=target.parent)
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:16]}-", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(content)

@@ -197,7 +197,7 @@ class Child:
 def _keep(log: BinaryIO) -> None:
     """Locks the log for as long as one of the server's processes has it: `open_log` removes no such one."""
     with contextlib.suppress(OSError):  # a file system without locks
-        fcntl.flock(log, fcntl.LOCK_SH)
+        fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def _is_group_of(group: int, *, session: int) -> bool:

@@ -367,7 +367,8 @@ def _check_log(handle: int, name: str) -> None:
             "--verbose shows the log on stderr"
         )
     disk = os.fstatvfs(handle)
-    if disk.f_bavail * disk.f_frsize < _LEAST_ROOM:
+    free = disk.f_bavail if os.geteuid() else disk.f_bfree
+    if disk.f_blocks and free * disk.f_frsize < _LEAST_ROOM:  # none: it does not tell
         raise ServerError(
             f"the disk of {name} is full, so no log can be written: free some, "
             "set TRIMODAL_CACHE to another folder, or name a file elsewhere with --log"
@@ -376,6 +377,11 @@ def _check_log(handle: int, name: str) -> None:
 
 def _remove_unused(log: Path) -> None:
     """Removes an earlier server's log, unless that server still runs and writes to it, or it is another's."""
-    with contextlib.suppress(OSError), log.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with contextlib.suppress(OSError), log.open("r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        except OSError:  # a file system without locks
+            pass
         log.unlink()

@@ -346,3 +346,60 @@ def test_a_recordings_windows_are_heard_by_two_unless_somebody_speaks(somebody_s
     assert [word.text for word in words] == [word.text for word in said]
     assert sizes[0] == 1
     assert (2 in sizes) is not somebody_speaks
+
+
+def test_a_recogniser_that_takes_one_window_hears_them_one_by_one():
+    samples, said = speak([*VOCABULARY, 1.0] * 40)
+
+    def recogniser(windows: Sequence[Window]) -> list[Recognition]:
+        if len(windows) > 1:
+            raise InvalidArgument("speech_recognize: inference request batch-size must be <= 1")
+        return [Recognition(hear(windows[0].samples))]
+
+    settings = SpeechSettings(policy="file")
+    service = SpeechService(settings, recogniser, lambda _: EnergyDetector(), SpeechMetrics(MemoryMetrics()))
+    words, chunk = [], 30 * SAMPLE_RATE
+    try:
+        for at in range(0, len(samples), chunk):
+            answer, options = Answer(), StreamOptions(recording=True)
+            end = at + chunk >= len(samples)
+            service.submit(Chunk(1, samples[at : at + chunk], at == 0, end, options), answer)
+            words += answer.wait().update.committed
+    finally:
+        service.close()
+    assert [word.text for word in words] == [word.text for word in said]
+
+
+def test_a_recordings_answers_wait_for_no_window_that_is_out_with_the_next():
+    samples, _ = speak([*VOCABULARY, 1.0] * 40)
+    begin, first, out, over = (threading.Event() for _ in range(4))
+
+    def recogniser(windows: Sequence[Window]) -> list[Recognition]:
+        if not first.is_set():
+            first.set()
+            assert begin.wait(BOUND)
+        else:
+            out.set()
+            assert over.wait(BOUND)
+        return [Recognition(hear(window.samples)) for window in windows]
+
+    settings = SpeechSettings(policy="file")
+    service = SpeechService(settings, recogniser, lambda _: EnergyDetector(), SpeechMetrics(MemoryMetrics()))
+    chunk, answers = 10 * SAMPLE_RATE, []
+    try:
+        for at in range(0, 20 * chunk, chunk):
+            answers.append(Answer())
+            options = StreamOptions(recording=True)
+            service.submit(Chunk(1, samples[at : at + chunk], at == 0, False, options), answers[-1])
+            if at == 12 * chunk:
+                begin.set()
+                assert out.wait(BOUND)
+            if at >= 12 * chunk:
+                assert answers[-1].wait().error is None
+                break
+            if not first.is_set() or at < 9 * chunk:
+                answers[-1].wait()
+    finally:
+        begin.set()
+        over.set()
+        service.close()

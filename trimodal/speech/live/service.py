@@ -189,6 +189,7 @@ class SpeechService:
                     actions = stream.close("left", Cancelled(LEFT))
                 # Only now, so that it holds all audio that came while it waited for a thread.
                 elif planned := stream.next_windows(ahead=self._table.only_recordings):
+                    self._perform(stream, stream.sent())
                     heard = self._recognise(stream, [one.window for one in planned])
                     audio_s = sum(len(one.window.samples) for one in planned) / SAMPLE_RATE
                     actions = stream.heard(planned, heard)
@@ -200,6 +201,8 @@ class SpeechService:
 
     def _recognise(self, stream: LiveStream, windows: Sequence[Window]) -> Sequence[Recognition]:
         """What is heard in windows; a recogniser that fails is tried again a little later, a few times.
+
+        Of the first alone where it refuses several, as one with a max_batch_size of 1 does.
 
         Raises RequestError: a window is wrong, it failed too often or is not there for too long, or no
             client waits any more.
@@ -215,7 +218,10 @@ class SpeechService:
             finally:
                 self._metrics.windows_in_flight.increment(-len(windows))
             if isinstance(told, InvalidArgument):
-                raise told
+                if len(windows) == 1:
+                    raise told
+                windows = windows[:1]
+                continue
             self._windows.forget()
             self._metrics.retries.increment(len(windows))
             failures += 1

@@ -235,6 +235,11 @@ class LiveStream:
             self._out = self._asked = self._clock()
             return self._session.next_windows(ahead=ahead) if self._state in ("open", "ending") else []
 
+    def sent(self) -> list[Action]:
+        """What is ordered once its windows are out: an answer that waited for them to be."""
+        with self._lock:
+            return self._next_actions()
+
     def asks(self) -> None:
         """The recogniser is asked for the window that is out, perhaps again."""
         with self._lock:
@@ -382,7 +387,8 @@ class LiveStream:
             return not (self._inbox or session.has_news or since or self._clock() > self._expires)
         # Where no window is on its way only more audio helps.
         # Of a recording the next windows are to be here when those at the recogniser are heard.
-        waits_s = session.unsent_s if self.recording else session.pending_s
+        ahead = self.recording and session.max_pending_s
+        waits_s = session.unsent_s if ahead else session.pending_s
         return session.waiting and (final or waits_s > session.max_pending_s)
 
     def _close(self, outcome: Outcome, error: RequestError) -> list[Action]:

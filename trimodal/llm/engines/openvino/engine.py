@@ -52,9 +52,10 @@ _UNSALTED = "this graph reads the bits of token ids that keep tenants' prefixes 
 _PIECE = Sampling(max_tokens=1, ignore_eos=True)
 # The pipeline (GenAI 2026.4) keeps what it made of each grammar for as long as it is open, about a hundred
 # times the grammar's bytes: an engine that is asked for ever new schemas grew without end. Of different ones,
-# so many bytes: then it is opened anew where nobody waits, or else as soon as what runs has ended.
-IDLE_GRAMMAR_BYTES, MOST_GRAMMAR_BYTES = 512 << 10, 1 << 20
-_GRAMMAR_BYTES = 128  # the least that one counts as
+# so many bytes: then it is opened anew where nobody waits; else where nothing runs between two requests; at
+# the last nothing more is begun until what runs has ended.
+IDLE_GRAMMAR_BYTES, BUSY_GRAMMAR_BYTES, MOST_GRAMMAR_BYTES = 512 << 10, 1 << 20, 4 << 20
+_GRAMMAR_BYTES = 1 << 10  # what one counts as beside its own: the smallest takes some 70 KiB, too
 
 
 @dataclass
@@ -144,9 +145,6 @@ class OpenVinoEngine:
             raise ValueError(f"{_UNSALTED}, and so a cache_salt")
         config = self._config(request.sampling)
         config.validate()
-        if (grammar := request.sampling.grammar) and hash(grammar) not in self._grammars:
-            self._grammars.add(hash(grammar))
-            self._grammar_bytes += _GRAMMAR_BYTES + len(grammar)
         request = replace(
             request, prompt_ids=salted(request.prompt_ids, request.cache_salt, request.public_tokens)
         )
@@ -174,7 +172,7 @@ class OpenVinoEngine:
 
     def step(self) -> list[Output]:
         began = time.perf_counter()
-        if self._grammar_bytes > MOST_GRAMMAR_BYTES and not self._pipeline.has_non_finished_requests():
+        if self._grammar_bytes > BUSY_GRAMMAR_BYTES and not self._pipeline.has_non_finished_requests():
             self._forget_grammars()
         decoding = [id for id, sequence in self._sequences.items() if sequence.made]
         prefilling = len(self._sequences) + len(self._leaving) - len(decoding)
@@ -244,6 +242,10 @@ class OpenVinoEngine:
         except RuntimeError as error:
             logger.warning("the pipeline refused sequence %d: %s", id, error)
             return self._broken(sequence, f"the engine refused this request: {last_line(error)}", "refused")
+        grammar = sequence.request.sampling.grammar
+        if grammar and not sequence.piece and hash(grammar) not in self._grammars:
+            self._grammars.add(hash(grammar))
+            self._grammar_bytes += _GRAMMAR_BYTES + len(grammar.encode())
         return None
 
     def _let_go(self, sequence: _Sequence) -> bool:
