@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.builders.graphs import rounds_where_told
 from tests.builders.judge import made_up
 from tests.builders.scripts import refusal, run
 from trimodal.embedding.engines.onnxruntime import open_engine
@@ -95,6 +96,7 @@ def test_a_misspelt_directory_is_named(capsys):
     assert "no checkpoint at ./nowhere" in refusal(capsys, SCRIPT, "./nowhere")
 
 
+@rounds_where_told
 def test_fp16_is_near_with_every_tensor_rounded_and_pools_in_fp32(checkpoint, tmp_path):
     import onnx
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.builders.graphs import rounds_where_told
 from tests.builders.judge import made_up
 from tests.builders.scripts import Later, importable, refusal, run
 from trimodal.manifest import check_files, read_manifest
@@ -54,6 +55,7 @@ def built(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@rounds_where_told
 def test_the_manifest_says_what_was_learned_from(built):
     for precision in ("fp32", "int8"):
         directory = built / f"onnx-{precision}"
@@ -71,6 +73,7 @@ def test_the_manifest_says_what_was_learned_from(built):
     assert (built / "onnx-int8/model.onnx").stat().st_size < (built / "onnx-fp32/model.onnx").stat().st_size
 
 
+@rounds_where_told
 def test_the_graph_gives_the_same_logits_whatever_the_batch(built):
     tokenizer = model.open_tokenizer(built / "onnx-fp32", 96)
     graph = check.Graph(built / "onnx-fp32" / "model.onnx", threads=1)

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from tests.builders.graphs import graph, layer, node, run, types
+from tests.builders.graphs import graph, layer, node, rounds_where_told, run, types
 from tests.builders.scripts import importable
 
 pytestmark = pytest.mark.build
@@ -39,6 +39,7 @@ def test_the_result_is_sorted_and_valid_and_near():
     assert 0 < error < 1e-2
 
 
+@rounds_where_told
 def test_kept_nodes_compute_in_fp32_without_rounding_between_them():
     # 1 + 2^-12 is no FP16 number: rounded anywhere on the way, the difference would be 0.
     nodes = [
@@ -62,6 +63,7 @@ def test_kept_nodes_compute_in_fp32_without_rounding_between_them():
     assert y[0] == 1.0
 
 
+@rounds_where_told
 def test_kept_nodes_at_the_borders_see_and_give_fp32():
     nodes = [
         node("Mul", ["x", "one"], "first"),
