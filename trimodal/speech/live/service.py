@@ -191,7 +191,8 @@ class SpeechService:
                 elif planned := stream.next_windows(ahead=self._table.only_recordings):
                     self._perform(stream, stream.sent())
                     heard = self._recognise(stream, [one.window for one in planned])
-                    audio_s = sum(len(one.window.samples) for one in planned) / SAMPLE_RATE
+                    samples = sum(len(one.window.samples) for one in planned[: len(heard)])
+                    audio_s = samples / SAMPLE_RATE
                     actions = stream.heard(planned, heard)
             except Exception as error:
                 actions = stream.fail(as_request_error(error))
