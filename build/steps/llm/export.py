@@ -12,6 +12,7 @@ import numpy as np
 from steps.artefact import reason
 from steps.llm.checkpoint import Checkpoint
 from steps.llm.groups import GROUP, compress_groups
+from steps.llm.projections import join_projections
 
 from trimodal.errors import ArtefactError
 
@@ -120,6 +121,7 @@ def compress(
             dataset=nncf.Dataset([feeds(ids, names) for ids in samples]) if samples else None,
             subset_size=max(len(samples), 1),
         )
+    done["joined_products"] = join_projections(model)
     openvino.save_model(model, directory / MODEL, compress_to_fp16=precision == "fp16")
     for path in exported.iterdir():
         if path.stem in TOKENIZERS or path.name in CONFIG_FILES:
