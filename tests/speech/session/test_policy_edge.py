@@ -84,6 +84,14 @@ def test_words_a_step_further_behind_the_edge_are_believed_at_once() -> None:
     assert committed(it) == ["a", "number"]
 
 
+def test_a_compound_is_final_as_a_whole() -> None:
+    it, heard = believed(), words("what is an ill", each=0.37)
+    hear(it, 3, [*heard, *words("-disp", start=1.78, each=1.2)])
+    assert committed(it) == ["an"], "alone it would be final: it ends at 1.78 s"
+    hear(it, 4, [*heard, *words("-disposed young", start=1.78, each=1)])
+    assert committed(it) == ["ill", "-disposed"]
+
+
 def test_a_window_is_told_what_of_it_is_final() -> None:
     it = believed()
     planned = hear(it, 3, [])
@@ -320,6 +328,16 @@ def test_the_window_of_a_pause_hears_all_anew() -> None:
     assert (final.kind, final.prefix) == (Kind.FINAL, "")
     it.accept(final, words("what is a lambda loop"))
     assert committed(it) == ["loop"]
+
+
+def test_no_window_hears_the_sound_behind_words_that_are_all_final() -> None:
+    """whisper-base wrote "Give." over 0.8 s that began where "representative." ended."""
+    it = live(step_s=0.5)
+    for seconds in (1.0, 1.5):
+        hear(it, seconds, words("what is a lambda"))
+    hear(it, 2.0, words("what is a lambda"))
+    assert it.plan(paused(1.9, 2.6)) is None
+    assert (committed(it), it.tentative) == (["what", "is", "a", "lambda"], ())
 
 
 def test_more_words_than_a_mouth_says_in_the_time_are_not_believed() -> None:

@@ -43,8 +43,9 @@ class EdgePolicy(SegmentPolicy):
     at most `max_step_s` away, or the end of the segment.
 
     A word is believed when two windows agree on it, or a step further behind the edge: where a first window
-    hears "an old", the next one hears "an ill-disposed". The first words of a stream, on which all others
-    build, also wait for a window that is not too short: short windows share their mishearings.
+    hears "an old", the next one hears "an ill-disposed". A compound is believed as a whole, for what is heard
+    behind a part of it that is final is bent by it ("an inter-aster-risk"). The first words of a stream, on
+    which all others build, also wait for a window that is not too short: short windows share mishearings.
 
     A pause settles the segment at once, with one window: over the rest of it, or, where a step lies far
     enough behind the last word, that step, which has heard all that the window would. A step that lies nearer
@@ -97,7 +98,7 @@ class EdgePolicy(SegmentPolicy):
             sure = max(sure, _before(new, stretch.end - self._margin - self._step))
         elif stretch.end - stretch.start < self._least:
             sure = 0
-        sure = min(sure, _before(new, stretch.end - self._margin))
+        sure = _whole(new, min(sure, _before(new, stretch.end - self._margin)))
         self.transcript.commit(new[:sure])
         self.tentative = tuple(new[sure:])
 
@@ -169,9 +170,14 @@ class EdgePolicy(SegmentPolicy):
         return max(following, latest)
 
     def _has_heard(self, stretch: Stretch, timeline: Timeline) -> bool:
-        """Whether the last step ended far enough behind the stretch's last word."""
+        """Whether the last step ended far enough behind the stretch's last word.
+
+        That is nearer where all its words are final: none was cut, and a window over what is left of the
+        sound would make one up.
+        """
         ends = [span.end for span in timeline.spans if span.end is not None and span.end <= stretch.end]
-        return bool(ends) and min(stretch.end, ends[-1] + EDGE) <= self._heard
+        beyond = EDGE if self.tentative else EDGE // 4
+        return bool(ends) and min(stretch.end, ends[-1] + beyond) <= self._heard
 
     def _trim(self, stretch: Stretch) -> None:
         """Lets the buffer begin later once it is three quarters full: compute grows with its length."""
@@ -193,6 +199,18 @@ class EdgePolicy(SegmentPolicy):
 def _before(words: Sequence[SpokenWord], moment: int) -> int:
     """Words at the beginning that end by a sample of the stream."""
     return next((n for n, word in enumerate(words) if word.end > moment), len(words))
+
+
+def _whole(words: Sequence[SpokenWord], count: int) -> int:
+    """As many of the words, less the first parts of a compound whose next part is behind them."""
+    while 0 < count < len(words) and _goes_on(words[count].text):
+        count -= 1
+    return count
+
+
+def _goes_on(text: str) -> bool:
+    """Whether a word is a part of the one before it, as "-disposed" is."""
+    return bool(text[:1].strip()) and not text[0].isalnum()
 
 
 def _is_in_pause(step: int, timeline: Timeline) -> bool:
