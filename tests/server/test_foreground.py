@@ -43,6 +43,22 @@ def test_a_signal_at_the_very_end_changes_no_status(end: str, status: int) -> No
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == status
 
 
+@pytest.mark.parametrize(("before", "count"), [("SIG_DFL", 1), ("SIG_IGN", 0)])
+def test_under_nohup_a_terminal_that_is_closed_ends_nothing(before: str, count: int) -> None:
+    """Its own handler took the place of nohup's: a logout drained the server."""
+    program = f"""
+import os, signal
+from trimodal.server.foreground import Signals
+
+signal.signal(signal.SIGHUP, signal.{before})
+signals = Signals()
+os.kill(os.getpid(), signal.SIGHUP)
+print(signals.count)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"{count}\n"
+
+
 def test_paths_and_addresses_are_whole_on_a_narrow_terminal() -> None:
     shown = io.StringIO()
     long = Path("/home") / "somebody" / ".cache" / "trimodal" / "logs" / "server-20261126-093212-lophc3bq.log"

@@ -60,13 +60,17 @@ def show_summary(server: TritonServer, console: Console) -> None:
 
 
 class Signals:
-    """Counts SIGINT, SIGTERM and SIGHUP: the first asks for a drain, the second for an end at once."""
+    """Counts SIGINT, SIGTERM and SIGHUP: the first asks for a drain, the second for an end at once.
+
+    A SIGHUP that is ignored stays so: under nohup the server outlives its terminal.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self.first = 0.0  # when it came, by the monotonic clock
         for name in _ENDING:
-            signal.signal(name, self._handle)
+            if name != signal.SIGHUP or signal.getsignal(name) != signal.SIG_IGN:
+                signal.signal(name, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
