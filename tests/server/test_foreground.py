@@ -87,6 +87,23 @@ def test_the_summary_says_where_the_seconds_of_the_start_went() -> None:
     assert told in shown.getvalue()
 
 
+def test_a_clock_that_was_set_while_models_loaded_makes_no_load_times() -> None:
+    """Set back by an hour, a model had taken 82801 seconds: Triton's log tells the time of day."""
+    shown = io.StringIO()
+    model = SimpleNamespace(engine="fake", artefact="", precision=lambda: "–")
+    load = LoadLog(last="llm", seconds={"llm": 1.5, "speech": 82_801.0})
+    server = SimpleNamespace(
+        models={"llm": model, "speech": model}, load=load, options=ServerOptions(), log_path=Path("log"),
+        began=100.0, launched=100.6, ready=103.5,
+        http_url="h:1", grpc_url="g:1", metrics_url="m:1", health_url="h:2",
+    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "newer_beside", lambda model: "")
+        show_summary(cast("TritonServer", server), Console(file=shown, width=200))
+    assert "1.5 s" in shown.getvalue()
+    assert "82801" not in shown.getvalue()
+
+
 @pytest.mark.parametrize("kind", ["path", "abstract"])
 def test_states_are_told(tmp_path: Path, kind: str) -> None:
     name = str(tmp_path / "notify")
