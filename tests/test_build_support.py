@@ -188,3 +188,30 @@ def test_what_ends_the_command_ends_its_script() -> None:
         running.terminate()
         running.communicate(timeout=20)  # the end of a pipe that the script holds, too
     assert running.returncode == 143
+
+
+@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_ended_has_its_script_clean_up(tmp_path: Path, name: signal.Signals) -> None:
+    """The script went on without it, for minutes; one that was ended left gigabytes in a hidden folder."""
+    target = tmp_path / "openvino-int8"
+    script = f"""
+import time
+from pathlib import Path
+from trimodal.build_support import operator_errors
+from trimodal.manifest import atomic_directory
+
+with operator_errors(), atomic_directory(Path({str(target)!r})) as work:
+    (work / "half").touch()
+    print("building", flush=True)
+    time.sleep(60)
+"""
+    program = "from trimodal.host import end_in_order\nend_in_order()\n"
+    program += COMMAND.format(seconds=[60, 60], script=script)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        assert {running.stdout.readline() for _ in range(2)} == {"building\n", "waits\n"}
+        assert [one.name[:15] for one in tmp_path.iterdir()] == [".openvino-int8-"]
+        running.send_signal(name)
+        running.communicate(timeout=20)  # the end of a pipe that the script holds, too
+    assert running.returncode == 128 + name
+    assert list(tmp_path.iterdir()) == []

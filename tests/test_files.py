@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.doubles.full_disk import ROOM, full_disk
-from trimodal.files import replace_file
+from trimodal.files import alone_in, replace_file
 
 LONG = b"x" * (4 * ROOM)
 
@@ -98,3 +99,20 @@ def test_a_pipe_is_written_to() -> None:
     finally:
         os.close(read)
         os.close(write)
+
+
+def test_who_asks_for_the_same_folder_waits(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def second() -> None:
+        with alone_in(tmp_path):
+            order.append("second")
+
+    waiting = threading.Thread(target=second)
+    with alone_in(tmp_path):
+        waiting.start()
+        waiting.join(0.2)
+        order.append("first")
+    waiting.join(10.0)
+    assert order == ["first", "second"]
+    assert list(tmp_path.iterdir()) == []

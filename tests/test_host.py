@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,3 +73,30 @@ def test_a_star_exempts_everything_already() -> None:
     environment = {"no_proxy": "*"}
     host.exempt_loopback(environment)
     assert environment == {"no_proxy": "*"}
+
+
+@pytest.mark.parametrize(
+    ("before", "number", "status", "told"),
+    [
+        ("SIG_DFL", signal.SIGTERM, 128 + signal.SIGTERM, "in order\n"),
+        ("SIG_DFL", signal.SIGHUP, 128 + signal.SIGHUP, "in order\n"),
+        ("SIG_IGN", signal.SIGHUP, 0, "went on\nin order\n"),
+    ],
+)
+def test_an_end_from_outside_is_one_in_order(before: str, number: int, status: int, told: str) -> None:
+    """What it had begun stayed. A second signal, as a service manager's to all processes, changes nothing."""
+    program = f"""
+import os, signal
+from trimodal.host import end_in_order
+
+signal.signal({int(number)}, signal.{before})
+end_in_order()
+try:
+    os.kill(os.getpid(), {int(number)})
+    print("went on", flush=True)
+finally:
+    os.kill(os.getpid(), {int(number)})
+    print("in order", flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (status, told)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -204,6 +205,22 @@ def test_the_old_artefact_comes_back_when_the_new_one_cannot_be_put_in_place(tmp
         (work / "model.onnx").write_text("new")
     assert (target / "model.onnx").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["onnx-int8"]
+
+
+def test_builds_that_end_at_the_same_moment_replace_one_another(tmp_path: Path) -> None:
+    """The directory of the other was there again between the two moves: it failed, and left its old one."""
+    target = tmp_path / "onnx-int8"
+
+    def build(number: int) -> None:
+        for _ in range(100):
+            with atomic_directory(target) as work:
+                (work / "model.onnx").write_text(f"of {number}")
+
+    with ThreadPoolExecutor(4) as pool:
+        for built in [pool.submit(build, number) for number in range(4)]:
+            built.result(60.0)
+    assert [path.name for path in tmp_path.iterdir()] == ["onnx-int8"]
+    assert (target / "model.onnx").read_text().startswith("of ")
 
 
 def test_when_it_was_built(tmp_path: Path) -> None:

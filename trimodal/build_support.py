@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from trimodal.errors import ArtefactError, OperatorError, refused_by_system
+from trimodal.host import end_in_order
 from trimodal.paths import HUB_ID, STARTER
 from trimodal.report.console import Table, print_table
 from trimodal.starter import fetch_starter
@@ -104,7 +105,7 @@ def run_script(command: Sequence[str], environment: Mapping[str, str] | None = N
 
     A terminal's Ctrl-C goes to the script, too, which removes what it has written. It is told again if it
     still runs after CLEAN_UP_S, as where the signal was for this process alone, and is killed after twice
-    that time, or at a second Ctrl-C.
+    that time, or at a second Ctrl-C. What else ends this process, as SIGTERM does, is told to it at once.
     """
     with subprocess.Popen(command, env=environment) as script:
         try:
@@ -112,7 +113,10 @@ def run_script(command: Sequence[str], environment: Mapping[str, str] | None = N
         except KeyboardInterrupt:
             _stop(script)
             return STOPPED
-        except BaseException:  # as where SIGTERM ends a demo: nothing waits for a script that nobody told
+        except BaseException:  # as where SIGTERM ends this process, and nobody has told the script
+            script.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                script.wait(CLEAN_UP_S)
             script.kill()
             raise
     return code if code >= 0 else 128 - code
@@ -137,8 +141,9 @@ def operator_errors() -> Iterator[None]:
     """Turns an OperatorError into one red sentence on stderr and exit code 1, Ctrl-C into a word and 130.
 
     What the machine refuses (a full disk, a file that may not be read) and a package that is not installed
-    or does not fit are the operator's to mend as well.
+    or does not fit are the operator's to mend as well. SIGTERM ends the block in order, too.
     """
+    end_in_order()
     try:
         yield
     except KeyboardInterrupt:

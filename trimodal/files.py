@@ -1,16 +1,34 @@
-"""Replaces a file in one step, so that a full disk or a kill in the middle leaves what was there before."""
+"""Replaces a file in one step, so that a full disk or a kill in the middle leaves what was there before.
+
+`alone_in` keeps several processes from changing the files of one folder at once.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 # What says that there can be no other file beside it, or none in its place (a single file mounted into a
 # container): it is written where it is.
 _IN_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Lets others that ask for the same folder wait while the block lasts."""
+    # The folder itself is locked: its files are replaced, and one for the lock alone would stay.
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def replace_file(path: Path, content: bytes) -> None:

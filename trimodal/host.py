@@ -1,6 +1,7 @@
 """Reads what this machine has for us: processors and memory, less what a container or service may use.
 
-And keeps connections to it away from the proxy that a company's environment names.
+And keeps connections to it away from the proxy that a company's environment names, and lets a process end in
+order when the machine asks for its end.
 """
 
 from __future__ import annotations
@@ -8,8 +9,12 @@ from __future__ import annotations
 import math
 import os
 import resource
+import signal
+import sys
+import threading
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
+from types import FrameType
 
 MOST_FILES = 65_536
 CGROUPS = Path("/sys/fs/cgroup")
@@ -83,3 +88,21 @@ def exempt_loopback(environment: MutableMapping[str, str]) -> None:
     given = {name.strip() for key in _VARIABLES for name in environment.get(key, "").split(",")} - {""}
     if "*" not in given:
         environment.update(dict.fromkeys(_VARIABLES, ",".join([*sorted(given - {*_LOOPBACK}), *_LOOPBACK])))
+
+
+def end_in_order() -> None:
+    """Lets SIGTERM and SIGHUP (a terminal that is closed) end this process as Ctrl-C does, by an exception.
+
+    By default both end it at once, and what it has begun stays: temporary folders, half an engine, a script
+    that goes on. Who ignores them goes on to, as under nohup; so does who handles them already.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(name) == signal.SIG_DFL:
+            signal.signal(name, _end)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # one more must not end what is put in order now
+    sys.exit(128 + number)

@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.errors import ArtefactError
+from trimodal.files import alone_in
 from trimodal.host import host_cpus
 from trimodal.paths import INSTALL_JUDGE
 
@@ -126,7 +127,7 @@ def check_files(directory: Path, manifest: Manifest, stop: Callable[[], bool] = 
 @contextmanager
 def atomic_directory(target: Path) -> Iterator[Path]:
     """A temporary sibling that replaces `target` when the block ends well. Raises: ArtefactError."""
-    if target.exists() and not target.is_dir():
+    if target.is_file():
         raise ArtefactError(f"{target} is a file: move it away, or name another directory")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -139,17 +140,23 @@ def atomic_directory(target: Path) -> Iterator[Path]:
     try:
         yield work
         old = work.with_name(work.name + "-old")
-        try:
-            if target.exists():
-                os.replace(target, old)
-            os.replace(work, target)
-        except BaseException:  # also Ctrl-C between the two
-            if old.exists() and not target.exists():
-                os.replace(old, target)
-            raise
+        with alone_in(target.parent):  # another build may end at the same moment
+            _put_in_place(work, target, old)
         shutil.rmtree(old, ignore_errors=True)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
+        raise
+
+
+def _put_in_place(work: Path, target: Path, old: Path) -> None:
+    """Moves `work` to `target`, and what was there to `old`."""
+    try:
+        if target.exists():
+            os.replace(target, old)
+        os.replace(work, target)
+    except BaseException:  # also Ctrl-C between the two
+        if old.exists() and not target.exists():
+            os.replace(old, target)
         raise
 
 

@@ -94,7 +94,7 @@ def test_what_cannot_be_is_one_sentence(
     assert "Traceback" not in done.output
 
 
-@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_serves_until_a_signal_and_leaves_in_order(name: signal.Signals) -> None:
     arguments = [
         sys.executable,

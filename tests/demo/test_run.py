@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from trimodal.demo import run as module
 from trimodal.demo.play import acts_of
 from trimodal.demo.run import ACTS
 from trimodal.server.launch import Child
+from trimodal.server.ports import PortInUse
 from trimodal.server.process import TritonServer
 
 
@@ -55,6 +57,8 @@ def test_a_demo_that_is_kept_serves_until_its_server_ends(monkeypatch, tmp_path)
             self.kill()
             return []
 
+    monkeypatch.setattr(module, "GATEWAY_PORT", 0)
+
     class Play:
         def __init__(self, *_) -> None:
             self.serving = lambda: contextlib.nullcontext("http://nowhere")
@@ -83,3 +87,24 @@ def test_a_machine_that_refuses_is_one_sentence(monkeypatch) -> None:
     assert module.run(console, None, keep=False) == 0
     told = console.file.getvalue()
     assert told.endswith("demo: /tmp/trimodal-server-x/backends: no space left on device\n")
+
+
+def test_a_port_that_is_taken_names_no_option_that_the_demo_lacks(monkeypatch) -> None:
+    """It told of --http-port, and of the gateway's only when all models were loaded."""
+    console = Console(file=io.StringIO(), width=200)
+
+    def start(self, **_) -> None:
+        raise PortInUse("port 8000 on 127.0.0.1 is in use", "--http-port")
+
+    monkeypatch.setattr(TritonServer, "start", start)
+    monkeypatch.setattr(module, "GATEWAY_PORT", 0)
+    assert module.run(console, None, keep=True) == 0
+    with socket.create_server((module.HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(module, "GATEWAY_PORT", port)
+        assert module.run(console, None, keep=True) == 0
+    assert console.file.getvalue().splitlines() == [
+        "demo: port 8000 on 127.0.0.1 is in use: end what listens there, or leave out --keep",
+        f"demo: cannot listen on 127.0.0.1:{port}: address already in use: "
+        "end what listens there, or leave out --keep",
+    ]

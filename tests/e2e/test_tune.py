@@ -57,6 +57,9 @@ def test_a_signal_in_the_middle_leaves_no_server(tmp_path: Path, number: signal.
     if number == signal.SIGINT:
         assert process.returncode == 130, output
         assert "Interrupted after" in output
+    if number == signal.SIGTERM:
+        assert process.returncode == 128 + number, output
+    if number != signal.SIGKILL:
         assert list(tmp_path.iterdir()) == []
 
 

@@ -55,6 +55,31 @@ def test_setup_does_nothing_where_the_stamp_is_that_of_the_tree_and_the_interpre
     assert "Python 3.10, 3.11 or 3.12 with venv is needed" in run().stderr
 
 
+@pytest.mark.skipif(not shutil.which("flock"), reason="util-linux's flock is not installed")
+def test_two_setups_of_one_clone_come_one_after_the_other(tmp_path: Path) -> None:
+    """Two demos of a fresh clone had two pips remove and install the same files."""
+    (tmp_path / "scripts").mkdir()
+    for name in ("scripts/setup", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    python, log = tmp_path / "python", tmp_path / "log"
+    python.write_text(
+        f"""#!/bin/sh
+case "$1 $2" in
+  -V*) echo "Python 3.11.7" ;;
+  "-m venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+  "-m pip") echo begins >>{log}; sleep 0.2; echo ends >>{log} ;;
+esac
+"""
+    )
+    python.chmod(0o755)
+    command, environment = [tmp_path / "scripts" / "setup"], {**os.environ, "PYTHON": str(python)}
+    setups = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [setup.communicate(timeout=60)[1] for setup in setups]
+    assert [setup.returncode for setup in setups] == [0, 0]
+    assert sum("installing" in one for one in told) == 1
+    assert log.read_text().split() == ["begins", "ends"] * 3
+
+
 def test_what_is_pinned_for_a_python_takes_that_python() -> None:
     """Under 3.10 one pin of pycparser 3.12, which wants 3.11, had pip look for another way without end."""
     wrong, looked = [], 0

@@ -43,6 +43,22 @@ def test_a_signal_at_the_very_end_changes_no_status(end: str, status: int) -> No
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == status
 
 
+@pytest.mark.parametrize(("before", "count"), [("SIG_DFL", 1), ("SIG_IGN", 0)])
+def test_under_nohup_a_terminal_that_is_closed_ends_nothing(before: str, count: int) -> None:
+    """Its own handler took the place of nohup's: a logout drained the server."""
+    program = f"""
+import os, signal
+from trimodal.server.foreground import Signals
+
+signal.signal(signal.SIGHUP, signal.{before})
+signals = Signals()
+os.kill(os.getpid(), signal.SIGHUP)
+print(signals.count)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"{count}\n"
+
+
 def test_paths_and_addresses_are_whole_on_a_narrow_terminal() -> None:
     shown = io.StringIO()
     long = Path("/home") / "somebody" / ".cache" / "trimodal" / "logs" / "server-20261126-093212-lophc3bq.log"
@@ -69,6 +85,23 @@ def test_the_summary_says_where_the_seconds_of_the_start_went() -> None:
         "ready   after 3.5 s: 0.6 s until tritonserver started, 2.9 s until all models were there, llm last\n"
     )
     assert told in shown.getvalue()
+
+
+def test_a_clock_that_was_set_while_models_loaded_makes_no_load_times() -> None:
+    """Set back by an hour, a model had taken 82801 seconds: Triton's log tells the time of day."""
+    shown = io.StringIO()
+    model = SimpleNamespace(engine="fake", artefact="", precision=lambda: "–")
+    load = LoadLog(last="llm", seconds={"llm": 1.5, "speech": 82_801.0})
+    server = SimpleNamespace(
+        models={"llm": model, "speech": model}, load=load, options=ServerOptions(), log_path=Path("log"),
+        began=100.0, launched=100.6, ready=103.5,
+        http_url="h:1", grpc_url="g:1", metrics_url="m:1", health_url="h:2",
+    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "newer_beside", lambda model: "")
+        show_summary(cast("TritonServer", server), Console(file=shown, width=200))
+    assert "1.5 s" in shown.getvalue()
+    assert "82801" not in shown.getvalue()
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])

@@ -1,9 +1,10 @@
+import errno
 import socket
 
 import pytest
 
 from trimodal.errors import ServerError
-from trimodal.server.ports import RANGE, choose, listen
+from trimodal.server.ports import RANGE, PortInUse, choose, listen
 
 HOST = "127.0.0.1"
 
@@ -54,3 +55,25 @@ def test_where_it_cannot_listen(host, reason):
         port = taken.getsockname()[1]
         with pytest.raises(ServerError, match=f"^cannot listen on {host}:{port}: .*{reason}"):
             listen(host, port)
+
+
+def test_a_taken_port_names_the_option_that_chooses_another():
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        told = f"cannot listen on {HOST}:{port}: address already in use: choose another with --gateway-port"
+        with pytest.raises(PortInUse, match=rf"^{told} \(0 picks a free one\)$") as raised:
+            listen(HOST, port, "--gateway-port")
+    assert raised.value.problem == f"cannot listen on {HOST}:{port}: address already in use"
+
+
+def test_a_port_that_only_the_administrator_may_have(monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket, "create_server", refuse)
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    told = "permission denied: low ports are the administrator's; choose a higher one with --http-port$"
+    with pytest.raises(ServerError, match=f"^cannot listen on {HOST}:80: {told}"):
+        listen(HOST, 80, "--http-port")
+    with pytest.raises(ServerError, match=f"^--host {HOST}, port 80: {told}"):
+        choose(HOST, {"--http-port": 80})

@@ -1,7 +1,9 @@
 import re
+import subprocess
 
 import pytest
 
+from tests.doubles.waiting import wait_until
 from tests.server.supervision.descriptors import no_descriptors
 from trimodal.server.triton_log import LoadLog, LogReader, sentence
 
@@ -125,6 +127,24 @@ def test_reader_of_a_log_that_is_rotated(tmp_path):
     assert reader.read() == []
     file.write_text("3\n")
     assert reader.read() == ["3"]
+
+
+@pytest.mark.parametrize("creates", [True, False], ids=["another in its place", "nothing in its place"])
+def test_reader_of_a_log_that_is_renamed_while_its_writer_goes_on(tmp_path, creates):
+    """A start whose log was rotated saw no progress any more, and waited until --ready-timeout."""
+    file = tmp_path / "log"
+    file.write_text("earlier\n")
+    reader = LogReader(file)
+    with file.open("a") as log, subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=log) as writer:
+        reader.follow(writer.pid)
+        file.rename(tmp_path / "log.1")
+        if creates:
+            file.touch()
+        assert writer.stdin
+        writer.stdin.write(b"one\n")
+        writer.stdin.flush()
+        wait_until(lambda: reader.read() == ["one"], "its line")
+    assert reader.read() == [], "of the one in its place, which is empty"
 
 
 def test_a_process_without_descriptors_reads_later(tmp_path):

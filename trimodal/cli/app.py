@@ -59,8 +59,9 @@ for panel, commands in PANELS.items():
 def main() -> None:
     """Text, images and live audio on NVIDIA Triton."""
     from trimodal import logs
-    from trimodal.host import exempt_loopback
+    from trimodal.host import end_in_order, exempt_loopback
 
+    end_in_order()
     logs.configure()
     exempt_loopback(os.environ)
     if hasattr(sys.stdout, "reconfigure"):

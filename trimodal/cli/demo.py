@@ -21,9 +21,6 @@ def demo(
 
     The exit code is 0 when every act is right.
     """
-    import signal
-    import sys
-
     from rich.console import Console
 
     from trimodal.build_support import operator_errors
@@ -31,8 +28,6 @@ def demo(
     from trimodal.demo.run import ACTS, run
     from trimodal.paths import default_engines, is_wheel, user_engines
 
-    # A SIGTERM must take the server along, as Ctrl-C does.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # A wheel's own files are not written to, whatever lies in the working directory.
     engines = user_engines() if is_wheel() else default_engines()
     put_into(engines)

@@ -217,7 +217,7 @@ class BuiltInGateway:
 
         if self._settings.keys:
             read_keys(self._settings.keys)
-        self._port = listen(self._settings.host, self._settings.port)
+        self._port = listen(self._settings.host, self._settings.port, "--gateway-port")
         self._gateway: GatewayServer | None = None
 
     def prepare(self, server: TritonServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,17 +34,22 @@ def acts_of(samples: Path, *, judged: bool) -> dict[str, Act]:
 
 
 class Play:
-    """The acts, and a gateway of their own on `port` for a server that may still be loading."""
+    """The acts, and a gateway of their own for a server that may still be loading.
 
-    def __init__(self, upstream: str, port: int, console: Console) -> None:
+    Args:
+        port: listens already; None: a free one is picked.
+    """
+
+    def __init__(self, upstream: str, port: socket.socket | None, console: Console) -> None:
         # Its log would stand between the acts.
-        self._gateway = GatewayServer(GatewaySettings(upstream=(upstream,), port=port, log_requests=0))
+        self._gateway = GatewayServer(GatewaySettings(upstream=(upstream,), port=0, log_requests=0))
+        self._port = port
         self._console = console
 
     @contextmanager
     def serving(self) -> Iterator[str]:
         """Serves the gateway while the block lasts; its URL. Raises: ServerError."""
-        url = self._gateway.listen()
+        url = self._gateway.listen(self._port)
         with self._gateway.serving():
             yield url
 

@@ -17,6 +17,7 @@ from trimodal.errors import TrimodalError, refused_by_system
 from trimodal.paths import data_directory, judge_artefact
 from trimodal.server.foreground import show_summary
 from trimodal.server.options import FREE_PORTS, ServerOptions
+from trimodal.server.ports import PortInUse, listen
 from trimodal.server.process import TritonServer
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = data_directory() / "model_repository"
 SAMPLES = data_directory() / "samples"
-GATEWAY_PORT = 8080
+HOST, GATEWAY_PORT = "127.0.0.1", 8080
 ACTS = ("chat", "streams", "cache", "photos", "recording", "captions", "assistant")
 
 
@@ -55,6 +56,8 @@ def run(console: Console, engines: Path | None, *, keep: bool) -> int:
             }
             # The demo's own models, also where a repository lies in the working directory.
             ports = {} if keep else FREE_PORTS
+            # Taken before the models load, which takes long.
+            gateway = stack.enter_context(listen(HOST, GATEWAY_PORT)) if keep else None
             options = ServerOptions(repository=REPOSITORY, engines=engines, changes=changes, **ports)
             server = TritonServer(options)
             stack.push(server)
@@ -63,7 +66,7 @@ def run(console: Console, engines: Path | None, *, keep: bool) -> int:
             def prepare() -> None:
                 from trimodal.demo.play import Play
 
-                plays.append(Play(server.grpc_url, GATEWAY_PORT if keep else 0, console))
+                plays.append(Play(server.grpc_url, gateway, console))
 
             with console.status("starting the server and loading the models …"):
                 server.start(meanwhile=prepare)
@@ -77,6 +80,9 @@ def run(console: Console, engines: Path | None, *, keep: bool) -> int:
                 console.print(f"{server.grpc_url} (gRPC) and http://{server.http_url}. Ctrl-C stops.")
                 with contextlib.suppress(KeyboardInterrupt):
                     server.wait(float("inf"))
+    except PortInUse as error:
+        told = f"demo: {error.problem}: end what listens there, or leave out --keep"
+        console.print(told, markup=False, soft_wrap=True)
     except TrimodalError as error:
         console.print(f"demo: {error}", markup=False, soft_wrap=True)
     except OSError as error:

@@ -282,6 +282,9 @@ class GatewayServer:
             # uvicorn takes the signals over while it serves, and raises them again when it has drained.
             for name in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(name, lambda number, frame: None)
+            # uvicorn leaves this one to the system, which would cut every answer; under nohup it is ignored.
+            if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+                signal.signal(signal.SIGHUP, lambda number, frame: self.stop())
             # The process is the gateway's own. A delta makes dozens of objects: by its defaults the collector
             # runs every few of them, also through all that was imported (322 µs a delta; with this, 296).
             gc.collect()

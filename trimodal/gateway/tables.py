@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -19,6 +18,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from trimodal.errors import SettingsError
+from trimodal.files import alone_in
 from trimodal.settings import describe, read_toml
 
 if sys.version_info >= (3, 11):
@@ -197,13 +197,8 @@ def locked(file: Path) -> Iterator[None]:
     """Keeps other commands from changing the file while the block reads it and writes it back."""
     file = _followed(file)
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Of the directory: the file itself is replaced, and a lock beside it would stay.
-    handle = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with alone_in(file.parent):
         yield
-    finally:
-        os.close(handle)
 
 
 class WatchedFile(Generic[Contents]):

@@ -36,12 +36,13 @@ def loading(server: TritonServer) -> str:
 def show_summary(server: TritonServer, console: Console) -> None:
     """Prints the models with engine, precision and load time, then endpoints and how long all took."""
     rows = []
+    start, before = server.ready - server.began, server.launched - server.began
     for name, model in sorted(server.models.items()):
         seconds = server.load.seconds.get(name)
-        load = f"{seconds:.1f} s" if seconds else "–"
+        # By the log's wall clock: where that was set meanwhile, it tells nothing.
+        load = f"{seconds:.1f} s" if seconds and seconds <= start + 1 else "–"
         rows.append([name, model.engine, Path(model.artefact).name, model.precision(), load])
     print_table(Table("", ("model", "engine", "artefact", "precision", "load"), rows, names=4), console)
-    start, before = server.ready - server.began, server.launched - server.began
     lines = [f"profile {server.options.profile}"]
     if server.options.engines:
         lines.append(f"engines {server.options.engines}")
@@ -60,13 +61,17 @@ def show_summary(server: TritonServer, console: Console) -> None:
 
 
 class Signals:
-    """Counts SIGINT, SIGTERM and SIGHUP: the first asks for a drain, the second for an end at once."""
+    """Counts SIGINT, SIGTERM and SIGHUP: the first asks for a drain, the second for an end at once.
+
+    A SIGHUP that is ignored stays so: under nohup the server outlives its terminal.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self.first = 0.0  # when it came, by the monotonic clock
         for name in _ENDING:
-            signal.signal(name, self._handle)
+            if name != signal.SIGHUP or signal.getsignal(name) != signal.SIG_IGN:
+                signal.signal(name, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.count += 1

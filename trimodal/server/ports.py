@@ -16,7 +16,11 @@ BACKLOG = 2048  # connections that may wait to be taken
 
 
 class PortInUse(ServerError):
-    """Another process listens there."""
+    """Another process listens there; `problem` says so without the option that chooses another port."""
+
+    def __init__(self, problem: str, flag: str) -> None:
+        super().__init__(f"{problem}: choose another with {flag} (0 picks a free one)")
+        self.problem = problem
 
 
 def bracketed(host: str) -> str:
@@ -41,14 +45,28 @@ def choose(host: str, wanted: Mapping[str, int]) -> dict[str, int]:
     return {flag: chosen[flag] for flag in wanted}
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises: ServerError when the port is taken or it is no address."""
+def listen(host: str, port: int, flag: str = "--port") -> socket.socket:
+    """A socket that listens there.
+
+    Raises: ServerError when the port is taken or not ours, with the `flag` of others, or it is no address.
+    """
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        told = (error.strerror or str(error)).lower()
-        raise ServerError(f"cannot listen on {host}:{port}: {told}") from None
+        # Python (3.11) adds the address once more to what the system says.
+        told = (error.strerror or str(error)).partition(" (while attempting")[0].lower()
+        problem = f"cannot listen on {host}:{port}: {told}"
+        raise _refusal(error, problem, flag) from None
+
+
+def _refusal(error: OSError, problem: str, flag: str) -> ServerError:
+    """The problem, and what to do where another port would help."""
+    if error.errno == errno.EADDRINUSE:
+        return PortInUse(problem, flag)
+    if error.errno == errno.EACCES:
+        problem += f": low ports are the administrator's; choose a higher one with {flag}"
+    return ServerError(problem)
 
 
 def _probe(host: str, port: int, flag: str) -> None:
@@ -58,11 +76,10 @@ def _probe(host: str, port: int, flag: str) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
+        problem = f"--host {host}, port {port}: {(error.strerror or '').lower()}"
         if error.errno == errno.EADDRINUSE:
-            raise PortInUse(
-                f"port {port} on {host} is in use: choose another with {flag} (0 picks a free one)"
-            ) from None
-        raise ServerError(f"--host {host}, port {port}: {(error.strerror or '').lower()}") from None
+            problem = f"port {port} on {host} is in use"
+        raise _refusal(error, problem, flag) from None
 
 
 def _free(host: str, taken: set[int]) -> int:

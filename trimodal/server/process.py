@@ -167,6 +167,7 @@ class TritonServer:
         options = self.options
         self._reader = LogReader(self.log_path)
         child = launch.Child(self.log_path)
+        self._reader.follow(child.guard.pid)
         run_directory = child.run_directory
         try:
             preflight.check_temporary(run_directory)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import BinaryIO
 
 _LINE = re.compile(r"^([A-Z])(\d{4} \d\d:\d\d:\d\d\.\d{6}) \d+ [\w.]+:\d+\] \"?(.*?)\"?$")
 _LOADING = re.compile(r"^loading: (\S+):\d+$")
@@ -124,12 +126,16 @@ class LogReader:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = self._written = path
         self._offset = path.stat().st_size if path.exists() else 0
+
+    def follow(self, writer: int) -> None:
+        """Reads the file that is this process's output, also where it was renamed or removed meanwhile."""
+        self._written = Path(f"/proc/{writer}/fd/1")
 
     def read(self) -> list[str]:
         try:
-            with self._path.open("rb") as file:
+            with self._open() as file:
                 if os.fstat(file.fileno()).st_size < self._offset:
                     self._offset = 0
                 file.seek(self._offset)
@@ -142,3 +148,8 @@ class LogReader:
         complete = block[: block.rfind(b"\n") + 1]
         self._offset += len(complete)
         return complete.decode(errors="replace").splitlines()
+
+    def _open(self) -> BinaryIO:
+        with suppress(OSError):  # the process has ended
+            return self._written.open("rb")
+        return self._path.open("rb")

@@ -23,9 +23,11 @@ from tests.gateway.realtime.conftest import Dial, Peer, pcm, transcription
 from tests.gateway.realtime.test_access import bearer, status
 from trimodal.client.errors import ConnectError
 from trimodal.client.transports.fake import FakeSpeech, llm_outputs, scripted
+from trimodal.gateway import server
 from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.realtime import outbox, protocol
 from trimodal.gateway.realtime import session as sessions
+from trimodal.gateway.realtime.hearing import turn
 from trimodal.gateway.realtime.protocol import RealtimeProtocol
 from trimodal.gateway.server import GatewayServer
 from trimodal.gateway.settings import GatewaySettings
@@ -141,6 +143,20 @@ def test_silence_and_our_own_failure_are_told(
     peer.append()
     assert peer.closed() == (1011, reason)
     assert peer.events[-1]["error"]["code"] == code
+
+
+def test_a_server_that_stands_still_is_told_before_its_client_is_taken_for_gone(
+    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The socket is not read then, nor its pongs: after 40 s it was closed like a dead client's."""
+    monkeypatch.setattr(turn, "ANSWER_S", 2.0)
+    for module in (protocol, server):
+        monkeypatch.setattr(module, "PING_S", 0.2)
+    peer = opened(dial(serve(fake_triton(speech=silent)), "intent=transcription", ping_interval=None))
+    for _ in range(10):
+        peer.append(1.0)
+    assert peer.closed() == (1011, DEAD)
+    assert peer.events[-1]["error"]["code"] == "timeout"
 
 
 def test_a_session_without_events_ends(serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch) -> None:

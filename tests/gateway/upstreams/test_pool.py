@@ -183,6 +183,75 @@ async def test_the_deadline_of_a_request_that_is_asked_again_is_shorter(
         assert len(two.requests) == 1, "there was no time left for another"
 
 
+class Hanging:
+    """Models that say so many words and then nothing until `over` is set."""
+
+    def __init__(self, *words: str) -> None:
+        self._words = words
+        self.over = asyncio.Event()
+
+    async def llm(self, request: Request) -> AsyncIterator[Tensors]:
+        for word in self._words:
+            yield llm_outputs(word)
+        await self.over.wait()
+        yield llm_outputs("at last", "stop")
+
+    async def embedding(self, request: Request) -> Tensors:
+        await self.over.wait()
+        return vectors(request)
+
+
+async def test_what_waits_where_nothing_answers_any_more_is_asked_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stopped server keeps its connections: it was waited for until a model may be silent no longer."""
+    hanging = Hanging()
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one, two = servers.first_of("hi")
+        one.functions |= {"llm": hanging.llm, "embedding": hanging.embedding}
+        two.functions["llm"] = scripted("from the other")
+        text = asyncio.ensure_future(servers.client.complete("hi"))
+        embedded = [asyncio.ensure_future(servers.client.embed("hi")) for _ in range(2)]  # by turns
+        await until(lambda: asked(one) and any(server.movable for server in servers.pool.servers))
+        one.reachable = False
+        assert (await text).text == "from the other"
+        await asyncio.gather(*embedded)
+        assert len(one.cancelled) >= 2
+        assert all(not server.movable for server in servers.pool.servers)
+
+
+async def test_where_no_server_is_reached_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be the gateway that stood still: its looks at all of them are late."""
+    hanging = Hanging()
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one, two = servers.first_of("hi")
+        one.functions["llm"] = hanging.llm
+        text = asyncio.ensure_future(servers.client.complete("hi"))
+        await until(lambda: asked(one))
+        one.reachable = two.reachable = False
+        await until(lambda: all(server.is_reached is False for server in servers.pool.servers))
+        await asyncio.sleep(0.05)  # ten looks
+        hanging.over.set()
+        assert (await text).text == "at last"
+        assert asked(two) == 0
+
+
+async def test_an_answer_that_was_begun_stays_where_nothing_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging = Hanging("word ")
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one, two = servers.first_of("hi")
+        one.functions["llm"] = hanging.llm
+        stream = servers.client.stream("hi")
+        text = asyncio.ensure_future(stream.answer())
+        await until(lambda: asked(one) and stream.text)
+        one.reachable = False
+        await until(lambda: any(server.is_reached is False for server in servers.pool.servers))
+        await asyncio.sleep(0.05)  # ten looks
+        hanging.over.set()
+        assert (await text).text == "word at last"
+        assert asked(two) == 0
+
+
 async def test_a_client_that_leaves_while_another_server_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
         one, two = servers.first_of("hi")

@@ -37,6 +37,10 @@ class RealtimeProtocol(WebSocketsSansIOProtocol):
         self._spare, self._spare_at = float(SPARE_FRAMES), self.loop.time()
 
     def keepalive_timeout(self) -> None:
+        if self.read_paused or self._unread:
+            # The pong may be there: nothing is read while Triton is behind, or a client too fast.
+            self.pong_timer = self.loop.call_later(PING_S, self.keepalive_timeout)
+            return
         super().keepalive_timeout()
         self.abort()
 

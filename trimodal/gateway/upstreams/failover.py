@@ -1,13 +1,14 @@
 """Sends one request to servers, one after the other, until one answers.
 
 A request that failed before any of its answer was passed on is sent elsewhere, once to each server and within
-its deadlines, unless it is the request's own fault.
+its deadlines, unless it is the request's own fault. So is one that waits where nothing answers any more.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from trimodal.client.errors import ConnectError, ConnectionLost
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts
 from trimodal.client.transports.probes import is_dead
 from trimodal.errors import ModelNotFound, RequestError, TrimodalError, Unavailable
-from trimodal.gateway.upstreams.server import Upstream
+from trimodal.gateway.upstreams.server import Call, Upstream
 
 _DEADLINES = ("ttft_deadline_ms", "deadline_ms")
 
@@ -28,16 +29,16 @@ class Failover:
     def __init__(self, order: Sequence[Upstream], request: Request, timeouts: Timeouts) -> None:
         self.request = request
         self.timeouts = timeouts
-        self._order: Iterator[Upstream] = iter(order)
+        self._left = [*order]
         self._began = time.monotonic()
         self._problem: TrimodalError = no_server()
         self.asked: Upstream | None = None
 
     def next(self) -> Upstream:
         """The next server. Raises: what the last one said, or Unavailable where none could be reached."""
-        server = next(self._order, None)
-        if server is None:
+        if not self._left:
             raise self._problem
+        server = self._left.pop(0)
         if self.asked is not None:
             self._shorten()
             self.asked.moved += 1
@@ -57,6 +58,11 @@ class Failover:
         # A refusal says more than an address where nobody listens.
         if not isinstance(error, ConnectError):
             self._problem = error
+
+    def offer(self, server: Upstream, call: Call) -> None:
+        """Lets a server that is not reached any more end a call, where another server could have it."""
+        if self._left:
+            server.movable.add(call)
 
     def _shorten(self) -> None:
         """Takes the time that is gone off the deadlines. Raises: the last problem, where none is left."""
@@ -83,7 +89,7 @@ class FailoverResponses:
         self._failover = failover
         self._server: Upstream | None = None
         self._responses: Responses | None = None
-        self._told = self._cancelled = False
+        self._told = self._cancelled = self._is_movable = False
 
     async def open(self) -> None:
         """Sends the request to the first server that takes it. Raises: as `Failover`."""
@@ -94,6 +100,8 @@ class FailoverResponses:
                 self._responses = await server.transport.stream(
                     self._failover.request, self._failover.timeouts
                 )
+                self._failover.offer(server, self._responses)
+                self._is_movable = self._responses in server.movable
                 return
             except TrimodalError as error:
                 self._hold(None)
@@ -106,6 +114,8 @@ class FailoverResponses:
         while self._responses is not None:
             try:
                 outputs = await self._responses.read()
+                if outputs is None and self._is_given_up:
+                    raise hangs()
             except TrimodalError as error:
                 server = self._server
                 self._hold(None)
@@ -123,6 +133,8 @@ class FailoverResponses:
                 self._hold(None)
             elif not self._told:
                 self._told = _tells(outputs)
+                if self._told:
+                    self._settle()
             return outputs
         return None
 
@@ -137,8 +149,20 @@ class FailoverResponses:
         if self._responses is not None:
             self._responses.finish()
 
+    @property
+    def _is_given_up(self) -> bool:
+        """Whether the server ended this call because it is not reached."""
+        return self._is_movable and self._server is not None and self._responses not in self._server.movable
+
+    def _settle(self) -> None:
+        """The request stays where it is."""
+        self._is_movable = False
+        if self._server is not None and self._responses is not None:
+            self._server.movable.discard(self._responses)
+
     def _hold(self, server: Upstream | None) -> None:
         """Counts this request where it is."""
+        self._settle()
         if self._server is not None:
             self._server.running -= 1
         if server is not None:
@@ -164,6 +188,25 @@ def _tells(outputs: Tensors) -> bool:
     if "stage" in outputs:  # of the assistant: what was heard and seen is told at once
         return True
     return any(name in outputs and bool(outputs[name][0]) for name in ("text_output", "finish_reason"))
+
+
+async def answer_of(failover: Failover, server: Upstream) -> Tensors:
+    """The answer of one server. Raises: ConnectionLost: it is not reached any more, and another one is."""
+    call = asyncio.ensure_future(server.transport.infer(failover.request, failover.timeouts))
+    failover.offer(server, call)
+    try:
+        (outcome,) = await asyncio.gather(call, return_exceptions=True)
+    finally:
+        server.movable.discard(call)
+    if isinstance(outcome, asyncio.CancelledError):  # the call, and not this task
+        raise hangs()
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def hangs() -> ConnectionLost:
+    return ConnectionLost("the server does not answer")
 
 
 def no_server() -> Unavailable:

@@ -23,7 +23,7 @@ from trimodal.client.values import Model
 from trimodal.errors import InvalidArgument, ModelNotFound, RequestError, TrimodalError, Unavailable
 from trimodal.gateway.tables import WatchedFile
 from trimodal.gateway.upstreams.affinity import beginning, most_running, ranked
-from trimodal.gateway.upstreams.failover import Failover, FailoverResponses, no_server
+from trimodal.gateway.upstreams.failover import Failover, FailoverResponses, answer_of, no_server
 from trimodal.gateway.upstreams.file import read_upstreams
 from trimodal.gateway.upstreams.routes import (
     ASSISTANT,
@@ -194,6 +194,7 @@ class Upstreams:
                     await asyncio.wait(looks.values())
                     await asyncio.gather(*(server.answered(_FIRST_S) for server in looks))
                     self._looked.set()
+                self._leave_hanging()
                 before, unloaded = unloaded, self._unloaded()
                 if unloaded and unloaded != before:
                     logger.warning("routes name versions that no server has loaded: %s", unloaded)
@@ -207,6 +208,17 @@ class Upstreams:
             for look in looks.values():
                 look.cancel()
             await asyncio.gather(*looks.values(), return_exceptions=True)
+
+    def _leave_hanging(self) -> None:
+        """Has requests without an answer sent elsewhere that servers have which are not reached any more.
+
+        A stopped server keeps its connections: they would wait for as long as a model may be silent. Where no
+        server is reached it may be this process that stood still.
+        """
+        if any(server.is_reached for server in self._able()):
+            for server in self._servers.values():
+                if server.is_reached is False:
+                    server.give_up()
 
     def _set(self, draining: Mapping[str, bool]) -> None:
         """Replaces the servers: address → whether it is to get no new requests. What runs goes on."""
@@ -356,7 +368,7 @@ class Upstreams:
             server = failover.next()
             server.running += 1
             try:
-                return await server.transport.infer(failover.request, failover.timeouts), server
+                return await answer_of(failover, server), server
             except TrimodalError as error:
                 failover.failed(server, error)
             finally:

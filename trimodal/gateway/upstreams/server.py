@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Protocol
 
 from trimodal.client.errors import TransportError
 from trimodal.client.transports.base import Timeouts, Transport, named
@@ -14,6 +15,12 @@ from trimodal.client.transports.probes import DECOUPLED, NEEDS
 from trimodal.errors import TrimodalError
 
 logger = logging.getLogger(__name__)
+
+
+class Call(Protocol):
+    """What waits for an answer: a task, or an open stream of responses."""
+
+    def cancel(self) -> object: ...
 
 
 class Upstream:
@@ -24,16 +31,19 @@ class Upstream:
             that is loaded later comes in with its first answer: the highest until then goes on.
         running: requests and streams of speech that it has from here.
         moved: requests that it failed or refused and that another server was asked.
+        is_reached: by the last look; None: before the first.
+        movable: calls without an answer so far that another server could have.
     """
 
     def __init__(self, address: str, transport: Transport) -> None:
         self.address = address
         self.transport = transport
         self.draining = False
-        self._is_reached: bool | None = None  # by the last look; None: before the first
+        self.is_reached: bool | None = None
         self.versions: dict[str, dict[str, bool]] = {}
         self.running = 0
         self.moved = 0
+        self.movable: set[Call] = set()
         # Of each model and version at the last look, with the question that this look asked.
         self._inferences: dict[tuple[str, str], int] = {}
         self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -70,17 +80,17 @@ class Upstream:
         try:
             found = {(one.name, one.version): one.inferences for one in await self.transport.models(timeouts)}
         except TrimodalError as error:
-            if self._is_reached is not False:
+            if self.is_reached is not False:
                 logger.warning("%s is not reached: %s", self.address, error)
-            self._is_reached = False
+            self.is_reached = False
             self._forget(list(self._asking))
             for name, versions in self.versions.items():
                 for version in versions:
                     self._note(name, version, False)
             return
-        if self._is_reached is False:
+        if self.is_reached is False:
             logger.info("%s is reached", self.address)
-        self._is_reached = True
+        self.is_reached = True
         before = self.versions
         self.versions = {name: {} for name, _ in found if name in before or not before}
         for name, version in found:
@@ -119,6 +129,12 @@ class Upstream:
             versions[version] = False
             self._forget([(name, version)])
             self._inferences.pop((name, version), None)
+
+    def give_up(self) -> None:
+        """Ends the calls that another server could have."""
+        calls, self.movable = self.movable, set()
+        for call in calls:
+            call.cancel()
 
     def _forget(self, ones: Iterable[tuple[str, str]]) -> list[asyncio.Task[None]]:
         """Takes these questions back: an answer that is late says nothing of what failed meanwhile."""

@@ -9,7 +9,9 @@ import pytest
 
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.client.client import Client
+from trimodal.client.errors import Timeout
 from trimodal.client.transports.fake import FakeSpeech, FakeTransport
+from trimodal.gateway.realtime.hearing import turn as module
 from trimodal.gateway.realtime.hearing.turn import AudioTurn
 
 
@@ -34,3 +36,15 @@ def test_captions_of_days_keep_no_word_that_was_told(monkeypatch: pytest.MonkeyP
     text, most = asyncio.run(hear())
     assert text.split() == [word for word, _, _ in words]
     assert most <= 2
+
+
+def test_audio_that_nobody_takes_is_not_waited_with_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANSWER_S", 0.05)
+
+    async def put() -> None:
+        turn = AudioTurn(Client(transport=FakeTransport(speech=FakeSpeech())), {})
+        await turn.put(np.zeros(round((module.HELD_S + 1) * SAMPLE_RATE), np.float32))
+        await turn.put(np.zeros(SAMPLE_RATE, np.float32))
+
+    with pytest.raises(Timeout, match=r"^no audio was taken for 0.05 s$"):
+        asyncio.run(put())

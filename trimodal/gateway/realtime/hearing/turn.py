@@ -10,12 +10,15 @@ import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.client.client import Client
+from trimodal.client.errors import Timeout
 from trimodal.client.streams.live import Listening
 from trimodal.client.values import LiveUpdate
 
 SPEECH = "speech"  # the model
 # Audio that waits for the server; then the client's socket is not read until there is room.
 HELD_S = 5.0
+# … and for so long: the pings of a client that is not read have no answer, and most leave after 20 s.
+ANSWER_S = 15.0
 # A client that sends nothing for so long is told what is heard meanwhile; of one that speaks, the next
 # piece's answer brings it.
 _QUIET_S = 0.2
@@ -44,10 +47,16 @@ class AudioTurn:
         return self._held > HELD_S * SAMPLE_RATE and not self._over
 
     async def put(self, samples: Samples) -> None:
-        """Adds audio; waits while too much of it is not sent. Dropped where the turn failed."""
+        """Adds audio; waits while too much of it is not sent. Dropped where the turn failed.
+
+        Raises: Timeout: the server has taken none of what is held for ANSWER_S.
+        """
         while self.full:
             self._room.clear()
-            await self._room.wait()
+            try:
+                await asyncio.wait_for(self._room.wait(), ANSWER_S)
+            except asyncio.TimeoutError:
+                raise Timeout(f"no audio was taken for {ANSWER_S:g} s") from None
         if self._over or not len(samples):
             return
         self._waiting.append(samples)
