@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,9 @@ from tests.doubles.gpu_libraries import Recorder, install
 # A busy machine takes longer than the 200 ms that hypothesis allows an example.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# A background job of a script ignores Ctrl-C, and so would the commands that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Collecting keeps all that it makes: looking for garbage in it takes a third of the time.
 gc.disable()

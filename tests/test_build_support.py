@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import subprocess
 import sys
@@ -155,6 +156,29 @@ def interrupted(script: str, *seconds: float, times: int = 1) -> tuple[int, str]
             running.send_signal(signal.SIGINT)
         output, _ = running.communicate(timeout=20)
     return running.returncode, output.replace("waits\n", "")
+
+
+SLOW_START = """
+start = subprocess.Popen._execute_child
+def late(self, *arguments):
+    start(self, *arguments)
+    import time
+    time.sleep(1)  # Ctrl-C comes
+build_support.subprocess.Popen._execute_child = late
+"""
+
+
+def test_ctrl_c_while_a_script_is_being_started_ends_it_and_is_told() -> None:
+    """On a busy machine the script spoke first: the command left with a traceback, and the script ran on."""
+    program = COMMAND.format(seconds=[60], script=CLEANS_UP).replace("sys.exit(", SLOW_START + "sys.exit(")
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as running:
+        assert running.stdout
+        assert running.stdout.readline() == "building\n"
+        os.killpg(running.pid, signal.SIGINT)
+        output, _ = running.communicate(timeout=20)
+    assert (running.returncode, output.replace("waits\n", "")) == (130, "cleaned up\n")
 
 
 def test_ctrl_c_for_the_command_alone_reaches_its_script_and_is_told() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 import threading
 from pathlib import Path
 
@@ -50,6 +49,12 @@ def test_a_new_file_is_as_readable_as_the_mask_lets_it(tmp_path: Path) -> None:
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
 
 
+def test_the_mask_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the process's: what another thread made meanwhile was for everybody to write."""
+    monkeypatch.delattr(os, "umask")
+    replace_file(tmp_path / "file", b"new")
+
+
 def test_a_link_stays_one(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(b"before")
     (tmp_path / "link").symlink_to("target")
@@ -72,10 +77,10 @@ def test_what_is_no_file_is_written_to(tmp_path: Path) -> None:
 def test_a_file_is_written_where_it_is_if_nothing_can_lie_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    def refuse(**_: object) -> None:
+    def refuse(*_: object) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     replace_file(tmp_path / "mounted", b"new")
     assert (tmp_path / "mounted").read_bytes() == b"new"
 

@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -107,8 +108,13 @@ def run_script(command: Sequence[str], environment: Mapping[str, str] | None = N
     still runs after CLEAN_UP_S, as where the signal was for this process alone, and is killed after twice
     that time, or at a second Ctrl-C. What else ends this process, as SIGTERM does, is told to it at once.
     """
-    with subprocess.Popen(command, env=environment) as script:
+    early: list[int] = []
+    with _noting_interrupts(early):
+        script = subprocess.Popen(command, env=environment)
+    with script:
         try:
+            if early:
+                raise KeyboardInterrupt
             code = script.wait()
         except KeyboardInterrupt:
             _stop(script)
@@ -120,6 +126,23 @@ def run_script(command: Sequence[str], environment: Mapping[str, str] | None = N
             script.kill()
             raise
     return code if code >= 0 else 128 - code
+
+
+@contextmanager
+def _noting_interrupts(noted: list[int]) -> Iterator[None]:
+    """Puts a Ctrl-C that comes inside into `noted`: of a process that is being started nobody has the number.
+
+    Where Ctrl-C is ignored, it is by what is started as well.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    hears = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
+    if hears:
+        signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    try:
+        yield
+    finally:
+        if hears:
+            signal.signal(signal.SIGINT, before)
 
 
 def _stop(script: subprocess.Popen[bytes]) -> None:

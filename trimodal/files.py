@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 # What says that there can be no other file beside it, or none in its place (a single file mounted into a
 # container): it is written where it is.
 _IN_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -31,10 +34,17 @@ def alone_in(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all, with the mode that it had; through links, to what they lead to.
+def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
+    """Writes a file whole or not at all; it stays its owner's, and readable as it was; through links.
 
-    What is no regular file, such as /dev/stdout, is written to. Raises: OSError naming `path`.
+    What is no regular file, such as /dev/stdout, is written to.
+
+    Args:
+        private: a first file is its directory's owner's, and readable by nobody else: root, who writes it
+            for a service, hands it over, but not where everybody may write (as /tmp). Other first files are
+            as any program's: what the mask leaves.
+
+    Raises: OSError naming `path`.
     """
     try:
         if path.exists() and not path.is_file():  # a pipe at /dev/stdout has no other name
@@ -42,7 +52,7 @@ def replace_file(path: Path, content: bytes) -> None:
             return
         target = Path(os.path.realpath(path))
         try:
-            _replace(target, content)
+            _replace(target, content, private=private)
         except OSError as error:
             if error.errno not in _IN_PLACE:
                 raise
@@ -51,25 +61,50 @@ def replace_file(path: Path, content: bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def _replace(target: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:16]}-", dir=target.parent)
+def _replace(target: Path, content: bytes, *, private: bool) -> None:
+    first = not target.exists()
+    temporary = target.with_name(f".{target.name[:16]}-{secrets.token_hex(8)}")
+    # The system takes the mask off this mode. To ask for the mask is to set it, for all threads.
+    mode = 0o666 if first and not private else 0o600
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(content)
-            os.fchmod(out.fileno(), _mode(target))
-            if target.exists():
-                with suppress(OSError):  # only root may give it away
-                    os.chown(out.fileno(), target.stat().st_uid, target.stat().st_gid)
+            # By its handle: where the directory is another's, its path may lead elsewhere by now.
+            if not first:
+                _liken(out.fileno(), target)
+            elif private:
+                _hand_over(out.fileno(), target.parent)
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)
         raise
 
 
-def _mode(target: Path) -> int:
-    """As the file has it; of a new one as any program's: what the mask leaves."""
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+def _hand_over(temporary: int, directory: Path) -> None:
+    """Gives it to the owner of the directory, unless everybody may write there."""
+    found = directory.stat()
+    if not found.st_mode & (stat.S_IWOTH | stat.S_ISVTX):
+        with suppress(OSError):  # only root may give it away
+            os.chown(temporary, found.st_uid, found.st_gid)
+
+
+def _liken(temporary: int, file: Path) -> None:
+    """Gives it the owner, the group and the mode of `file`, as far as whoever runs this may."""
+    before = os.stat(file)
+    try:
+        os.chown(temporary, before.st_uid, before.st_gid)
+    except OSError:  # only root may give it away; its group may be any that one is in
+        with suppress(OSError):
+            os.chown(temporary, -1, before.st_gid)
+    now, mode = os.stat(temporary), before.st_mode & 0o777
+    if now.st_uid != before.st_uid:
+        logger.warning(
+            "%s was of user %d and is now of %d: who serves must be able to read it",
+            file,
+            before.st_uid,
+            now.st_uid,
+        )
+    if now.st_gid != before.st_gid:
+        mode &= ~stat.S_IRWXG  # it was no right of this group
+    os.chmod(temporary, mode)

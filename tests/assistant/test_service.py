@@ -39,7 +39,7 @@ class Bench:
 
     def __init__(self, **settings) -> None:
         self.models, self.metrics = Models(), MemoryMetrics()
-        chosen = AssistantSettings(template=str(TEMPLATE), cancel_poll_ms=2, **settings)
+        chosen = AssistantSettings(template=str(TEMPLATE), **{"cancel_poll_ms": 2, **settings})
         self.service = AssistantService(chosen, self.models, AssistantMetrics(self.metrics))
 
     def ask(self, text="a question", image=None, samples=None, **more) -> Sink:
@@ -252,7 +252,7 @@ def test_the_llm_gets_what_is_left_of_the_deadlines(bench):
 
 
 def test_a_first_text_that_is_too_late_already_is_not_asked_for(bench):
-    one = bench()
+    one = bench(cancel_poll_ms=1000)
     one.models.hold("heard")
     sink = one.ask(None, samples=SAMPLES, ttft_deadline_ms=1)
     assert one.models.reached["heard"].wait(10)
@@ -260,6 +260,31 @@ def test_a_first_text_that_is_too_late_already_is_not_asked_for(bench):
     one.models.go["heard"].set()
     assert isinstance(sink.wait().error, Unavailable)
     assert str(sink.error).startswith("answer: ttft_deadline_ms passed: no answer was begun after")
+
+
+@pytest.mark.parametrize("stage", ["heard", "saw"])
+def test_a_model_that_hangs_does_not_outlast_the_deadline_of_the_first_text(bench, stage):
+    """Only that of the whole answer was looked at: without one its client waited for its own patience."""
+    one = bench()
+    one.models.hold(stage)
+    sink = one.ask("q", IMAGE, SAMPLES, ttft_deadline_ms=300)
+    assert one.models.reached[stage].wait(10)
+    error = sink.wait().error
+    assert isinstance(error, Unavailable)
+    assert "ttft_deadline_ms passed: no answer was begun after" in str(error)
+    one.models.go["saw"].set()
+    one.idle()
+    assert not one.models.asked
+
+
+def test_once_the_llm_is_asked_it_keeps_the_deadline_of_the_first_text_itself(bench):
+    one = bench()
+    one.models.hold("answer")
+    sink = one.ask("q", ttft_deadline_ms=200)
+    assert one.models.reached["answer"].wait(10)
+    time.sleep(0.3)
+    one.models.go["answer"].set()
+    assert sink.wait().error is None
 
 
 def test_an_answer_cut_off_by_its_deadline_is_counted_as_such(bench):

@@ -1,13 +1,15 @@
-"""`trimodal init`: what a copy that fails says."""
+"""`trimodal demo`: its last lines. `trimodal init`: what a copy that fails says."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from trimodal import paths
+from trimodal.cli import build
 from trimodal.cli.app import app
 
 
@@ -49,3 +51,26 @@ def test_a_place_where_no_folder_can_be(source: Path) -> None:
 def test_the_next_command_can_be_pasted(source: Path) -> None:
     done = CliRunner().invoke(app, ["init", "my own $x"])
     assert done.output.endswith("  trimodal serve --model-repository 'my own $x/model_repository'\n")
+
+
+@pytest.mark.parametrize(
+    ("right", "code", "told", "goes_on"),
+    [
+        (7, 0, "demo: 7 of 7 acts answered\n", True),
+        (6, 1, "demo: 6 of 7 acts answered\n", True),
+        (0, 1, "demo: 0 of 7 acts answered\n", False),
+        (None, 1, "", False),
+    ],
+)
+def test_a_demo_ends_with_what_is_true_of_it(
+    monkeypatch: pytest.MonkeyPatch, right: int | None, code: int, told: str, goes_on: bool
+) -> None:
+    """It advised to go on after a server that had not started, and told how many acts it had answered."""
+    monkeypatch.setattr(build, "build_recipe", lambda *_, **__: ([], 0))
+    monkeypatch.setattr(build, "put_into", lambda *_: None)
+    monkeypatch.setattr("trimodal.demo.run.run", lambda *_, **__: right)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    done = CliRunner().invoke(app, ["demo"])
+    assert (done.exit_code, done.output.startswith("Go on with:")) == (code, goes_on)
+    assert done.output.endswith(told)
+    assert goes_on or done.output == told

@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from rich.console import Console
 
 from trimodal.demo import run as module
@@ -33,24 +35,25 @@ def test_what_the_acts_import_is_left_for_the_time_in_which_models_load() -> Non
     assert done.stdout.strip() == "[]"
 
 
-def test_a_demo_that_is_kept_serves_until_its_server_ends(monkeypatch, tmp_path) -> None:
-    """It died at once: no call waits for infinite milliseconds."""
-    children: list[Child] = []
-    over = tmp_path / "over"
+@pytest.fixture
+def server(monkeypatch, tmp_path) -> SimpleNamespace:
+    """A shell as the server, which ends when `over` is there, and a play of which `right` are right."""
+    played = SimpleNamespace(children=[], over=tmp_path / "over", right=lambda: 7)
 
     class Server(TritonServer):
         grpc_url = http_url = "nowhere"
+        log_path = tmp_path / "log"
 
         def start(self, **options) -> None:
-            self._child = Child(tmp_path / "log")
-            until = f"while [ ! -e {over} ]; do sleep 0.05; done"
+            self._child = Child(self.log_path)
+            until = f"while [ ! -e {played.over} ]; do sleep 0.05; done; exit 3"
             self._child.start(["/bin/sh", "-c", until], {}, operator_key="")
-            children.append(self._child)
+            played.children.append(self._child)
             options["meanwhile"]()
 
         def wait(self, timeout: float) -> int | None:
-            assert timeout == math.inf
-            over.touch()
+            if timeout == math.inf:
+                played.over.touch()
             return super().wait(timeout)
 
         def stop(self, *_, **__) -> list[str]:
@@ -64,16 +67,49 @@ def test_a_demo_that_is_kept_serves_until_its_server_ends(monkeypatch, tmp_path)
             self.serving = lambda: contextlib.nullcontext("http://nowhere")
 
         async def run(self, *_, **__) -> int:
-            return 7
+            return played.right()
 
     monkeypatch.setattr(module, "TritonServer", Server)
     monkeypatch.setattr(module, "show_summary", lambda *_: None)
     monkeypatch.setattr("trimodal.demo.play.Play", Play)
+    return played
+
+
+def test_a_demo_that_is_kept_serves_until_its_server_ends(server, tmp_path) -> None:
+    """It died at once: no call waits for infinite milliseconds."""
     console = Console(file=io.StringIO())
     assert module.run(console, None, keep=True) == 7
-    assert "Still serving at http://nowhere" in console.file.getvalue()
-    assert children[0].guard.returncode is not None
-    assert not children[0].run_directory.exists()
+    told = console.file.getvalue()
+    assert "Still serving at http://nowhere" in told
+    assert f"demo: tritonserver ended by itself (exit status 3)\nlog: {tmp_path / 'log'}\n" in told
+    assert server.children[0].guard.returncode is not None
+    assert not server.children[0].run_directory.exists()
+
+
+def test_a_server_that_ended_within_the_acts_is_not_said_to_serve(server) -> None:
+    def right() -> int:
+        server.over.touch()
+        server.children[0].wait(10)
+        return 2
+
+    server.right = right
+    console = Console(file=io.StringIO())
+    assert module.run(console, None, keep=True) == 2
+    told = console.file.getvalue()
+    assert "tritonserver ended by itself (exit status 3)" in told
+    assert "Still serving" not in told
+
+
+def test_acts_that_are_not_all_played_are_not_counted(server) -> None:
+    """After Ctrl-C, five acts right, it said "0 of 7 acts answered"."""
+
+    def right() -> int:
+        raise KeyboardInterrupt
+
+    server.right = right
+    console = Console(file=io.StringIO())
+    assert module.run(console, None, keep=False) is None
+    assert "demo: stopped\n" in console.file.getvalue()
 
 
 def test_a_machine_that_refuses_is_one_sentence(monkeypatch) -> None:
@@ -84,7 +120,7 @@ def test_a_machine_that_refuses_is_one_sentence(monkeypatch) -> None:
 
     monkeypatch.setattr(TritonServer, "start", start)
     console = Console(file=io.StringIO(), width=200)
-    assert module.run(console, None, keep=False) == 0
+    assert module.run(console, None, keep=False) is None
     told = console.file.getvalue()
     assert told.endswith("demo: /tmp/trimodal-server-x/backends: no space left on device\n")
 

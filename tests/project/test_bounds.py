@@ -33,7 +33,7 @@ BOUNDS = {
     "requests that wait": (LLM.max_queue,),
     "events of a session": (session.LIVE_BYTES_PER_S, session.BURST_BYTES, session.BYTES_PER_S),
     "frames of a session": (protocol.SPARE_FRAMES, protocol.SPARE_FRAMES_PER_S),
-    "kept responses": (store.MAX_RESPONSES, store.MAX_RESPONSE_BYTES, store.MAX_BYTES),
+    "kept responses": (GATEWAY.max_responses, store.MAX_RESPONSE_BYTES, store.MAX_BYTES),
 }
 
 

@@ -39,16 +39,8 @@ SETTLE_S = 2.0
 LEFT_S = 0.5  # of audio, before a live stream is left
 KINDS = (
     *("chat", "streamed", "whole", "form", "response", "repeated", "stored", "tenant", "image", "embedding"),
-    *(
-        "assistant",
-        "recording",
-        "left live",
-        "left socket",
-        "left chat",
-        "bad input",
-        "bad request",
-        "reload",
-    ),
+    *("assistant", "assistant's text", "assistant's picture", "assistant's voice", "recording"),
+    *("left live", "left socket", "left chat", "bad input", "bad request", "reload"),
 )
 FIELDS = ("memory", "private", "descriptors", "threads")
 _LEAST_MIB = 1.0  # what grew by less has no row
@@ -147,6 +139,9 @@ async def asking(server: Server, gateway: str, *, fake: bool) -> AsyncIterator[d
             "image": vision(client, pictures),
             "embedding": embedding(client, fresh),
             "assistant": assistant(client, _fresh("Is it a {}?"), pictures, spoken),
+            "assistant's text": assistant(client, _fresh("Is it a {}?")),
+            "assistant's picture": assistant(client, _fresh("Is it a {}?"), pictures),
+            "assistant's voice": assistant(client, _fresh("Is it a {}?"), spoken=spoken),
             "recording": web.recordings,
             "left live": sender(lambda record, number: _leave(client, spoken[number % len(spoken)])),
             "left socket": web.sockets,

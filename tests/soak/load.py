@@ -100,13 +100,16 @@ def kinds(client: Client, gateway: HttpLlm, *, fake: bool) -> list[Kind]:
     ]
 
 
-def assistant(client: Client, questions: Source, images: list[bytes], spoken: list[Samples]) -> Send:
-    """Questions with an image and a recording; TTFT is to the first text of the answer."""
+def assistant(
+    client: Client, questions: Source, images: Sequence[bytes] = (), spoken: Sequence[Samples] = ()
+) -> Send:
+    """Questions, with an image and a recording if any; TTFT is to the first text of the answer."""
 
     async def ask(record: Record, number: int) -> None:
-        question, audio = questions(number), spoken[number % len(spoken)]
-        record.audio_s = len(audio) / SAMPLE_RATE
-        image = images[number % len(images)]
+        question = questions(number)
+        image = images[number % len(images)] if images else None
+        audio = spoken[number % len(spoken)] if spoken else None
+        record.audio_s = len(audio) / SAMPLE_RATE if audio is not None else 0.0
         stream = client.ask(question.text, image=image, audio=audio, max_tokens=question.max_tokens)
         await follow(stream, record)
 

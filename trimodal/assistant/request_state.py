@@ -54,6 +54,8 @@ class RequestState:
         self._lock = threading.RLock()
         self._stages: dict[str, float] = {}
         self._deadline = self.arrived + (request.deadline_ms or math.inf) / 1e3
+        # Until the llm is asked, which is told what is left of it.
+        self._first_text_by = self.arrived + (request.ttft_deadline_ms or math.inf) / 1e3
 
     def check(self) -> None:
         """Raises Stopped when the request is over."""
@@ -122,6 +124,8 @@ class RequestState:
         began = time.perf_counter()
         with self._lock:
             self._stages[name] = began
+            if name == ANSWER:
+                self._first_text_by = math.inf
         try:
             yield
         finally:
@@ -144,11 +148,15 @@ class RequestState:
     def overdue(self, now: float) -> RequestError | None:
         """Returns the error of a request whose deadline has passed; `now` is time.perf_counter()."""
         with self._lock:
-            stages = tuple(self._stages)
+            stages, first_text_by = tuple(self._stages), self._first_text_by
         grace = LLM_GRACE_S if stages == (ANSWER,) else 0.0
-        if now <= self._deadline + grace:
+        waited_ms = (now - self.arrived) * 1e3
+        if now > self._deadline + grace:
+            waited = f"deadline_ms passed: not done after {waited_ms:.0f} ms"
+        elif now > first_text_by:
+            waited = f"ttft_deadline_ms passed: no answer was begun after {waited_ms:.0f} ms"
+        else:
             return None
-        waited = f"deadline_ms passed: not done after {(now - self.arrived) * 1e3:.0f} ms"
         return Unavailable(f"{', '.join(stages)}: {waited}" if stages else waited)
 
     def _count(self, reason: str | RequestError) -> None:

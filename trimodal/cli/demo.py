@@ -35,11 +35,12 @@ def demo(
         _, code = build_recipe("starter", {}, missing=True)
     if code:
         raise typer.Exit(code)
-    answered = run(Console(highlight=False), engines, keep=keep)
-    if not keep:
+    right = run(Console(highlight=False), engines, keep=keep)
+    if right and not keep:
         typer.echo(NEXT)
-    typer.echo(f"demo: {answered} of {len(ACTS)} acts answered")
-    raise typer.Exit(0 if answered == len(ACTS) else 1)
+    if right is not None:
+        typer.echo(f"demo: {right} of {len(ACTS)} acts answered")
+    raise typer.Exit(0 if right == len(ACTS) else 1)
 
 
 def init(

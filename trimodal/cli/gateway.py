@@ -103,6 +103,9 @@ class GatewayCommand(AccessSettings):
             help="where /v1/responses keeps talks: memory, a file that ends with .sqlite, or redis://…",
         ),
     ] = "memory"
+    max_responses: Annotated[
+        int, limits(min=1, max=1_000_000, help="that are kept, each of up to 1 MiB; in memory 64 MiB of them")
+    ] = 10_000
     early_waste: Annotated[
         float,
         limits(

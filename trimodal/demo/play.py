@@ -54,8 +54,8 @@ class Play:
             yield url
 
     async def run(self, url: str, samples: Path, *, judged: bool) -> int:
-        """Plays all acts; returns how many were answered right."""
-        console, answered = self._console, 0
+        """Plays all acts; returns how many were right."""
+        console, right = self._console, 0
         async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none") as api:
             for name, act in acts_of(samples, judged=judged).items():
                 try:
@@ -65,5 +65,5 @@ class Play:
                 except (TrimodalError, OpenAIError, WebSocketException, OSError) as error:
                     console.print(f"demo: {name}: {error}", markup=False, soft_wrap=True)
                     good = False
-                answered += good
-        return answered
+                right += good
+        return right

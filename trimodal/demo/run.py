@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from trimodal.errors import TrimodalError, refused_by_system
+from trimodal.errors import ServerError, TrimodalError, refused_by_system
 from trimodal.paths import data_directory, judge_artefact
 from trimodal.server.foreground import show_summary
 from trimodal.server.options import FREE_PORTS, ServerOptions
@@ -34,12 +34,15 @@ def has_judge() -> bool:
     return judge_artefact(REPOSITORY / "judge" / "1", "onnx-int8").is_dir()
 
 
-def run(console: Console, engines: Path | None, *, keep: bool) -> int:
-    """Returns how many of the ACTS were answered right; `keep` stays up on the usual ports until Ctrl-C.
+def run(console: Console, engines: Path | None, *, keep: bool) -> int | None:
+    """Plays the ACTS; `keep` stays up on the usual ports until Ctrl-C.
 
-    `engines` is where they lie; None: in the repository.
+    Args:
+        engines: where they lie; None: in the repository.
+
+    Returns: how many were right; None: not all were played, and why was printed.
     """
-    answered = 0
+    right: int | None = None
     try:
         with contextlib.ExitStack() as stack:
             # A store of its own: nothing that was answered before, and nothing left behind.
@@ -74,12 +77,15 @@ def run(console: Console, engines: Path | None, *, keep: bool) -> int:
             play = plays[-1]
             url = stack.enter_context(play.serving())
             console.print(f"OpenAI  {url}/v1: what the demo asks, with the package openai\n")
-            answered = asyncio.run(play.run(url, SAMPLES, judged=has_judge()))
-            if keep:
+            right = asyncio.run(play.run(url, SAMPLES, judged=has_judge()))
+            if keep and server.alive:
                 console.print(f"Still serving at {url} (OpenAI's API, and a page for your browser),")
                 console.print(f"{server.grpc_url} (gRPC) and http://{server.http_url}. Ctrl-C stops.")
                 with contextlib.suppress(KeyboardInterrupt):
                     server.wait(float("inf"))
+            if not server.alive:
+                problem = f"tritonserver ended by itself (exit status {server.wait(0)})"
+                raise ServerError(f"{problem}\nlog: {server.log_path}")
     except PortInUse as error:
         told = f"demo: {error.problem}: end what listens there, or leave out --keep"
         console.print(told, markup=False, soft_wrap=True)
@@ -89,4 +95,4 @@ def run(console: Console, engines: Path | None, *, keep: bool) -> int:
         console.print(f"demo: {refused_by_system(error)}", markup=False, soft_wrap=True)
     except KeyboardInterrupt:
         console.print("demo: stopped")
-    return answered
+    return right

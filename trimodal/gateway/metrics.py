@@ -21,6 +21,7 @@ from trimodal.client.transports.base import named
 from trimodal.gateway.access import request_id
 from trimodal.gateway.answering import DONE
 from trimodal.gateway.openai.fields import IGNORED_HEADER, ignored_header
+from trimodal.gateway.openai.responses.store import ResponseStore
 from trimodal.gateway.quota import Quota
 from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.settings import shorten
@@ -44,10 +45,10 @@ class GatewayMetrics:
     Labels have few values: an endpoint that is no route, and a model that no server has, is "other".
     """
 
-    def __init__(self, upstreams: Upstreams, quota: Quota) -> None:
+    def __init__(self, upstreams: Upstreams, quota: Quota, responses: ResponseStore) -> None:
         self._upstreams = upstreams
         self.registry = CollectorRegistry()
-        self.registry.register(_StateFamilies(upstreams, quota))
+        self.registry.register(_StateFamilies(upstreams, quota, responses))
         ProcessCollector(registry=self.registry)
 
         def family(kind: Any, name: str, text: str, *labels: str, **options: Any) -> Any:
@@ -104,10 +105,11 @@ class GatewayMetrics:
 
 
 class _StateFamilies(Collector):
-    """Reads what servers and tenants have when it is asked for, so that requests do not pay for it."""
+    """Reads what servers, tenants and store have when it is asked for, so that requests do not pay for it."""
 
-    def __init__(self, upstreams: Upstreams, quota: Quota) -> None:
+    def __init__(self, upstreams: Upstreams, quota: Quota, responses: ResponseStore) -> None:
         self._upstreams = upstreams
+        self._responses = responses
         self._spent = quota.spent
 
     def collect(self) -> Iterator[Metric]:
@@ -145,7 +147,12 @@ class _StateFamilies(Collector):
         )
         affinity.add_metric(["hit"], self._upstreams.kept)
         affinity.add_metric(["miss"], self._upstreams.passed_on)
-        yield from (running, draining, ready, moved, affinity, routed)
+        kept = GaugeMetricFamily(
+            "trimodal_gateway_responses_kept",
+            "Responses that the store had when this gateway last kept or deleted one",
+            value=self._responses.count,
+        )
+        yield from (running, draining, ready, moved, affinity, routed, kept)
         for unit, text in _SPENT.items():
             used = CounterMetricFamily(f"trimodal_gateway_{unit}", text, labels=["tenant"])
             for tenant, spent in self._spent.items():

@@ -34,6 +34,7 @@ class GatewaySettings(Settings):
     model_aliases: tuple[ModelAlias, ...] = ()
     operator_key: str = ""  # of the servers behind: for adapters, sleep, and which versions were unloaded
     responses: str = "memory"
+    max_responses: int = Field(default=10_000, ge=1, le=1_000_000)
     early_waste: float = Field(default=0.5, ge=0, le=1)  # share of early answers' tokens; 0: no such
     max_body_bytes: int = Field(default=32 << 20, ge=1024)
     header_timeout_s: float = Field(default=10.0, gt=0, le=_DAY_S)

@@ -6,11 +6,9 @@ import json
 import logging
 import os
 import re
-import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -18,7 +16,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from trimodal.errors import SettingsError
-from trimodal.files import alone_in
+from trimodal.files import alone_in, replace_file
 from trimodal.settings import describe, read_toml
 
 if sys.version_info >= (3, 11):
@@ -69,7 +67,8 @@ def change_tables(
         row = {**rows.pop(values, dict(zip(fields, values, strict=True))), **(change or {})}
         if change is not None:
             rows[values] = {field: value for field, value in row.items() if value is not None}
-    _replace(file, _edited(text, name, fields, changes, rows) or _written(comment, name, rows.values()))
+    edited = _edited(text, name, fields, changes, rows) or _written(comment, name, rows.values())
+    replace_file(file, edited.encode(), private=True)
 
 
 def _followed(file: Path) -> Path:
@@ -146,50 +145,6 @@ def _changed(part: str, change: Row | None) -> str:
         else:
             table += _line(field, value)
     return table + after
-
-
-def _replace(file: Path, text: str) -> None:
-    """Replaces a file in one step; it stays its owner's, and readable as it was.
-
-    A first file is its directory's owner's, and readable by nobody else: root, who writes it for a service,
-    hands it over, but not where everybody may write (as /tmp).
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-            # By its handle: where the directory is another's, its path may lead elsewhere by now.
-            if file.exists():
-                _liken(out.fileno(), file)
-            elif not (directory := file.parent.stat()).st_mode & (stat.S_IWOTH | stat.S_ISVTX):
-                with suppress(OSError):  # only root may give it away
-                    os.chown(out.fileno(), directory.st_uid, directory.st_gid)
-        os.replace(temporary, file)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _liken(temporary: int, file: Path) -> None:
-    """Gives it the owner, the group and the mode of `file`, as far as whoever runs this may."""
-    before = os.stat(file)
-    try:
-        os.chown(temporary, before.st_uid, before.st_gid)
-    except OSError:  # only root may give it away; its group may be any that one is in
-        with suppress(OSError):
-            os.chown(temporary, -1, before.st_gid)
-    now, mode = os.stat(temporary), before.st_mode & 0o777
-    if now.st_uid != before.st_uid:
-        logger.warning(
-            "%s was of user %d and is now of %d: who serves must be able to read it",
-            file,
-            before.st_uid,
-            now.st_uid,
-        )
-    if now.st_gid != before.st_gid:
-        mode &= ~stat.S_IRWXG  # it was no right of this group
-    os.chmod(temporary, mode)
 
 
 @contextmanager

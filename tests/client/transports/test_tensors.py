@@ -39,6 +39,12 @@ def test_strings_are_written_as_tritonclient_does():
     assert message.raw_input_contents[0] == serialize_byte_tensor(array).item()
 
 
+def test_nothing_is_asked_of_outputs_whatever_parameters_a_caller_has():
+    """Classes of a text (`classification` of an output) end Triton 2.51."""
+    message = encode(Request("vision", {"x": strings([b"one"])}, parameters={"classification": 1}))
+    assert not message.outputs
+
+
 @pytest.mark.parametrize(
     ("datatype", "shape", "raw"),
     [("FP32", [2], b"\0\0\0\0"), ("FP32", [1], b"\0"), ("BF99", [1], b""), ("BYTES", [1], b"\x09\0\0\0cut")],

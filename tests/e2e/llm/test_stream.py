@@ -211,8 +211,6 @@ def test_ctrl_c_ends_the_answer_on_the_server(server, program):
         [sys.executable, *command, "x", "--max-tokens", "1000", "--url", url],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # A shell's background job ignores SIGINT, and so would what it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
         assert process.stdout.read(1), process.communicate(timeout=20)[1]

@@ -229,6 +229,19 @@ def test_a_more_urgent_listener_boosts_but_does_not_shorten_the_others_patience(
     assert handed_over(scheduler) == [4]
 
 
+def test_who_waits_while_the_engine_empties_its_cache_is_expected_to_find_nothing() -> None:
+    scheduler, _ = make(seqs=1)
+    first, waits, comes = (Ticket(id, 100, 28, prefix=7) for id in (1, 2, 3))
+    scheduler.admit(first)
+    assert handed_over(scheduler) == [1]
+    scheduler.progress(first, 1, cached_tokens=64)
+    scheduler.admit(waits)
+    assert waits.uncached == 36
+    scheduler.cache_emptied()
+    scheduler.admit(comes)
+    assert [one.uncached for one in (waits, comes)] == [100, 100]
+
+
 def test_those_that_wait_outlive_the_engine() -> None:
     scheduler, _ = make(seqs=1, blocks=20)
     runs, big, small = ticket(1), ticket(2, prompt=500, tokens=100), ticket(3)

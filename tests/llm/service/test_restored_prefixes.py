@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,35 @@ class ForgetfulEngine(NotedEngine):
         self._prefix = type(self._prefix)(512, 32)
 
 
+class ResettingEngine(NotedEngine):
+    """Empties its cache, without being told to, at the next glance while it is idle once `due` is set."""
+
+    def __init__(self, settings: LlmSettings) -> None:
+        super().__init__(settings)
+        self.due = threading.Event()
+
+    def check(self) -> None:
+        if self.due.is_set():
+            self.due.clear()
+            self._prefix = type(self._prefix)(512, 32)
+            self._stats = replace(self._stats, cache_resets=self._stats.cache_resets + 1)
+
+
+def test_they_are_there_again_and_no_hits_expected_when_an_idle_engine_has_emptied_its_cache() -> None:
+    """OpenVINO's forgets grammars so: nobody asks, and nothing else tells of it."""
+    with FakeServer(kind=ResettingEngine) as server:
+        (engine,) = server.engines
+        assert [cached(server) for _ in range(2)] == [0, 192]
+        expected = server.service._dispatcher._scheduler._prefixes
+        assert expected._cached
+        engine.told.clear()
+        engine.due.set()
+        eventually(lambda: engine.told == ["prefix"])
+        assert not expected._cached
+        settled(server)
+        assert cached(server) == 192
+
+
 def sleep_and_wake(server: FakeServer) -> None:
     calls: tuple[CallName, ...] = ("sleep", "wake_up")
     for call in calls:
@@ -87,6 +118,7 @@ def test_they_are_there_again_when_the_engine_has_slept_whatever_salts_another_t
         for salt in range(22):  # 6 blocks each, and there is room for 128
             assert [cached(server, tenant="acme", cache_salt=str(salt)) for _ in range(2)] == [0, 192]
         sleep_and_wake(server)
+        assert not server.service._dispatcher._scheduler._prefixes._cached
         settled(server)
         assert cached(server) == 192
         assert cached(server, tenant="acme", cache_salt="0") == 0

@@ -69,12 +69,12 @@ def run_engine(engine: Engine, connection: Connection) -> None:
 
 
 def _commands_wait(engine: Engine, connection: Connection, *, idle: bool) -> bool:
-    """Whether there is a command; with nothing else to do, waits until there is one."""
-    if not idle:
-        return connection.poll(0)
-    while not connection.poll(_CHECK_SECONDS):
+    """Whether there is a command; an engine with nothing else to do waits for one, and is checked."""
+    if connection.poll(_CHECK_SECONDS if idle else 0):
+        return True
+    if idle:
         engine.check()
-    return True
+    return False
 
 
 def _apply(engine: Engine, command: object) -> list[Output]:

@@ -146,6 +146,8 @@ class EngineStats:
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     speculating: bool = False
+    cache_resets: int = 0
+    """How often it has emptied its prefix cache without being told to."""
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ class Dispatcher:
         self.interrupt_idle_work()
         self.calls.begin(call, sink, request_id)
         if self.calls.asleep:
-            self._prefills.emptied()
+            self._cache_emptied()
         return (
             self._end_all(list(self._registry.generations.values()), Unavailable(ASLEEP))
             if self.calls.asleep
@@ -157,10 +157,14 @@ class Dispatcher:
         changed: list[RequestState | PendingCall] = []
         completed: list[Generation] = []
         if isinstance(event, Stepped):
+            resets = self.stats.cache_resets
             changed, completed = self._step(event)
             self._prefills.take(event.outputs)
             if self.audits:
                 self.audits.take(event.outputs)
+            if event.stats.cache_resets != resets:
+                self._prefills.interrupt()  # one that waited within the engine is due with the others
+                self._cache_emptied()
         elif isinstance(event, EngineLost):
             self._prefills.lost()
             if self.audits:
@@ -220,6 +224,11 @@ class Dispatcher:
         error = Unavailable("the engine that had this request died", _REOPENED_S)
         started = [one for one in self._registry.generations.values() if one.ticket.started]
         return self._end_all(started, error)
+
+    def _cache_emptied(self) -> None:
+        """The engine is the same, and has no prefix any more."""
+        self._scheduler.cache_emptied()
+        self._prefills.emptied()
 
     def _reopened(self, info: EngineInfo) -> None:
         """Another engine is open, perhaps with another capacity."""

@@ -1,8 +1,8 @@
 """Fills the prefix cache of a new engine while the server has nothing else to do.
 
-What it computes is what the operator calls public, and after an engine was lost the prefixes that prompts
-had found in its cache. As an audit it is no request: it ends at once when one comes, whose client waits for
-the piece under way at most.
+What it computes is what the operator calls public, and after an engine was lost, or its cache, the prefixes
+that prompts had found there. As an audit it is no request: it ends at once when one comes, whose client waits
+for the piece under way at most.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class PrefixHits:
         return max(1, prompt_tokens - self._cached.get(prefix, 0))
 
     def clear(self) -> None:
-        """Forgets all: the engine is a new one, and its prefix cache is empty."""
+        """Forgets all: the engine's prefix cache is empty."""
         self._cached.clear()
 
 

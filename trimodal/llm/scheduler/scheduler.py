@@ -212,11 +212,17 @@ class Scheduler:
         self._prefill_budget.batch_tokens = self._step_tokens(info)  # chosen anew, by its own speed
         self._running.clear()
         self._latency.emptied()
-        self._prefixes.clear()
+        self.cache_emptied()
         for ticket in self._waiting:
             ticket.blocks = self.admission.first_blocks(ticket)
-            ticket.uncached = ticket.prompt_tokens
         self._stranded = [ticket for ticket in self._waiting if not self.admission.holds(ticket)]
+
+    def cache_emptied(self) -> None:
+        """Expects no more prefix cache hits than come from now on."""
+        self._prefixes.clear()
+        for ticket in self._waiting:
+            ticket.uncached = ticket.prompt_tokens
+            self._longest = max(self._longest, ticket.uncached)
 
     def _step_tokens(self, info: EngineInfo) -> int:
         return info.max_num_batched_tokens or self._settings.max_num_batched_tokens

@@ -66,10 +66,9 @@ async def test_what_was_put_comes_back(place: str, tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded_in_count_bytes_and_age(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "MAX_RESPONSES", 3)
     monkeypatch.setattr(store, "MAX_BYTES", 10)
     now = 0.0
-    answers = MemoryAnswers(lambda: now)
+    answers = MemoryAnswers(3, lambda: now)
 
     def held() -> str:
         return "".join(key for key in "abcdef" if answers.get(scope(), key))
@@ -93,9 +92,8 @@ def test_memory_is_bounded_in_count_bytes_and_age(monkeypatch: pytest.MonkeyPatc
 def test_who_keeps_much_pushes_out_only_what_is_his(
     monkeypatch: pytest.MonkeyPatch, count: int, size: int
 ) -> None:
-    monkeypatch.setattr(store, "MAX_RESPONSES", 6)
     monkeypatch.setattr(store, "MAX_BYTES", 40)
-    answers = MemoryAnswers(lambda: 0.0)
+    answers = MemoryAnswers(6, lambda: 0.0)
     for key in "ab":
         answers.put(scope("small"), key, entry("1", 100.0), None)
     for number in range(count):
@@ -104,6 +102,20 @@ def test_who_keeps_much_pushes_out_only_what_is_his(
     assert [number for number in range(count) if answers.get(scope("large"), str(number))] == [
         *range(count - 4, count)
     ]
+
+
+@pytest.mark.parametrize("place", ["memory", "responses.sqlite"])
+async def test_as_many_as_the_operator_allows_are_kept_and_counted(place: str, tmp_path: Path) -> None:
+    responses = ResponseStore(place if place == "memory" else str(tmp_path / place), most=2)
+    assert responses.count is None
+    for number in range(3):
+        assert await responses.put("a", kept(number))
+    assert responses.count == 2
+    with pytest.raises(ApiError, match="there is no response"):
+        await responses.get("a", kept(0).body["id"])
+    await responses.delete("a", kept(2).body["id"])
+    assert responses.count == 1
+    responses.close()
 
 
 async def test_one_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

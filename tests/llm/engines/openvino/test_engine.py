@@ -185,6 +185,16 @@ def test_the_choice_opens_nothing_again_and_bounds_the_steps(opened, prompts, so
     assert opening == [0, 0, 0, 256]
 
 
+def test_an_engine_that_speculates_no_more_says_that_its_cache_is_empty(opened, prompts, solo):
+    driver = opened(speculation="prompt_lookup")
+    driver.run([prompts[0]])
+    assert driver.engine.stats().cache_resets == 0
+    driver.engine._judge.loses = True
+    assert driver.run([prompts[0]]) == [solo[0]]
+    stats = driver.engine.stats()
+    assert (stats.cache_resets, stats.speculating) == (1, False)
+
+
 def test_cached_tokens_are_true(opened, prompts):
     """One token a step: the steps to the first token are the prompt tokens that were computed."""
     driver = opened(max_num_batched_tokens=1)

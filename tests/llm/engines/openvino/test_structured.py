@@ -232,6 +232,7 @@ def test_grammars_are_forgotten_while_nobody_waits(
     """What the pipeline made of each stays until it is opened anew: without end, if schemas are ever new."""
     engine, texts = opened(), constants(range(8))
     monkeypatch.setattr(engine_module, "IDLE_GRAMMAR_BYTES", 4 * (len(texts[0]) + 1024))
+    resets = engine.stats().cache_resets
     told = []
     for number, text in enumerate([*texts[:4], texts[0], *texts[4:]]):
         told.append(answer(engine, tokenizer, EngineRequest(number, [1, 4, 70], Sampling(40, grammar=text))))
@@ -244,6 +245,7 @@ def test_grammars_are_forgotten_while_nobody_waits(
     assert openings == [8]
     engine.check()
     assert openings == [8]
+    assert engine.stats().cache_resets == resets + 1
 
 
 def test_grammars_of_requests_that_left_before_their_turn_do_not_count(

@@ -59,7 +59,8 @@ class MemoryAnswers:
     nobody pushes out what others keep.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, most: int = MAX_RESPONSES, clock: Callable[[], float] = time.time) -> None:
+        self._most = most
         self._clock = clock
         self._entries: dict[str, OrderedDict[str, Entry]] = {}  # of each tenant
         self._bytes: Counter[str] = Counter()
@@ -80,8 +81,11 @@ class MemoryAnswers:
         self._bytes[scope.tenant] += len(entry.answer.encode())
         while self._bytes.total() > MAX_BYTES:
             self._drop(max(self._bytes, key=self._bytes.__getitem__))
-        while sum(map(len, self._entries.values())) > MAX_RESPONSES:
+        while self.count() > self._most:
             self._drop(max(self._entries, key=lambda tenant: len(self._entries[tenant])))
+
+    def count(self) -> int:
+        return sum(map(len, self._entries.values()))
 
     def close(self) -> None:
         self._entries.clear()
@@ -98,16 +102,23 @@ class MemoryAnswers:
 
 
 class ResponseStore:
-    """Responses by id, each only for its tenant. `place`: "memory", a file's path, or redis://….
+    """Responses by id, each only for its tenant.
+
+    `count`: how many the store had when this gateway last kept or deleted one; None: it has not yet.
+
+    Args:
+        place: "memory", a file's path, or redis://….
+        most: so many are kept.
 
     Raises: SettingsError: there can be no store at this place.
     """
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, most: int = MAX_RESPONSES) -> None:
+        self.count: int | None = None
         self._in_memory = place == "memory"
         try:
             self._answers: MemoryAnswers | Store = (
-                MemoryAnswers() if self._in_memory else open_store(place, Limits(MAX_RESPONSES, _TIMEOUT_S))
+                MemoryAnswers(most) if self._in_memory else open_store(place, Limits(most, _TIMEOUT_S))
             )
         except OperatorError as error:
             raise SettingsError(str(error).replace("cache_store", "responses")) from None
@@ -129,7 +140,7 @@ class ResponseStore:
         if len(text) > MAX_RESPONSE_BYTES:
             return False
         try:
-            await self._call(self._answers.put, tenant, kept.body["id"], _entry(text.decode(), KEPT_S), None)
+            await self._call(self._change, tenant, kept.body["id"], _entry(text.decode(), KEPT_S))
         except ApiError:
             return False
         return True
@@ -137,10 +148,14 @@ class ResponseStore:
     async def delete(self, tenant: str, id: str) -> None:
         """Raises: ApiError as `get` does."""
         await self.get(tenant, id)
-        await self._call(self._answers.put, tenant, id, _entry("", 0.0), None)
+        await self._call(self._change, tenant, id, _entry("", 0.0))
 
     def close(self) -> None:
         self._answers.close()
+
+    def _change(self, scope: CacheScope, key: str, entry: Entry) -> None:
+        self._answers.put(scope, key, entry, None)
+        self.count = self._answers.count()
 
     async def _call(self, call: Callable[..., Any], tenant: str, id: str, *more: object) -> Any:
         scope = CacheScope("responses", tenant, "responses", "")

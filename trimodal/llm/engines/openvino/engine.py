@@ -173,7 +173,7 @@ class OpenVinoEngine:
     def step(self) -> list[Output]:
         began = time.perf_counter()
         if self._grammar_bytes > BUSY_GRAMMAR_BYTES and not self._pipeline.has_non_finished_requests():
-            self._forget_grammars()
+            self._open_anew(f"to forget {len(self._grammars)} grammars")
         decoding = [id for id, sequence in self._sequences.items() if sequence.made]
         prefilling = len(self._sequences) + len(self._leaving) - len(decoding)
         outputs = self._feed(len(decoding))
@@ -183,7 +183,8 @@ class OpenVinoEngine:
         seconds = time.perf_counter() - began
         self._count(outputs, decoding, prefilling, seconds)
         if self._judge and self._judge.loses and not self.has_work():
-            self._stop_speculating()
+            note, self._judge = self._judge.note, None
+            self._open_anew(f"to speculate no more: {note}")
         return outputs
 
     def watch(self, descriptor: int) -> None:
@@ -202,7 +203,7 @@ class OpenVinoEngine:
     def check(self) -> None:
         """Forgets grammars while nobody waits. A loss of the pipeline ends this process by itself."""
         if self._grammar_bytes > IDLE_GRAMMAR_BYTES and not self.has_work():
-            self._forget_grammars()
+            self._open_anew(f"to forget {len(self._grammars)} grammars")
 
     def close(self) -> None:
         self._sequences.clear()
@@ -340,18 +341,13 @@ class OpenVinoEngine:
         self._grammar_bytes = 0
         self._stats = replace(self._stats, speculating=speculate)
 
-    def _forget_grammars(self) -> None:
+    def _open_anew(self, why: str) -> None:
         """Opens the pipeline anew while nothing runs in it; prompts that wait are computed from the first."""
-        logger.info("the pipeline is opened anew, without the grammars so far: %d", len(self._grammars))
+        logger.info("the pipeline is opened anew, %s", why)
         self._open(speculate=self._judge is not None)
         give_back_freed()
+        self._stats = replace(self._stats, cache_resets=self._stats.cache_resets + 1)
         for sequence in self._sequences.values():
             sequence.computed = sequence.cached = 0
             if self._settings.enable_prefix_caching:
                 self._prefix.add(sequence.request.id, sequence.request.prompt_ids)
-
-    def _stop_speculating(self) -> None:
-        if self._judge:
-            logger.info("speculation is switched off: %s", self._judge.note)
-        self._judge = None
-        self._open(speculate=False)
