@@ -100,7 +100,14 @@ class InternalError(RequestError):
 
 
 class OperatorError(TrimodalError):
-    """Start-up, loading or building cannot go on: one sentence for the person who runs it."""
+    """Start-up, loading or building cannot go on: one sentence for the person who runs it.
+
+    A path's stand-ins for bytes are letters again in it: Triton's stub (2.51), where all that is not ASCII is
+    such a stand-in, is ended by an error that has one.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(str(message).encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
 class SettingsError(OperatorError):

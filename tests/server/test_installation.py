@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,28 @@ def test_backend_directory_holds_the_stub_of_the_running_python(wheel, tmp_path)
     assert libraries[0] == str(tmp_path / "site-packages" / "nvidia_pytriton.libs")
     assert environment["PATH"].split(":")[0] == os.path.dirname(sys.executable)
     assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"  # as trimodal.runtimes.gpu_device describes them
+
+
+@pytest.mark.parametrize("path", ["/nowhere", ""])
+def test_stubs_find_their_shell_whatever_the_path(wheel, tmp_path, monkeypatch, path):
+    monkeypatch.setenv("PATH", path)
+    _, environment = assemble(Triton(wheel), tmp_path / "run")
+    assert shutil.which("bash", path=environment["PATH"])
+
+
+def test_a_system_without_a_shell_is_refused(wheel, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.defpath", "/nowhere")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ServerError, match="there is no bash"):
+        assemble(Triton(wheel), tmp_path / "run")
+
+
+def test_variables_by_which_libraries_would_fail_are_not_passed_on(wheel, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    monkeypatch.setenv("PYTHONOPTIMIZE", "2")
+    _, environment = assemble(Triton(wheel), tmp_path / "run")
+    assert environment["PYTHONUTF8"] == "1"
+    assert "PYTHONOPTIMIZE" not in environment
 
 
 def test_libpython_is_found_where_the_stub_looks(wheel, tmp_path):

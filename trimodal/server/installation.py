@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import sys
 import sysconfig
 from ctypes.util import find_library
@@ -146,9 +147,14 @@ def assemble(triton: Triton, directory: Path) -> tuple[Path, dict[str, str]]:
         environment["LD_LIBRARY_PATH"] = ":".join(libraries)
     if sys.prefix != sys.base_prefix:
         environment["VIRTUAL_ENV"] = sys.prefix
-    environment["PATH"] = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
+    # The system's own come last: Triton (2.51) starts a stub by bash, and without one loads for ever.
+    paths = [str(Path(sys.executable).parent), environment.get("PATH", ""), os.defpath]
+    environment["PATH"] = ":".join(filter(None, paths))
+    if shutil.which("bash", path=environment["PATH"]) is None:
+        raise ServerError("there is no bash, by which Triton's Python backend starts the models: install it")
     environment.pop("PYTHONHOME", None)
-    environment.setdefault("PYTHONUTF8", "1")  # without a locale a stub could open no path that is not ASCII
+    environment["PYTHONUTF8"] = "1"  # of the LLM's engine: libraries take a path that is UTF-8 alone
+    environment.pop("PYTHONOPTIMIZE", None)  # at 2 there are no docstrings: transformers 4.57 reads its own
     environment.setdefault(*DEVICE_ORDER)
     for name, size in ALLOCATOR.items():
         environment.setdefault(name, str(size))
