@@ -155,6 +155,16 @@ def test_a_guard_that_is_killed_before_the_start_leaves_no_folder(tmp_path):
     child.kill()
 
 
+def test_a_temporary_folder_in_one_of_any_name(tmp_path, monkeypatch):
+    odd = tmp_path / "new\nline of mödel"
+    odd.mkdir()
+    monkeypatch.setenv("TMPDIR", str(odd))
+    child = Child(tmp_path / "log")
+    assert child.run_directory.parent == odd
+    child.kill()
+    assert not list(odd.iterdir())
+
+
 def test_a_killed_guard_s_group_is_killed_once(tmp_path, monkeypatch):
     """Supervisors ask an ended server again after their pause, when its number may be another's."""
     child = Child(tmp_path / "log")
