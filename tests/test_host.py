@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,3 +72,15 @@ def test_a_star_exempts_everything_already() -> None:
     environment = {"no_proxy": "*"}
     host.exempt_loopback(environment)
     assert environment == {"no_proxy": "*"}
+
+
+@pytest.mark.parametrize(("user", "room"), [(0, 3 << 12), (1000, 2 << 12)])
+def test_the_last_room_of_a_disk_is_its_superusers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: int, room: int
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    disk = SimpleNamespace(f_bavail=2, f_bfree=3, f_blocks=9, f_frsize=1 << 12)
+    monkeypatch.setattr("os.statvfs", lambda place: disk)
+    assert host.free_room(tmp_path) == room
+    disk.f_blocks = 0  # as some network's file systems have it
+    assert host.free_room(tmp_path) == math.inf

@@ -187,6 +187,23 @@ def test_a_file_hash_is_sha256(tmp_path: Path) -> None:
     assert sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.parametrize(
+    ("full", "sentence"),
+    [
+        ("", "iostream error"),
+        ("engines", "the disk of .*engines is full: free some, or name another directory"),
+        ("temporary", "the disk of .*temporary is full: free some, or set TMPDIR"),
+    ],
+)
+def test_a_full_disk_is_told_whatever_a_library_makes_of_it(tmp_path, monkeypatch, full, sentence):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: 0 if place.name == full else 1 << 30)
+    target = tmp_path / "engines" / "openvino-int8"
+    with pytest.raises(ArtefactError if full else RuntimeError, match=sentence), atomic_directory(target):
+        raise RuntimeError("basic_ios::clear: iostream error")
+    assert not list(target.parent.iterdir())
+
+
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 def test_the_old_artefact_comes_back_when_the_new_one_cannot_be_put_in_place(tmp_path, monkeypatch, error):
     target = tmp_path / "onnx-int8"

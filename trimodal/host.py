@@ -63,6 +63,13 @@ def host_memory() -> tuple[int, int]:
     return total, free
 
 
+def free_room(place: Path | int) -> float:
+    """Bytes that this user may still write to the disk of a path or a descriptor; inf: it does not tell."""
+    disk = os.statvfs(place)
+    free = disk.f_bavail if os.geteuid() else disk.f_bfree
+    return free * disk.f_frsize if disk.f_blocks else math.inf
+
+
 def _groups() -> Iterator[Path]:
     """This process's control group and those above it (version 2); a container sees its own as the root."""
     try:

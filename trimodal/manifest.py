@@ -19,10 +19,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.errors import ArtefactError
-from trimodal.host import host_cpus
+from trimodal.host import free_room, host_cpus
 from trimodal.paths import INSTALL_JUDGE
 
 MANIFEST = "manifest.json"
+_FULL = 1 << 20  # bytes that are left where a library gave up
 Shape = tuple[int, ...]
 
 
@@ -124,6 +125,22 @@ def check_files(directory: Path, manifest: Manifest, stop: Callable[[], bool] = 
 
 
 @contextmanager
+def told_when_full(directory: Path) -> Iterator[None]:
+    """Says so where something fails and the disk of `directory`, or of temporary files, is full.
+
+    Libraries say less: OpenVINO (2026.4) "iostream error", torch nothing of the file. Raises: ArtefactError.
+    """
+    try:
+        yield
+    except Exception:
+        places = {str(directory): "name another directory", tempfile.gettempdir(): "set TMPDIR to another"}
+        for place, remedy in places.items():
+            if free_room(Path(place)) < _FULL:
+                raise ArtefactError(f"the disk of {place} is full: free some, or {remedy}") from None
+        raise
+
+
+@contextmanager
 def atomic_directory(target: Path) -> Iterator[Path]:
     """A temporary sibling that replaces `target` when the block ends well. Raises: ArtefactError."""
     if target.exists() and not target.is_dir():
@@ -137,7 +154,8 @@ def atomic_directory(target: Path) -> Iterator[Path]:
         ) from None
     work.chmod(0o755)
     try:
-        yield work
+        with told_when_full(target.parent):
+            yield work
         old = work.with_name(work.name + "-old")
         try:
             if target.exists():

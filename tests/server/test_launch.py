@@ -207,7 +207,7 @@ def test_a_log_that_is_no_file_is_refused(tmp_path, monkeypatch, name):
 def test_a_log_on_a_full_disk(tmp_path, monkeypatch):
     """A server whose log stayed empty was waited for until --ready-timeout, 300 s."""
     full = SimpleNamespace(f_bavail=1, f_bfree=1, f_blocks=1 << 20, f_frsize=4096)
-    monkeypatch.setattr("os.fstatvfs", lambda handle: full)
+    monkeypatch.setattr("os.statvfs", lambda handle: full)
     with pytest.raises(ServerError, match="the disk of .*log is full.*free some, set TRIMODAL_CACHE"):
         open_log(tmp_path / "log")
 
