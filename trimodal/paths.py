@@ -115,16 +115,16 @@ def judge_artefact(version: Path, artefact: str) -> Path:
 
 def user_engines() -> Path:
     """This user's own engines: XDG's data folder."""
-    return Path(os.environ.get("XDG_DATA_HOME") or _home() / ".local" / "share") / "trimodal" / "engines"
+    return Path(os.environ.get("XDG_DATA_HOME") or home() / ".local" / "share") / "trimodal" / "engines"
 
 
 def cache_directory() -> Path:
     """This user's cache: TRIMODAL_CACHE, else XDG's."""
-    default = Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "trimodal"
+    default = Path(os.environ.get("XDG_CACHE_HOME") or home() / ".cache") / "trimodal"
     return Path(os.environ.get("TRIMODAL_CACHE") or default)
 
 
-def _home() -> Path:
+def home() -> Path:
     """The home folder; of a user whom the system does not know, as containers have them, the root."""
     try:
         return Path.home()
