@@ -90,3 +90,14 @@ def exempt_loopback(environment: MutableMapping[str, str]) -> None:
     given = {name.strip() for key in _VARIABLES for name in environment.get(key, "").split(",")} - {""}
     if "*" not in given:
         environment.update(dict.fromkeys(_VARIABLES, ",".join([*sorted(given - {*_LOOPBACK}), *_LOOPBACK])))
+
+
+def settle_python(environment: MutableMapping[str, str]) -> None:
+    """Takes from an environment what ends libraries or our scripts.
+
+    PYTHONOPTIMIZE=2 leaves no docstrings, and some read their own; with PYTHONSAFEPATH a script does not find
+    what lies beside it; without PYTHONUTF8 and a locale libraries open no path that is not ASCII.
+    """
+    for name in ("PYTHONOPTIMIZE", "PYTHONSAFEPATH"):
+        environment.pop(name, None)
+    environment["PYTHONUTF8"] = "1"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimodal.errors import ServerError
-from trimodal.host import exempt_loopback
+from trimodal.host import exempt_loopback, settle_python
 from trimodal.runtimes.gpu_device import DEVICE_ORDER
 
 CONTAINER = Path("/opt/tritonserver")
@@ -153,8 +153,7 @@ def assemble(triton: Triton, directory: Path) -> tuple[Path, dict[str, str]]:
     if shutil.which("bash", path=environment["PATH"]) is None:
         raise ServerError("there is no bash, by which Triton's Python backend starts the models: install it")
     environment.pop("PYTHONHOME", None)
-    environment["PYTHONUTF8"] = "1"  # of the LLM's engine: libraries take a path that is UTF-8 alone
-    environment.pop("PYTHONOPTIMIZE", None)  # at 2 there are no docstrings: transformers 4.57 reads its own
+    settle_python(environment)
     environment.setdefault(*DEVICE_ORDER)
     for name, size in ALLOCATOR.items():
         environment.setdefault(name, str(size))
