@@ -56,6 +56,15 @@ def test_what_was_written_is_read(built: Path) -> None:
     assert read.built_at.endswith("+00:00")
 
 
+def test_a_checkpoint_whose_name_is_no_utf_8_is_in_it_all_the_same(tmp_path: Path) -> None:
+    """After minutes of a build its manifest could not be written."""
+    name = os.fsdecode(b"b\xfcd \xc3\xbc")
+    made = Manifest(**manifest().model_dump() | {"source": name, "command": f"build {name}"})
+    write_manifest(tmp_path, made)
+    read = read_manifest(tmp_path, task="vision", runtime="onnxruntime")
+    assert (read.source, read.command) == ("b\ufffdd ü", "build b\ufffdd ü")
+
+
 def test_nothing_built_says_how_to_build(tmp_path: Path) -> None:
     with pytest.raises(ArtefactError, match=r"no built llm engine .*: build one first \(trimodal build llm"):
         read_manifest(tmp_path, task="llm", runtime="openvino")

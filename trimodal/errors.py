@@ -31,6 +31,11 @@ def last_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
 
 
+def legible(text: str) -> str:
+    """A text with a path in it, of whose bytes those that are no UTF-8 are marked: others take it then."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def refused_by_system(error: OSError) -> str:
     """What the system refused, such as a full disk: the file, where it names one, and why."""
     file = error.filename2 or error.filename
@@ -107,7 +112,7 @@ class OperatorError(TrimodalError):
     """
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(str(message).encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+        super().__init__(legible(str(message)))
 
 
 class SettingsError(OperatorError):

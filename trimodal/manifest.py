@@ -14,17 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from trimodal.errors import ArtefactError
+from trimodal.errors import ArtefactError, legible
 from trimodal.host import free_room, host_cpus
 from trimodal.paths import INSTALL_JUDGE
 
 MANIFEST = "manifest.json"
 _FULL = 1 << 20  # bytes that are left where a library gave up
 Shape = tuple[int, ...]
+Legible = Annotated[str, BeforeValidator(legible)]
 
 
 class GpuTarget(BaseModel):
@@ -56,10 +57,10 @@ class Manifest(BaseModel):
     runtime: str = Field(description="openvino, onnxruntime, tensorrt, …")
     runtime_version: str
     precision: str = Field(description="fp32, fp16, int8, int4, …")
-    source: str = Field(description="name of the checkpoint: a hub id or the directory's own name")
+    source: Legible = Field(description="name of the checkpoint: a hub id or the directory's own name")
     source_sha256: str = Field(description="hash over the checkpoint's weights and config files")
     built_at: str = Field(default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="seconds"))
-    command: str = Field(description="the command that builds it again")
+    command: Legible = Field(description="the command that builds it again")
     shapes: dict[str, Any] = Field(default_factory=dict, description="dimensions that a caller relies on")
     gpu: GpuTarget | None = Field(None, description="of a compiled engine; None: it is tied to no GPU")
     profiles: list[dict[str, InputRange]] = Field(
