@@ -31,17 +31,13 @@ PRECISIONS = ["fp32", "fp16"]
 def main() -> None:
     options = arguments()
     from steps.embedding.check import SENTENCES, compare, judge, run_torch
-    from steps.embedding.checkpoint import encode, export, load, read_contract
+    from steps.embedding.checkpoint import encode, export, load, open_tokenizer, read_contract
 
     directory = resolve_checkpoint(options.source)
     max_length, dimension = read_contract(directory)
     source = options.source
 
-    import tokenizers
-
-    tokenizer = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
-    tokenizer.enable_truncation(max_length)
-    tokenizer.enable_padding()
+    tokenizer = open_tokenizer(directory, max_length)
     with progress("torch reference"):
         model = load(directory)
         inputs = encode(tokenizer, SENTENCES)

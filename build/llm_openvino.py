@@ -32,7 +32,7 @@ from steps.llm.groups import GROUP
 
 from trimodal.build_support import operator_errors, progress
 from trimodal.errors import ArtefactError
-from trimodal.manifest import Manifest, atomic_directory, write_manifest
+from trimodal.manifest import Manifest, atomic_directory, told_when_full, write_manifest
 
 FEWEST_SAMPLES, MOST_SAMPLES = 16, 512  # Fewer mislead; more cost time and change little. Use 128 or more.
 
@@ -86,7 +86,8 @@ def main(
         answers = reference_samples(checkpoint)
         folder = next(iter(places.values())).parent
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as scratch:
+        in_scratch = tempfile.TemporaryDirectory(prefix=".export-", dir=folder)
+        with in_scratch as scratch, told_when_full(folder):
             with progress("Exporting"):
                 export(checkpoint, Path(scratch))
             data = [checkpoint.encode(text)[:SAMPLE_TOKENS] for text in evenly(samples, MOST_SAMPLES)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,3 +102,15 @@ finally:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (status, told)
+
+
+@pytest.mark.parametrize(("user", "room"), [(0, 3 << 12), (1000, 2 << 12)])
+def test_the_last_room_of_a_disk_is_its_superusers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: int, room: int
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    disk = SimpleNamespace(f_bavail=2, f_bfree=3, f_blocks=9, f_frsize=1 << 12)
+    monkeypatch.setattr("os.statvfs", lambda place: disk)
+    assert host.free_room(tmp_path) == room
+    disk.f_blocks = 0  # as some network's file systems have it
+    assert host.free_room(tmp_path) == math.inf

@@ -57,6 +57,15 @@ def test_what_was_written_is_read(built: Path) -> None:
     assert read.built_at.endswith("+00:00")
 
 
+def test_a_checkpoint_whose_name_is_no_utf_8_is_in_it_all_the_same(tmp_path: Path) -> None:
+    """After minutes of a build its manifest could not be written."""
+    name = os.fsdecode(b"b\xfcd \xc3\xbc")
+    made = Manifest(**manifest().model_dump() | {"source": name, "command": f"build {name}"})
+    write_manifest(tmp_path, made)
+    read = read_manifest(tmp_path, task="vision", runtime="onnxruntime")
+    assert (read.source, read.command) == ("b\ufffdd ü", "build b\ufffdd ü")
+
+
 def test_nothing_built_says_how_to_build(tmp_path: Path) -> None:
     with pytest.raises(ArtefactError, match=r"no built llm engine .*: build one first \(trimodal build llm"):
         read_manifest(tmp_path, task="llm", runtime="openvino")
@@ -186,6 +195,23 @@ def test_a_file_hash_is_sha256(tmp_path: Path) -> None:
     path = tmp_path / "big"
     path.write_bytes(b"x" * ((1 << 20) + 1))
     assert sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("full", "sentence"),
+    [
+        ("", "iostream error"),
+        ("engines", "the disk of .*engines is full: free some, or name another directory"),
+        ("temporary", "the disk of .*temporary is full: free some, or set TMPDIR"),
+    ],
+)
+def test_a_full_disk_is_told_whatever_a_library_makes_of_it(tmp_path, monkeypatch, full, sentence):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: 0 if place.name == full else 1 << 30)
+    target = tmp_path / "engines" / "openvino-int8"
+    with pytest.raises(ArtefactError if full else RuntimeError, match=sentence), atomic_directory(target):
+        raise RuntimeError("basic_ios::clear: iostream error")
+    assert not list(target.parent.iterdir())
 
 
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])

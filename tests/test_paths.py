@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,3 +97,36 @@ def test_a_working_directory_that_was_removed(elsewhere: Path) -> None:
     """Every command was a traceback there."""
     elsewhere.rmdir()
     assert paths.default_repository() == ROOT / "model_repository"
+
+
+OPENS = """
+import os
+import sys
+from pathlib import Path
+from trimodal.errors import ArtefactError
+from trimodal.paths import artefact_directory
+version, artefact = Path(sys.argv[1]), os.fsencode(sys.argv[2]).decode()
+directory = artefact_directory(version, artefact)
+assert str(directory).isascii() and artefact_directory(version, artefact) == directory
+print((directory / "model.onnx").read_text())
+assert str(ArtefactError(version)).encode() == os.fsencode(version)
+assert not artefact_directory(version, "missing").exists()
+"""
+
+
+@pytest.mark.parametrize("artefact", ["onnx-fp32", "../1/onnx-fp32", "öther/onnx", "{}/öther/onnx"])
+def test_engines_lie_anywhere_also_without_a_locale_as_in_tritons_stub(tmp_path: Path, artefact: str) -> None:
+    version = tmp_path / "mödel 模型" / "1"
+    artefact = artefact.format(version)
+    (version / artefact).mkdir(parents=True)
+    (version / artefact / "model.onnx").write_text("weights")
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", OPENS, str(version), artefact],
+        env=environment, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("weights\n", "")
+
+
+def test_where_there_is_a_locale_a_folder_keeps_its_name(tmp_path: Path) -> None:
+    assert paths.artefact_directory(tmp_path / "ü", "ö") == tmp_path / "ü" / "ö"

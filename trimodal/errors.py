@@ -31,6 +31,11 @@ def last_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
 
 
+def legible(text: str) -> str:
+    """A text with a path in it, of whose bytes those that are no UTF-8 are marked: others take it then."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def refused_by_system(error: OSError) -> str:
     """What the system refused, such as a full disk: the file, where it names one, and why."""
     file = error.filename2 or error.filename
@@ -100,7 +105,14 @@ class InternalError(RequestError):
 
 
 class OperatorError(TrimodalError):
-    """Start-up, loading or building cannot go on: one sentence for the person who runs it."""
+    """Start-up, loading or building cannot go on: one sentence for the person who runs it.
+
+    A path's stand-ins for bytes are letters again in it: Triton's stub (2.51), where all that is not ASCII is
+    such a stand-in, is ended by an error that has one.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(legible(str(message)))
 
 
 class SettingsError(OperatorError):

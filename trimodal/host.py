@@ -68,6 +68,13 @@ def host_memory() -> tuple[int, int]:
     return total, free
 
 
+def free_room(place: Path | int) -> float:
+    """Bytes that this user may still write to the disk of a path or a descriptor; inf: it does not tell."""
+    disk = os.statvfs(place)
+    free = disk.f_bavail if os.geteuid() else disk.f_bfree
+    return free * disk.f_frsize if disk.f_blocks else math.inf
+
+
 def _groups() -> Iterator[Path]:
     """This process's control group and those above it (version 2); a container sees its own as the root."""
     try:
@@ -106,3 +113,14 @@ def end_in_order() -> None:
 def _end(number: int, frame: FrameType | None) -> None:
     signal.signal(number, signal.SIG_IGN)  # one more must not end what is put in order now
     sys.exit(128 + number)
+
+
+def settle_python(environment: MutableMapping[str, str]) -> None:
+    """Takes from an environment what ends libraries or our scripts.
+
+    PYTHONOPTIMIZE=2 leaves no docstrings, and some read their own; with PYTHONSAFEPATH a script does not find
+    what lies beside it; without PYTHONUTF8 and a locale libraries open no path that is not ASCII.
+    """
+    for name in ("PYTHONOPTIMIZE", "PYTHONSAFEPATH"):
+        environment.pop(name, None)
+    environment["PYTHONUTF8"] = "1"

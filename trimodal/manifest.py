@@ -14,17 +14,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from trimodal.errors import ArtefactError
+from trimodal.errors import ArtefactError, legible
 from trimodal.files import alone_in
-from trimodal.host import host_cpus
+from trimodal.host import free_room, host_cpus
 from trimodal.paths import INSTALL_JUDGE
 
 MANIFEST = "manifest.json"
+_FULL = 1 << 20  # bytes that are left where a library gave up
 Shape = tuple[int, ...]
+Legible = Annotated[str, BeforeValidator(legible)]
 
 
 class GpuTarget(BaseModel):
@@ -56,10 +58,10 @@ class Manifest(BaseModel):
     runtime: str = Field(description="openvino, onnxruntime, tensorrt, …")
     runtime_version: str
     precision: str = Field(description="fp32, fp16, int8, int4, …")
-    source: str = Field(description="name of the checkpoint: a hub id or the directory's own name")
+    source: Legible = Field(description="name of the checkpoint: a hub id or the directory's own name")
     source_sha256: str = Field(description="hash over the checkpoint's weights and config files")
     built_at: str = Field(default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="seconds"))
-    command: str = Field(description="the command that builds it again")
+    command: Legible = Field(description="the command that builds it again")
     shapes: dict[str, Any] = Field(default_factory=dict, description="dimensions that a caller relies on")
     gpu: GpuTarget | None = Field(None, description="of a compiled engine; None: it is tied to no GPU")
     profiles: list[dict[str, InputRange]] = Field(
@@ -125,6 +127,22 @@ def check_files(directory: Path, manifest: Manifest, stop: Callable[[], bool] = 
 
 
 @contextmanager
+def told_when_full(directory: Path) -> Iterator[None]:
+    """Says so where something fails and the disk of `directory`, or of temporary files, is full.
+
+    Libraries say less: OpenVINO (2026.4) "iostream error", torch nothing of the file. Raises: ArtefactError.
+    """
+    try:
+        yield
+    except Exception:
+        places = {str(directory): "name another directory", tempfile.gettempdir(): "set TMPDIR to another"}
+        for place, remedy in places.items():
+            if free_room(Path(place)) < _FULL:
+                raise ArtefactError(f"the disk of {place} is full: free some, or {remedy}") from None
+        raise
+
+
+@contextmanager
 def atomic_directory(target: Path) -> Iterator[Path]:
     """A temporary sibling that replaces `target` when the block ends well. Raises: ArtefactError."""
     if target.is_file():
@@ -138,7 +156,8 @@ def atomic_directory(target: Path) -> Iterator[Path]:
         ) from None
     work.chmod(0o755)
     try:
-        yield work
+        with told_when_full(target.parent):
+            yield work
         old = work.with_name(work.name + "-old")
         with alone_in(target.parent):  # another build may end at the same moment
             _put_in_place(work, target, old)

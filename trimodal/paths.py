@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -66,12 +68,45 @@ def artefact_root(model: str) -> Path:
     return user_engines() / model if _serves_wheel() else default_repository().resolve() / model / "1"
 
 
+def setting_path(text: str) -> Path:
+    """The path that a setting names, as this process can open it.
+
+    Triton's Python stub (2.51) has no locale, whatever the environment says: it opens a path that is not
+    ASCII only by the text that `os.fsdecode` makes of its bytes.
+    """
+    return Path(os.fsdecode(text.encode("utf-8", "surrogateescape")))
+
+
+def for_libraries(directory: Path) -> Path:
+    """The folder by a name that libraries in C++ and Rust can open, too.
+
+    They take UTF-8, and not what stands for bytes that are no text: of a path that is not ASCII there is
+    nothing else in Triton's stub. Such a folder goes by the descriptor by which this process keeps it open.
+    """
+    try:
+        str(directory).encode()
+    except UnicodeEncodeError:
+        with suppress(OSError):  # whoever opens it says what is wrong
+            return Path(f"/proc/self/fd/{_descriptor(directory)}")
+    return directory
+
+
+@cache
+def _descriptor(directory: Path) -> int:
+    return os.open(directory, os.O_PATH)
+
+
+def artefact_directory(version: Path, artefact: str) -> Path:
+    """A built engine's folder, from its version's unless absolute, as every library can open it."""
+    return for_libraries((version / setting_path(artefact)).resolve())
+
+
 def judge_artefact(version: Path, artefact: str) -> Path:
     """The judge's artefact in its version's folder, else in the installed package `trimodal-judge`.
 
     Where there is neither, the first: it is what an error is to name.
     """
-    own = (version / artefact).resolve()
+    own = (version / setting_path(artefact)).resolve()
     if not own.exists() and (package := find_spec("trimodal_judge")):
         installed = Path(str(package.origin)).parent / artefact
         return installed if installed.is_dir() else own
@@ -80,16 +115,16 @@ def judge_artefact(version: Path, artefact: str) -> Path:
 
 def user_engines() -> Path:
     """This user's own engines: XDG's data folder."""
-    return Path(os.environ.get("XDG_DATA_HOME") or _home() / ".local" / "share") / "trimodal" / "engines"
+    return Path(os.environ.get("XDG_DATA_HOME") or home() / ".local" / "share") / "trimodal" / "engines"
 
 
 def cache_directory() -> Path:
     """This user's cache: TRIMODAL_CACHE, else XDG's."""
-    default = Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "trimodal"
+    default = Path(os.environ.get("XDG_CACHE_HOME") or home() / ".cache") / "trimodal"
     return Path(os.environ.get("TRIMODAL_CACHE") or default)
 
 
-def _home() -> Path:
+def home() -> Path:
     """The home folder; of a user whom the system does not know, as containers have them, the root."""
     try:
         return Path.home()

@@ -11,7 +11,7 @@ from typing import Any
 
 from trimodal.errors import ArtefactError, ServerError, SettingsError
 from trimodal.manifest import MANIFEST, read_manifest
-from trimodal.paths import PROFILE_VARIABLE, judge_artefact
+from trimodal.paths import PROFILE_VARIABLE, judge_artefact, setting_path
 from trimodal.settings import S, parse_parameters
 
 # Parameters by which a Python model names another one that it calls by itself (BLS).
@@ -88,7 +88,7 @@ class Model:
         """Where an artefact of this model lies, whether or not it is built."""
         if self.name == JUDGE:
             return judge_artefact(self.version_directory, artefact)
-        return (self.version_directory / artefact).resolve()
+        return (self.version_directory / setting_path(artefact)).resolve()
 
     @property
     def wants_gpu(self) -> bool:

@@ -174,5 +174,8 @@ def _check(target: Path, name: str, expected: str) -> None:
 
 def _reason(stderr: str) -> str:
     """The last error that pip told, in one line."""
-    lines = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR")]
-    return (lines or stderr.strip().splitlines() or ["it gave no reason"])[-1][:300]
+    lines = stderr.strip().splitlines() or ["it gave no reason"]
+    told = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR")]
+    if not told or told[-1] == "Exception:":  # a traceback follows, as of a full disk
+        return lines[-1][:300]
+    return told[-1][:300]

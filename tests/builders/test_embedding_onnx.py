@@ -92,6 +92,16 @@ def test_other_checkpoints_are_refused(checkpoint, tmp_path, capsys, file, conte
     assert told in refusal(capsys, SCRIPT, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors"])
+@pytest.mark.parametrize("kept", [0, 100])
+def test_a_damaged_file_is_one_sentence(checkpoint, tmp_path, capsys, name, kept):
+    for path in checkpoint.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / name).write_bytes((checkpoint / name).read_bytes()[:kept])
+    told = "tokenizer.json cannot be read" if "json" in name else "cannot be loaded by transformers"
+    assert told in refusal(capsys, SCRIPT, tmp_path)
+
+
 def test_a_misspelt_directory_is_named(capsys):
     assert "no checkpoint at ./nowhere" in refusal(capsys, SCRIPT, "./nowhere")
 

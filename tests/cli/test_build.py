@@ -58,6 +58,16 @@ def test_all_but_our_own_options_go_to_the_script(ran: list[Any]) -> None:
     assert environment[ENGINES_VARIABLE] == "/volume"
 
 
+def test_scripts_find_what_lies_beside_them_and_libraries_their_docstrings(
+    ran: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    monkeypatch.setenv("PYTHONOPTIMIZE", "2")
+    assert run("turn", "starter:smart-turn-v3").exit_code == 0
+    ((_, environment),) = ran
+    assert not {"PYTHONSAFEPATH", "PYTHONOPTIMIZE"} & environment.keys()
+
+
 @pytest.mark.parametrize("task", build.RUNTIMES)
 def test_every_runtime_has_its_script(task: str, ran: list[Any]) -> None:
     for runtime in build.RUNTIMES[task]:

@@ -161,3 +161,14 @@ def test_a_disk_without_room(monkeypatch, tmp_path, arguments):
     done = CliRunner().invoke(whole, arguments)
     assert done.exit_code == 1
     assert done.output == f"trimodal {arguments[0]}: {tmp_path / 'new'}: no space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["classify {}", "transcribe {}", "regress {}", "check {}", "bench llm --json {}", "ask hi --image {}"],
+)
+def test_a_name_that_is_too_long_is_one_sentence(command):
+    result = CliRunner().invoke(whole, command.format("l" * 300).split())
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code in (1, 2)
+    assert "too long" in result.output

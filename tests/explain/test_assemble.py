@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from tests.explain.recorded import (
     ID,
@@ -65,6 +67,14 @@ def test_a_recorded_ensemble() -> None:
     assert ms(waterfall)["server → client"] == (3.555, 4.136)
     assert (waterfall.moved, waterfall.notes) == (0.0, [])
     assert waterfall.answer == "seven (75%)"
+
+
+def test_a_picture_whose_name_is_no_utf_8_is_told_all_the_same() -> None:
+    """`--json` failed with a traceback."""
+    exchange = pixels_answer(VISION_SENT, VISION_RECEIVED)
+    described = replace(asked("vision"), words="b\udcfcd.jpg (9 bytes)")
+    waterfall = Assembly("vision", described, exchange, parse(VISION), []).waterfall()
+    assert "b\ufffdd.jpg (9 bytes)".encode() in TypeAdapter(Waterfall).dump_json(waterfall)
 
 
 OWN = [

@@ -1,6 +1,9 @@
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from trimodal.errors import ServerError
 from trimodal.server import installation
 from trimodal.server.installation import Triton, assemble, find_triton
 
+ROOT = Path(__file__).parents[2]
 RUNNING = f"3.{sys.version_info.minor}"
 
 
@@ -48,6 +52,59 @@ def test_backend_directory_holds_the_stub_of_the_running_python(wheel, tmp_path)
     assert libraries[0] == str(tmp_path / "site-packages" / "nvidia_pytriton.libs")
     assert environment["PATH"].split(":")[0] == os.path.dirname(sys.executable)
     assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"  # as trimodal.runtimes.gpu_device describes them
+
+
+@pytest.mark.parametrize("path", ["/nowhere", ""])
+def test_stubs_find_their_shell_whatever_the_path(wheel, tmp_path, monkeypatch, path):
+    monkeypatch.setenv("PATH", path)
+    _, environment = assemble(Triton(wheel), tmp_path / "run")
+    assert shutil.which("bash", path=environment["PATH"])
+
+
+def test_a_system_without_a_shell_is_refused(wheel, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.defpath", "/nowhere")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ServerError, match="there is no bash"):
+        assemble(Triton(wheel), tmp_path / "run")
+
+
+def test_variables_by_which_libraries_would_fail_are_not_passed_on(wheel, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    monkeypatch.setenv("PYTHONOPTIMIZE", "2")
+    _, environment = assemble(Triton(wheel), tmp_path / "run")
+    assert environment["PYTHONUTF8"] == "1"
+    assert "PYTHONOPTIMIZE" not in environment
+
+
+def test_an_environment_whose_path_is_not_ascii_opens_without_a_locale_as_in_the_stub(tmp_path):
+    """Triton waited for stubs that had ended: in a clone below such a folder, for all of --ready-timeout."""
+    odd = tmp_path / "ümgebung mit 1"
+    venv.create(odd, symlinks=True)
+    (packages,) = odd.glob("lib/python3*/site-packages")
+    (packages / "editable.pth").write_text(f"{tmp_path}/ü\n", "utf-8")
+    (packages / "plain.pth").write_text("plain\n")
+    (packages / "numpy").mkdir()
+    links = tmp_path / "environment"
+    code = "import sys; from pathlib import Path; from trimodal.server.installation import link_environment"
+    here = {**os.environ, "PYTHONPATH": f"{ROOT}:{sysconfig.get_path('purelib')}"}
+    command = [odd / "bin" / "python3", "-c", f"{code}; link_environment(Path(sys.argv[1]))", links]
+    subprocess.run(command, env=here, check=True, timeout=60)
+    (linked,) = links.glob("lib/python3*/site-packages")
+    assert {path.name for path in linked.iterdir()} >= {"numpy", "plain.pth", "trimodal"}
+    isolated = [links / "bin" / "python3", "-I", "-X", "utf8=0", "-c", "import sys; print(sys.prefix)"]
+    ended = subprocess.run(isolated, env={"LC_ALL": "C"}, capture_output=True, text=True, timeout=60)
+    assert (ended.stdout, ended.stderr) == (f"{links}\n", "")
+
+
+@pytest.mark.parametrize(("prefix", "linked"), [("/opt/venv", False), ("/opt/ümgebung", True)])
+def test_stubs_get_such_an_environment_by_links(wheel, tmp_path, monkeypatch, prefix, linked):
+    monkeypatch.setattr(sys, "prefix", prefix)
+    monkeypatch.setattr(installation, "PACKAGE", "/opt/trimodal")
+    monkeypatch.setattr(installation, "link_environment", lambda directory: directory)
+    _, environment = assemble(Triton(wheel), tmp_path / "run")
+    links = tmp_path / "run" / "environment"
+    assert environment["VIRTUAL_ENV"] == (str(links) if linked else prefix)
+    assert environment["PATH"].startswith(f"{links}/bin:") == linked
 
 
 def test_libpython_is_found_where_the_stub_looks(wheel, tmp_path):

@@ -155,6 +155,16 @@ def test_a_guard_that_is_killed_before_the_start_leaves_no_folder(tmp_path):
     child.kill()
 
 
+def test_a_temporary_folder_in_one_of_any_name(tmp_path, monkeypatch):
+    odd = tmp_path / "new\nline of mödel"
+    odd.mkdir()
+    monkeypatch.setenv("TMPDIR", str(odd))
+    child = Child(tmp_path / "log")
+    assert child.run_directory.parent == odd
+    child.kill()
+    assert not list(odd.iterdir())
+
+
 def test_a_killed_guard_s_group_is_killed_once(tmp_path, monkeypatch):
     """Supervisors ask an ended server again after their pause, when its number may be another's."""
     child = Child(tmp_path / "log")
@@ -197,7 +207,7 @@ def test_a_log_that_is_no_file_is_refused(tmp_path, monkeypatch, name):
 def test_a_log_on_a_full_disk(tmp_path, monkeypatch):
     """A server whose log stayed empty was waited for until --ready-timeout, 300 s."""
     full = SimpleNamespace(f_bavail=1, f_bfree=1, f_blocks=1 << 20, f_frsize=4096)
-    monkeypatch.setattr("os.fstatvfs", lambda handle: full)
+    monkeypatch.setattr("os.statvfs", lambda handle: full)
     with pytest.raises(ServerError, match="the disk of .*log is full.*free some, set TRIMODAL_CACHE"):
         open_log(tmp_path / "log")
 

@@ -37,6 +37,13 @@ def test_parse_changes():
             parse_changes([wrong])
 
 
+def test_a_change_is_utf_8_whatever_the_locale():
+    without_a_locale = "ü".encode().decode("ascii", "surrogateescape")
+    assert parse_changes([f"llm.artefact={without_a_locale}"]) == {"llm": {"artefact": "ü"}}
+    with pytest.raises(ServerError, match="UTF-8"):
+        parse_changes(["llm.artefact=\udcfc"])
+
+
 def test_values_change_and_everything_else_is_linked(repository, tmp_path):
     target = overlay(repository, tmp_path / "overlay", {"llm": {"engine": "fake", "step_ms": "5"}}, "cpu")
     model = read_model(target, "llm", "cpu")

@@ -48,9 +48,18 @@ def test_shared_memory_must_be_there_and_large_enough(model, tmp_path):
 
 @pytest.mark.parametrize("name", ["with blank", "with'quote", "a;b", "$x"])
 def test_a_temporary_folder_that_a_shell_would_take_apart(tmp_path, name):
+    for each in ("tmp_x-1.0", name):
+        (tmp_path / each).mkdir()
     preflight.check_temporary(tmp_path / "tmp_x-1.0")
     with pytest.raises(ServerError, match="set TMPDIR to a path of letters"):
         preflight.check_temporary(tmp_path / name)
+
+
+def test_a_temporary_folder_on_a_full_disk(tmp_path, monkeypatch):
+    """Each model failed with "marshal data too short"."""
+    monkeypatch.setattr("trimodal.server.preflight.free_room", lambda place: 16 << 10)
+    with pytest.raises(ServerError, match="the disk of the temporary folder .* is full.*TMPDIR"):
+        preflight.check_temporary(tmp_path)
 
 
 def test_a_name_that_a_shell_would_take_apart(tmp_path):

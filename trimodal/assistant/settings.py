@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from trimodal.paths import setting_path
 from trimodal.settings import Settings
 
 
@@ -30,9 +31,9 @@ class AssistantSettings(Settings):
     @property
     def template_file(self) -> Path:
         """Beside the config's, unless absolute."""
-        return self.version_directory.parent / self.template
+        return self.version_directory.parent / setting_path(self.template)
 
     @property
     def examples_file(self) -> Path | None:
         """Beside the config's, unless absolute; None: there is none."""
-        return self.version_directory.parent / self.examples if self.examples else None
+        return self.version_directory.parent / setting_path(self.examples) if self.examples else None

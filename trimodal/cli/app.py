@@ -11,8 +11,10 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from trimodal.cli.bench.app import bench
 from trimodal.cli.build import build
@@ -22,6 +24,7 @@ from trimodal.cli.client.chat import chat
 from trimodal.cli.client.classify import classify
 from trimodal.cli.client.explain import explain
 from trimodal.cli.client.transcribe import transcribe
+from trimodal.cli.common import one_sentence
 from trimodal.cli.demo import demo, init
 from trimodal.cli.doctor import doctor
 from trimodal.cli.gateway import gateway
@@ -34,7 +37,17 @@ from trimodal.cli.plan import plan
 from trimodal.cli.regress import regress
 from trimodal.cli.serve import serve
 
+
+class Commands(TyperGroup):
+    """Ends any command with a sentence where the system refuses a path, as one with too long a name."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        with one_sentence():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Text, images and live audio on NVIDIA Triton.",
     no_args_is_help=True,
     add_completion=False,

@@ -257,11 +257,13 @@ def run_script(name: str, arguments: Sequence[str]) -> int:
     import sys
 
     from trimodal import build_support
+    from trimodal.host import settle_python
     from trimodal.paths import PACKAGE, data_directory
 
     check_installed([name])
     # The scripts import this very package, also where it runs from a source tree that is not installed.
     paths = [str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    settle_python(environment)
     command = [sys.executable, str(data_directory() / "build" / f"{name}.py"), *arguments]
     return build_support.run_script(command, environment)

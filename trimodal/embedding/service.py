@@ -15,6 +15,7 @@ from trimodal.embedding.engines.protocol import Embedded, TextEmbedder, open_eng
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.errors import InternalError, InvalidArgument, RequestError
 from trimodal.metrics import Metrics, counters
+from trimodal.paths import artefact_directory
 from trimodal.trace import note
 from trimodal.triton.fields import words
 
@@ -58,7 +59,7 @@ class EmbeddingService:
     @classmethod
     def open(cls, version: Path, settings: EmbeddingSettings, metrics: Metrics) -> EmbeddingService:
         """Opens the artefact that `settings` names and runs it once."""
-        engine = open_engine((version / settings.artefact).resolve(), settings)
+        engine = open_engine(artefact_directory(version, settings.artefact), settings)
         engine.embed(["warm", "warm up " * engine.max_tokens])
         return cls(engine, settings, metrics)
 

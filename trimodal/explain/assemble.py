@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trimodal import trace
+from trimodal.errors import legible
 from trimodal.explain.exchange import Exchange, on_one_clock
 from trimodal.explain.requests import DescribedRequest, Kind, answer_of, stage_of, text_of, usage_of
 from trimodal.explain.triton_trace import TraceRecord
@@ -52,7 +53,7 @@ class Assembly:
         notes: Sequence[str] = (),
     ) -> None:
         self._kind = kind
-        self._asked = described.words
+        self._asked = legible(described.words)
         self._exchange = exchange
         self._traced = records
         self._total = (exchange.received - exchange.sent) / 1e9

@@ -13,7 +13,7 @@ from trimodal.errors import InternalError, RequestError
 from trimodal.judge.engines.protocol import PairJudge, Probabilities, open_engine
 from trimodal.judge.settings import JudgeSettings
 from trimodal.metrics import Metrics, counters
-from trimodal.paths import judge_artefact
+from trimodal.paths import for_libraries, judge_artefact
 from trimodal.triton.fields import words
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -36,7 +36,7 @@ class JudgeService:
     @classmethod
     def open(cls, version: Path, settings: JudgeSettings, metrics: Metrics) -> JudgeService:
         """Opens the artefact that `settings` names and runs it once."""
-        engine = open_engine(judge_artefact(version, settings.artefact), settings)
+        engine = open_engine(for_libraries(judge_artefact(version, settings.artefact)), settings)
         engine.judge([("warm", "warm up"), ("warm up " * 20, "up warm " * 20)])
         return cls(engine, settings, metrics)
 

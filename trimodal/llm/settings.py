@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from trimodal.llm.sampling_defaults import SamplingDefaults, read_defaults
 from trimodal.llm.structured.families import CallParser, Family, ReasoningParser, family_of
+from trimodal.paths import for_libraries, setting_path
 from trimodal.settings import Settings
 
 GPU_ENGINES = ("tensorrt_llm_pytorch", "vllm")
@@ -260,7 +261,7 @@ class LlmSettings(Settings):
 
     def beside_config(self, name: str) -> Path | None:
         """The file called `name` beside the config's, unless it is absolute; None: none is named."""
-        return self.version_directory.parent / name if name else None
+        return self.version_directory.parent / setting_path(name) if name else None
 
     @property
     def drafted_tokens(self) -> int:
@@ -270,9 +271,9 @@ class LlmSettings(Settings):
     @property
     def draft_directory(self) -> Path:
         """Where a draft model lies; an absolute `draft_artefact` stands for itself."""
-        return self.version_directory / self.draft_artefact
+        return for_libraries(self.version_directory / setting_path(self.draft_artefact))
 
     @property
     def artefact_directory(self) -> Path:
         """Where the built engine lies; an absolute `artefact` stands for itself."""
-        return self.version_directory / self.artefact
+        return for_libraries(self.version_directory / setting_path(self.artefact))

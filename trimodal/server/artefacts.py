@@ -16,7 +16,7 @@ from pathlib import Path
 
 from trimodal.errors import ArtefactError, OperatorError, ServerError
 from trimodal.manifest import MANIFEST, InputRange, Manifest, Shape, check_files, read_manifest
-from trimodal.paths import INSTALL_JUDGE, STARTER
+from trimodal.paths import INSTALL_JUDGE, STARTER, setting_path
 from trimodal.repository import Model
 from trimodal.runtimes import gpu_fit, gpu_libraries
 from trimodal.runtimes.gpu_device import Gpu
@@ -81,7 +81,7 @@ def artefacts_of(model: Model) -> list[Artefact]:
     """What `model` opens: nothing for ensembles, fakes and models that this package does not know."""
     parameters, version = model.parameters, model.version_directory
     if classifier := parameters.get("classifier"):
-        return [Artefact(model, (version / classifier).resolve(), "vision", None)]
+        return [Artefact(model, (version / setting_path(classifier)).resolve(), "vision", None)]
     task = TASKS.get(model.name)
     if task is None or not model.artefact:
         return []

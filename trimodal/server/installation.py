@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import sys
 import sysconfig
 from ctypes.util import find_library
@@ -17,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trimodal.errors import ServerError
-from trimodal.host import exempt_loopback
+from trimodal.host import exempt_loopback, settle_python
+from trimodal.paths import PACKAGE
 from trimodal.runtimes.gpu_device import DEVICE_ORDER
 
 CONTAINER = Path("/opt/tritonserver")
@@ -118,6 +120,27 @@ def find_libpython() -> Path | None:
     )
 
 
+def link_environment(directory: Path) -> Path:
+    """Makes `directory` the running virtual environment again, of links: for one whose path is not ASCII.
+
+    The stub's Python has no locale. A .pth file with such a path, as an editable install has one, ends it
+    before it has begun, and Triton (2.51) waits for ever.
+    """
+    packages = Path(sysconfig.get_path("purelib"))
+    links = {directory / name: Path(sys.prefix, name) for name in ("bin", "pyvenv.cfg")}
+    target = directory / packages.relative_to(sys.prefix)
+    target.mkdir(parents=True)
+    links[target / PACKAGE.name] = PACKAGE
+    links |= {
+        target / path.name: path
+        for path in packages.iterdir()
+        if path.suffix != ".pth" or path.read_bytes().isascii()
+    }
+    for link, path in links.items():
+        link.symlink_to(path)
+    return directory
+
+
 def assemble(triton: Triton, directory: Path) -> tuple[Path, dict[str, str]]:
     """Puts a backend directory together in `directory` (the server's own), by links.
 
@@ -144,11 +167,19 @@ def assemble(triton: Triton, directory: Path) -> tuple[Path, dict[str, str]]:
     libraries += filter(None, [environment.get("LD_LIBRARY_PATH")])
     if libraries:
         environment["LD_LIBRARY_PATH"] = ":".join(libraries)
+    programs = Path(sys.executable).parent
     if sys.prefix != sys.base_prefix:
         environment["VIRTUAL_ENV"] = sys.prefix
-    environment["PATH"] = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
+        if not f"{sys.prefix}{PACKAGE}".isascii():
+            environment["VIRTUAL_ENV"] = str(link_environment(directory / "environment"))
+            programs = directory / "environment" / "bin"
+    # The system's own come last: Triton (2.51) starts a stub by bash, and without one loads for ever.
+    paths = [str(programs), environment.get("PATH", ""), os.defpath]
+    environment["PATH"] = ":".join(filter(None, paths))
+    if shutil.which("bash", path=environment["PATH"]) is None:
+        raise ServerError("there is no bash, by which Triton's Python backend starts the models: install it")
     environment.pop("PYTHONHOME", None)
-    environment.setdefault("PYTHONUTF8", "1")  # without a locale a stub could open no path that is not ASCII
+    settle_python(environment)
     environment.setdefault(*DEVICE_ORDER)
     for name, size in ALLOCATOR.items():
         environment.setdefault(name, str(size))

@@ -129,9 +129,9 @@ class Child:
             )
         os.close(write)
         self._end = os.pidfd_open(self.guard.pid)  # tells of the guard's end; -1 once it is known
-        self._report = os.fdopen(read, encoding="utf-8", errors="surrogateescape")
+        self._report = os.fdopen(read, encoding="utf-8")
         self.shm_prefix = ""  # until the guard has told the run directory
-        self.run_directory = Path(self._read_report())
+        self.run_directory = Path(json.loads(self._read_report()))
         self.shm_prefix = guard.shm_prefix(self.run_directory)
 
     def start(self, command: list[str], environment: Mapping[str, str], *, operator_key: str) -> None:

@@ -30,7 +30,11 @@ def parse_changes(assignments: Iterable[str]) -> dict[str, dict[str, str]]:
         model, dot, parameter = target.partition(".")
         if not (equals and dot and model and parameter):
             raise ServerError(f"--set {assignment}: write it as model.parameter=value")
-        changes.setdefault(model, {})[parameter] = value
+        try:
+            text = value.encode("utf-8", "surrogateescape").decode()
+        except UnicodeDecodeError:
+            raise ServerError(f"--set {assignment}: a value is UTF-8") from None
+        changes.setdefault(model, {})[parameter] = text
     return changes
 
 

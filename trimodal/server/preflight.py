@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from trimodal.errors import ServerError, SettingsError
+from trimodal.host import free_room
 from trimodal.repository import Model
 from trimodal.runtimes.gpu_device import Gpu, visible_gpus
 from trimodal.server.artefacts import FileCheck, check_artefacts
@@ -19,6 +20,8 @@ from trimodal.server.options import ServerOptions
 SHM = Path("/dev/shm")
 # Each stub starts with 1 MiB and grows with the tensors that it holds; images need the most.
 SHM_PER_INSTANCE = 4 << 20
+
+LEAST_TEMPORARY = 1 << 20  # bytes; links, the stop file and byte code take a tenth
 
 SOFT, HARD = 0, 1
 # What it is called, the limit, which of the two, the least of it, the unit that `ulimit` shows, and how it is
@@ -79,7 +82,15 @@ def check_shared_memory(models: Iterable[Model], directory: Path = SHM) -> None:
 
 
 def check_temporary(directory: Path) -> None:
-    """Raises: ServerError when Triton could not start models out of this folder: see `served_repository`."""
+    """Raises: ServerError when Triton could not start models out of this folder: see `served_repository`.
+
+    Stubs keep the byte code of Triton's own module there: of one that did not fit all said "marshal data too
+    short".
+    """
+    if free_room(directory) < LEAST_TEMPORARY:
+        raise ServerError(
+            f"the disk of the temporary folder {directory} is full: free some, or set TMPDIR to another"
+        )
     if shlex.quote(str(directory)) != str(directory):
         raise ServerError(
             f"the temporary folder {directory} has a character that Triton's Python backend does not quote: "

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from trimodal.errors import ServerError
+from trimodal.host import free_room
 from trimodal.paths import (
     ADDRESS_VARIABLE,
     OPERATOR_VARIABLE,
@@ -367,9 +368,7 @@ def _check_log(handle: int, name: str) -> None:
             f"--log {name} is no regular file, from which the progress is read: leave it out; "
             "--verbose shows the log on stderr"
         )
-    disk = os.fstatvfs(handle)
-    free = disk.f_bavail if os.geteuid() else disk.f_bfree
-    if disk.f_blocks and free * disk.f_frsize < _LEAST_ROOM:  # none: it does not tell
+    if free_room(handle) < _LEAST_ROOM:
         raise ServerError(
             f"the disk of {name} is full, so no log can be written: free some, "
             "set TRIMODAL_CACHE to another folder, or name a file elsewhere with --log"

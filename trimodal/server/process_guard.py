@@ -9,9 +9,9 @@ tritonserver. A stub that is busy loading would not notice its parent's death.
     guard.py REPORT_FD PREFIX
 
 It makes the server's temporary directory first, PREFIX and a random end, so that there is no moment at which
-a launcher's death leaves one. REPORT_FD gets that directory in one line, and the command's pid in a second.
-In between comes the one line on stdin, JSON: `command`, `environment`, and `secret`, which the command has
-wherever its arguments have HIDDEN; who lists the machine's processes sees HIDDEN there.
+a launcher's death leaves one. REPORT_FD gets that directory in one line, JSON, and the command's pid in a
+second. In between comes the one line on stdin, JSON: `command`, `environment`, and `secret`, which the
+command has wherever its arguments have HIDDEN; who lists the machine's processes sees HIDDEN there.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def main() -> int:
         return 1
     try:
         with contextlib.suppress(BrokenPipeError):  # the launcher is gone: there is no line to read either
-            os.write(report, os.fsencode(run_directory) + b"\n")
+            os.write(report, json.dumps(str(run_directory)).encode() + b"\n")
         line = read_line()
         return run(report, **json.loads(line)) if line.endswith(b"\n") else 1
     finally:

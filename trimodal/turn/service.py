@@ -15,6 +15,7 @@ from trimodal.audio.samples import check_samples
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import InternalError, InvalidArgument, RequestError
 from trimodal.metrics import Metrics, counters
+from trimodal.paths import artefact_directory
 from trimodal.turn.engines.protocol import WINDOW, Probabilities, TurnEngine, open_engine
 from trimodal.turn.settings import TurnSettings
 
@@ -42,7 +43,7 @@ class TurnService:
     @classmethod
     def open(cls, version: Path, settings: TurnSettings, metrics: Metrics) -> TurnService:
         """Opens the artefact that `settings` names and runs it once."""
-        engine = open_engine((version / settings.artefact).resolve(), settings)
+        engine = open_engine(artefact_directory(version, settings.artefact), settings)
         engine.judge([np.zeros(WINDOW, np.float32)])
         return cls(engine, metrics)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimodal.errors import InvalidArgument, RequestError
+from trimodal.paths import artefact_directory
 from trimodal.vision.artefact import read_classifier
 from trimodal.vision.engines.protocol import Logits
 from trimodal.vision.settings import RankSettings
@@ -32,7 +33,7 @@ class RankStep:
     @classmethod
     def open(cls, version: Path, settings: RankSettings) -> RankStep:
         """Opens the step with the labels of the classifier that `settings` names."""
-        labels = read_classifier((version / settings.classifier).resolve()).labels
+        labels = read_classifier(artefact_directory(version, settings.classifier)).labels
         step = cls(labels, settings.top_k)
         step.rank([np.zeros((1, len(labels)), np.float32)])  # numpy loads parts of itself at first use
         return step

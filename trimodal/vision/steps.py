@@ -17,6 +17,7 @@ import numpy as np
 
 from trimodal.errors import RequestError
 from trimodal.metrics import Metrics, counters
+from trimodal.paths import artefact_directory
 from trimodal.trace import note
 from trimodal.vision.artefact import ClassifierArtefact, InputSpec, read_classifier
 from trimodal.vision.engines.protocol import ImageClassifier, Pixels, open_engine, runtime_of
@@ -46,7 +47,9 @@ class PreprocessStep:
     @classmethod
     def open(cls, version: Path, settings: PreprocessSettings, metrics: Metrics) -> PreprocessStep:
         """Opens the step for the classifier that `settings` names, relative to the version's directory."""
-        service = cls(read_classifier((version / settings.classifier).resolve()).input, settings, metrics)
+        service = cls(
+            read_classifier(artefact_directory(version, settings.classifier)).input, settings, metrics
+        )
         service.warm_up()
         return service
 
@@ -129,7 +132,7 @@ class VisionStep:
     def open(cls, version: Path, settings: VisionSettings, metrics: Metrics) -> VisionStep:
         """Opens the artefact that `settings` names, relative to the version's directory."""
         artefact = read_classifier(
-            (version / settings.artefact).resolve(), runtime=runtime_of(settings.engine)
+            artefact_directory(version, settings.artefact), runtime=runtime_of(settings.engine)
         )
         return cls.on(open_engine(artefact, settings), artefact, settings, metrics)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from steps.artefact import read_json
-from steps.llm.checkpoint import quiet
+from steps.artefact import read_json, reason
+from steps.llm.checkpoint import quiet, unreadable
 
 from trimodal.errors import ArtefactError
 
@@ -46,8 +46,24 @@ def read_contract(directory: Path) -> tuple[int, int]:
         raise ArtefactError(f"{directory}: its configuration lacks or garbles a size ({error})") from None
 
 
+def open_tokenizer(directory: Path, max_length: int) -> Tokenizer:
+    """The tokenizer, which cuts at `max_length` and pads. Raises: ArtefactError: damaged."""
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    except Exception as error:  # The library has no base for its errors.
+        raise ArtefactError(f"{directory}/tokenizer.json cannot be read: {reason(error)}") from None
+    tokenizer.enable_truncation(max_length)
+    tokenizer.enable_padding()
+    return tokenizer
+
+
 def load(directory: Path) -> torch.nn.Module:
-    """BERT with mean pooling and normalisation on top: (input_ids, attention_mask) → unit vectors."""
+    """BERT with mean pooling and normalisation on top: (input_ids, attention_mask) → unit vectors.
+
+    Raises: ArtefactError: its weights are damaged, or none are there.
+    """
     quiet()
     import torch
     from transformers import BertModel
@@ -69,7 +85,10 @@ def load(directory: Path) -> torch.nn.Module:
             mean = (hidden * weight).sum(1) / weight.sum(1).clamp(min=1e-9)
             return torch.nn.functional.normalize(mean, dim=1)
 
-    return SentenceEmbedder().eval()
+    try:
+        return SentenceEmbedder().eval()
+    except Exception as error:  # Of many kinds.
+        raise unreadable(directory, error) from None
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> Inputs:

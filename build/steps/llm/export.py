@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from steps.llm.groups import GROUP, compress_groups
 from steps.llm.projections import join_projections
 
 from trimodal.errors import ArtefactError
+from trimodal.paths import home
 
 MODEL = "openvino_model.xml"
 TOKENIZERS = "openvino_tokenizer", "openvino_detokenizer"
@@ -25,6 +27,7 @@ SAMPLE_TOKENS = 256
 
 def import_converters() -> None:
     """Imports the heavy packages, under the caller's progress display."""
+    os.environ.setdefault("HOME", str(home()))  # without one the import of nncf (3.4) fails
     import nncf  # noqa: F401
     import openvino_genai  # noqa: F401
     import optimum.exporters.openvino  # noqa: F401

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,3 +152,23 @@ def test_unfit_options_are_one_sentence(
     monkeypatch.chdir(tmp_path)
     Path("few.txt").write_text("one\ntwo\n")
     assert expected in sentence(build(tmp_path, *options))
+
+
+FOR_NOBODY = """
+import os, pwd, sys
+def unknown(number):
+    raise KeyError(number)
+pwd.getpwuid = unknown
+del os.environ["HOME"]
+sys.path.insert(0, "build")
+from steps.llm.export import import_converters
+import_converters()
+"""
+
+
+def test_the_converters_open_for_a_user_whom_the_system_does_not_know() -> None:
+    """As `docker run --user 1234` makes one, without HOME."""
+    environment = {**os.environ, "HOME": "/"}
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FOR_NOBODY], env=environment, check=True, timeout=120
+    )

@@ -15,6 +15,7 @@ import trimodal
 from trimodal.errors import OperatorError
 from trimodal.llm.engine_core.family import MARK, ProcessFamily
 from trimodal.llm.settings import GPU_ENGINES, LlmSettings
+from trimodal.paths import setting_path
 from trimodal.runtimes.jit_tools import search_path
 
 _GLANCE_SECONDS = 0.01
@@ -103,12 +104,13 @@ def command(python: str, descriptor: int) -> list[str]:
     """
     if not python:
         return [_own_python(), "-m", "trimodal.llm.engine_core", str(descriptor)]
-    if not os.access(python, os.X_OK) or os.path.isdir(python):
+    interpreter = setting_path(python)
+    if not os.access(interpreter, os.X_OK) or interpreter.is_dir():
         raise OperatorError(
             f"parameter 'python': {python} is no executable file: name the interpreter of the environment "
             "that has the engine's library, or leave it empty for this one"
         )
-    return [python, "-c", _BORROWED, str(Path(trimodal.__file__).resolve()), str(descriptor)]
+    return [str(interpreter), "-c", _BORROWED, str(Path(trimodal.__file__).resolve()), str(descriptor)]
 
 
 def _environment(python: str) -> dict[str, str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from trimodal.errors import ArtefactError, InvalidArgument, RequestError, Unavailable
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
@@ -17,6 +17,7 @@ from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.request.operator import OperatorCall
 from trimodal.llm.request.outputs import Delta, Note, Sink
 from trimodal.llm.settings import ADAPTER_NAME, MAX_ADAPTER_NAME, MAX_ADAPTERS, LlmSettings
+from trimodal.paths import setting_path
 
 logger = logging.getLogger(__name__)
 
@@ -159,9 +160,10 @@ class OperatorCalls:
 
     def _adapter(self, name: str) -> Adapter:
         """The adapter of a directory, with a number that none had. Raises InvalidArgument: it is none."""
-        directory = Path(self._settings.version_directory, self._settings.lora_directory, name)
+        directory = self._settings.version_directory / setting_path(self._settings.lora_directory) / name
         if not re.fullmatch(ADAPTER_NAME, name) or not (directory / _CONFIG).is_file():
             raise InvalidArgument(
                 f"lora_name is '{name}': there is no {name}/{_CONFIG} in the directory of adapters"
             )
-        return Adapter(name, next(self._ids), str(directory.resolve()))
+        # For the engine's own process, which has a locale.
+        return Adapter(name, next(self._ids), os.fsencode(directory.resolve()).decode(errors="replace"))

@@ -16,6 +16,7 @@ import numpy as np
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import RequestError, SettingsError, as_request_error
 from trimodal.metrics import Metrics, counters
+from trimodal.paths import artefact_directory
 from trimodal.speech.engines.protocol import SpeechEngine, open_engine
 from trimodal.speech.recognise.hallucinations import GUARDS, SILENCE, best, doubted_by
 from trimodal.speech.recognise.pieces import cut, joined
@@ -83,7 +84,7 @@ class RecogniseService:
         Its kernels are chosen then. On a processor only the very first run is slower, whatever comes after:
         the first one of a longer context takes what every other takes, and 8 windows take seconds of a core.
         """
-        engine = open_engine((version / settings.artefact).resolve(), settings)
+        engine = open_engine(artefact_directory(version, settings.artefact), settings)
         service = cls(engine, settings, metrics)
         on_cpu = settings.device == "cpu"
         counts = {1} if on_cpu else {1, settings.max_batch_windows}
