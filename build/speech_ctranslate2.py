@@ -24,13 +24,19 @@ from steps.speech import build
 from steps.speech.audio import SAMPLES, Recording, read_recordings
 from steps.speech.check import MIN_AGREEMENT, compare, compare_words, judge
 from steps.speech.checkpoint import Checkpoint, parse_contexts, parse_padding
-from steps.speech.converted import ConvertedCheckpoint, compare_with_faster_whisper, is_converted
+from steps.speech.converted import (
+    ConvertedCheckpoint,
+    compare_with_faster_whisper,
+    hear_with_faster_whisper,
+    is_converted,
+)
 from steps.speech.openai import resolve_whisper
+from steps.speech.weights import write_int8
 
 from trimodal.build_support import operator_errors, progress
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
-from trimodal.speech.engines.ctranslate2 import open_engine
+from trimodal.speech.engines.ctranslate2 import WEIGHTS, open_engine
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import MAX_WINDOW_S
 
@@ -109,8 +115,11 @@ def take(
     converted.copy(work)
     write_manifest(work, manifest)  # The serving engine reads it.
     spoken = language or (converted.languages[0] if len(converted.languages) == 1 else "")
+    expected = hear_with_faster_whisper(work, recordings, spoken)
+    if manifest.precision.startswith("int8"):
+        write_int8(work / WEIGHTS)
     engine = open_engine(work, serving_settings(work))
-    manifest.check = compare_with_faster_whisper(work, engine, recordings, spoken)
+    manifest.check = compare_with_faster_whisper(expected, engine, recordings, spoken)
 
 
 def make(made: build.Prepared, manifest: Manifest, work: Path) -> None:

@@ -267,3 +267,18 @@ class TestBuiltModel:
             env=environment, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         assert (done.stdout, done.stderr) == ("abc\n", "")
+
+
+def test_a_config_is_read_without_grpc_and_its_messages_are_those_of_the_client(repository):
+    code = f"""
+import sys
+from pathlib import Path
+from trimodal.repository import read_model
+model = read_model(Path({str(repository)!r}), "a", "cpu")
+print([name for name in ("grpc", "numpy") if name in sys.modules])
+from tritonclient.grpc import model_config_pb2, service_pb2
+print(type(model.config) is model_config_pb2.ModelConfig)
+print(type(service_pb2.ModelConfigResponse(config=model.config).config) is type(model.config))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split("\n") == ["[]", "True", "True", ""], done.stderr

@@ -13,11 +13,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from openai import AsyncOpenAI
-from openai.resources.realtime.realtime import AsyncRealtimeConnection
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
@@ -29,6 +28,9 @@ from trimodal.client.timing import percentile
 from trimodal.demo import acts
 from trimodal.errors import TrimodalError
 from trimodal.report.console import Table, print_table
+
+if TYPE_CHECKING:  # it takes a processor 50 ms that the models need; the act itself imports it
+    from openai.resources.realtime.realtime import AsyncRealtimeConnection
 
 CHUNK_S = 0.1
 PAUSE_S = 0.7  # between two recordings of a talk

@@ -10,11 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
+from typing import TYPE_CHECKING
 
 from trimodal.server.launch import OPERATOR_HEADER
+
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
 
 _IN_FLIGHT = re.compile(r"trimodal_\w*(?:active|queued)_requests\{")
 _ENGINES = re.compile(r"trimodal_llm_engine_ready\{")
@@ -162,6 +163,9 @@ class Api:
 
     def _samples(self, names: re.Pattern[str]) -> Iterator[Sample]:
         """The series of these names on the metrics page, which has hundreds of others."""
+        # Here, as no start waits for it: it took 15 ms of the time before tritonserver is started.
+        from prometheus_client.parser import text_string_to_metric_families
+
         lines = filter(names.match, self._metrics().splitlines(keepends=True))
         for family in text_string_to_metric_families("".join(lines)):
             yield from family.samples

@@ -1,9 +1,9 @@
 """Takes a Whisper that is converted already: a CTranslate2 directory, as faster-whisper's users have it.
 
-The weights stay as they are; `precision` is what CTranslate2 computes with, and it makes that of any weights
-when it opens them. What serving reads beside the weights comes from the directory's own files; a tokenizer
-that an older converter left out is OpenAI's. The reference is faster-whisper on the same directory and audio,
-computing in FP32 over its 30 s.
+`precision` is what CTranslate2 computes with, and it makes that of any weights when it opens them. They stay
+as they are, but for INT8, which is written (weights.py). What serving reads beside the weights comes from the
+directory's own files; a tokenizer that an older converter left out is OpenAI's. The reference is
+faster-whisper on the same directory and audio, computing in FP32 over its 30 s.
 """
 
 from __future__ import annotations
@@ -102,10 +102,8 @@ def _vocabulary(directory: Path) -> list[str]:
     return list(json.loads(listed.read_text(encoding="utf-8")))
 
 
-def compare_with_faster_whisper(
-    directory: Path, engine: CTranslate2Whisper, recordings: list[Recording], language: str
-) -> dict[str, Any]:
-    """Figures of the serving engine: its words against faster-whisper's; error rates where texts are."""
+def hear_with_faster_whisper(directory: Path, recordings: list[Recording], language: str) -> list[str]:
+    """What faster-whisper hears in each window, with the weights that lie there."""
     import faster_whisper
 
     model = faster_whisper.WhisperModel(str(directory), device="cpu", compute_type="float32")
@@ -122,6 +120,14 @@ def compare_with_faster_whisper(
             )
             expected.append("".join(segment.text for segment in segments))
             advance()
+    return expected
+
+
+def compare_with_faster_whisper(
+    expected: list[str], engine: CTranslate2Whisper, recordings: list[Recording], language: str
+) -> dict[str, Any]:
+    """Figures of the serving engine: its words against faster-whisper's; error rates where texts are."""
+    windows = [window for recording in recordings for window in recording.windows]
     heard = hear(engine, [Window(samples, language) for samples in windows])
     figures = {"windows": len(windows), "word_agreement": agreement(expected, heard)}
     return figures | error_rates(recordings, {"faster_whisper": expected, "built": heard}, engine.contexts_s)
