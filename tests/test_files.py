@@ -95,6 +95,19 @@ def test_a_mounted_file_is_written_where_it_is(tmp_path: Path, monkeypatch: pyte
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_key_file_is_never_half_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty one lets nobody in."""
+
+    def busy(*_: object) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    monkeypatch.setattr(os, "replace", busy)
+    (tmp_path / "mounted").write_bytes(b"before")
+    with pytest.raises(OSError, match="busy"):
+        replace_file(tmp_path / "mounted", b"new", private=True)
+    assert (tmp_path / "mounted").read_bytes() == b"before"
+
+
 def test_a_pipe_is_written_to() -> None:
     """As /dev/stdout is before `| jq`: its real path is no file's."""
     read, write = os.pipe()

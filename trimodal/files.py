@@ -40,19 +40,24 @@ def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:
     What is no regular file, such as /dev/stdout, is written to.
 
     Args:
-        private: a first file is its directory's owner's, and readable by nobody else: root, who writes it
-            for a service, hands it over, but not where everybody may write (as /tmp). Other first files are
-            as any program's: what the mask leaves.
+        private: a key file. A first one is its directory's owner's, and readable by nobody else: root, who
+            writes it for a service, hands it over, but not where everybody may write (as /tmp). The path is
+            what is replaced, also where it has become a link: who owns the directory would lead root
+            elsewhere. It is never half there for who reads it, so that one which can only be written where
+            it is (a mount) is refused. Other first files are as any program's: what the mask leaves.
 
     Raises: OSError naming `path`.
     """
     try:
+        if private:
+            _replace(path, content, private=True)
+            return
         if path.exists() and not path.is_file():  # a pipe at /dev/stdout has no other name
             path.write_bytes(content)
             return
         target = Path(os.path.realpath(path))
         try:
-            _replace(target, content, private=private)
+            _replace(target, content, private=False)
         except OSError as error:
             if error.errno not in _IN_PLACE:
                 raise
@@ -72,7 +77,7 @@ def _replace(target: Path, content: bytes, *, private: bool) -> None:
             out.write(content)
             # By its handle: where the directory is another's, its path may lead elsewhere by now.
             if not first:
-                _liken(out.fileno(), target)
+                _liken(out.fileno(), target, private=private)
             elif private:
                 _hand_over(out.fileno(), target.parent)
         os.replace(temporary, target)
@@ -89,7 +94,7 @@ def _hand_over(temporary: int, directory: Path) -> None:
             os.chown(temporary, found.st_uid, found.st_gid)
 
 
-def _liken(temporary: int, file: Path) -> None:
+def _liken(temporary: int, file: Path, *, private: bool) -> None:
     """Gives it the owner, the group and the mode of `file`, as far as whoever runs this may."""
     before = os.stat(file)
     try:
@@ -98,7 +103,7 @@ def _liken(temporary: int, file: Path) -> None:
         with suppress(OSError):
             os.chown(temporary, -1, before.st_gid)
     now, mode = os.stat(temporary), before.st_mode & 0o777
-    if now.st_uid != before.st_uid:
+    if private and now.st_uid != before.st_uid:
         logger.warning(
             "%s was of user %d and is now of %d: who serves must be able to read it",
             file,

@@ -1,3 +1,4 @@
+import os
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -156,8 +157,11 @@ def test_a_disk_without_room(monkeypatch, tmp_path, arguments):
         raise OSError(28, "No space left on device", str(tmp_path / "new"))
 
     monkeypatch.chdir(tmp_path)
-    for name in ("mkdtemp", "mkstemp"):
-        monkeypatch.setattr(tempfile, name, refuse)
+    opened = os.open
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
+    monkeypatch.setattr(
+        os, "open", lambda path, flags, *mode: (refuse if flags & os.O_EXCL else opened)(path, flags, *mode)
+    )
     done = CliRunner().invoke(whole, arguments)
     assert done.exit_code == 1
     assert done.output == f"trimodal {arguments[0]}: {tmp_path / 'new'}: no space left on device\n"

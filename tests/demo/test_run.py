@@ -134,11 +134,11 @@ def test_a_port_that_is_taken_names_no_option_that_the_demo_lacks(monkeypatch) -
 
     monkeypatch.setattr(TritonServer, "start", start)
     monkeypatch.setattr(module, "GATEWAY_PORT", 0)
-    assert module.run(console, None, keep=True) == 0
+    assert module.run(console, None, keep=True) is None
     with socket.create_server((module.HOST, 0)) as taken:
         port = taken.getsockname()[1]
         monkeypatch.setattr(module, "GATEWAY_PORT", port)
-        assert module.run(console, None, keep=True) == 0
+        assert module.run(console, None, keep=True) is None
     assert console.file.getvalue().splitlines() == [
         "demo: port 8000 on 127.0.0.1 is in use: end what listens there, or leave out --keep",
         f"demo: cannot listen on 127.0.0.1:{port}: address already in use: "

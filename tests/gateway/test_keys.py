@@ -1,12 +1,13 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from trimodal.errors import SettingsError
-from trimodal.gateway import keys
+from trimodal.gateway import keys, tables
 from trimodal.gateway.keys import Key, KeyRing, add_key, hashed, read_keys, revoke_key
 
 
@@ -99,6 +100,25 @@ def test_root_follows_no_link_of_another(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(SettingsError, match="a link of user 77777, which root does not follow"):
         add_key(link, Key(name="a"))
     assert not file.exists()
+
+
+def test_root_follows_no_link_that_comes_after_the_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, other = tmp_path / "keys.toml", tmp_path / "other"
+    other.write_text("root's\n")
+    add_key(file, Key(name="a"))
+    edited = tables._edited
+
+    def swap(*given: Any) -> Any:
+        file.unlink()
+        file.symlink_to(other)
+        return edited(*given)
+
+    monkeypatch.setattr(tables, "_edited", swap)
+    add_key(file, Key(name="b"))
+    assert other.read_text() == "root's\n"
+    assert [key.name for key in read_keys(file)] == ["a", "b"]
 
 
 def test_a_link_stays_one(tmp_path: Path) -> None:

@@ -32,8 +32,11 @@ def join_projections(model: Any) -> int:
 
 def _is_linear(node: Any) -> bool:
     """Whether it multiplies by the rows of a matrix, as torch's Linear does."""
-    flags = node.get_attributes()
-    return flags["transpose_b"] and not flags["transpose_a"] and len(node.get_input_shape(1)) == 2
+    flags, shape = (
+        node.get_attributes(),
+        node.get_input_partial_shape(1),
+    )  # keys of attention are of any length
+    return flags["transpose_b"] and not flags["transpose_a"] and shape.is_static and len(shape) == 2
 
 
 def _join(nodes: Sequence[Any]) -> bool:
@@ -46,8 +49,8 @@ def _join(nodes: Sequence[Any]) -> bool:
     product = opset13.matmul(nodes[0].input_value(0), weights, False, True)
     product.set_friendly_name(nodes[0].get_friendly_name())
     ends = [node.output(0) for node in nodes]
-    adds = [_added_bias(node) for node in nodes]
-    if all(adds):
+    adds = [found for node in nodes if (found := _added_bias(node))]
+    if len(adds) == len(nodes):
         ends = [add.output(0) for add, _ in adds]
         product = opset13.add(product, opset13.constant(np.concatenate([bias for _, bias in adds])))
     parts = opset13.variadic_split(product, opset13.constant(np.int64(-1)), opset13.constant(np.array(rows)))

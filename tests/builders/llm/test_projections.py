@@ -119,3 +119,14 @@ def test_products_of_different_inputs_stay() -> None:
     first = opset13.relu(opset13.matmul(values, opset13.constant(_of_floats(LENGTH)), False, True))
     second = opset13.matmul(first, opset13.constant(_of_floats(64)), False, True)
     assert join_projections(Model([second], [values], "chain")) == 0
+
+
+def test_what_is_multiplied_by_no_matrix_stays() -> None:
+    """As queries by keys where attention is written out: there are as many as tokens."""
+    from openvino import Model, Type, opset13
+
+    queries = opset13.parameter([1, -1, LENGTH], Type.f32)
+    keys = opset13.parameter([1, -1, LENGTH], Type.f32)
+    scores = [opset13.matmul(queries, keys, False, True) for _ in range(2)]
+    model = Model([opset13.relu(each) for each in scores], [queries, keys], "attention")
+    assert join_projections(model) == 0

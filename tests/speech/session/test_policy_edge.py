@@ -333,11 +333,22 @@ def test_the_window_of_a_pause_hears_all_anew() -> None:
 def test_no_window_hears_the_sound_behind_words_that_are_all_final() -> None:
     """whisper-base wrote "Give." over 0.8 s that began where "representative." ended."""
     it = live(step_s=0.5)
-    for seconds in (1.0, 1.5):
+    for seconds in (1.0, 1.5, 2.0):
         hear(it, seconds, words("what is a lambda"))
-    hear(it, 2.0, words("what is a lambda"))
     assert it.plan(paused(1.9, 2.6)) is None
     assert (committed(it), it.tentative) == (["what", "is", "a", "lambda"], ())
+
+
+def test_speech_of_which_a_step_heard_no_word_is_heard_once_more() -> None:
+    """Nothing tentative may also mean that the steps heard nothing."""
+    it = live(step_s=0.5)
+    for seconds in (1.0, 1.5, 2.0):
+        hear(it, seconds, ())
+    assert due(it, paused(1.9, 2.6)).kind is Kind.FINAL
+    it = live(step_s=0.5)
+    for seconds in (1.0, 1.5, 2.0, 2.5):
+        hear(it, seconds, words("what is a lambda"))
+    assert due(it, paused(2.4, 3.1)).kind is Kind.FINAL, "the last word ended 0.9 s before"
 
 
 def test_more_words_than_a_mouth_says_in_the_time_are_not_believed() -> None:

@@ -158,7 +158,7 @@ class RedisStore:
             if lifetime > 0:
                 self._client.eval(PUT, len(keys), *keys, *values, STEP, _short(scope.tenant))
             else:
-                self._client.unlink(keys[0])
+                self._client.eval(UNLINK, 0, keys[0])  # it counts no more
 
     def clear(self, owner: Owner) -> int:
         # Not "*", which would match colons: a tenant would be found in a namespace of its name.

@@ -29,6 +29,7 @@ DELAYS_S: dict[Delay, tuple[float, float]] = {
 _CONTEXT = 2 * SAMPLE_RATE  # committed speech that a trimmed buffer still begins with
 # Of a segment: it is heard after what was said before. Each word of that costs a step of the decoder.
 _BEGINNING = 3 * SAMPLE_RATE
+_REST = SAMPLE_RATE * 45 // 100  # of a sound after its word, at most: a shorter word would be in it
 # What may be new in the time since then: a Whisper that is given a whole sentence may repeat it.
 _WORDS, _WORDS_PER_S = 2, 6
 _REPEATED = 4  # words in the order of those before: too many for chance
@@ -172,12 +173,14 @@ class EdgePolicy(SegmentPolicy):
     def _has_heard(self, stretch: Stretch, timeline: Timeline) -> bool:
         """Whether the last step ended far enough behind the stretch's last word.
 
-        That is nearer where all its words are final: none was cut, and a window over what is left of the
-        sound would make one up.
+        That is nearer where all its words are final, up to about the end of speech: none was cut, and a
+        window over the rest of the sound would make one up.
         """
         ends = [span.end for span in timeline.spans if span.end is not None and span.end <= stretch.end]
-        beyond = EDGE if self.tentative else EDGE // 4
-        return bool(ends) and min(stretch.end, ends[-1] + beyond) <= self._heard
+        if not ends:
+            return False
+        is_said = not self.tentative and self.transcript.end >= ends[-1] - _REST
+        return min(stretch.end, ends[-1] + (EDGE // 4 if is_said else EDGE)) <= self._heard
 
     def _trim(self, stretch: Stretch) -> None:
         """Lets the buffer begin later once it is three quarters full: compute grows with its length."""

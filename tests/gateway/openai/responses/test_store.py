@@ -118,6 +118,20 @@ async def test_as_many_as_the_operator_allows_are_kept_and_counted(place: str, t
     responses.close()
 
 
+async def test_what_is_kept_is_kept_where_nobody_can_count(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    responses = ResponseStore(str(tmp_path / "responses.sqlite"))
+
+    def fails() -> None:
+        raise StoreError("locked")
+
+    monkeypatch.setattr(responses._answers, "count", fails)
+    assert await responses.put("", kept())
+    await responses.delete("", kept().body["id"])
+    responses.close()
+
+
 async def test_one_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "MAX_RESPONSE_BYTES", 1_000)
     responses = ResponseStore("memory")
