@@ -154,7 +154,7 @@ def test_a_reader_that_has_ended_is_left_to_typer():
 )
 def test_a_disk_without_room(monkeypatch, tmp_path, arguments):
     def refuse(*_, **__):
-        raise OSError(28, "No space left on device", str(tmp_path / "new"))
+        raise OSError(28, "No space left on device", str(tmp_path / "k.toml"))
 
     monkeypatch.chdir(tmp_path)
     opened = os.open
@@ -164,7 +164,7 @@ def test_a_disk_without_room(monkeypatch, tmp_path, arguments):
     )
     done = CliRunner().invoke(whole, arguments)
     assert done.exit_code == 1
-    assert done.output == f"trimodal {arguments[0]}: {tmp_path / 'new'}: no space left on device\n"
+    assert done.output == f"trimodal {arguments[0]}: {tmp_path / 'k.toml'}: no space left on device\n"
 
 
 @pytest.mark.parametrize(
