@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from trimodal import trace
 from trimodal.assistant import service as module
 from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.request import AskRequest, Label, Turn
+from trimodal.assistant.request_state import RequestState
 from trimodal.assistant.service import STOPPERS, AssistantService
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.errors import (
@@ -259,7 +261,8 @@ def test_a_first_text_that_is_too_late_already_is_not_asked_for(bench):
     time.sleep(0.01)
     one.models.go["heard"].set()
     assert isinstance(sink.wait().error, Unavailable)
-    assert str(sink.error).startswith("answer: ttft_deadline_ms passed: no answer was begun after")
+    # On a stalled machine the one that looks for cancellation may come first.
+    assert re.match("(answer|heard): ttft_deadline_ms passed: no answer was begun after", str(sink.error))
 
 
 @pytest.mark.parametrize("stage", ["heard", "saw"])
@@ -267,7 +270,7 @@ def test_a_model_that_hangs_does_not_outlast_the_deadline_of_the_first_text(benc
     """Only that of the whole answer was looked at: without one its client waited for its own patience."""
     one = bench()
     one.models.hold(stage)
-    sink = one.ask("q", IMAGE, SAMPLES, ttft_deadline_ms=300)
+    sink = one.ask("q", IMAGE, SAMPLES, ttft_deadline_ms=1000)
     assert one.models.reached[stage].wait(10)
     error = sink.wait().error
     assert isinstance(error, Unavailable)
@@ -277,14 +280,14 @@ def test_a_model_that_hangs_does_not_outlast_the_deadline_of_the_first_text(benc
     assert not one.models.asked
 
 
-def test_once_the_llm_is_asked_it_keeps_the_deadline_of_the_first_text_itself(bench):
-    one = bench()
-    one.models.hold("answer")
-    sink = one.ask("q", ttft_deadline_ms=200)
-    assert one.models.reached["answer"].wait(10)
-    time.sleep(0.3)
-    one.models.go["answer"].set()
-    assert sink.wait().error is None
+def test_once_the_llm_is_asked_it_keeps_the_deadline_of_the_first_text_itself():
+    request = AskRequest("q", ttft_deadline_ms=200)
+    state = RequestState(request, Sink(), AssistantMetrics(MemoryMetrics()))
+    later = state.arrived + 10
+    with state.stage("saw"):
+        assert str(state.overdue(later)).startswith("saw: ttft_deadline_ms passed")
+    with state.stage("answer"):
+        assert state.overdue(later) is None
 
 
 def test_an_answer_cut_off_by_its_deadline_is_counted_as_such(bench):
