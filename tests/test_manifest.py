@@ -102,6 +102,9 @@ def test_a_missing_file_is_named(built: Path) -> None:
         (lambda values: values.pop("precision"), "precision"),
         (lambda values: values.update(colour="red"), "colour"),
         (lambda values: values.update(shapes=5), "shapes"),
+        (lambda values: values.update(source=None), "source"),
+        (lambda values: values.update(source=7), "source"),
+        (lambda values: values.update(command=["build"]), "command"),
     ],
 )
 def test_a_damaged_manifest_names_the_field(built: Path, damage, named: str) -> None:

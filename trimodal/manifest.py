@@ -26,7 +26,8 @@ from trimodal.paths import INSTALL_JUDGE
 MANIFEST = "manifest.json"
 _FULL = 1 << 20  # bytes that are left where a library gave up
 Shape = tuple[int, ...]
-Legible = Annotated[str, BeforeValidator(legible)]
+# What is no text is pydantic's to refuse.
+Legible = Annotated[str, BeforeValidator(lambda value: legible(value) if isinstance(value, str) else value)]
 
 
 class GpuTarget(BaseModel):
