@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from trimodal import paths
+from trimodal.errors import OperatorError
 
 ROOT = Path(__file__).parents[1]
 
@@ -130,3 +132,17 @@ def test_engines_lie_anywhere_also_without_a_locale_as_in_tritons_stub(tmp_path:
 
 def test_where_there_is_a_locale_a_folder_keeps_its_name(tmp_path: Path) -> None:
     assert paths.artefact_directory(tmp_path / "ü", "ö") == tmp_path / "ü" / "ö"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (os.fsdecode(b"/b\xfcd \xc3\xbc"), "/b\ufffdd ü"),
+        ("/m\udcc3\udcb6del", "/mödel"),
+        (json.loads('"a \\ud800 of JSON"'), "a ? of JSON"),
+        ("\udcc3\udcb6 and \udfff", "?? and ?"),
+    ],
+)
+def test_an_error_is_text_whatever_stands_in_it(text: str, told: str) -> None:
+    """Half a character ended the error's own making."""
+    assert str(OperatorError(text)) == told

@@ -33,7 +33,10 @@ def last_line(error: BaseException) -> str:
 
 def legible(text: str) -> str:
     """A text with a path in it, of whose bytes those that are no UTF-8 are marked: others take it then."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    except UnicodeEncodeError:  # half a character that stands for no byte, as JSON may have it
+        return text.encode("utf-8", "replace").decode()
 
 
 def refused_by_system(error: OSError) -> str:
