@@ -31,7 +31,7 @@ from steps.llm.gguf import resolve_model
 from steps.llm.groups import GROUP
 
 from trimodal.build_support import operator_errors, progress
-from trimodal.errors import ArtefactError
+from trimodal.errors import ArtefactError, legible
 from trimodal.manifest import Manifest, atomic_directory, told_when_full, write_manifest
 
 FEWEST_SAMPLES, MOST_SAMPLES = 16, 512  # Fewer mislead; more cost time and change little. Use 128 or more.
@@ -107,7 +107,7 @@ def main(
                         manifest.extra |= compress(Path(scratch), work, each, int4, data, int8_group)
                         checkpoint.write_tokenizer(work)
                     if each == "int4" and calibration:
-                        manifest.calibration = {"file": calibration.name, "samples": len(data)}
+                        manifest.calibration = {"file": legible(calibration.name), "samples": len(data)}
                     manifest.check = check(checkpoint, work, answers)
                     tell_check(manifest, place.name, min_agreement, MIN_AGREEMENT[each])
                     refuse_below(manifest)

@@ -19,6 +19,7 @@ from trimodal.manifest import (
     checkpoint_sha256,
     read_manifest,
     sha256,
+    told_when_full,
     write_manifest,
 )
 
@@ -102,6 +103,9 @@ def test_a_missing_file_is_named(built: Path) -> None:
         (lambda values: values.pop("precision"), "precision"),
         (lambda values: values.update(colour="red"), "colour"),
         (lambda values: values.update(shapes=5), "shapes"),
+        (lambda values: values.update(source=None), "source"),
+        (lambda values: values.update(source=7), "source"),
+        (lambda values: values.update(command=["build"]), "command"),
     ],
 )
 def test_a_damaged_manifest_names_the_field(built: Path, damage, named: str) -> None:
@@ -212,6 +216,44 @@ def test_a_full_disk_is_told_whatever_a_library_makes_of_it(tmp_path, monkeypatc
     with pytest.raises(ArtefactError if full else RuntimeError, match=sentence), atomic_directory(target):
         raise RuntimeError("basic_ios::clear: iostream error")
     assert not list(target.parent.iterdir())
+
+
+def test_where_no_disk_tells_what_a_library_says_is_left(tmp_path, monkeypatch):
+    """It became "the working directory was removed": no temporary folder could be written to."""
+
+    def refuse(*_):
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    for name in ("tempfile.gettempdir", "trimodal.manifest.free_room"):
+        monkeypatch.setattr(name, refuse)
+    with pytest.raises(RuntimeError, match="iostream error"), told_when_full(tmp_path):
+        raise RuntimeError("basic_ios::clear: iostream error")
+
+
+def test_a_temporary_folder_that_fills_up_meanwhile_is_told(tmp_path, monkeypatch):
+    """It is looked for before: afterwards it could not be found any more."""
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    room = {"engines": 1 << 30, "temporary": 0}
+    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: room[place.name])
+
+    def fill_up() -> None:
+        monkeypatch.setattr("tempfile._get_default_tempdir", lambda: pytest.fail("looked for again"))
+        raise RuntimeError("basic_ios::clear: iostream error")
+
+    full = "the disk of .*temporary is full"
+    with pytest.raises(ArtefactError, match=full), told_when_full(tmp_path / "engines"):
+        fill_up()
+
+
+def test_a_refusal_of_ours_is_not_put_down_to_full_temporary_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(
+        "trimodal.manifest.free_room", lambda place: 0 if place.name == "temporary" else 1 << 30
+    )
+    with pytest.raises(ArtefactError, match="agrees with torch"), told_when_full(tmp_path / "engines"):
+        raise ArtefactError("int4 agrees with torch on 3% of the tokens")
 
 
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])

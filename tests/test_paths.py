@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from trimodal import paths
+from trimodal.errors import OperatorError
 
 ROOT = Path(__file__).parents[1]
+WITHOUT_LOCALE = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 
 
 @pytest.fixture(autouse=True)
@@ -120,13 +123,74 @@ def test_engines_lie_anywhere_also_without_a_locale_as_in_tritons_stub(tmp_path:
     artefact = artefact.format(version)
     (version / artefact).mkdir(parents=True)
     (version / artefact / "model.onnx").write_text("weights")
-    environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     done = subprocess.run(
         [sys.executable, "-c", OPENS, str(version), artefact],
-        env=environment, capture_output=True, text=True, timeout=60,
+        env=WITHOUT_LOCALE, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("weights\n", "")
 
 
 def test_where_there_is_a_locale_a_folder_keeps_its_name(tmp_path: Path) -> None:
     assert paths.artefact_directory(tmp_path / "ü", "ö") == tmp_path / "ü" / "ö"
+
+
+def test_an_engine_s_process_opens_by_its_name_what_triton_s_stub_could_not(tmp_path: Path) -> None:
+    """Its children do not have the descriptor."""
+    (tmp_path / "ü").mkdir()
+    of_the_stub = Path(os.fsencode(tmp_path / "ü").decode("ascii", "surrogateescape"))
+    assert paths.for_libraries(of_the_stub) == tmp_path / "ü"
+    no_text = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xfc"))
+    no_text.mkdir()
+    assert str(paths.for_libraries(no_text)).startswith("/proc/self/fd/")
+
+
+REFUSED = """
+import os
+import sys
+from pathlib import Path
+from trimodal.errors import ArtefactError
+from trimodal.manifest import read_manifest
+from trimodal.paths import artefact_directory
+from trimodal.speech.engines.ctranslate2 import open_engine
+from trimodal.speech.settings import RecogniseSettings
+directory = artefact_directory(Path(sys.argv[1]), "a b")
+for refused in (
+    lambda: read_manifest(directory, task="embedding", runtime=None),
+    lambda: open_engine(directory, RecogniseSettings(artefact="a b")),
+):
+    try:
+        refused()
+    except ArtefactError as error:
+        os.write(1, str(error).encode() + b"\\n")
+"""
+
+
+def test_a_refusal_without_a_locale_has_the_folder_s_own_name(tmp_path: Path) -> None:
+    """It named /proc/self/fd/12."""
+    version = tmp_path / "mödel"
+    (version / "a b").mkdir(parents=True)
+    (version / "a b" / "model.bin").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSED, str(version)],
+        env=WITHOUT_LOCALE, capture_output=True, timeout=60,
+    )  # fmt: skip
+    first, second = done.stdout.decode().splitlines()
+    assert first.startswith(f"no built embedding engine in {version}/a b: ")
+    assert second.startswith(f"{version}/a b holds a Whisper")
+    assert second.endswith(f"trimodal build speech '{version}/a b' --name 'a b'")
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("/proc/self/fd/99999/model.bin is open nowhere", "/proc/self/fd/99999/model.bin is open nowhere"),
+        (os.fsdecode(b"/b\xfcd \xc3\xbc"), "/b\ufffdd ü"),
+        ("/m\udcc3\udcb6del", "/mödel"),
+        (json.loads('"a \\ud800 of JSON"'), "a ? of JSON"),
+        ("\udcc3\udcb6 and \udfff", "?? and ?"),
+    ],
+)
+def test_an_error_is_text_whatever_stands_in_it(text: str, told: str) -> None:
+    """Half a character ended the error's own making."""
+    assert str(OperatorError(text)) == told

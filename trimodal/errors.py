@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from typing import ClassVar
 
 logger = logging.getLogger(__name__)
+_DESCRIPTOR = re.compile(r"/proc/self/fd/\d+")
 
 
 def last_line(error: BaseException) -> str:
@@ -33,7 +35,22 @@ def last_line(error: BaseException) -> str:
 
 def legible(text: str) -> str:
     """A text with a path in it, of whose bytes those that are no UTF-8 are marked: others take it then."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    except UnicodeEncodeError:  # half a character that stands for no byte, as JSON may have it
+        return text.encode("utf-8", "replace").decode()
+
+
+def by_own_names(text: str) -> str:
+    """A text in which folders that go by a descriptor of this process have their own names again."""
+    return _DESCRIPTOR.sub(_own_name, text)
+
+
+def _own_name(descriptor: re.Match[str]) -> str:
+    try:
+        return os.readlink(descriptor[0])
+    except OSError:  # none that is open
+        return descriptor[0]
 
 
 def refused_by_system(error: OSError) -> str:
@@ -108,11 +125,11 @@ class OperatorError(TrimodalError):
     """Start-up, loading or building cannot go on: one sentence for the person who runs it.
 
     A path's stand-ins for bytes are letters again in it: Triton's stub (2.51), where all that is not ASCII is
-    such a stand-in, is ended by an error that has one.
+    such a stand-in, is ended by an error that has one. A folder that goes by a descriptor has its name again.
     """
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(legible(str(message)))
+        super().__init__(legible(by_own_names(str(message))))
 
 
 class SettingsError(OperatorError):

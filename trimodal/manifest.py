@@ -11,14 +11,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from trimodal.errors import ArtefactError, legible
+from trimodal.errors import ArtefactError, OperatorError, legible
 from trimodal.files import alone_in
 from trimodal.host import free_room, host_cpus
 from trimodal.paths import INSTALL_JUDGE
@@ -26,7 +26,8 @@ from trimodal.paths import INSTALL_JUDGE
 MANIFEST = "manifest.json"
 _FULL = 1 << 20  # bytes that are left where a library gave up
 Shape = tuple[int, ...]
-Legible = Annotated[str, BeforeValidator(legible)]
+# What is no text is pydantic's to refuse.
+Legible = Annotated[str, BeforeValidator(lambda value: legible(value) if isinstance(value, str) else value)]
 
 
 class GpuTarget(BaseModel):
@@ -132,14 +133,30 @@ def told_when_full(directory: Path) -> Iterator[None]:
 
     Libraries say less: OpenVINO (2026.4) "iostream error", torch nothing of the file. Raises: ArtefactError.
     """
+    temporary = None
+    with suppress(OSError):  # it is looked for by writing to each: on full disks there is none
+        temporary = tempfile.gettempdir()
     try:
         yield
-    except Exception:
-        places = {str(directory): "name another directory", tempfile.gettempdir(): "set TMPDIR to another"}
-        for place, remedy in places.items():
-            if free_room(Path(place)) < _FULL:
-                raise ArtefactError(f"the disk of {place} is full: free some, or {remedy}") from None
+    except Exception as error:
+        if _is_full(directory):
+            raise ArtefactError(
+                f"the disk of {directory} is full: free some, or name another directory"
+            ) from None
+        # A refusal of ours says what it is about, and that is no temporary file.
+        if temporary and not isinstance(error, OperatorError) and _is_full(Path(temporary)):
+            raise ArtefactError(
+                f"the disk of {temporary} is full: free some, or set TMPDIR to another"
+            ) from None
         raise
+
+
+def _is_full(place: Path) -> bool:
+    """Whether there is no room on the disk of `place`, as far as it tells."""
+    try:
+        return free_room(place) < _FULL
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -81,8 +81,10 @@ def for_libraries(directory: Path) -> Path:
     """The folder by a name that libraries in C++ and Rust can open, too.
 
     They take UTF-8, and not what stands for bytes that are no text: of a path that is not ASCII there is
-    nothing else in Triton's stub. Such a folder goes by the descriptor by which this process keeps it open.
+    nothing else in Triton's stub. Such a folder goes by the descriptor by which this process keeps it open;
+    an engine's own process, which has UTF-8, and its children open it by its name. Errors say the name.
     """
+    directory = setting_path(str(directory))
     try:
         str(directory).encode()
     except UnicodeEncodeError:

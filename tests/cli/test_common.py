@@ -144,6 +144,26 @@ def test_what_the_machine_refuses_is_one_sentence(capsys, error, told):
     assert capsys.readouterr().err == f"trimodal x: {told}\n"
 
 
+@pytest.mark.parametrize("error", [TimeoutError(), OSError("a sentence of a library")])
+def test_a_bug_of_ours_keeps_its_traceback(monkeypatch, error):
+    """A call that no command bounds ended as "trimodal: TimeoutError"."""
+
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr("trimodal.host.exempt_loopback", fail)
+    assert CliRunner().invoke(whole, ["doctor"]).exception is error
+
+
+def test_what_the_machine_refuses_before_any_command_is_one_sentence(monkeypatch):
+    def refuse(_):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("trimodal.host.exempt_loopback", refuse)
+    done = CliRunner().invoke(whole, ["doctor"])
+    assert (done.exit_code, done.output) == (1, "trimodal: too many open files\n")
+
+
 def test_a_reader_that_has_ended_is_left_to_typer():
     with pytest.raises(BrokenPipeError), one_sentence():
         raise BrokenPipeError

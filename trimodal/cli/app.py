@@ -42,7 +42,8 @@ class Commands(TyperGroup):
     """Ends any command with a sentence where the system refuses a path, as one with too long a name."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
-        with one_sentence():
+        # From here a TimeoutError of asyncio, which is an OSError since Python 3.11, is a bug of ours.
+        with one_sentence(of_libraries=False):
             return super().invoke(ctx)
 
 

@@ -170,11 +170,12 @@ def check_writable(option: str, path: Path) -> None:
 
 
 @contextmanager
-def one_sentence(command: str = "trimodal", code: int = 1) -> Iterator[None]:
+def one_sentence(command: str = "trimodal", code: int = 1, *, of_libraries: bool = True) -> Iterator[None]:
     """Ends the command with an exit code and one sentence when something of ours is refused or fails.
 
-    What the machine refuses, as a full disk does, is the operator's to mend as well. A reader of our output
-    that has ended is typer's to tell.
+    What the machine refuses, as a full disk does, is the operator's to mend as well; so is, with
+    `of_libraries`, an OSError without its number, which a library made. A reader of our output that has ended
+    is typer's to tell.
     """
     from trimodal.errors import TrimodalError, refused_by_system
 
@@ -185,6 +186,8 @@ def one_sentence(command: str = "trimodal", code: int = 1) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
+        if error.errno is None and not of_libraries:
+            raise
         why = refused_by_system(error)
     else:
         return

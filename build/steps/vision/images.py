@@ -17,7 +17,7 @@ import numpy.typing as npt
 from PIL import ImageOps
 from steps.artefact import evenly
 
-from trimodal.errors import ArtefactError, RequestError
+from trimodal.errors import ArtefactError, RequestError, legible
 from trimodal.paths import data_directory
 from trimodal.vision.artefact import InputSpec
 from trimodal.vision.engines.protocol import Pixels
@@ -50,6 +50,7 @@ def load_images(folder: Path | None, spec: InputSpec) -> tuple[ImageSet, ImageSe
         ArtefactError: no such folder, or fewer than 8 usable images.
     """
     folder = folder or data_directory() / "samples" / "photos"
+    name = legible(folder.name)
     if not folder.is_dir():
         raise ArtefactError(f"no images at {folder}: name a folder of them with --images")
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
@@ -59,14 +60,12 @@ def load_images(folder: Path | None, spec: InputSpec) -> tuple[ImageSet, ImageSe
         raise ArtefactError(f"{folder} holds {len(files)} usable images: at least {FEWEST} are needed")
     if len(files) >= 2 * CALIBRATING:
         halves = [_prepared(map(opened, part), len(part), spec) for part in (files[::2], files[1::2])]
-        return ImageSet(halves[0], f"{folder.name}, every other"), ImageSet(
-            halves[1], f"{folder.name}, the rest"
-        )
+        return ImageSet(halves[0], f"{name}, every other"), ImageSet(halves[1], f"{name}, the rest")
     generator = np.random.default_rng(0)
     calibration = _prepared(_views(files, opened, CALIBRATING, generator), CALIBRATING, spec)
     more = max(0, CHECKING - len(files))
     checked = chain(map(opened, files), _views(files, opened, more, generator))
-    told = f"{len(files)} of {folder.name}"
+    told = f"{len(files)} of {name}"
     return (
         ImageSet(calibration, f"parts of {told}, half of them mirrored"),
         ImageSet(_prepared(checked, len(files) + more, spec), f"{told}, whole and other parts of them"),
@@ -83,7 +82,7 @@ def _is_usable(file: Path, opened: Callable[[Path], Picture]) -> bool:
     try:
         opened(file)
     except RequestError as error:
-        print(f"skipped {file.name}: {error}")
+        print(f"skipped {legible(file.name)}: {error}")
         return False
     return True
 

@@ -24,7 +24,8 @@ def build(scripts: None) -> Build:
 @pytest.fixture(scope="module")
 def artefacts(llama: Path, build: Build, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("artefacts")
-    calibration = directory / "calibration.txt"
+    # Of a name that is no UTF-8 no manifest could be written, after minutes of a build.
+    calibration = directory / os.fsdecode(b"calibr\xe4tion.txt")
     calibration.write_text("\n".join(f"sample {index} of a text" for index in range(16)))
     result = build(
         *(llama, "--precision", "int8", "--precision", "int4", "--out", directory / "{precision}"),
@@ -76,7 +77,7 @@ def test_manifest_tells_shapes_and_check(artefacts: Path) -> None:
 
 def test_int4_fits_its_scales_to_the_calibration_texts(artefacts: Path) -> None:
     int4 = read_manifest(artefacts / "int4", task="llm", runtime="openvino")
-    assert int4.calibration == {"file": "calibration.txt", "samples": 16}
+    assert int4.calibration == {"file": "calibr\ufffdtion.txt", "samples": 16}
     assert (int4.extra["group_size"], int4.extra["scale_estimation"]) == (64, True)
     int8 = read_manifest(artefacts / "int8", task="llm", runtime="openvino")
     assert int4.check["logit_error_mean"] > int8.check["logit_error_mean"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import weakref
@@ -203,6 +204,18 @@ def test_no_more_pictures_are_in_memory_than_fit(tmp_path, monkeypatch):
     calibration, evaluation = images.load_images(tmp_path, InputSpec(height=24, width=24))
     assert (len(calibration.pixels), len(evaluation.pixels)) == (128, 64)
     assert max(alive) <= images.HELD + 2
+
+
+@pytest.mark.parametrize("count", [8, 256], ids=["views", "halves"])
+def test_a_folder_whose_name_is_no_utf_8_is_in_the_manifest_all_the_same(tmp_path, monkeypatch, count):
+    folder = tmp_path / os.fsdecode(b"f\xf6tos")
+    folder.mkdir()
+    for number in range(count):
+        (folder / f"{number}.jpg").write_bytes(b"picture")
+    monkeypatch.setattr("steps.vision.images.decode", lambda *_: Picture(Image.new("RGB", (32, 32)), 1))
+    for some in images.load_images(folder, InputSpec(height=24, width=24)):
+        assert "f\ufffdtos" in some.origin
+        some.origin.encode()
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,25 @@ def test_an_engine_runs_in_another_environment_and_borrows_this_package_alone(
     client.close()
 
 
+# The interpreter is named by letters, as a config.pbtxt does.
+TELLS_PATH = """
+import os, sys
+from trimodal.llm.engine_core.process import _environment
+python = os.fsencode(sys.argv[1]).decode()
+print(os.fsencode(_environment(python)["PATH"]).split(b":")[0] == os.path.dirname(python.encode()))
+"""
+
+
+def test_programs_of_an_interpreter_anywhere_are_found_also_without_a_locale_as_in_tritons_stub() -> None:
+    """Popen could not encode the variable."""
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", TELLS_PATH, "/ümgebung/bin/python"],
+        env=environment, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
 def test_an_engine_whose_library_is_not_there_says_where_it_was_looked_for(elsewhere: str) -> None:
     settings = LlmSettings(engine="openvino", python=elsewhere)
     with pytest.raises(OperatorError) as raised:

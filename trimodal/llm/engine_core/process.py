@@ -120,7 +120,7 @@ def _environment(python: str) -> dict[str, str]:
     """
     ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV") if python else ()
     kept = {name: value for name, value in os.environ.items() if name not in ours}
-    return kept | {"PATH": search_path(python or _own_python())}
+    return kept | {"PATH": search_path(str(setting_path(python)) if python else _own_python())}
 
 
 def _own_python() -> str:

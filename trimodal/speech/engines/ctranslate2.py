@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Word
-from trimodal.errors import ArtefactError, ServerError
+from trimodal.errors import ArtefactError, ServerError, by_own_names
 from trimodal.manifest import MANIFEST, Manifest
 from trimodal.runtimes.heap import give_back_freed
 from trimodal.runtimes.onnx_session import first_line
@@ -308,9 +308,10 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whis
     Raises ArtefactError: refused, or unfit for `settings`; ServerError: the GPU cannot be used.
     """
     if (directory / WEIGHTS).is_file() and not (directory / MANIFEST).is_file():
+        own = Path(by_own_names(str(directory)))
         raise ArtefactError(
-            f"{directory} holds a Whisper of CTranslate2 without a manifest: take it as it is with: "
-            f"trimodal build speech {shlex.quote(str(directory))} --name {shlex.quote(directory.name)}"
+            f"{own} holds a Whisper of CTranslate2 without a manifest: take it as it is with: "
+            f"trimodal build speech {shlex.quote(str(own))} --name {shlex.quote(own.name)}"
         )
     manifest, shapes = open_artefact(directory, settings, runtime="ctranslate2")
     model = open_model(directory, manifest, settings)
