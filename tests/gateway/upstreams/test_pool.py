@@ -30,6 +30,7 @@ from trimodal.errors import (
 from trimodal.gateway.upstreams import pool
 from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.gateway.upstreams.routes import set_route
+from trimodal.gateway.upstreams.server import Upstream
 
 BOUND = 20.0
 
@@ -236,6 +237,45 @@ async def test_what_waits_where_nothing_answers_any_more_is_asked_elsewhere(
         await asyncio.gather(*embedded)
         assert len(one.cancelled) >= 2
         assert all(not server.movable for server in servers.pool.servers)
+
+
+class GivenUp:
+    """Responses of a server that gives its calls up when a first text has come, before that is read."""
+
+    def __init__(self, server: Upstream) -> None:
+        self._server = server
+        self.cancelled = False
+
+    async def read(self) -> Tensors | None:
+        if self.cancelled:
+            return None
+        self._server.give_up()
+        return llm_outputs("half an")
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def finish(self) -> None:
+        pass
+
+
+async def test_a_first_text_that_comes_as_its_call_is_given_up_is_not_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was, and the rest of its answer was lost."""
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one, two = servers.first_of("hi")
+        server = next(it for it in servers.pool.servers if servers.fakes[it.address] is one)
+        responses = GivenUp(server)
+
+        async def stream(request: Request, timeouts: Timeouts) -> GivenUp:
+            return responses
+
+        one.stream = stream  # type: ignore[method-assign,assignment]
+        two.functions["llm"] = scripted("from the other")
+        assert (await servers.client.complete("hi")).text == "from the other"
+        assert responses.cancelled
+        assert server.moved == 1
 
 
 async def test_where_no_server_is_reached_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
