@@ -181,6 +181,25 @@ def test_ctrl_c_while_a_script_is_being_started_ends_it_and_is_told() -> None:
     assert (running.returncode, output.replace("waits\n", "")) == (130, "cleaned up\n")
 
 
+AT_ONCE = """
+import signal
+put = signal.signal
+def interrupted(number, handler):
+    before = put(number, handler)
+    if handler is signal.default_int_handler:
+        os.kill(os.getpid(), signal.SIGINT)
+    return before
+signal.signal = interrupted
+"""
+
+
+def test_ctrl_c_right_after_a_script_was_started_ends_it_too() -> None:
+    """The command left with a traceback, and the script ran on with its output."""
+    program = COMMAND.format(seconds=[0.1, 0.1], script=DEAF).replace("sys.exit(", AT_ONCE + "sys.exit(")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 130
+
+
 def test_ctrl_c_for_the_command_alone_reaches_its_script_and_is_told() -> None:
     """The script ran on, and where it ended well the next one began."""
     assert interrupted(CLEANS_UP, 0.1, 60) == (130, "cleaned up\n")
@@ -210,6 +229,22 @@ def test_what_ends_the_command_ends_its_script() -> None:
         assert running.stdout
         assert {running.stdout.readline() for _ in range(2)} == {"building\n", "waits\n"}
         running.terminate()
+        running.communicate(timeout=20)  # the end of a pipe that the script holds, too
+    assert running.returncode == 143
+
+
+def test_ctrl_c_kills_a_script_that_an_ending_command_waits_for() -> None:
+    """It ran on: the wait was left before the script was killed."""
+    script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    script += "print('building', flush=True); time.sleep(60)"
+    program = "from trimodal.host import end_in_order\nend_in_order()\n"
+    program += COMMAND.format(seconds=[60], script=script)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        assert {running.stdout.readline() for _ in range(2)} == {"building\n", "waits\n"}
+        running.terminate()
+        assert running.stdout.readline() == "waits\n"
+        running.send_signal(signal.SIGINT)
         running.communicate(timeout=20)  # the end of a pipe that the script holds, too
     assert running.returncode == 143
 

@@ -134,3 +134,17 @@ def test_who_asks_for_the_same_folder_waits(tmp_path: Path) -> None:
     waiting.join(10.0)
     assert order == ["first", "second"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_without_locks_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(OSError, match="No locks available") as caught, alone_in(tmp_path):
+        pytest.fail("others may change it, too")
+    assert caught.value.filename == str(tmp_path)
+    ran = False
+    with alone_in(tmp_path, where_possible=True):
+        ran = True
+    assert ran

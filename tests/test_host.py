@@ -104,6 +104,29 @@ finally:
     assert (done.returncode, done.stdout) == (status, told)
 
 
+@pytest.mark.parametrize("first", ["SIGHUP", "SIGTERM"])
+def test_the_other_signal_does_not_end_what_is_put_in_order(first: str) -> None:
+    """A terminal that is closed tells its whole group, and the parent that ends of it tells its children."""
+    second = {"SIGHUP": "SIGTERM", "SIGTERM": "SIGHUP"}[first]
+    program = f"""
+import os, signal, subprocess, sys
+from trimodal.host import end_in_order
+
+end_in_order()
+try:
+    os.kill(os.getpid(), signal.{first})
+finally:
+    for name in (signal.{second}, signal.{first}):
+        os.kill(os.getpid(), name)
+    child = "import signal as s; print(all(s.getsignal(n) == s.SIG_DFL for n in (s.SIGTERM, s.SIGHUP)))"
+    subprocess.run([sys.executable, "-c", child])
+    print("in order", flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (128 + signal.Signals[first], "True\nin order\n")
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(("user", "room"), [(0, 3 << 12), (1000, 2 << 12)])
 def test_the_last_room_of_a_disk_is_its_superusers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: int, room: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -301,3 +302,17 @@ def test_when_it_was_built(tmp_path: Path) -> None:
     )  # fmt: skip
     (tmp_path / MANIFEST).write_text(made.model_dump_json())
     assert built_at(tmp_path) == 1795671034
+
+
+def test_a_build_is_put_in_place_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on some network's file systems: minutes of work are not lost for the lock of a moment."""
+
+    def refuse(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    for content in ("first", "second"):
+        with atomic_directory(tmp_path / "built") as work:
+            (work / "file").write_text(content)
+    assert (tmp_path / "built" / "file").read_text() == "second"
+    assert [one.name for one in tmp_path.iterdir()] == ["built"]

@@ -109,22 +109,19 @@ def run_script(command: Sequence[str], environment: Mapping[str, str] | None = N
     that time, or at a second Ctrl-C. What else ends this process, as SIGTERM does, is told to it at once.
     """
     early: list[int] = []
-    with _noting_interrupts(early):
-        script = subprocess.Popen(command, env=environment)
-    with script:
-        try:
-            if early:
-                raise KeyboardInterrupt
-            code = script.wait()
-        except KeyboardInterrupt:
-            _stop(script)
-            return STOPPED
-        except BaseException:  # as where SIGTERM ends this process, and nobody has told the script
-            script.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                script.wait(CLEAN_UP_S)
-            script.kill()
-            raise
+    script: subprocess.Popen[bytes] | None = None
+    try:
+        with _noting_interrupts(early):
+            script = subprocess.Popen(command, env=environment)
+        if early:
+            raise KeyboardInterrupt
+        code = script.wait()
+    except KeyboardInterrupt:
+        _stop(script, None, signal.SIGINT)
+        return STOPPED
+    except BaseException:  # as where SIGTERM ends this process; a script that heard SIGHUP ignores it
+        _stop(script, signal.SIGTERM)
+        raise
     return code if code >= 0 else 128 - code
 
 
@@ -145,18 +142,25 @@ def _noting_interrupts(noted: list[int]) -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-def _stop(script: subprocess.Popen[bytes]) -> None:
+def _stop(script: subprocess.Popen[bytes] | None, *signals: signal.Signals | None) -> None:
+    """Sends each of the signals (None: it has one already) and gives the script CLEAN_UP_S after each.
+
+    It is killed then, or at Ctrl-C.
+    """
+    if script is None:  # it was not started
+        return
     try:
-        with suppress(subprocess.TimeoutExpired):
-            script.wait(CLEAN_UP_S)
-            return
-        script.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            script.wait(CLEAN_UP_S)
+        for number in signals:
+            if number is not None:
+                script.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                script.wait(CLEAN_UP_S)
+                return
     except KeyboardInterrupt:
         pass
     finally:
         script.kill()  # does nothing to one that has ended
+        script.wait()
 
 
 @contextmanager

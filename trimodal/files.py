@@ -22,13 +22,22 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Lets others that ask for the same folder wait while the block lasts."""
+def alone_in(folder: Path, *, where_possible: bool = False) -> Iterator[None]:
+    """Lets others that ask for the same folder wait while the block lasts.
+
+    Args:
+        where_possible: the block runs all the same on a file system without locks.
+
+    Raises: OSError naming `folder`.
+    """
     # The folder itself is locked: its files are replaced, and one for the lock alone would stay.
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with suppress(OSError):  # a file system without locks
+        try:
             fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            if not where_possible:
+                raise OSError(error.errno, error.strerror, str(folder)) from None
         yield
     finally:
         os.close(handle)

@@ -21,6 +21,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _VARIABLES = ("no_proxy", "NO_PROXY")  # readers prefer the first; some know only one
 OWN_GROUP = Path("/proc/self/cgroup")
+_ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def host_cpus() -> int:
@@ -105,14 +106,22 @@ def end_in_order() -> None:
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    for name in (signal.SIGTERM, signal.SIGHUP):
+    for name in _ENDS:
         if signal.getsignal(name) == signal.SIG_DFL:
             signal.signal(name, _end)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)  # one more must not end what is put in order now
+    # One more, or the other one, must not end what is put in order now: a closed terminal's SIGHUP is
+    # followed by a parent's SIGTERM. Were they ignored, so they would be by what is started now.
+    for name in _ENDS:
+        if signal.getsignal(name) is _end:
+            signal.signal(name, _heard)
     sys.exit(128 + number)
+
+
+def _heard(number: int, frame: FrameType | None) -> None:
+    """Does nothing: the process ends already."""
 
 
 def settle_python(environment: MutableMapping[str, str]) -> None:

@@ -176,7 +176,7 @@ def atomic_directory(target: Path) -> Iterator[Path]:
         with told_when_full(target.parent):
             yield work
         old = work.with_name(work.name + "-old")
-        with alone_in(target.parent):  # another build may end at the same moment
+        with alone_in(target.parent, where_possible=True):  # another build may end at the same moment
             _put_in_place(work, target, old)
         shutil.rmtree(old, ignore_errors=True)
     except BaseException:

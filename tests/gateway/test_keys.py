@@ -1,3 +1,4 @@
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -31,6 +32,23 @@ def test_a_file_stays_its_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(os, "chown", lambda path, user, group: given.append((user, group)))
     revoke_key(file, "a")
     assert given == [(owner.st_uid, owner.st_gid)]
+
+
+def test_without_a_lock_nothing_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two changes at the same moment one would be lost, and a revoked key would hold on."""
+    file = tmp_path / "keys.toml"
+    add_key(file, Key(name="a"))
+    before = file.read_bytes()
+
+    def refuse(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(OSError, match="No locks available"):
+        add_key(file, Key(name="b"))
+    with pytest.raises(OSError, match="No locks available"):
+        revoke_key(file, "a")
+    assert file.read_bytes() == before
 
 
 def named(path: os.PathLike[str] | str | int) -> Path:

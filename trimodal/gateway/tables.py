@@ -149,7 +149,10 @@ def _changed(part: str, change: Row | None) -> str:
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Keeps other commands from changing the file while the block reads it and writes it back."""
+    """Keeps other commands from changing the file while the block reads it and writes it back.
+
+    Raises: OSError: there are no locks, and of two changes at the same moment one would be lost.
+    """
     file = _followed(file)
     file.parent.mkdir(parents=True, exist_ok=True)
     with alone_in(file.parent):

@@ -149,9 +149,9 @@ def test_a_server_that_stands_still_is_told_before_its_client_is_taken_for_gone(
     serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The socket is not read then, nor its pongs: after 40 s it was closed like a dead client's."""
-    monkeypatch.setattr(turn, "ANSWER_S", 2.0)
+    monkeypatch.setattr(turn, "ANSWER_S", 4.0)
     for module in (protocol, server):
-        monkeypatch.setattr(module, "PING_S", 0.2)
+        monkeypatch.setattr(module, "PING_S", 1.0)  # what a client that is read has for its pong, too
     peer = opened(dial(serve(fake_triton(speech=silent)), "intent=transcription", ping_interval=None))
     for _ in range(10):
         peer.append(1.0)

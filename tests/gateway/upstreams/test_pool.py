@@ -18,10 +18,19 @@ from trimodal.client.errors import ConnectionLost, ProtocolError, Timeout, Trans
 from trimodal.client.transports.base import Request, Tensors, Timeouts
 from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
 from trimodal.client.transports.probes import PROBES
-from trimodal.errors import InternalError, InvalidArgument, ModelNotFound, RequestError, Unavailable
+from trimodal.client.values import Model
+from trimodal.errors import (
+    InternalError,
+    InvalidArgument,
+    ModelNotFound,
+    RequestError,
+    TrimodalError,
+    Unavailable,
+)
 from trimodal.gateway.upstreams import pool
 from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.gateway.upstreams.routes import set_route
+from trimodal.gateway.upstreams.server import Upstream
 
 BOUND = 20.0
 
@@ -201,6 +210,16 @@ class Hanging:
         return vectors(request)
 
 
+def stop(*fakes: FakeTransport) -> None:
+    """Has looks at them end without an answer, as at a stopped process."""
+
+    async def models(timeouts: Timeouts) -> list[Model]:
+        raise Timeout("it did not finish before the deadline")
+
+    for fake in fakes:
+        fake.models = models  # type: ignore[method-assign]
+
+
 async def test_what_waits_where_nothing_answers_any_more_is_asked_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -213,11 +232,50 @@ async def test_what_waits_where_nothing_answers_any_more_is_asked_elsewhere(
         text = asyncio.ensure_future(servers.client.complete("hi"))
         embedded = [asyncio.ensure_future(servers.client.embed("hi")) for _ in range(2)]  # by turns
         await until(lambda: asked(one) and any(server.movable for server in servers.pool.servers))
-        one.reachable = False
+        stop(one)
         assert (await text).text == "from the other"
         await asyncio.gather(*embedded)
         assert len(one.cancelled) >= 2
         assert all(not server.movable for server in servers.pool.servers)
+
+
+class GivenUp:
+    """Responses of a server that gives its calls up when a first text has come, before that is read."""
+
+    def __init__(self, server: Upstream) -> None:
+        self._server = server
+        self.cancelled = False
+
+    async def read(self) -> Tensors | None:
+        if self.cancelled:
+            return None
+        self._server.give_up()
+        return llm_outputs("half an")
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def finish(self) -> None:
+        pass
+
+
+async def test_a_first_text_that_comes_as_its_call_is_given_up_is_not_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was, and the rest of its answer was lost."""
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one, two = servers.first_of("hi")
+        server = next(it for it in servers.pool.servers if servers.fakes[it.address] is one)
+        responses = GivenUp(server)
+
+        async def stream(request: Request, timeouts: Timeouts) -> GivenUp:
+            return responses
+
+        one.stream = stream  # type: ignore[method-assign,assignment]
+        two.functions["llm"] = scripted("from the other")
+        assert (await servers.client.complete("hi")).text == "from the other"
+        assert responses.cancelled
+        assert server.moved == 1
 
 
 async def test_where_no_server_is_reached_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,8 +286,8 @@ async def test_where_no_server_is_reached_nothing_is_given_up(monkeypatch: pytes
         one.functions["llm"] = hanging.llm
         text = asyncio.ensure_future(servers.client.complete("hi"))
         await until(lambda: asked(one))
-        one.reachable = two.reachable = False
-        await until(lambda: all(server.is_reached is False for server in servers.pool.servers))
+        stop(one, two)
+        await until(lambda: all(server.hangs for server in servers.pool.servers))
         await asyncio.sleep(0.05)  # ten looks
         hanging.over.set()
         assert (await text).text == "at last"
@@ -244,12 +302,43 @@ async def test_an_answer_that_was_begun_stays_where_nothing_answers(monkeypatch:
         stream = servers.client.stream("hi")
         text = asyncio.ensure_future(stream.answer())
         await until(lambda: asked(one) and stream.text)
-        one.reachable = False
-        await until(lambda: any(server.is_reached is False for server in servers.pool.servers))
+        stop(one)
+        await until(lambda: any(server.hangs for server in servers.pool.servers))
         await asyncio.sleep(0.05)  # ten looks
         hanging.over.set()
         assert (await text).text == "word at last"
         assert asked(two) == 0
+
+
+@pytest.mark.parametrize("error", [Unavailable("no room for the look"), LOST, None])
+async def test_a_look_that_fails_at_once_moves_no_call(
+    monkeypatch: pytest.MonkeyPatch, error: TrimodalError | None
+) -> None:
+    """One look that was refused cancelled what a healthy server was about to answer."""
+    hanging = Hanging()
+
+    async def models(timeouts: Timeouts) -> list[Model]:
+        assert error
+        raise error
+
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one, two = servers.first_of("hi")
+        for fake in (one, two):
+            fake.functions |= {"llm": hanging.llm, "embedding": hanging.embedding}
+        text = asyncio.ensure_future(servers.client.complete("hi"))
+        embedded = [asyncio.ensure_future(servers.client.embed("hi")) for _ in range(2)]  # by turns
+        await until(lambda: len([request for fake in (one, two) for request in fake.requests]) >= 3)
+        if error:
+            one.models = models  # type: ignore[method-assign]
+        else:
+            one.reachable = False
+        await until(lambda: any(server.is_reached is False for server in servers.pool.servers))
+        await asyncio.sleep(0.05)  # ten looks
+        hanging.over.set()
+        assert (await text).text == "at last"
+        await asyncio.gather(*embedded)
+        assert [server.moved for server in servers.pool.servers] == [0, 0]
+        assert (one.cancelled, two.cancelled, asked(two)) == ([], [], 0)
 
 
 async def test_a_client_that_leaves_while_another_server_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,7 @@ class FailoverResponses:
         while self._responses is not None:
             try:
                 outputs = await self._responses.read()
-                if outputs is None and self._is_given_up:
+                if self._is_given_up:  # also where a first text came before: nothing would follow it
                     raise hangs()
             except TrimodalError as error:
                 server = self._server
@@ -151,7 +151,7 @@ class FailoverResponses:
 
     @property
     def _is_given_up(self) -> bool:
-        """Whether the server ended this call because it is not reached."""
+        """Whether the server ended this call because it hangs; not once a client may have been told of it."""
         return self._is_movable and self._server is not None and self._responses not in self._server.movable
 
     def _settle(self) -> None:

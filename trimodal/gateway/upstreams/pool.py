@@ -210,14 +210,14 @@ class Upstreams:
             await asyncio.gather(*looks.values(), return_exceptions=True)
 
     def _leave_hanging(self) -> None:
-        """Has requests without an answer sent elsewhere that servers have which are not reached any more.
+        """Has requests without an answer sent elsewhere that servers have whose last look had none in time.
 
         A stopped server keeps its connections: they would wait for as long as a model may be silent. Where no
         server is reached it may be this process that stood still.
         """
         if any(server.is_reached for server in self._able()):
             for server in self._servers.values():
-                if server.is_reached is False:
+                if server.hangs:
                     server.give_up()
 
     def _set(self, draining: Mapping[str, bool]) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
-from trimodal.client.errors import TransportError
+from trimodal.client.errors import Timeout, TransportError
 from trimodal.client.transports.base import Timeouts, Transport, named
 from trimodal.client.transports.probes import DECOUPLED, NEEDS
 from trimodal.errors import TrimodalError
@@ -32,6 +32,8 @@ class Upstream:
         running: requests and streams of speech that it has from here.
         moved: requests that it failed or refused and that another server was asked.
         is_reached: by the last look; None: before the first.
+        hangs: whether the last look had no answer in time. One that is refused or fails at once says nothing
+            of calls that run: theirs fail by themselves.
         movable: calls without an answer so far that another server could have.
     """
 
@@ -40,6 +42,7 @@ class Upstream:
         self.transport = transport
         self.draining = False
         self.is_reached: bool | None = None
+        self.hangs = False
         self.versions: dict[str, dict[str, bool]] = {}
         self.running = 0
         self.moved = 0
@@ -82,7 +85,7 @@ class Upstream:
         except TrimodalError as error:
             if self.is_reached is not False:
                 logger.warning("%s is not reached: %s", self.address, error)
-            self.is_reached = False
+            self.is_reached, self.hangs = False, isinstance(error, Timeout)
             self._forget(list(self._asking))
             for name, versions in self.versions.items():
                 for version in versions:
@@ -90,7 +93,7 @@ class Upstream:
             return
         if self.is_reached is False:
             logger.info("%s is reached", self.address)
-        self.is_reached = True
+        self.is_reached, self.hangs = True, False
         before = self.versions
         self.versions = {name: {} for name, _ in found if name in before or not before}
         for name, version in found:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
 import numpy as np
 import pytest
 
-from trimodal.audio.values import SAMPLE_RATE
+from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.client.client import Client
 from trimodal.client.errors import Timeout
+from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import FakeSpeech, FakeTransport
 from trimodal.gateway.realtime.hearing import turn as module
 from trimodal.gateway.realtime.hearing.turn import AudioTurn
@@ -38,13 +40,46 @@ def test_captions_of_days_keep_no_word_that_was_told(monkeypatch: pytest.MonkeyP
     assert most <= 2
 
 
-def test_audio_that_nobody_takes_is_not_waited_with_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def more_than_is_held() -> Samples:
+    return np.zeros(round((module.HELD_S + 1) * SAMPLE_RATE), np.float32)
+
+
+async def hear(turn: AudioTurn) -> None:
+    async with aclosing(turn.updates()) as updates:
+        async for _ in updates:
+            pass
+
+
+async def silent(request: Request) -> Tensors:
+    await asyncio.Event().wait()
+    return {}
+
+
+async def test_audio_that_nobody_takes_is_not_waited_with_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ANSWER_S", 0.05)
-
-    async def put() -> None:
-        turn = AudioTurn(Client(transport=FakeTransport(speech=FakeSpeech())), {})
-        await turn.put(np.zeros(round((module.HELD_S + 1) * SAMPLE_RATE), np.float32))
-        await turn.put(np.zeros(SAMPLE_RATE, np.float32))
-
+    turn = AudioTurn(Client(transport=FakeTransport(speech=silent)), {})
+    hearing = asyncio.ensure_future(hear(turn))
+    await turn.put(np.zeros(SAMPLE_RATE, np.float32))  # the server has this
+    await asyncio.sleep(0)
+    await turn.put(more_than_is_held())
     with pytest.raises(Timeout, match=r"^no audio was taken for 0.05 s$"):
-        asyncio.run(put())
+        await turn.put(np.zeros(SAMPLE_RATE, np.float32))
+    hearing.cancel()
+    await asyncio.wait([hearing])
+
+
+async def test_a_turn_that_waits_for_the_end_of_another_one_is_not_a_servers_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In vLLM's dialect: a session was ended whose server was at work on the turn before."""
+    monkeypatch.setattr(module, "ANSWER_S", 0.05)
+    turn = AudioTurn(Client(transport=FakeTransport(speech=FakeSpeech())), {})
+    await turn.put(more_than_is_held())
+    putting = asyncio.ensure_future(turn.put(np.zeros(SAMPLE_RATE, np.float32)))
+    await asyncio.sleep(0.2)
+    assert not putting.done()
+    hearing = asyncio.ensure_future(hear(turn))
+    await asyncio.wait_for(putting, 20)
+    turn.end()
+    await asyncio.wait_for(hearing, 20)
+    assert turn.seconds == module.HELD_S + 2

@@ -31,7 +31,7 @@ class AudioTurn:
         self._stream = client.listen(**listening)
         self._waiting: list[Samples] = []
         self._held = 0
-        self._over = False
+        self._begun = self._over = False
         self._more, self._room = asyncio.Event(), asyncio.Event()
         self.samples = 0
         self.ended = False
@@ -49,12 +49,15 @@ class AudioTurn:
     async def put(self, samples: Samples) -> None:
         """Adds audio; waits while too much of it is not sent. Dropped where the turn failed.
 
-        Raises: Timeout: the server has taken none of what is held for ANSWER_S.
+        Raises: Timeout: the server has taken none of what is held for ANSWER_S, since `updates` began.
         """
         while self.full:
             self._room.clear()
+            # Before, the end of another turn is waited for (vLLM's dialect), which has bounds of its own.
+            # After it, what is held is taken at once.
+            limit = ANSWER_S if self._begun else None
             try:
-                await asyncio.wait_for(self._room.wait(), ANSWER_S)
+                await asyncio.wait_for(self._room.wait(), limit)
             except asyncio.TimeoutError:
                 raise Timeout(f"no audio was taken for {ANSWER_S:g} s") from None
         if self._over or not len(samples):
@@ -74,6 +77,7 @@ class AudioTurn:
 
         Raises: RequestError, TransportError. Left early, it frees the stream on the server.
         """
+        self._begun = True
         try:
             async with self._stream as stream:
                 await self._more.wait()
