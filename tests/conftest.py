@@ -18,6 +18,9 @@ settings.load_profile("untimed")
 
 # A background job of a script ignores Ctrl-C, and so would the commands that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Under nohup they would ignore a closed terminal. The suite goes on to: a handler is no command's by descent.
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # Collecting keeps all that it makes: looking for garbage in it takes a third of the time.
 gc.disable()
