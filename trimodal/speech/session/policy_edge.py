@@ -29,7 +29,7 @@ DELAYS_S: dict[Delay, tuple[float, float]] = {
 _CONTEXT = 2 * SAMPLE_RATE  # committed speech that a trimmed buffer still begins with
 # Of a segment: it is heard after what was said before. Each word of that costs a step of the decoder.
 _BEGINNING = 3 * SAMPLE_RATE
-_REST = SAMPLE_RATE * 45 // 100  # of a sound after its word, at most: a shorter word would be in it
+_REST = SAMPLE_RATE * 45 // 100  # how long speech may go on behind its last word, as the detector hears it
 # What may be new in the time since then: a Whisper that is given a whole sentence may repeat it.
 _WORDS, _WORDS_PER_S = 2, 6
 _REPEATED = 4  # words in the order of those before: too many for chance
