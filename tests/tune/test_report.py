@@ -64,6 +64,8 @@ def test_streams_end_with_how_many_were_held_in_each_round() -> None:
     said = report.verdict(settings, Tuned((), kept.trials, kept))
     assert said.startswith("The knobs stay as they are: no other was tried. With the knobs as they are this")
     assert "holds 3 streams of speech at once" in said
+    cut = replace(kept, cut="The time ended it after 1 of 2 trials.")
+    assert report.verdict(settings, Tuned((), cut.trials, cut)) == f"{said} {cut.cut}"
     none = held(0, 0.0, violation=0.2)
     lost = Result(none, none, (none,), (), "no other was tried", 9.0)
     assert "holds" not in report.verdict(settings, Tuned((), lost.trials, lost))

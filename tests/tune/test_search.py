@@ -88,6 +88,13 @@ def test_respects_the_budget(trials: int, seconds: float) -> None:
     assert len(result.trials) <= trials
     assert system.now <= seconds
     assert result.seconds == system.now
+    assert result.cut.startswith("The time ended it after") == (len(result.trials) < trials)
+
+
+def test_time_for_no_more_than_the_start_is_told() -> None:
+    result = run(MadeUpSystem(surface), Budget(trials=5, seconds=1.0, rounds=1, final_rounds=1))
+    assert result.why == "no other was tried"
+    assert result.cut.startswith("The time ended it after 1 of 5 trials: another and the final may take ")
 
 
 class Lucky(MadeUpSystem):

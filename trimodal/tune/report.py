@@ -62,7 +62,7 @@ def verdict(settings: TuneSettings, tuned: Tuned) -> str:
     if tuned.result is None:
         return f"Interrupted after {len(tuned.trials)} trials. Nothing was chosen."
     result = tuned.result
-    held = capacity(settings, result)
+    held = capacity(settings, result) + (result.cut and f" {result.cut}")
     if not result.improved:
         return f"The knobs stay as they are: {result.why}.{held}"
     name = settings.objective.name

@@ -87,6 +87,7 @@ class Result:
     Attributes:
         finals: the start and the best with the rounds of the final, in turn; empty where none came near it.
         why: `chosen` was chosen.
+        cut: what the time was too short for; empty: for nothing.
     """
 
     start: Trial
@@ -95,6 +96,7 @@ class Result:
     finals: tuple[Trial, ...]
     why: str
     seconds: float
+    cut: str = ""
 
     @property
     def improved(self) -> bool:
@@ -175,16 +177,21 @@ class Search:
         best = start
         # Rounds of the start say how much measurements differ by themselves.
         noise = max(one.gain for one in start.rounds) - min(one.gain for one in start.rounds)
+        cut, budget = "", self._budget
         for setting in self._proposals():
-            too_late = self._clock() - began + self._needed() > self._budget.seconds
-            if too_late or len(self._trials) >= self._budget.trials:
+            if len(self._trials) >= budget.trials:
+                break
+            if self._clock() - began + self._needed() > budget.seconds:
+                count, minutes = len(self._trials), self._needed() / 60
+                cut = f"The time ended it after {count} of {budget.trials} trials: "
+                cut += f"another and the final may take {minutes:.1f} minutes."
                 break
             trial = await self._try(setting, best, noise)
             if trial.state == "measured" and trial.score > best.score:
                 best = trial
             self._keep(trial, best)
         chosen, finals, why = await self._final(start)
-        return Result(start, chosen, self.trials, finals, why, self._clock() - began)
+        return Result(start, chosen, self.trials, finals, why, self._clock() - began, cut)
 
     def _keep(self, trial: Trial, best: Trial) -> None:
         self._trials.append(trial)
@@ -228,7 +235,8 @@ class Search:
         trial = max(one.seconds for one in self._trials)
         measured = [one for one in self._trials if one.rounds]
         round_ = max(one.seconds / len(one.rounds) for one in measured)
-        return trial + round_ * self._budget.final_rounds * (1 + _FINALISTS)
+        finalists = 1 + min(len(self._trials), _FINALISTS)
+        return trial + round_ * self._budget.final_rounds * finalists
 
     async def _try(self, setting: Setting, best: Trial | None, noise: float = 0.0) -> Trial:
         began, rounds = self._clock(), list[Round]()
