@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steps.artefact import origin
+from steps.artefact import check_weights_fit, origin
 
 from trimodal.build_support import operator_errors, progress, report, resolve_checkpoint
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
@@ -40,6 +40,7 @@ def main() -> None:
     tokenizer = open_tokenizer(directory, max_length)
     with progress("torch reference"):
         model = load(directory)
+        check_weights_fit(model, {each: options.out_dir / f"onnx-{each}" for each in options.precision})
         inputs = encode(tokenizer, SENTENCES)
         reference = run_torch(model, inputs)
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import typer
 from steps.artefact import (
+    WEIGHT_BYTES,
+    check_weights_fit,
     evenly,
     origin,
     refuse_below,
@@ -83,6 +85,7 @@ def main(
         with progress("Loading torch, the converters and the checkpoint"):
             import_converters()
             checkpoint = Checkpoint(directory)
+        check_weights_fit(checkpoint.model, places, beside=WEIGHT_BYTES["fp32"])
         answers = reference_samples(checkpoint)
         folder = next(iter(places.values())).parent
         folder.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from steps.llm.gguf import resolve_model
 
 from trimodal.build_support import operator_errors, progress
 from trimodal.errors import ArtefactError
-from trimodal.manifest import MANIFEST, Manifest, atomic_directory, write_manifest
+from trimodal.manifest import MANIFEST, Manifest, atomic_directory, check_room, write_manifest
 
 INDEX = "model.safetensors.index.json"
 TOKENIZER = "tokenizer.json"
@@ -46,6 +46,8 @@ def main(
             check_causal(directory, source)
         config = read_config(directory, directory.name)
         files = checkpoint_files(directory, tokenizer=not draft)
+        if copy:
+            check_room(place.parent, sum(file.stat().st_size for file in files))
         with progress("Hashing the checkpoint"):
             made_of = origin(directory, source, "llm_place")
         manifest = Manifest(

@@ -181,6 +181,20 @@ def test_ctrl_c_while_a_script_is_being_started_ends_it_and_is_told() -> None:
     assert (running.returncode, output.replace("waits\n", "")) == (130, "cleaned up\n")
 
 
+@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_the_command_while_a_script_is_being_started_ends_it_too(name: signal.Signals) -> None:
+    """The script ran on, without its command."""
+    script = "import time; print('building', flush=True); time.sleep(60)"
+    program = COMMAND.format(seconds=[10], script=script).replace("sys.exit(", SLOW_START + "sys.exit(")
+    program = "from trimodal.host import end_in_order\nend_in_order()\n" + program
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        assert running.stdout.readline() == "building\n"
+        running.send_signal(name)
+        running.communicate(timeout=20)  # the end of a pipe that the script holds, too
+    assert running.returncode == 128 + name
+
+
 AT_ONCE = """
 import signal
 put = signal.signal

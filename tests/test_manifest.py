@@ -17,6 +17,7 @@ from trimodal.manifest import (
     Manifest,
     atomic_directory,
     built_at,
+    check_room,
     checkpoint_sha256,
     read_manifest,
     sha256,
@@ -316,3 +317,11 @@ def test_a_build_is_put_in_place_without_locks(tmp_path: Path, monkeypatch: pyte
             (work / "file").write_text(content)
     assert (tmp_path / "built" / "file").read_text() == "second"
     assert [one.name for one in tmp_path.iterdir()] == ["built"]
+
+
+def test_a_build_that_has_no_room_is_refused_before_it_begins(tmp_path, monkeypatch):
+    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: 10e9)
+    check_room(tmp_path / "not" / "there", 10e9)
+    needed = r"at least 10,001 MB in .*not/there, whose disk has 10,000 MB left: free some, or name another"
+    with pytest.raises(ArtefactError, match=needed):
+        check_room(tmp_path / "not" / "there", 10.001e9)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +108,10 @@ def run_script(command: Sequence[str], environment: Mapping[str, str] | None = N
     still runs after CLEAN_UP_S, as where the signal was for this process alone, and is killed after twice
     that time, or at a second Ctrl-C. What else ends this process, as SIGTERM does, is told to it at once.
     """
-    early: list[int] = []
     script: subprocess.Popen[bytes] | None = None
     try:
-        with _noting_interrupts(early):
+        with _signals_held_back():
             script = subprocess.Popen(command, env=environment)
-        if early:
-            raise KeyboardInterrupt
         code = script.wait()
     except KeyboardInterrupt:
         _stop(script, None, signal.SIGINT)
@@ -126,20 +123,26 @@ def run_script(command: Sequence[str], environment: Mapping[str, str] | None = N
 
 
 @contextmanager
-def _noting_interrupts(noted: list[int]) -> Iterator[None]:
-    """Puts a Ctrl-C that comes inside into `noted`: of a process that is being started nobody has the number.
+def _signals_held_back() -> Iterator[None]:
+    """Lets Ctrl-C, SIGTERM and SIGHUP wait for the end of the block, where they end this process in order.
 
-    Where Ctrl-C is ignored, it is by what is started as well.
+    Of a process that is being started nobody has the number yet: it would go on. What is ignored here is by
+    what is started as well.
     """
-    before = signal.getsignal(signal.SIGINT)
-    hears = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
-    if hears:
-        signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
-    try:
+    held: list[int] = []
+
+    def hear() -> None:
+        if held:
+            signal.raise_signal(held[0])
+
+    with ExitStack() as stack:
+        if threading.current_thread() is threading.main_thread():
+            stack.callback(hear)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if callable(before := signal.getsignal(number)):
+                    stack.callback(signal.signal, number, before)
+                    signal.signal(number, lambda number, _: held.append(number))
         yield
-    finally:
-        if hears:
-            signal.signal(signal.SIGINT, before)
 
 
 def _stop(script: subprocess.Popen[bytes] | None, *signals: signal.Signals | None) -> None:

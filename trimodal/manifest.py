@@ -127,6 +127,20 @@ def check_files(directory: Path, manifest: Manifest, stop: Callable[[], bool] = 
                 )
 
 
+def check_room(directory: Path, needed: float) -> None:
+    """Raises: ArtefactError: a build writes so many bytes there, at least, and its disk has fewer left.
+
+    For what takes long: on a full disk it fails at its end, and where a library removes what it has written,
+    as OpenVINO (2026.4) does, the disk is not full any more and `told_when_full` knows nothing.
+    """
+    existing = next(place for place in (directory, *directory.absolute().parents) if place.is_dir())
+    if (free := free_room(existing)) < needed:
+        raise ArtefactError(
+            f"the build needs at least {needed / 1e6:,.0f} MB in {directory}, whose disk has "
+            f"{free / 1e6:,.0f} MB left: free some, or name another directory"
+        )
+
+
 @contextmanager
 def told_when_full(directory: Path) -> Iterator[None]:
     """Says so where something fails and the disk of `directory`, or of temporary files, is full.

@@ -48,6 +48,9 @@ class EngineSettings(Settings):
     """Of a model whose engine computes on threads of the model's own process."""
 
     intra_op_threads: Annotated[int, Field(ge=0, le=256, description="0: every core of the process")] = 0
+    stall_timeout_s: Annotated[
+        float, Field(ge=0, le=86_400, description="a batch that takes so long ends the process; 0: never")
+    ] = 300
 
     @property
     def threads(self) -> int:

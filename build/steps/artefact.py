@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from trimodal.build_support import build_command, report, resolve_checkpoint
 from trimodal.errors import ArtefactError
-from trimodal.manifest import Manifest, checkpoint_sha256
+from trimodal.manifest import Manifest, check_room, checkpoint_sha256
 from trimodal.paths import artefact_root
 
 Item = TypeVar("Item")
 # Relative error of all outputs, √Σ(a − b)² / √Σb². INT8 and FP8 are judged by the answers they give.
 MAX_ERROR = {"fp32": 1e-3, "fp16": 1e-2}
+# Bytes of a weight, at least, as an artefact of that precision has it; of others one.
+WEIGHT_BYTES = {"fp32": 4.0, "float32": 4.0, "fp16": 2.0, "float16": 2.0, "int4": 0.5}
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -51,6 +53,19 @@ def targets(model: str, precisions: Iterable[str], name: str, out: str) -> dict[
     if len(set(found.values())) < len(found):
         raise ArtefactError("each precision needs its own directory: put {precision} into --name or --out")
     return found
+
+
+def check_weights_fit(model: Any, places: Mapping[str, Path], beside: float = 0.0) -> None:
+    """Raises: ArtefactError: a torch model's weights alone have no room where the artefacts are to be.
+
+    Args:
+        places: precision → directory.
+        beside: bytes of a weight that are written meanwhile, as by an export.
+    """
+    weights = sum(each.numel() for each in model.parameters())
+    folder = next(iter(places.values())).parent
+    sizes = [WEIGHT_BYTES.get(each, 1.0) for each, place in places.items() if place.parent == folder]
+    check_room(folder, weights * (beside + sum(sizes)))
 
 
 def resolve_converted(source: str, suffix: str, convert: Callable[[Path], Path]) -> Path:

@@ -1,5 +1,6 @@
 """Recordings that soundfile writes here, read again."""
 
+import errno
 import io
 import os
 import subprocess
@@ -135,6 +136,37 @@ def test_a_file_that_is_cut_off_gives_what_is_there(tmp_path):
     whole = (tmp_path / "a.wav").read_bytes()
     (tmp_path / "a.wav").write_bytes(whole[: 44 + RATE * 2])
     assert len(read(tmp_path / "a.wav")) == RATE
+
+
+class Damaged(io.BytesIO):
+    """A recording of which the disk reads no more from `end` on."""
+
+    end = 5_000
+
+    def read(self, size=-1):
+        if self.tell() + max(size, 0) > self.end:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return super().read(size)
+
+
+@pytest.mark.parametrize("kind", ["wav", "flac", "caf"])
+def test_a_disk_that_cannot_be_read_is_told_and_its_recording_not_cut_short(tmp_path, capfd, kind):
+    soundfile.write(tmp_path / f"a.{kind}", tone(2.0), RATE)
+    with pytest.raises(AudioError) as told:
+        list(read_blocks(Damaged((tmp_path / f"a.{kind}").read_bytes()), 1.0, f"a.{kind}"))
+    assert str(told.value) == f"a.{kind}: input/output error"
+    assert capfd.readouterr() == ("", ""), "a library's traceback beside it"
+
+
+def test_a_pipe_is_refused_where_one_would_have_to_go_back(tmp_path, capfd):
+    soundfile.write(tmp_path / "a.wav", tone(0.1), RATE)
+    reading, writing = os.pipe()
+    os.write(writing, (tmp_path / "a.wav").read_bytes())
+    os.close(writing)
+    with pytest.raises(AudioError, match="a pipe, in which there is no way back: write it to a file first"):
+        read(f"/dev/fd/{reading}")
+    os.close(reading)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_raw_samples_split_anywhere():

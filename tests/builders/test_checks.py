@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -46,3 +48,17 @@ def test_a_recogniser_whose_encoder_is_off(error: float, kept: bool) -> None:
         return
     with pytest.raises(ArtefactError, match="encodes audio with an error of"):
         speech_check.judge(manifest, None, "ctranslate2-float16")
+
+
+def test_weights_that_have_no_room_are_told_before_they_are_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = importlib.import_module("steps.artefact").check_weights_fit
+    model = SimpleNamespace(parameters=lambda: [SimpleNamespace(numel=lambda: 1_000_000)] * 2)
+    places = {each: tmp_path / each for each in ("fp16", "int8", "int4")} | {"fp32": tmp_path / "other" / "a"}
+    needed = 2_000_000 * (4 + 2 + 1 + 0.5)  # what goes elsewhere needs no room here
+    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: needed)
+    check(model, places, beside=4.0)
+    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: needed - 1)
+    with pytest.raises(ArtefactError, match="at least 15 MB in"):
+        check(model, places, beside=4.0)

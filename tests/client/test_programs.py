@@ -10,6 +10,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from trimodal.vision.settings import Limits
+
 PROGRAMS = Path(__file__).parents[2] / "clients"
 
 
@@ -55,3 +57,10 @@ def test_two_channels_are_refused_in_a_sentence(name: str, error: type, tmp_path
     module, path = program(name), write(tmp_path / "stereo.wav", 16_000, channels=2)
     with pytest.raises(error, match="stereo.wav: "):
         list(module.chunks(path) if name == "transcribe_live" else module.samples(path))
+
+
+def test_of_a_picture_without_end_only_so_much_is_read_that_the_server_refuses_it() -> None:
+    for name in ("ask", "classify"):
+        assert len(program(name).picture(Path("/dev/zero"))) > Limits().max_bytes
+    encoded = program("openai_picture_and_voice").encoded(Path("/dev/zero"))
+    assert len(encoded) > 4 * Limits().max_bytes / 3

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -154,6 +155,14 @@ class TestFingerprint:
         (tmp_path / "built").mkdir()
         (tmp_path / "built" / MANIFEST).write_bytes(b"{}")
         assert model_fingerprint(settings) == engine_fingerprint(b"{}", settings) != without
+
+    def test_without_a_manifest_is_that_of_its_name_and_not_of_a_descriptor(self, tmp_path):
+        """Of a name that libraries cannot open: two models could have had one, by turns."""
+        version = tmp_path / os.fsdecode(b"m\xfcnchen")
+        (version / "built").mkdir(parents=True)
+        settings = LlmSettings(version_directory=version, artefact="built")
+        assert settings.artefact_directory.parent == Path("/proc/self/fd")
+        assert model_fingerprint(settings) == engine_fingerprint(os.fsencode(version / "built"), settings)
 
     def test_of_a_fake_engine_has_no_manifest(self, tmp_path):
         (tmp_path / MANIFEST).write_bytes(b"{}")

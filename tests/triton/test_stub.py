@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+
+from trimodal.triton.stub import ended_if_stalled
 
 BEGIN = "from trimodal.triton.stub import begin; begin({'model_name': 'llm'})"
 
@@ -62,3 +65,34 @@ def test_its_region_is_closed_and_no_other(regions: list[Path], slash: str) -> N
     arguments = ["model.py", f"{slash}{own.name}", "1048576", "", "..", "/"]
     subprocess.run([sys.executable, "-c", BEGIN, *arguments], check=True, timeout=60)
     assert [file.stat().st_mode & 0o777 for file in (own, other)] == [0o600, 0o644]
+
+
+STALLS = """
+import ctypes
+from trimodal.triton.stub import begin, ended_if_stalled
+begin({"model_name": "vision"})
+with ended_if_stalled(10.0):
+    pass
+with ended_if_stalled(0.2):
+    ctypes.PyDLL(None).sleep(30)  # as it keeps Python's lock, nothing of Python runs meanwhile
+"""
+
+
+def test_a_process_whose_library_hangs_ends_and_says_where(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(STALLS)
+    done = subprocess.run(
+        ["/backends/python/triton_python_backend_stub", str(tmp_path / "model.py")],
+        executable=sys.executable, capture_output=True, text=True, timeout=20,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGALRM
+    assert 'model.py", line 8 in <module>' in done.stderr
+
+
+def test_a_batch_in_time_leaves_the_timer_as_it_was() -> None:
+    before, _ = signal.getitimer(signal.ITIMER_REAL)
+    with ended_if_stalled(5.0):
+        assert 4 < signal.getitimer(signal.ITIMER_REAL)[0] <= 5
+    with ended_if_stalled(0.0):
+        assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == pytest.approx(before, abs=1.0)

@@ -6,12 +6,13 @@ soundfile decodes (libsndfile: wav, flac, ogg, mp3 and more), PyAV what it does 
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,15 +111,62 @@ def _decode(source: str | BinaryIO, name: str) -> Generator[Samples, None, None]
         if os.path.isdir(source):
             raise AudioError(f"{name}: a folder, not a file")
         with open(source, "rb") as file:
+            if not file.seekable() and not _is_raw(name):
+                raise AudioError(f"{name}: a pipe, in which there is no way back: write it to a file first")
             yield from _decode_open(file, name)
     except OSError as error:
         raise AudioError(f"{name}: {(error.strerror or 'cannot be read').lower()}") from None
 
 
-def _decode_open(file: BinaryIO, name: str) -> Generator[Samples, None, None]:
-    if name.lower().endswith((".raw", ".pcm")):
-        yield from read_raw(file)
+def _is_raw(name: str) -> bool:
+    """Whether a file of this name is samples without a header."""
+    return name.lower().endswith((".raw", ".pcm"))
+
+
+class _Noted(io.RawIOBase):
+    """A file for libraries that print what it raises and go on without: keeps its first error instead."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._error: OSError | None = None
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._file.read(len(buffer))
+        except OSError as error:
+            self._error = self._error or error
+            data = b""
+        buffer[: len(data)] = data
+        return len(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        try:
+            return self._file.seek(offset, whence)
+        except OSError as error:
+            self._error = self._error or error
+            return 0
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def check(self) -> None:
+        """Raises: OSError: a part of it could not be read, so that the end that was found is none."""
+        if self._error:
+            raise self._error
+
+
+def _decode_open(given: BinaryIO, name: str) -> Generator[Samples, None, None]:
+    if _is_raw(name):
+        yield from read_raw(given)
         return
+    noted = _Noted(given)
+    file = cast(BinaryIO, noted)
     soundfile = package("soundfile")
     found, why = False, ""
     try:
@@ -138,6 +186,7 @@ def _decode_open(file: BinaryIO, name: str) -> Generator[Samples, None, None]:
                 why = "there is no audio in it"
             except ValueError as error:
                 why = why or str(error)
+    noted.check()
     if why:
         raise AudioError(f"{name}: cannot be read as audio ({_READ}): {why}")
 

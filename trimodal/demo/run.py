@@ -40,9 +40,8 @@ def run(console: Console, engines: Path | None, *, keep: bool) -> int | None:
     Args:
         engines: where they lie; None: in the repository.
 
-    Returns: how many were right; None: not all were played, and why was printed.
+    Returns: how many were right; None: it ended before it was to, and why was printed.
     """
-    right: int | None = None
     try:
         with contextlib.ExitStack() as stack:
             # A store of its own: nothing that was answered before, and nothing left behind.
@@ -86,6 +85,7 @@ def run(console: Console, engines: Path | None, *, keep: bool) -> int | None:
             if not server.alive:
                 problem = f"tritonserver ended by itself (exit status {server.wait(0)})"
                 raise ServerError(f"{problem}\nlog: {server.log_path}")
+        return right
     except PortInUse as error:
         told = f"demo: {error.problem}: end what listens there, or leave out --keep"
         console.print(told, markup=False, soft_wrap=True)
@@ -95,4 +95,4 @@ def run(console: Console, engines: Path | None, *, keep: bool) -> int | None:
         console.print(f"demo: {refused_by_system(error)}", markup=False, soft_wrap=True)
     except KeyboardInterrupt:
         console.print("demo: stopped")
-    return right
+    return None

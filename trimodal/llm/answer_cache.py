@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from trimodal.cache.stores.base import default_store
 from trimodal.llm.settings import LlmSettings
 from trimodal.manifest import MANIFEST
 from trimodal.metrics import Metrics
+from trimodal.paths import setting_path
 from trimodal.repository import built_model
 
 _DIGITS = 16
@@ -36,11 +38,12 @@ def engine_fingerprint(manifest: bytes, settings: LlmSettings) -> str:
 
 def model_fingerprint(settings: LlmSettings) -> str:
     """`engine_fingerprint` of the artefact that `settings` name; its name where it has no manifest."""
-    directory = settings.artefact_directory
+    # Not by the name for libraries, which may be a descriptor's: another process may have that for another.
+    directory = setting_path(str(settings.version_directory / setting_path(settings.artefact)))
     try:
         manifest = b"" if settings.engine == "fake" else (directory / MANIFEST).read_bytes()
     except OSError:
-        manifest = str(directory).encode(errors="surrogateescape")
+        manifest = os.fsencode(directory)
     return engine_fingerprint(manifest, settings)
 
 

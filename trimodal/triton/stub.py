@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from trimodal import logs
@@ -21,6 +24,8 @@ def begin(args: Mapping[str, str]) -> None:
     command = Path("/proc/self/cmdline").read_bytes().split(b"\0")
     if command[0].endswith(b"triton_python_backend_stub"):
         close_connections()
+        # What `ended_if_stalled` ends leaves in the log where each of its threads stands.
+        faulthandler.register(signal.SIGALRM, file=2, all_threads=True, chain=True)
     # Requests and answers pass through a region that Triton (2.51) makes 0644, whatever the umask: any user
     # could read prompts. Its name is among the stub's arguments.
     for argument in command:
@@ -39,3 +44,18 @@ def close_connections() -> None:
         with socket.socket(fileno=int(entry.name)) as one:
             if one.family not in (socket.AF_INET, socket.AF_INET6):
                 one.detach()
+
+
+@contextmanager
+def ended_if_stalled(seconds: float) -> Iterator[None]:
+    """Ends this process where the block takes longer than so many seconds; 0: it may take any time.
+
+    By the kernel's timer, as a call that never returns from a driver or a library may hold Python's lock:
+    no thread of ours runs then. The model is loaded again, and who waits is told, as at any death of its
+    process. One block at a time: a process has one such timer.
+    """
+    before, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, before)

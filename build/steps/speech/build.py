@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from steps.artefact import targets
+from steps.artefact import check_weights_fit, targets
 from steps.speech.audio import read_recordings
 from steps.speech.check import Reference, reference
 from steps.speech.checkpoint import Checkpoint, load, parse_contexts, parse_padding
@@ -82,6 +82,7 @@ def prepare(
         )
     with progress("Loading torch and the checkpoint"):
         checkpoint = load(directory, source, parse_padding(padding))
+    check_weights_fit(checkpoint.model, places)
     contexts_s = parse_contexts(contexts, checkpoint.longest_s)
     heard = reference(checkpoint, read_recordings(audio, contexts_s[-1]), contexts_s, language)
     checkpoint.tell()

@@ -9,7 +9,7 @@ from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.metrics import TritonMetrics
 from trimodal.triton.parameters import parameters
-from trimodal.triton.stub import begin
+from trimodal.triton.stub import begin, ended_if_stalled
 
 
 class TritonPythonModel:
@@ -20,6 +20,7 @@ class TritonPythonModel:
             parameters_of(args["model_config"]),
             source="embedding/config.pbtxt (profile cpu: configs/cpu.pbtxt)",
         )
+        self.stall_timeout_s = settings.stall_timeout_s
         self.service = EmbeddingService.open(
             version_directory(args),
             settings,
@@ -27,7 +28,8 @@ class TritonPythonModel:
         )
 
     def execute(self, requests):
-        return answer_batch(pb_utils, requests, read, self.service.embed, write, tells=True)
+        with ended_if_stalled(self.stall_timeout_s):
+            return answer_batch(pb_utils, requests, read, self.service.embed, write, tells=True)
 
 
 def read(request):

@@ -7,7 +7,7 @@ from trimodal.judge.settings import JudgeSettings
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.metrics import TritonMetrics
-from trimodal.triton.stub import begin
+from trimodal.triton.stub import begin, ended_if_stalled
 
 
 class TritonPythonModel:
@@ -18,6 +18,7 @@ class TritonPythonModel:
             parameters_of(args["model_config"]),
             source="judge/config.pbtxt (profile cpu: configs/cpu.pbtxt)",
         )
+        self.stall_timeout_s = settings.stall_timeout_s
         self.service = JudgeService.open(
             version_directory(args),
             settings,
@@ -25,7 +26,8 @@ class TritonPythonModel:
         )
 
     def execute(self, requests):
-        return answer_batch(pb_utils, requests, read, self.service.judge, write)
+        with ended_if_stalled(self.stall_timeout_s):
+            return answer_batch(pb_utils, requests, read, self.service.judge, write)
 
 
 def read(request):

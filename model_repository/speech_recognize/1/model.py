@@ -9,7 +9,7 @@ from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.metrics import TritonMetrics
-from trimodal.triton.stub import begin
+from trimodal.triton.stub import begin, ended_if_stalled
 
 
 class TritonPythonModel:
@@ -20,11 +20,13 @@ class TritonPythonModel:
             parameters_of(args["model_config"]),
             source="speech_recognize/configs/cpu.pbtxt (profile tensorrt: config.pbtxt)",
         )
+        self.stall_timeout_s = settings.stall_timeout_s
         self.metrics = TritonMetrics(pb_utils, args["model_name"], args["model_version"])
         self.service = RecogniseService.open(version_directory(args), settings, self.metrics)
 
     def execute(self, requests):
-        return answer_batch(pb_utils, requests, read, self.service.recognise, write)
+        with ended_if_stalled(self.stall_timeout_s):
+            return answer_batch(pb_utils, requests, read, self.service.recognise, write)
 
     def finalize(self):
         self.service.close()

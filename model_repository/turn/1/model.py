@@ -5,7 +5,7 @@ import triton_python_backend_utils as pb_utils
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.metrics import TritonMetrics
-from trimodal.triton.stub import begin
+from trimodal.triton.stub import begin, ended_if_stalled
 from trimodal.turn.service import TurnService
 from trimodal.turn.settings import TurnSettings
 
@@ -16,6 +16,7 @@ class TritonPythonModel:
         settings = parse_parameters(
             TurnSettings, parameters_of(args["model_config"]), source="turn/config.pbtxt"
         )
+        self.stall_timeout_s = settings.stall_timeout_s
         self.service = TurnService.open(
             version_directory(args),
             settings,
@@ -23,7 +24,8 @@ class TritonPythonModel:
         )
 
     def execute(self, requests):
-        return answer_batch(pb_utils, requests, read, self.service.judge, write)
+        with ended_if_stalled(self.stall_timeout_s):
+            return answer_batch(pb_utils, requests, read, self.service.judge, write)
 
 
 def read(request):

@@ -8,7 +8,7 @@ import triton_python_backend_utils as pb_utils
 from trimodal.settings import parameters_of, parse_parameters
 from trimodal.triton.batch import answer_batch, version_directory
 from trimodal.triton.metrics import TritonMetrics
-from trimodal.triton.stub import begin
+from trimodal.triton.stub import begin, ended_if_stalled
 from trimodal.vision.settings import VisionSettings
 from trimodal.vision.steps import VisionStep
 
@@ -21,11 +21,13 @@ class TritonPythonModel:
             parameters_of(args["model_config"]),
             source="vision/configs/cpu.pbtxt (profile cuda: configs/cuda.pbtxt)",
         )
+        self.stall_timeout_s = settings.stall_timeout_s
         self.metrics = TritonMetrics(pb_utils, args["model_name"], args["model_version"])
         self.service = VisionStep.open(version_directory(args), settings, self.metrics)
 
     def execute(self, requests):
-        return answer_batch(pb_utils, requests, read, self.service.classify, write, tells=True)
+        with ended_if_stalled(self.stall_timeout_s):
+            return answer_batch(pb_utils, requests, read, self.service.classify, write, tells=True)
 
     def finalize(self):
         self.service.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,18 @@ def test_low_agreement_leaves_the_old_artefact(
     result = build(llama, "--precision", "int4", "--out", target, "--min-agreement", "1")
     assert "less than --min-agreement 1: nothing was replaced" in sentence(result)
     assert [path.name for path in tmp_path.rglob("*")] == ["int4", "old"]
+
+
+def test_too_small_a_disk_is_one_sentence_before_anything_is_exported(
+    llama: Path, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: 300_000)
+    monkeypatch.delattr("llm_openvino.export")
+    told = sentence(
+        build(llama, "--precision", "int8", "--precision", "int4", "--out", tmp_path / "{precision}")
+    )
+    assert re.search(r"needs at least \d+ MB in .*, whose disk has 0 MB left: free some", told)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_missing_source_is_one_sentence(build: Build, tmp_path: Path) -> None:

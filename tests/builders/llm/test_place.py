@@ -191,3 +191,11 @@ def test_pickled_weights_and_missing_dimensions_are_refused(checkpoint: Path, tm
     assert "pickled weights are not served" in refused(checkpoint, "--out", tmp_path / "placed")
     assert "no checkpoint at" in refused(tmp_path / "nothing" / "here")
     assert "is the artefact itself" in refused(checkpoint, "--out", checkpoint)
+
+
+def test_a_copy_that_has_no_room_is_refused(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: 1_000)
+    assert "whose disk has 0 MB left" in refused(checkpoint, "--copy", "--out", tmp_path / "placed")
+    assert place(checkpoint, "--out", tmp_path / "placed").exit_code == 0, "links need none"

@@ -138,6 +138,20 @@ async def test_pictures_in_a_process_that_dies_are_told(served: TritonServer) ->
         assert await client.classify([fakes.png(1)])
 
 
+async def test_pictures_in_an_engine_that_hangs_are_told(
+    own_server: Callable[..., TritonServer], tmp_path: Path
+) -> None:
+    slow = fakes.vision(tmp_path, fake_delay_ms="10000", warm_up_batch_sizes="", stall_timeout_s="1")
+    server = own_server(("vision",), slow)
+    async with Client(server.url) as client:
+        with pytest.raises(Unavailable):
+            await asyncio.wait_for(client.classify([fakes.png(1)]), BOUND)
+        await asyncio.to_thread(skip_if_locked, server, 0.5)
+        await asyncio.to_thread(wait_until, lambda: lost(server, "vision"), "the loss")
+        await asyncio.to_thread(wait_until, lambda: page(server)["ready"], "the model")
+    assert " in execute" in server.log_path.read_text(), "where its threads stood"
+
+
 async def test_live_speech_outlives_its_recogniser(served: TritonServer) -> None:
     said = "the lambda list string class while for function statement explain"
     samples, _ = speak(said.split())

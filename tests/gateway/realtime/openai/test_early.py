@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 
 import httpx
@@ -141,11 +142,25 @@ def test_a_busy_server_refuses_it_and_the_turn_is_answered_all_the_same(
 
 
 def test_an_answer_that_fails_early_fails_no_turn(serve: Serve, dial: Dial) -> None:
-    triton = fake_triton(llm=fails(Unavailable("no room"), "A"))
-    running, peer = paused(serve, dial, llm=triton.functions["llm"])
-    running.triton.functions["llm"] = scripted(ANSWER)
+    failing = fails(Unavailable("no room"), "A")
+    failed = threading.Event()
+
+    async def fails_once(request: Request):  # type: ignore[no-untyped-def]
+        try:
+            async for outputs in failing(request):
+                yield outputs
+        finally:
+            running.triton.functions["llm"] = scripted(ANSWER)
+            failed.set()
+
+    running = serve(fake_triton(llm=fails_once))
+    peer = dial(running, "model=llm")
+    peer.say(3.2, silence=0.35)
+    wait_until(failed.is_set, "the answer of the pause fails")
+    httpx.get(f"{running.url}/metrics")  # and the gateway, which is one thread, has heard of it by now
     peer.append(0.4, level=0.0)
     assert answered(peer) == ANSWER
+    assert [len(one) for one in (asked(running), running.triton.cancelled)] == [2, 0]
 
 
 def test_it_can_be_turned_off(serve: Serve, dial: Dial) -> None:
