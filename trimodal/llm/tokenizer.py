@@ -47,6 +47,9 @@ class CheckpointTokenizer:
         if not path.is_file():
             raise ArtefactError(f"{directory} lacks tokenizer.json: build the engine again")
         self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        # The file may ask for both, as it was left by a training. A prompt is what its client sent.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
         path = directory / "tokenizer_config.json"
         # Triton's stub takes ASCII for the files' encoding when a container sets no locale.
         text = path.read_text(encoding="utf-8") if path.is_file() else "{}"
