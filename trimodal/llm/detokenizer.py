@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from trimodal.llm.tokenizer import Tokenizer
 
@@ -79,6 +79,16 @@ def _overlap(text: str, stop: str) -> int:
     """Length of the longest end of `text` that begins `stop`."""
     longest = min(len(text), len(stop) - 1)
     return next((length for length in range(longest, 0, -1) if text.endswith(stop[:length])), 0)
+
+
+def said(token_ids: Sequence[int], finish_reason: str | None, ends: Collection[int]) -> Sequence[int]:
+    """The tokens without the one that ended the answer: not all tokenizers mark it as special.
+
+    Args:
+        ends: what may have ended it. An engine that has left it out already tells none of them.
+    """
+    ended = finish_reason == "stop" and token_ids and token_ids[-1] in ends
+    return token_ids[:-1] if ended else token_ids
 
 
 class TextStream:

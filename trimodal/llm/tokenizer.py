@@ -38,7 +38,11 @@ _BYTES = _byte_characters()
 
 
 class CheckpointTokenizer:
-    """The tokenizer of a built engine's directory."""
+    """The tokenizer of a built engine's directory.
+
+    Attributes:
+        ends: tokens that end an answer.
+    """
 
     def __init__(self, directory: Path) -> None:
         import tokenizers
@@ -55,7 +59,7 @@ class CheckpointTokenizer:
         text = path.read_text(encoding="utf-8") if path.is_file() else "{}"
         self._config: dict[str, Any] = json.loads(text)
         self._template = self._read_template(directory)
-        self._ends = self._end_ids(directory)
+        self.ends = self._end_ids(directory)
         added = self._tokenizer.get_added_tokens_decoder()
         self._added: dict[int, bytes] = {id: token.content.encode() for id, token in added.items()}
         decoder = self._tokenizer.decoder
@@ -86,7 +90,7 @@ class CheckpointTokenizer:
 
         A grammar takes a special token for the text that it is made of: without it that would be missing.
         """
-        ids = [id for id in token_ids if id not in self._ends]
+        ids = [id for id in token_ids if id not in self.ends]
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -140,6 +144,7 @@ class ByteTokenizer:
     """One token per UTF-8 byte: the fake engine's tokenizer, and a hard case for the detokenizer."""
 
     has_chat_template = True
+    ends: frozenset[int] = frozenset()
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())

@@ -75,6 +75,15 @@ def test_a_whole_answer_is_handed_over_and_the_next_one_begins() -> None:
     assert rig.told == ["add 1", "add 2"]
 
 
+def test_the_token_that_ends_it_is_not_part_of_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ByteTokenizer, "ends", frozenset(b"$"))
+    rig = Rig()
+    rig.offer()
+    rig.begin()
+    rig.idle.take([Output(1, list(b"$9$"), "stop")])
+    assert rig.audits.finished == [(STORED, "$9", "stop")]
+
+
 def test_a_stop_string_ends_it_in_the_engine_too() -> None:
     rig = Rig()
     rig.offer(stops=("b",))

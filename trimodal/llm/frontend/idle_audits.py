@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.values import Entry
-from trimodal.llm.detokenizer import TextStream
+from trimodal.llm.detokenizer import TextStream, said
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
 from trimodal.llm.engines.protocol import EngineRequest, Output
 from trimodal.llm.frontend.request_state import RequestState
@@ -124,7 +124,8 @@ class IdleAudits:
 
     def _push(self, running: _Audit, output: Output) -> None:
         running.tokens += len(output.token_ids)
-        text, stopped = self._text.push(output.token_ids, last=output.finish_reason is not None)
+        told = said(output.token_ids, output.finish_reason, self._tokenizer.ends)
+        text, stopped = self._text.push(told, last=output.finish_reason is not None)
         running.texts.append(text)
         if not (stopped or output.finish_reason):
             return

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from trimodal.cache.answers import Lookup
 from trimodal.cache.values import Hit, Question
 from trimodal.errors import RequestError, Unavailable
-from trimodal.llm.detokenizer import TextStream
+from trimodal.llm.detokenizer import TextStream, said
 from trimodal.llm.engines.protocol import Adapter, EngineRequest, Output
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.logprobs import TextLogprobs, prompt_tokens
@@ -146,10 +146,8 @@ class Generation:
         or, with a finish_reason, given up.
         """
         token_ids = output.token_ids
-        told = token_ids
         stops = self._request.sampling.stop_token_ids
-        if output.finish_reason == "stop" and token_ids and token_ids[-1] in stops:
-            told = token_ids[:-1]  # it has text, perhaps, which is no more of the answer than a stop string
+        told = said(token_ids, output.finish_reason, self._tokenizer.ends.union(stops))
         text, stopped = self._text.push(told, last=output.finish_reason is not None)
         self.finish_reason = "stop" if stopped else output.finish_reason or ""
         if self._texts is not None:
@@ -170,8 +168,8 @@ class Generation:
             prompt = prompt_tokens(self._tokenizer, ids, output.prompt_logprobs)
             for state in self.listeners:
                 state.prompt_logprobs = prompt
-        by_itself = self.finish_reason == "stop" and not stopped and told is token_ids
-        if by_itself and self._request.form.is_checked:
+        broken_off = stopped or (token_ids and token_ids[-1] in stops)
+        if self.finish_reason == "stop" and not broken_off and self._request.form.is_checked:
             (state,) = self.listeners  # such an answer is not shared
             self.problem = self._request.form.problem(state.unsent + text)
             if self.problem:
