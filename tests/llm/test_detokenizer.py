@@ -42,6 +42,28 @@ def test_a_stop_string_in_the_last_step_is_found() -> None:
     assert stream.push(list(b"xyz"), last=True) == ("x", True)
 
 
+@pytest.mark.parametrize("step", [1, 2, 4, 99])
+@pytest.mark.parametrize(
+    ("said", "least", "text"),
+    [
+        ("abXYcdXYef", 0, "ab"),
+        ("abXYcdXYef", 3, "ab"),  # it ends after the first 3
+        ("abXYcdXYef", 4, "abXYcd"),
+        ("abXYXYef", 5, "abXY"),
+        ("abXY", 4, "abXY"),
+        ("abX", 99, "abX"),
+        ("abX\xc3", 99, "abX\ufffd"),
+    ],
+)
+def test_no_stop_string_ends_within_the_least_tokens(said: str, least: int, text: str, step: int) -> None:
+    stream, tokens = TextStream(ByteTokenizer(), ["XY", "\ufffd"], min_tokens=least), said.encode("latin-1")
+    sent, found = "", False
+    for at in range(0, len(tokens), step):
+        part, found = stream.push(list(tokens[at : at + step]), last=at + step >= len(tokens))
+        sent += part
+    assert (sent, found) == (text, len(text) < len(said))
+
+
 class WordTokenizer:
     """Words with the space before them; a decoder that drops the first space of a text; 0 is special."""
 

@@ -56,12 +56,18 @@ class StopMatcher:
         self.held = ""
         self.found = False
 
-    def push(self, text: str) -> str:
-        """The text that can be sent; everything from a stop string on is dropped and `found` is set."""
+    def push(self, text: str, *, early: bool = False) -> str:
+        """The text that can be sent; everything from a stop string on is dropped and `found` is set.
+
+        Args:
+            early: none may end in this text; one that begins in it may end later.
+        """
         if not self._stops or self.found:
             return "" if self.found else text
+        passed = len(self.held) + (len(text) if early else 0)  # one ends behind it
         text = self.held + text
-        cuts = [at for at in (text.find(stop) for stop in self._stops) if at >= 0]
+        places = (text.find(stop, max(0, passed - len(stop) + 1)) for stop in self._stops)
+        cuts = [at for at in places if at >= 0]
         if cuts:
             self.found, self.held = True, ""
             return text[: min(cuts)]
@@ -94,13 +100,18 @@ def said(token_ids: Sequence[int], finish_reason: str | None, ends: Collection[i
 class TextStream:
     """Tokens in, text out, for one request. `whole`: with special tokens, as a grammar has them.
 
+    As in vLLM no stop string ends within the text of the first `min_tokens`.
+
     Attributes:
         ends: of each token, the characters of the answer's text up to its end.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str], *, whole: bool = False) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, stops: Sequence[str], *, whole: bool = False, min_tokens: int = 0
+    ) -> None:
         self._detokenizer = Detokenizer(tokenizer.decode_whole if whole else tokenizer.decode)
         self._matcher = StopMatcher(stops)
+        self._min_tokens = min_tokens
         self.ends: list[int] = []
 
     @property
@@ -110,11 +121,15 @@ class TextStream:
 
     def push(self, token_ids: Sequence[int], *, last: bool) -> tuple[str, bool]:
         """Text that may be sent now, and whether a stop string ended the answer."""
-        parts = [self._detokenizer.push(token_id) for token_id in token_ids]
-        for part in parts:
+        text = ""
+        for token_id in token_ids:
+            part = self._detokenizer.push(token_id)
             self.ends.append((self.ends[-1] if self.ends else 0) + len(part))
-        text = self._matcher.push("".join(parts))
-        if last and not self._matcher.found:
-            text += self._matcher.push(self._detokenizer.flush())
+            text += self._match(part)
+        if last:
+            text += self._match(self._detokenizer.flush())
             text += self._matcher.flush()
         return text, self._matcher.found
+
+    def _match(self, text: str) -> str:
+        return self._matcher.push(text, early=len(self.ends) <= self._min_tokens)

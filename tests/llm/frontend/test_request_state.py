@@ -81,6 +81,14 @@ def test_the_token_that_ends_an_answer_is_not_said_though_no_file_marks_it_as_sp
     assert b"".join(one.token for one in delta.logprobs or ()) == b"Paris."
 
 
+def test_no_stop_string_ends_an_answer_before_its_least_tokens() -> None:
+    state = state_of(min_tokens=4)
+    state.request = replace(state.request, stops=("!",))
+    say(generation_of(state), "no! yes! but")
+    delta = last(state)
+    assert (delta.text, delta.finish_reason) == ("no! yes", "stop")
+
+
 def test_a_token_that_ended_nothing_is_said(tmp_path: Path) -> None:
     tokenizer, state = sentencepiece(tmp_path), state_of(ignore_eos=True)
     generation, (end,) = Generation(Ticket(1, 5, 8), state, tokenizer), tokenizer.ends

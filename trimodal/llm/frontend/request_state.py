@@ -79,7 +79,8 @@ class Generation:
         request, sampling = self._request, self._request.sampling
         self._reader = self._make_reader()
         whole = bool(sampling.grammar or (self._reader and self._reader.whole))
-        self._text = TextStream(self._tokenizer, request.stops, whole=whole)
+        least = sampling.min_tokens
+        self._text = TextStream(self._tokenizer, request.stops, whole=whole, min_tokens=least)
         wanted = sampling.logprobs is not None
         self._logprobs = TextLogprobs(self._tokenizer, whole=whole) if wanted else None
         if self._attempts:
