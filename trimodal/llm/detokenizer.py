@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from trimodal.llm.tokenizer import Tokenizer
 
 _REPLACEMENT = "\ufffd"
+_CONTEXT_TOKENS = range(8, 24)
 _MAX_HELD_TOKENS = 12
 """A character has at most 4 bytes; a model that emits more broken bytes than this means no character."""
 
@@ -16,12 +17,15 @@ class Detokenizer:
 
     The window begins a few tokens back because many tokenizers write a token
     differently at the start of a text (a leading space is dropped).
+
+    Args:
+        context: tokens of a text that is there already, as `context_of` has them.
     """
 
-    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(self, decode: Callable[[Sequence[int]], str], context: Sequence[int] = ()) -> None:
         self._decode = decode
-        self._ids: list[int] = []  # the window
-        self._read = 0  # so many of them have been emitted
+        self._ids = list(context)  # the window
+        self._read = len(context)  # so many of them have been emitted
 
     def push(self, token_id: int) -> str:
         """The text that became certain with this token; may be empty."""
@@ -46,6 +50,18 @@ class Detokenizer:
         del self._ids[: self._read]
         self._read = len(self._ids)
         return now[len(before) :]
+
+
+def context_of(prompt_ids: Sequence[int], tokenizer: Tokenizer) -> Sequence[int]:
+    """The last tokens of a prompt, for a text that continues it; none where they are no whole characters.
+
+    With part of a character before them, bytes that follow would be none either.
+    """
+    for size in _CONTEXT_TOKENS:
+        ids = prompt_ids[-size:]
+        if _REPLACEMENT not in tokenizer.decode(ids):
+            return ids
+    return ()
 
 
 class StopMatcher:
@@ -100,16 +116,22 @@ def said(token_ids: Sequence[int], finish_reason: str | None, ends: Collection[i
 class TextStream:
     """Tokens in, text out, for one request. `whole`: with special tokens, as a grammar has them.
 
-    As in vLLM no stop string ends within the text of the first `min_tokens`.
+    `context`: as the Detokenizer's. As in vLLM no stop string ends within the text of the first `min_tokens`.
 
     Attributes:
         ends: of each token, the characters of the answer's text up to its end.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, stops: Sequence[str], *, whole: bool = False, min_tokens: int = 0
+        self,
+        tokenizer: Tokenizer,
+        stops: Sequence[str],
+        *,
+        whole: bool = False,
+        context: Sequence[int] = (),
+        min_tokens: int = 0,
     ) -> None:
-        self._detokenizer = Detokenizer(tokenizer.decode_whole if whole else tokenizer.decode)
+        self._detokenizer = Detokenizer(tokenizer.decode_whole if whole else tokenizer.decode, context)
         self._matcher = StopMatcher(stops)
         self._min_tokens = min_tokens
         self.ends: list[int] = []

@@ -23,7 +23,8 @@ def sentencepiece(directory: Path, decoder: Any = STRIPS) -> CheckpointTokenizer
     words = ["<s>", *in_bytes, "▁The", "▁capital", "▁is", "▁Paris", "▁", ",", "."]
     bpe = models.BPE({word: id for id, word in enumerate(words)}, [], ignore_merges=True, byte_fallback=True)
     made = Tokenizer(bpe)
-    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    words_of = [pre_tokenizers.Metaspace(prepend_scheme="first"), pre_tokenizers.Punctuation("isolated")]
+    made.pre_tokenizer = pre_tokenizers.Sequence(words_of)
     made.decoder = decoder
     made.add_special_tokens(["<s>"])
     made.add_tokens([END])

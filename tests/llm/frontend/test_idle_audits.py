@@ -84,6 +84,16 @@ def test_the_token_that_ends_it_is_not_part_of_its_answer(monkeypatch: pytest.Mo
     assert rig.audits.finished == [(STORED, "$9", "stop")]
 
 
+def test_what_it_continues_is_before_its_answer() -> None:
+    rig = Rig()
+    request = GenerationRequest("hello", None, Sampling(10))
+    rig.idle.offer(RequestState(request, list(b"hello"), Collector(), 0.0, context=list(b"hello")), STORED)
+    rig.begin()
+    assert rig.idle._text._detokenizer._ids == list(b"hello")
+    rig.idle.take([Output(1, list(b" you"), "stop")])
+    assert rig.audits.finished == [(STORED, " you", "stop")]
+
+
 def test_a_stop_string_ends_it_in_the_engine_too() -> None:
     rig = Rig()
     rig.offer(stops=("b",))

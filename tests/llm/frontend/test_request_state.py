@@ -89,6 +89,17 @@ def test_no_stop_string_ends_an_answer_before_its_least_tokens() -> None:
     assert (delta.text, delta.finish_reason) == ("no! yes", "stop")
 
 
+def test_an_answer_that_continues_its_prompt_keeps_its_first_blank(tmp_path: Path) -> None:
+    tokenizer, state = sentencepiece(tmp_path), state_of(logprobs=0)
+    state.context = tokenizer.encode("The capital is")
+    ids = tokenizer.encode("Paris.")
+    logprobs = tuple(map(Logprobs, range(-len(ids), 0)))
+    Generation(Ticket(1, 5, 8), state, tokenizer).push(Output(1, ids, "length", logprobs=logprobs))
+    delta = last(state)
+    assert delta.text == " Paris."
+    assert [one.token for one in delta.logprobs or ()] == [b" Paris", b"."]
+
+
 def test_a_token_that_ended_nothing_is_said(tmp_path: Path) -> None:
     tokenizer, state = sentencepiece(tmp_path), state_of(ignore_eos=True)
     generation, (end,) = Generation(Ticket(1, 5, 8), state, tokenizer), tokenizer.ends

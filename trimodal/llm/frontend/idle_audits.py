@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from trimodal.cache.audit.auditor import Auditor
@@ -38,6 +38,7 @@ class _Audit:
     entry: Entry
     request: EngineRequest
     stops: tuple[str, ...]
+    context: Sequence[int]
     until: float
     tries: int = 0
     texts: list[str] = field(default_factory=list)
@@ -72,7 +73,8 @@ class IdleAudits:
             self._audits.dropped("queue")
             return
         until = self._clock() + PATIENCE_S
-        self._waiting.append(_Audit(entry, state.engine_request(0), state.request.stops, until))
+        stops, context = state.request.stops, state.context
+        self._waiting.append(_Audit(entry, state.engine_request(0), stops, context, until))
 
     def interrupt(self) -> None:
         """Ends what runs: a request is there. It is tried again when none is."""
@@ -98,7 +100,8 @@ class IdleAudits:
             return
         audit = self._waiting.popleft()
         audit.request, audit.texts, audit.tokens = replace(audit.request, id=next(self._ids)), [], 0
-        self._text = TextStream(self._tokenizer, audit.stops, whole=bool(audit.request.sampling.grammar))
+        whole = bool(audit.request.sampling.grammar)
+        self._text = TextStream(self._tokenizer, audit.stops, whole=whole, context=audit.context)
         self._running = audit
         self._engine.client.add(audit.request)
 

@@ -58,6 +58,7 @@ class Generation:
         self.problem = ""  # why the engine's last answer to it was not the one that was asked for
         self._request = first.request
         self._make_reader = first.make_reader
+        self._context = first.context
         self._tokenizer = tokenizer
         self._attempts = 0
         self._begin()
@@ -79,10 +80,10 @@ class Generation:
         request, sampling = self._request, self._request.sampling
         self._reader = self._make_reader()
         whole = bool(sampling.grammar or (self._reader and self._reader.whole))
-        least = sampling.min_tokens
-        self._text = TextStream(self._tokenizer, request.stops, whole=whole, min_tokens=least)
+        tokenizer, context, least = self._tokenizer, self._context, sampling.min_tokens
+        self._text = TextStream(tokenizer, request.stops, whole=whole, context=context, min_tokens=least)
         wanted = sampling.logprobs is not None
-        self._logprobs = TextLogprobs(self._tokenizer, whole=whole) if wanted else None
+        self._logprobs = TextLogprobs(tokenizer, whole=whole, context=context) if wanted else None
         if self._attempts:
             # The same choices again would make the same answer.
             seed = sampling.seed
@@ -248,6 +249,7 @@ class RequestState:
     trimmed: str = ""  # what the prompt lost, as in `Note`
     cache_salt: str = ""  # of its prefixes in the engine's cache
     public_tokens: int = 0  # of the prompt, which everybody may find
+    context: Sequence[int] = ()  # tokens of the prompt that its answer continues, as `context_of` has them
     started: float = 0.0  # when the engine got it; 0: it has not
     predicted_ttft: float = math.nan
     cached_tokens: int = 0
