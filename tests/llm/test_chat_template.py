@@ -286,6 +286,11 @@ def test_a_template_is_told_what_else_the_request_has() -> None:
     assert ChatTemplate(template).render(PLAIN, (), TOKENS) == "talks True"
 
 
+@pytest.mark.parametrize(("template", "dated"), [(LLAMA3, True), (QWEN, False), (MISTRAL, False)])
+def test_a_template_that_may_write_the_day_is_known(template: str, dated: bool) -> None:
+    assert ChatTemplate(template).is_dated is dated
+
+
 @pytest.mark.build
 def test_what_a_template_refuses_is_refused_by_both(reference: Any) -> None:
     import jinja2

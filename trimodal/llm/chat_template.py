@@ -36,6 +36,7 @@ class ChatTemplate:
 
     Attributes:
         takes_tools: whether it has a place for functions; else they are written into the messages.
+        is_dated: whether it may write the day.
     """
 
     def __init__(self, source: str) -> None:
@@ -46,6 +47,7 @@ class ChatTemplate:
         environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
         environment.filters["tojson"] = _to_json
         self._short_ids = calls_of(source) == "mistral"
+        self.is_dated = "strftime_now" in source
         try:
             self._template = environment.from_string(source)
             self.takes_tools = "tools" in meta.find_undeclared_variables(environment.parse(source))

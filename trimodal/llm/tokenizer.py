@@ -42,6 +42,7 @@ class CheckpointTokenizer:
 
     Attributes:
         ends: tokens that end an answer.
+        is_dated: the chat template may write the day.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -66,6 +67,7 @@ class CheckpointTokenizer:
         # A decoder tells its kind only as what it would be written as.
         self._byte_level = decoder is not None and b'"ByteLevel"' in decoder.__getstate__()
         self.has_chat_template = self._template is not None
+        self.is_dated = self._template is not None and self._template.is_dated
         give_back_freed()
 
     def encode(self, text: str) -> list[int]:
@@ -144,6 +146,7 @@ class ByteTokenizer:
     """One token per UTF-8 byte: the fake engine's tokenizer, and a hard case for the detokenizer."""
 
     has_chat_template = True
+    is_dated = False
     ends: frozenset[int] = frozenset()
 
     def encode(self, text: str) -> list[int]:
