@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -133,19 +134,46 @@ MISTRAL = """{%- if messages[0]["role"] == "system" %}
 {%- else %}
     {%- set loop_messages = messages %}
 {%- endif %}
-{{- bos_token }}
-{%- for message in loop_messages %}
+{%- set user_messages = loop_messages | selectattr("role", "equalto", "user") | list %}
+{%- for message in loop_messages | rejectattr("role", "equalto", "tool") | selectattr("tool_calls", "undefined") %}
     {%- if (message["role"] == "user") != (loop.index0 % 2 == 0) %}
         {{- raise_exception("conversation roles must alternate user and assistant") }}
     {%- endif %}
+{%- endfor %}
+{{- bos_token }}
+{%- for message in loop_messages %}
     {%- if message["role"] == "user" %}
+        {%- if tools is not none and (message == user_messages[-1]) %}
+            {{- "[AVAILABLE_TOOLS]" + tools | tojson + "[/AVAILABLE_TOOLS]" }}
+        {%- endif %}
         {{- "[INST] " + (system_message + "\n\n" if loop.last and system_message is defined else "") }}
         {{- message["content"] + "[/INST]" }}
+    {%- elif message.tool_calls is defined and message.tool_calls is not none %}
+        {{- "[TOOL_CALLS] [" }}
+        {%- for tool_call in message.tool_calls %}
+            {%- set out = tool_call.function|tojson %}
+            {{- out[:-1] }}
+            {%- if not tool_call.id is defined or tool_call.id|length != 9 %}
+                {{- raise_exception("Tool call IDs should be alphanumeric strings with length 9!") }}
+            {%- endif %}
+            {{- ', "id": "' + tool_call.id + '"}' }}
+            {%- if not loop.last %}
+                {{- ", " }}
+            {%- else %}
+                {{- "]" + eos_token }}
+            {%- endif %}
+        {%- endfor %}
+    {%- elif message["role"] == "tool" %}
+        {{- '[TOOL_RESULTS] {"content": ' + message.content|string + ", " }}
+        {%- if not message.tool_call_id is defined or message.tool_call_id|length != 9 %}
+            {{- raise_exception("Tool call IDs should be alphanumeric strings with length 9!") }}
+        {%- endif %}
+        {{- '"call_id": "' + message.tool_call_id + '"}[/TOOL_RESULTS]' }}
     {%- else %}
         {{- " " + message["content"] + eos_token }}
     {%- endif %}
 {%- endfor %}
-"""
+"""  # noqa: E501
 TAGS = """
 {% for message in messages %}
     {% if message.role == 'system' %}
@@ -167,6 +195,17 @@ TAGS = """
 {%- generation -%} {% set mark = 'inside' %}{{ mark }} {%- endgeneration -%}
 {{ mark is defined }}{{ documents is none }}
 """
+
+
+def called(*ids: str) -> list[dict[str, Any]]:
+    """A chat with a call and its answer by each of the ids."""
+    function = {"name": "clock", "arguments": {"zone": "MEZ"}}
+    calls = [{"id": id, "type": "function", "function": function} for id in ids]
+    answers = [{"role": "tool", "content": "12:30", "tool_call_id": id} for id in ids]
+    asked = {"role": "user", "content": "Wie spät?"}
+    return [asked, {"role": "assistant", "content": "", "tool_calls": calls}, *answers]
+
+
 CONTINUED = Rendering(add_generation_prompt=False, continue_final_message=True)
 CASES = {
     "smollm2": (SMOLLM2, PLAIN, ()),
@@ -176,6 +215,7 @@ CASES = {
     "qwen": (QWEN, PLAIN, ()),
     "qwen with tools": (QWEN, CHAT, (CLOCK,)),
     "mistral": (MISTRAL, PLAIN, ()),
+    "mistral with tools": (MISTRAL, called("aB3dE6gH9"), (CLOCK,)),
     "generation, break, continue": (TAGS, CHAT, ()),
     "generation, break, continue, with tools": (TAGS, CHAT, (CLOCK,)),
 }
@@ -217,6 +257,23 @@ def test_a_message_is_continued_as_in_transformers(reference: Any, template: str
     assert ChatTemplate(template).render(begun, (), TOKENS, CONTINUED) == theirs
 
 
+@pytest.mark.parametrize(
+    "ids", [("call_0123456789abcdef01234567", "call_2"), ("chatcmpl-tool-ü", "a-b_c-d_e")]
+)
+def test_mistrals_templates_are_given_ids_of_calls_that_they_take(ids: tuple[str, str]) -> None:
+    chat = called(*ids)
+    rendered = ChatTemplate(MISTRAL).render(chat, [CLOCK], TOKENS)
+    first, second = re.findall('"id": "([a-zA-Z0-9]{9})"}', rendered)
+    assert first != second
+    assert re.findall('"call_id": "(.*?)"', rendered) == [first, second]
+    assert chat == called(*ids)
+
+
+def test_a_call_of_mistrals_without_an_id_and_its_answer_have_one() -> None:
+    rendered = ChatTemplate(MISTRAL).render(CHAT[1:4], [CLOCK], TOKENS)
+    assert re.findall('"id": "(.{9})"', rendered) == re.findall('"call_id": "(.{9})"', rendered) != []
+
+
 def test_a_template_that_leaves_the_last_message_out_continues_nothing() -> None:
     with pytest.raises(InvalidArgument, match="^continue_final_message: the chat template leaves"):
         ChatTemplate("{{ messages[0].content }}").render([*PLAIN, PLAIN[-1]], (), TOKENS, CONTINUED)
@@ -227,6 +284,11 @@ def test_a_template_is_told_what_else_the_request_has() -> None:
     told = Rendering(add_generation_prompt=False, kwargs={"enable_thinking": True})
     assert ChatTemplate(template).render(PLAIN, (), TOKENS, told) == "thinks False"
     assert ChatTemplate(template).render(PLAIN, (), TOKENS) == "talks True"
+
+
+@pytest.mark.parametrize(("template", "dated"), [(LLAMA3, True), (QWEN, False), (MISTRAL, False)])
+def test_a_template_that_may_write_the_day_is_known(template: str, dated: bool) -> None:
+    assert ChatTemplate(template).is_dated is dated
 
 
 @pytest.mark.build

@@ -69,6 +69,19 @@ def test_a_long_text_has_the_same_ids_and_does_not_hold_the_others_up(checkpoint
         assert tokenizer.encode_prompt(part) == library.encode(part).ids
 
 
+@pytest.mark.parametrize("text", ["abcdefgh", "abcdefgh" * 1000])
+def test_a_prompt_is_neither_cut_nor_padded_as_its_file_asks(checkpoint: Path, text: str) -> None:
+    library = tokenizers.Tokenizer(
+        tokenizers.models.BPE({mark: id for id, mark in enumerate("abcdefgh")}, [])
+    )
+    library.enable_truncation(4)
+    library.enable_padding(length=20_000)
+    library.save(str(checkpoint / "tokenizer.json"))
+    tokenizer = CheckpointTokenizer(checkpoint)
+    ids = list(range(8)) * (len(text) // 8)
+    assert (tokenizer.encode(text), tokenizer.encode_prompt(text)) == (ids, ids)
+
+
 CHAT = [
     {"role": "user", "content": "time?"},
     {

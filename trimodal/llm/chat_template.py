@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -17,10 +19,12 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from trimodal.errors import ArtefactError, InvalidArgument
 from trimodal.llm.rendering import ANSWERED, Rendering
 from trimodal.llm.structured.call_text import as_plain_chat
+from trimodal.llm.structured.families import calls_of
 
 CHAT_TEMPLATE = "chat_template.jinja"
 # Stands after a message that is to be continued: what the template writes behind it is cut off.
 _END = "<the message goes on here>"
+_MISTRAL_ID = re.compile("[a-zA-Z0-9]{9}")
 # A template is a program: it also adds text to a number, or asks for a key that a message has not.
 _FAILURES = (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -32,6 +36,7 @@ class ChatTemplate:
 
     Attributes:
         takes_tools: whether it has a place for functions; else they are written into the messages.
+        is_dated: whether it may write the day.
     """
 
     def __init__(self, source: str) -> None:
@@ -41,6 +46,8 @@ class ChatTemplate:
         )
         environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
         environment.filters["tojson"] = _to_json
+        self._short_ids = calls_of(source) == "mistral"
+        self.is_dated = "strftime_now" in source
         try:
             self._template = environment.from_string(source)
             self.takes_tools = "tools" in meta.find_undeclared_variables(environment.parse(source))
@@ -61,6 +68,8 @@ class ChatTemplate:
         """
         if not self.takes_tools:
             messages, functions = as_plain_chat(messages, functions), ()
+        elif self._short_ids:
+            messages = [_with_short_ids(message) for message in messages]
         # transformers has both in any case: a template may ask whether they are none, not whether they are.
         beside = {"tools": list(functions) or None, "documents": None, **(tokens or {}), **rendering.kwargs}
         if rendering.continue_final_message:
@@ -116,6 +125,21 @@ class _Generation(Extension):
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         # A scope, as a block of its own: what is set inside is not seen outside.
         return nodes.Scope(body).set_lineno(line)
+
+
+def _with_short_ids(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The message with ids of calls that Mistral's templates take; they refuse all others."""
+    if calls := message.get("tool_calls"):
+        short = [{**call, "id": _short_id(call.get("id", ""))} for call in calls]
+        return {**message, "tool_calls": short}
+    if message["role"] == "tool":
+        return {**message, "tool_call_id": _short_id(message.get("tool_call_id", ""))}
+    return message
+
+
+def _short_id(id: str) -> str:
+    """9 letters and digits: the id itself if it is so, else a hash: a call and its answer have the same."""
+    return id if _MISTRAL_ID.fullmatch(id) else hashlib.sha256(id.encode()).hexdigest()[:9]
 
 
 def _to_json(

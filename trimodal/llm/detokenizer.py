@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from trimodal.llm.tokenizer import Tokenizer
 
 _REPLACEMENT = "\ufffd"
+_CONTEXT_TOKENS = range(8, 24)
 _MAX_HELD_TOKENS = 12
 """A character has at most 4 bytes; a model that emits more broken bytes than this means no character."""
 
@@ -16,12 +17,15 @@ class Detokenizer:
 
     The window begins a few tokens back because many tokenizers write a token
     differently at the start of a text (a leading space is dropped).
+
+    Args:
+        context: tokens of a text that is there already, as `context_of` has them.
     """
 
-    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(self, decode: Callable[[Sequence[int]], str], context: Sequence[int] = ()) -> None:
         self._decode = decode
-        self._ids: list[int] = []  # the window
-        self._read = 0  # so many of them have been emitted
+        self._ids = list(context)  # the window
+        self._read = len(context)  # so many of them have been emitted
 
     def push(self, token_id: int) -> str:
         """The text that became certain with this token; may be empty."""
@@ -48,6 +52,18 @@ class Detokenizer:
         return now[len(before) :]
 
 
+def context_of(prompt_ids: Sequence[int], tokenizer: Tokenizer) -> Sequence[int]:
+    """The last tokens of a prompt, for a text that continues it; none where they are no whole characters.
+
+    With part of a character before them, bytes that follow would be none either.
+    """
+    for size in _CONTEXT_TOKENS:
+        ids = prompt_ids[-size:]
+        if _REPLACEMENT not in tokenizer.decode(ids):
+            return ids
+    return ()
+
+
 class StopMatcher:
     """Cuts a growing text at the first stop string, and holds back what may become one."""
 
@@ -56,12 +72,18 @@ class StopMatcher:
         self.held = ""
         self.found = False
 
-    def push(self, text: str) -> str:
-        """The text that can be sent; everything from a stop string on is dropped and `found` is set."""
+    def push(self, text: str, *, early: bool = False) -> str:
+        """The text that can be sent; everything from a stop string on is dropped and `found` is set.
+
+        Args:
+            early: none may end in this text; one that begins in it may end later.
+        """
         if not self._stops or self.found:
             return "" if self.found else text
+        passed = len(self.held) + (len(text) if early else 0)  # one ends behind it
         text = self.held + text
-        cuts = [at for at in (text.find(stop) for stop in self._stops) if at >= 0]
+        places = (text.find(stop, max(0, passed - len(stop) + 1)) for stop in self._stops)
+        cuts = [at for at in places if at >= 0]
         if cuts:
             self.found, self.held = True, ""
             return text[: min(cuts)]
@@ -81,16 +103,37 @@ def _overlap(text: str, stop: str) -> int:
     return next((length for length in range(longest, 0, -1) if text.endswith(stop[:length])), 0)
 
 
+def said(token_ids: Sequence[int], finish_reason: str | None, ends: Collection[int]) -> Sequence[int]:
+    """The tokens without the one that ended the answer: not all tokenizers mark it as special.
+
+    Args:
+        ends: what may have ended it. An engine that has left it out already tells none of them.
+    """
+    ended = finish_reason == "stop" and token_ids and token_ids[-1] in ends
+    return token_ids[:-1] if ended else token_ids
+
+
 class TextStream:
     """Tokens in, text out, for one request. `whole`: with special tokens, as a grammar has them.
+
+    `context`: as the Detokenizer's. As in vLLM no stop string ends within the text of the first `min_tokens`.
 
     Attributes:
         ends: of each token, the characters of the answer's text up to its end.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str], *, whole: bool = False) -> None:
-        self._detokenizer = Detokenizer(tokenizer.decode_whole if whole else tokenizer.decode)
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        stops: Sequence[str],
+        *,
+        whole: bool = False,
+        context: Sequence[int] = (),
+        min_tokens: int = 0,
+    ) -> None:
+        self._detokenizer = Detokenizer(tokenizer.decode_whole if whole else tokenizer.decode, context)
         self._matcher = StopMatcher(stops)
+        self._min_tokens = min_tokens
         self.ends: list[int] = []
 
     @property
@@ -100,11 +143,15 @@ class TextStream:
 
     def push(self, token_ids: Sequence[int], *, last: bool) -> tuple[str, bool]:
         """Text that may be sent now, and whether a stop string ended the answer."""
-        parts = [self._detokenizer.push(token_id) for token_id in token_ids]
-        for part in parts:
+        text = ""
+        for token_id in token_ids:
+            part = self._detokenizer.push(token_id)
             self.ends.append((self.ends[-1] if self.ends else 0) + len(part))
-        text = self._matcher.push("".join(parts))
-        if last and not self._matcher.found:
-            text += self._matcher.push(self._detokenizer.flush())
+            text += self._match(part)
+        if last:
+            text += self._match(self._detokenizer.flush())
             text += self._matcher.flush()
         return text, self._matcher.found
+
+    def _match(self, text: str) -> str:
+        return self._matcher.push(text, early=len(self.ends) <= self._min_tokens)

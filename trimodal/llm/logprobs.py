@@ -16,16 +16,16 @@ _LEAST = -9999.0
 
 
 class TextLogprobs:
-    """Tokens in, those whose text is sent out, for one request. `whole`: as TextStream's.
+    """Tokens in, those whose text is sent out, for one request. `whole`, `context`: as TextStream's.
 
     A token is told when all of its text is sent; of one that a stop string cuts, part of it. A token without
     text, such as the one that ends the answer, is not told.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, whole: bool = False) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, whole: bool = False, context: Sequence[int] = ()) -> None:
         self._tokenizer = tokenizer
         self._decode = tokenizer.decode_whole if whole else tokenizer.decode
-        self._detokenizer = Detokenizer(self._decode)
+        self._detokenizer = Detokenizer(self._decode, context)
         self._textless: list[tuple[int, Logprobs]] = []  # what they stand for is not certain yet
         self._unsent: deque[tuple[int, list[TokenLogprob]]] = deque()  # characters, and whose they are
         self._sent = 0  # characters beyond the tokens that were told

@@ -71,7 +71,10 @@ class LlmService:
         self._input = InputProcessor(settings)
         self._created = built_at(settings.artefact_directory)
         templated = settings.apply_chat_template if self._input.tokenizer.has_chat_template else None
-        self._cache = CacheLookup(settings, answers, fingerprint, templated=templated) if answers else None
+        dated = self._input.tokenizer.is_dated
+        self._cache = (
+            CacheLookup(settings, answers, fingerprint, templated=templated, dated=dated) if answers else None
+        )
         self._lock = threading.Lock()
         self._registry = RequestRegistry()
         self._sender = ResponseSender(metrics)

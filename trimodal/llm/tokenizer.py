@@ -38,7 +38,12 @@ _BYTES = _byte_characters()
 
 
 class CheckpointTokenizer:
-    """The tokenizer of a built engine's directory."""
+    """The tokenizer of a built engine's directory.
+
+    Attributes:
+        ends: tokens that end an answer.
+        is_dated: the chat template may write the day.
+    """
 
     def __init__(self, directory: Path) -> None:
         import tokenizers
@@ -47,18 +52,22 @@ class CheckpointTokenizer:
         if not path.is_file():
             raise ArtefactError(f"{directory} lacks tokenizer.json: build the engine again")
         self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        # The file may ask for both, as it was left by a training. A prompt is what its client sent.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
         path = directory / "tokenizer_config.json"
         # Triton's stub takes ASCII for the files' encoding when a container sets no locale.
         text = path.read_text(encoding="utf-8") if path.is_file() else "{}"
         self._config: dict[str, Any] = json.loads(text)
         self._template = self._read_template(directory)
-        self._ends = self._end_ids(directory)
+        self.ends = self._end_ids(directory)
         added = self._tokenizer.get_added_tokens_decoder()
         self._added: dict[int, bytes] = {id: token.content.encode() for id, token in added.items()}
         decoder = self._tokenizer.decoder
         # A decoder tells its kind only as what it would be written as.
         self._byte_level = decoder is not None and b'"ByteLevel"' in decoder.__getstate__()
         self.has_chat_template = self._template is not None
+        self.is_dated = self._template is not None and self._template.is_dated
         give_back_freed()
 
     def encode(self, text: str) -> list[int]:
@@ -83,7 +92,7 @@ class CheckpointTokenizer:
 
         A grammar takes a special token for the text that it is made of: without it that would be missing.
         """
-        ids = [id for id in token_ids if id not in self._ends]
+        ids = [id for id in token_ids if id not in self.ends]
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -137,6 +146,8 @@ class ByteTokenizer:
     """One token per UTF-8 byte: the fake engine's tokenizer, and a hard case for the detokenizer."""
 
     has_chat_template = True
+    is_dated = False
+    ends: frozenset[int] = frozenset()
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())

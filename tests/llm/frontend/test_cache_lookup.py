@@ -6,6 +6,8 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from tests.llm.frontend.test_request_state import state_of
 from trimodal.cache.answers import AnswerCache, CacheOptions, NoAnswers
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.values import Entry, Hit
+from trimodal.llm.frontend import cache_lookup
 from trimodal.llm.frontend.cache_lookup import CacheLookup
 from trimodal.llm.rendering import Rendering
 from trimodal.llm.settings import LlmSettings
@@ -77,11 +80,12 @@ def test_a_stored_answer_without_an_end_is_none(
     assert sink.deltas[-1].finish_reason == "length"
 
 
-def key(templated: bool | None = True, **request: Any) -> str:
+def key(templated: bool | None = True, dated: bool = False, **request: Any) -> str:
     """Of the question that such a request is."""
     state = state_of()
     state.request = replace(state.request, **request)
-    asked = CacheLookup(LlmSettings(engine="fake"), NoAnswers(), "f", templated=templated).question(state)
+    cache = CacheLookup(LlmSettings(engine="fake"), NoAnswers(), "f", templated=templated, dated=dated)
+    asked = cache.question(state)
     assert asked
     return asked.key
 
@@ -110,6 +114,26 @@ def test_how_a_chat_is_rendered_is_part_of_the_question() -> None:
     thinking = [Rendering(kwargs={"enable_thinking": value}) for value in (True, False)]
     renderings = (Rendering(), Rendering(add_generation_prompt=False), *thinking)
     assert len({key(rendering=one) for one in renderings}) == len(renderings)
+
+
+@pytest.mark.parametrize(
+    ("dated", "asked", "differ"),
+    [
+        (True, {}, True),
+        (True, {"prompt": None, "messages": ({"role": "user", "content": "What day is it?"},)}, True),
+        (True, {"apply_chat_template": False}, False),
+        (False, {}, False),
+    ],
+)
+def test_where_the_template_writes_the_day_tomorrow_is_another_question(
+    monkeypatch: pytest.MonkeyPatch, dated: bool, asked: dict[str, Any], differ: bool
+) -> None:
+    keys = []
+    for day in (27, 27, 28):
+        monkeypatch.setattr(cache_lookup, "date", SimpleNamespace(today=lambda day=day: date(2026, 11, day)))
+        keys.append(key(dated=dated, **asked))
+    assert keys[0] == keys[1]
+    assert (keys[1] != keys[2]) is differ
 
 
 def test_a_long_prompt_is_hashed_before_the_lock_is_taken() -> None:

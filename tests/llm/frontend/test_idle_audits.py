@@ -75,6 +75,25 @@ def test_a_whole_answer_is_handed_over_and_the_next_one_begins() -> None:
     assert rig.told == ["add 1", "add 2"]
 
 
+def test_the_token_that_ends_it_is_not_part_of_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ByteTokenizer, "ends", frozenset(b"$"))
+    rig = Rig()
+    rig.offer()
+    rig.begin()
+    rig.idle.take([Output(1, list(b"$9$"), "stop")])
+    assert rig.audits.finished == [(STORED, "$9", "stop")]
+
+
+def test_what_it_continues_is_before_its_answer() -> None:
+    rig = Rig()
+    request = GenerationRequest("hello", None, Sampling(10))
+    rig.idle.offer(RequestState(request, list(b"hello"), Collector(), 0.0, context=list(b"hello")), STORED)
+    rig.begin()
+    assert rig.idle._text._detokenizer._ids == list(b"hello")
+    rig.idle.take([Output(1, list(b" you"), "stop")])
+    assert rig.audits.finished == [(STORED, " you", "stop")]
+
+
 def test_a_stop_string_ends_it_in_the_engine_too() -> None:
     rig = Rig()
     rig.offer(stops=("b",))

@@ -7,6 +7,7 @@ import math
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import EngineInfo, Sampling
 from trimodal.llm.frontend.input_processor import InputProcessor, fit, priority_of, within_output
 from trimodal.llm.frontend.request_state import RequestState
+from trimodal.llm.rendering import Rendering
 from trimodal.llm.request.request import GenerationRequest
 from trimodal.llm.request.terms import Terms
 from trimodal.llm.sampling_defaults import read_defaults
@@ -22,6 +24,8 @@ from trimodal.llm.scheduler.admission import Admission
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tiers import Tier
 from trimodal.llm.tokenizer import ByteTokenizer, Message
+
+CONTINUED = Rendering(add_generation_prompt=False, continue_final_message=True)
 
 
 def tokens(request: GenerationRequest) -> list[int]:
@@ -318,6 +322,24 @@ def test_what_the_checkpoint_asks_for_and_the_engine_has_not_is_left_out(tmp_pat
     assert sampled(repetition_penalty=1.1, min_p=0.25) == Sampling(5, min_p=0.25)
     with pytest.raises(InvalidArgument, match="does not support repetition_penalty: it speculates"):
         sampled(repetition_penalty=1.3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "continued"),
+    [
+        ({"prompt": "Once", "apply_chat_template": False}, b"Once"),
+        ({"prompt": "Once"}, b""),
+        ({"prompt_token_ids": tuple(b"Once upon")}, b"nce upon"),
+        ({"messages": ({"role": "user", "content": "Once"},)}, b""),
+        ({"messages": ({"role": "assistant", "content": "Once"},), "rendering": CONTINUED}, b"nt: Once"),
+    ],
+)
+def test_what_is_continued_is_known_to_its_answer(asked: dict[str, Any], continued: bytes) -> None:
+    settings = LlmSettings(engine="fake", max_prompt_tokens=100)
+    admission = Admission(settings, EngineInfo("fake", 64, 32, 4, 1 << 20, vocab_size=256))
+    request = replace(GenerationRequest(None, None, Sampling(5)), **asked)
+    state = InputProcessor(settings).process(request, Collector(), admission)
+    assert bytes(state.context) == continued
 
 
 def test_token_ids_beyond_the_vocabulary_are_refused() -> None:

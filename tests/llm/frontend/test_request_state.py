@@ -6,10 +6,12 @@ import math
 import time
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.llm.doubles.checkpoints import END, sentencepiece
 from tests.llm.doubles.sinks import Collector, FakeServer
 from trimodal.cache.values import Entry, Hit
 from trimodal.errors import Cancelled, InternalError
@@ -67,6 +69,42 @@ def test_a_stop_token_counts_and_its_text_is_no_more_said_than_a_stop_strings() 
     delta = last(state)
     assert (delta.text, delta.finish_reason, delta.completion_tokens) == ("ab", "stop", 3)
     assert [one.token for one in delta.logprobs or ()] == [b"a", b"b"]
+
+
+def test_the_token_that_ends_an_answer_is_not_said_though_no_file_marks_it_as_special(tmp_path: Path) -> None:
+    tokenizer, state = sentencepiece(tmp_path), state_of(logprobs=0)
+    generation, (end,) = Generation(Ticket(1, 5, 8), state, tokenizer), tokenizer.ends
+    ids = [*tokenizer.encode("Paris."), end]
+    generation.push(Output(1, ids, "stop", logprobs=tuple(map(Logprobs, range(-len(ids), 0)))))
+    delta = last(state)
+    assert (delta.text, delta.finish_reason, delta.completion_tokens) == ("Paris.", "stop", len(ids))
+    assert b"".join(one.token for one in delta.logprobs or ()) == b"Paris."
+
+
+def test_no_stop_string_ends_an_answer_before_its_least_tokens() -> None:
+    state = state_of(min_tokens=4)
+    state.request = replace(state.request, stops=("!",))
+    say(generation_of(state), "no! yes! but")
+    delta = last(state)
+    assert (delta.text, delta.finish_reason) == ("no! yes", "stop")
+
+
+def test_an_answer_that_continues_its_prompt_keeps_its_first_blank(tmp_path: Path) -> None:
+    tokenizer, state = sentencepiece(tmp_path), state_of(logprobs=0)
+    state.context = tokenizer.encode("The capital is")
+    ids = tokenizer.encode("Paris.")
+    logprobs = tuple(map(Logprobs, range(-len(ids), 0)))
+    Generation(Ticket(1, 5, 8), state, tokenizer).push(Output(1, ids, "length", logprobs=logprobs))
+    delta = last(state)
+    assert delta.text == " Paris."
+    assert [one.token for one in delta.logprobs or ()] == [b" Paris", b"."]
+
+
+def test_a_token_that_ended_nothing_is_said(tmp_path: Path) -> None:
+    tokenizer, state = sentencepiece(tmp_path), state_of(ignore_eos=True)
+    generation, (end,) = Generation(Ticket(1, 5, 8), state, tokenizer), tokenizer.ends
+    generation.push(Output(1, [end, *tokenizer.encode("Paris"), end], "length"))
+    assert last(state).text == f"{END} Paris{END}"
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,19 @@ def test_special_tokens_and_times_are_not_text(english):
     assert english.decode(english.text_only(ids)) == " one"
 
 
+def test_a_text_is_neither_cut_nor_padded_as_its_file_asks(tmp_path):
+    from tokenizers import Tokenizer
+
+    write_tokenizer(tmp_path)
+    file = str(tmp_path / "tokenizer.json")
+    asks = Tokenizer.from_file(file)
+    asks.enable_truncation(2)
+    asks.enable_padding(length=99)
+    asks.save(file)
+    tokens = WhisperTokens(tmp_path, ("en",), multilingual=False)
+    assert spelled(tokens, tokens.encode(" one two three")) == ["Ġone", "Ġtwo", "Ġthree"]
+
+
 def test_a_vocabulary_without_a_special_token_is_refused(tmp_path):
     from tokenizers import Tokenizer, models
 

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import date
 
 from trimodal.cache.answers import Answers, Lookup
 from trimodal.cache.keys import question
@@ -23,14 +24,21 @@ class CacheLookup:
     """Asks the cache of one model, by the rules on who may be answered from it.
 
     `templated`: a bare prompt becomes a user message unless its request says otherwise; None: never, there is
-    no template.
+    no template. `dated`: the template may write the day.
     """
 
     def __init__(
-        self, settings: LlmSettings, answers: Answers, fingerprint: str, *, templated: bool | None = True
+        self,
+        settings: LlmSettings,
+        answers: Answers,
+        fingerprint: str,
+        *,
+        templated: bool | None = True,
+        dated: bool = False,
     ) -> None:
         self._settings = settings
         self._templated = templated
+        self._dated = dated
         self.answers = answers
         self._fingerprint = fingerprint
 
@@ -56,6 +64,9 @@ class CacheLookup:
         told: object = request.tools.offered if request.tools else ""
         if request.rendering != ANSWERED:
             told = [told, asdict(request.rendering)]
+        templated = self._templated is not None and request.is_templated(self._templated)
+        if templated and self._dated:
+            told = [told, date.today().isoformat()]  # local, as the template has it
         made = question(
             self._fingerprint,
             tenant=terms.tenant,
@@ -71,9 +82,7 @@ class CacheLookup:
             form=(sampling.grammar, json.dumps(told) if told else ""),
             stops=request.stops,
             max_tokens=sampling.max_tokens,
-            verbatim=request.rendering.continue_final_message
-            or self._templated is None
-            or not request.is_templated(self._templated),
+            verbatim=request.rendering.continue_final_message or not templated,
         )
         made.key  # noqa: B018 - computed once, here: a long prompt must not be hashed under a lock
         return made

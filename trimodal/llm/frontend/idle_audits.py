@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.values import Entry
-from trimodal.llm.detokenizer import TextStream
+from trimodal.llm.detokenizer import TextStream, said
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
 from trimodal.llm.engines.protocol import EngineRequest, Output
 from trimodal.llm.frontend.request_state import RequestState
@@ -38,6 +38,7 @@ class _Audit:
     entry: Entry
     request: EngineRequest
     stops: tuple[str, ...]
+    context: Sequence[int]
     until: float
     tries: int = 0
     texts: list[str] = field(default_factory=list)
@@ -72,7 +73,8 @@ class IdleAudits:
             self._audits.dropped("queue")
             return
         until = self._clock() + PATIENCE_S
-        self._waiting.append(_Audit(entry, state.engine_request(0), state.request.stops, until))
+        stops, context = state.request.stops, state.context
+        self._waiting.append(_Audit(entry, state.engine_request(0), stops, context, until))
 
     def interrupt(self) -> None:
         """Ends what runs: a request is there. It is tried again when none is."""
@@ -98,7 +100,8 @@ class IdleAudits:
             return
         audit = self._waiting.popleft()
         audit.request, audit.texts, audit.tokens = replace(audit.request, id=next(self._ids)), [], 0
-        self._text = TextStream(self._tokenizer, audit.stops, whole=bool(audit.request.sampling.grammar))
+        whole = bool(audit.request.sampling.grammar)
+        self._text = TextStream(self._tokenizer, audit.stops, whole=whole, context=audit.context)
         self._running = audit
         self._engine.client.add(audit.request)
 
@@ -124,7 +127,8 @@ class IdleAudits:
 
     def _push(self, running: _Audit, output: Output) -> None:
         running.tokens += len(output.token_ids)
-        text, stopped = self._text.push(output.token_ids, last=output.finish_reason is not None)
+        told = said(output.token_ids, output.finish_reason, self._tokenizer.ends)
+        text, stopped = self._text.push(told, last=output.finish_reason is not None)
         running.texts.append(text)
         if not (stopped or output.finish_reason):
             return

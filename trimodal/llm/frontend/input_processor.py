@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from trimodal.errors import InvalidArgument
+from trimodal.llm.detokenizer import context_of
 from trimodal.llm.engines.protocol import EngineInfo, Sampling
 from trimodal.llm.frontend.public_prompts import public_tokens, read_public_prompts
 from trimodal.llm.frontend.request_state import RequestState
@@ -219,8 +220,11 @@ class InputProcessor:
         if not terms.cache_salt:
             state.public_tokens = public_tokens(prompt.ids, self.public_prompts.values())
         templated = self._settings.apply_chat_template and self.tokenizer.has_chat_template
-        if request.is_templated(templated) and not request.prompt_token_ids:
+        is_chat = request.is_templated(templated) and not request.prompt_token_ids
+        if is_chat:
             state.make_reader = partial(self._reader, request, prompt.ids)
+        if not is_chat or request.rendering.continue_final_message:
+            state.context = context_of(prompt.ids, self.tokenizer)
         return state
 
     def _reader(self, request: GenerationRequest, ids: list[int]) -> AnswerReader | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from trimodal.cache.answers import Lookup
 from trimodal.cache.values import Hit, Question
 from trimodal.errors import RequestError, Unavailable
-from trimodal.llm.detokenizer import TextStream
+from trimodal.llm.detokenizer import TextStream, said
 from trimodal.llm.engines.protocol import Adapter, EngineRequest, Output
 from trimodal.llm.frontend.metrics import LlmMetrics
 from trimodal.llm.logprobs import TextLogprobs, prompt_tokens
@@ -58,6 +58,7 @@ class Generation:
         self.problem = ""  # why the engine's last answer to it was not the one that was asked for
         self._request = first.request
         self._make_reader = first.make_reader
+        self._context = first.context
         self._tokenizer = tokenizer
         self._attempts = 0
         self._begin()
@@ -79,9 +80,10 @@ class Generation:
         request, sampling = self._request, self._request.sampling
         self._reader = self._make_reader()
         whole = bool(sampling.grammar or (self._reader and self._reader.whole))
-        self._text = TextStream(self._tokenizer, request.stops, whole=whole)
+        tokenizer, context, least = self._tokenizer, self._context, sampling.min_tokens
+        self._text = TextStream(tokenizer, request.stops, whole=whole, context=context, min_tokens=least)
         wanted = sampling.logprobs is not None
-        self._logprobs = TextLogprobs(self._tokenizer, whole=whole) if wanted else None
+        self._logprobs = TextLogprobs(tokenizer, whole=whole, context=context) if wanted else None
         if self._attempts:
             # The same choices again would make the same answer.
             seed = sampling.seed
@@ -146,10 +148,8 @@ class Generation:
         or, with a finish_reason, given up.
         """
         token_ids = output.token_ids
-        told = token_ids
         stops = self._request.sampling.stop_token_ids
-        if output.finish_reason == "stop" and token_ids and token_ids[-1] in stops:
-            told = token_ids[:-1]  # it has text, perhaps, which is no more of the answer than a stop string
+        told = said(token_ids, output.finish_reason, self._tokenizer.ends.union(stops))
         text, stopped = self._text.push(told, last=output.finish_reason is not None)
         self.finish_reason = "stop" if stopped else output.finish_reason or ""
         if self._texts is not None:
@@ -170,8 +170,8 @@ class Generation:
             prompt = prompt_tokens(self._tokenizer, ids, output.prompt_logprobs)
             for state in self.listeners:
                 state.prompt_logprobs = prompt
-        by_itself = self.finish_reason == "stop" and not stopped and told is token_ids
-        if by_itself and self._request.form.is_checked:
+        broken_off = stopped or (token_ids and token_ids[-1] in stops)
+        if self.finish_reason == "stop" and not broken_off and self._request.form.is_checked:
             (state,) = self.listeners  # such an answer is not shared
             self.problem = self._request.form.problem(state.unsent + text)
             if self.problem:
@@ -249,6 +249,7 @@ class RequestState:
     trimmed: str = ""  # what the prompt lost, as in `Note`
     cache_salt: str = ""  # of its prefixes in the engine's cache
     public_tokens: int = 0  # of the prompt, which everybody may find
+    context: Sequence[int] = ()  # tokens of the prompt that its answer continues, as `context_of` has them
     started: float = 0.0  # when the engine got it; 0: it has not
     predicted_ttft: float = math.nan
     cached_tokens: int = 0

@@ -37,6 +37,8 @@ class WhisperTokens:
         import tokenizers
 
         self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
+        self._tokenizer.no_truncation()  # the file may ask for both
+        self._tokenizer.no_padding()
         self.start = self._special("<|startoftranscript|>")
         self.end = self._special("<|endoftext|>")
         self.no_timestamps = self._special("<|notimestamps|>")
