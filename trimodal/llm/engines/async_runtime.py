@@ -29,7 +29,7 @@ _NONE = -9000.0  # vLLM's servers say -9999 for a probability of 0, its engine m
 # What is asked for when an engine opens; the first is a plain one.
 _KINDS: tuple[dict[str, Any], ...] = (
     {},
-    {"logprobs": MAX_TOP_LOGPROBS},
+    {"logprobs": MAX_TOP_LOGPROBS, "prompt_logprobs": MAX_TOP_LOGPROBS},
     {"presence_penalty": 0.5, "frequency_penalty": 0.5, "repetition_penalty": 1.1},
     {"temperature": 1.0, "top_p": 0.9, "top_k": 20, "min_p": 0.05, "seed": 1, "logprobs": 1},
     {"min_tokens": 1, "logit_bias": {1: 0.5}},
