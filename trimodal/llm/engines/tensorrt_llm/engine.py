@@ -95,7 +95,7 @@ def _unsupported(*, drafted: bool) -> dict[str, str]:
     """Fields of `Sampling` that it does not honour as it was opened, and why."""
     found = dict.fromkeys(("logit_bias", "lora_name", "prompt_logprobs"), "it takes none from this server")
     found |= dict.fromkeys(_UNREAD, "its sampler knows temperature, top_k and top_p")
-    found["min_tokens"] = "it keeps off one of the tokens that end an answer"
+    found["min_tokens"] = "it keeps off only one of the tokens that end an answer"
     if drafted:
         found |= dict.fromkeys(("grammar", "logprobs"), "it speculates")
     return found
