@@ -62,10 +62,11 @@ def test_cuda_profile_reads_its_own_files_and_leaves_the_gpu_to_the_engines():
     flags = command(profile="cuda")
     assert "--model-config-name=cuda" in flags
     assert {"--pinned-memory-pool-byte-size=0", "--allow-gpu-metrics=false"} <= set(flags)
+    assert "--enable-peer-access=false" in flags  # each GPU would be opened to let the others in
     pools = [f"--cuda-memory-pool-byte-size={gpu}:0" for gpu in range(16)]
     assert set(pools) <= set(flags)
     assert set(pools) <= set(command(profile="cpu"))
-    of_triton = ("pinned", "gpu-metrics", "cuda-memory")
+    of_triton = ("pinned", "gpu-metrics", "cuda-memory", "peer-access")
     assert not [flag for flag in command(profile="tensorrt") if any(name in flag for name in of_triton)]
 
 

@@ -90,11 +90,13 @@ def command_line(
         command.append(f"--trace-config=triton,file={trace_file}")
     if options.profile != "tensorrt":
         # config.pbtxt is profile tensorrt. In the others Triton itself uses no GPU (in `cuda` the engines
-        # open it), so it gets no pool there: by default it opens each GPU for one, which takes 0.5 GiB of it.
+        # open it), so it gets no pool there and no access from one to another: by default it opens each GPU
+        # for both, which takes 0.5 GiB of it.
         command += [
             f"--model-config-name={options.profile}",
             "--pinned-memory-pool-byte-size=0",
             *(f"--cuda-memory-pool-byte-size={gpu}:0" for gpu in range(MOST_GPUS)),
+            "--enable-peer-access=false",
             "--allow-gpu-metrics=false",
         ]
     if triton.release >= RESPONSE_POOL_SINCE:

@@ -28,6 +28,7 @@ ROWS = {
     "concurrent": "answers of many at once are whole",
     "priorities": "who is more urgent leaves the queue first",
     "limits": "the longest request is served, one token more is refused by name",
+    "extremes": "the largest seed, temperature and stop_token_ids are taken, or refused by name",
     "cancel_queued": "cancelled in the queue",
     "cancel_prefill": "cancelled while its prompt is computed",
     "cancel_decoding": "cancelled while it is answered",

@@ -208,6 +208,22 @@ def test_limits(served: Served) -> None:
     served.nothing_left()
 
 
+def test_extremes(served: Served) -> None:
+    """Of vLLM the first and the last ended the core on GPUs, the second was an internal error."""
+    core = served.core()
+    ends = list(range(100, 228))
+    for fields in ({"seed": (1 << 64) - 1}, {"temperature": 10.0}, {"min_tokens": 3, "stop_token_ids": ends}):
+        client = served.ask(**STORY, max_tokens=4, **fields)
+        client.wait(SECONDS)
+        if client.error:
+            assert isinstance(client.error, InvalidArgument)
+            assert any(name in str(client.error) for name in fields)
+        else:
+            assert client.last.completion_tokens >= 1
+    assert served.core() == core
+    served.nothing_left()
+
+
 def test_cancel_queued(served: Served) -> None:
     running = [served.ask(**STORY, max_tokens=40) for _ in range(BATCH)]
     eventually(lambda: counts(served.service)[0] == BATCH, SECONDS)

@@ -196,6 +196,9 @@ def test_its_pool_and_length_are_read_from_it(vllm: PlayedVllm, tmp_path: Path) 
             {"min_tokens": 4, "stop_token_ids": [9, 2, 3], "logit_bias": {5: -100.0}},
         ),
         ({"ignore_eos": True}, {"ignore_eos": True, "stop_token_ids": []}),
+        # It keeps seeds in int64: 2**64-1 ended its core.
+        ({"temperature": 0.7, "seed": (1 << 64) - 1}, {"seed": (1 << 63) - 1}),
+        ({"temperature": 0.7, "seed": (1 << 63) - 1}, {"seed": (1 << 63) - 1}),
     ],
 )
 def test_a_request_in_its_words(
@@ -222,7 +225,7 @@ def test_requests_of_every_kind_come_before_clients(vllm: PlayedVllm, tmp_path: 
     opened(vllm, tmp_path).close()
     asked: list[Any] = [call.arguments["sampling_params"] for call in vllm.recorder.named("generate")]
     assert not asked[0].logprobs
-    assert any(one.logprobs == 20 for one in asked)
+    assert any(one.logprobs == one.prompt_logprobs == 20 for one in asked)
     assert any(one.repetition_penalty != 1 and one.presence_penalty for one in asked)
     assert any(one.temperature and one.top_k and one.seed for one in asked)
     assert any(one.logit_bias for one in asked)
@@ -252,6 +255,31 @@ def test_what_it_refuses_is_told_in_its_own_words(vllm: PlayedVllm, tmp_path: Pa
     vllm.say(1, VLLMValidationError("Token id 60000 is out of vocabulary"))
     assert loop.end(1).finish_reason == "refused"
     assert loop.end(1).error == "the engine refused this request: Token id 60000 is out of vocabulary"
+    loop.link.close()
+
+
+def test_more_ends_than_min_tokens_can_keep_off_are_refused(vllm: PlayedVllm, tmp_path: Path) -> None:
+    """Its runner for GPUs has room for 128, the model's own among them: one more ended its core."""
+    loop = Loop(opened(vllm, tmp_path))
+    loop.link.add(ask(1, min_tokens=1, stop_token_ids=tuple(range(10, 137))))
+    assert loop.end(1).finish_reason == "refused"
+    assert "own ends are 129 tokens: beside min_tokens at most 128 are taken" in loop.end(1).error
+    taken = [{"min_tokens": 1, "stop_token_ids": tuple(range(2, 130))}, {"stop_token_ids": tuple(range(128))}]
+    for id, sampling in enumerate(taken, 2):
+        loop.link.add(ask(id, **sampling))
+    eventually(lambda: len(vllm.requests()) == len(taken))
+    loop.link.close()
+
+
+def test_what_its_parameters_refuse_is_no_failure(vllm: PlayedVllm, tmp_path: Path) -> None:
+    """They were made before anything was caught: temperature 3 was an internal error."""
+    from vllm.exceptions import VLLMValidationError
+
+    loop = Loop(opened(vllm, tmp_path))
+    vllm.recorder.raises("SamplingParams", VLLMValidationError("temperature must be in [0, 2], got 3.0."))
+    loop.link.add(ask(1, temperature=3.0))
+    assert loop.end(1).finish_reason == "refused"
+    assert loop.end(1).error == "the engine refused this request: temperature must be in [0, 2], got 3.0."
     loop.link.close()
 
 

@@ -29,7 +29,7 @@ _NONE = -9000.0  # vLLM's servers say -9999 for a probability of 0, its engine m
 # What is asked for when an engine opens; the first is a plain one.
 _KINDS: tuple[dict[str, Any], ...] = (
     {},
-    {"logprobs": MAX_TOP_LOGPROBS},
+    {"logprobs": MAX_TOP_LOGPROBS, "prompt_logprobs": MAX_TOP_LOGPROBS},
     {"presence_penalty": 0.5, "frequency_penalty": 0.5, "repetition_penalty": 1.1},
     {"temperature": 1.0, "top_p": 0.9, "top_k": 20, "min_p": 0.05, "seed": 1, "logprobs": 1},
     {"min_tokens": 1, "logit_bias": {1: 0.5}},
@@ -129,13 +129,21 @@ def ranked(
     """Ours for a library's.
 
     Args:
-        logprobs: of each token, id → what has a `logprob`; the chosen token's id is among them.
+        logprobs: of each token, id → what has a `logprob`; the chosen token's id is to be among them.
         top: how many were asked for; None: none at all.
+
+    Raises:
+        Refused: it does not tell the chosen token's.
     """
     if top is None:
         return ()
     made = []
     for id, candidates in zip(token_ids, logprobs or (), strict=True):
+        if id not in candidates:
+            raise Refused(
+                "it drew a token whose log probability it does not tell, not being one of the most likely: "
+                f"ask for them at temperature 0 or with a top_k of at most {MAX_TOP_LOGPROBS}"
+            )
         # A token that a grammar forbids has no probability: it is no candidate.
         possible = [(other, float(one.logprob)) for other, one in candidates.items() if one.logprob > _NONE]
         best = sorted(possible, key=lambda pair: -pair[1])
@@ -153,7 +161,7 @@ async def warm_up(runtime: AsyncRuntime, unsupported: Container[str] = ()) -> No
         unsupported: fields of `Sampling` that the library does not honour.
 
     Raises:
-        OperatorError: the library does not answer a plain one.
+        OperatorError: the library does not answer a plain one; what it raises then goes on.
     """
     for kind in _KINDS:
         taken = {name: value for name, value in kind.items() if name not in unsupported}
@@ -167,6 +175,12 @@ async def warm_up(runtime: AsyncRuntime, unsupported: Container[str] = ()) -> No
                     reason = output.finish_reason or reason
         except Refused as error:
             problem = str(error)
+        except Exception:
+            # One kind that fails is no reason to serve nothing, unless the library ended with it.
+            if not kind or not runtime.alive():
+                raise
+            logger.warning("the engine failed on a request with %s", ", ".join(taken), exc_info=True)
+            continue
         if reason in ("stop", "length"):
             continue
         if not kind:

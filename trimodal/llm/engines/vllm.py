@@ -51,10 +51,14 @@ _OWN_SAMPLER = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
 # Bytes that stay free: the CUDA context of the engine's own process, which its share does not count, and
 # what the others still take when their largest batches come (estimated: nothing of this was measured).
 RESERVE = 3 << 29
-# What its core ignores beside drafts, of a request that it takes all the same.
+# Beside drafts vLLM (0.33.0) refuses min_p and logit_bias itself, min_tokens was not tried with them.
 _UNSPECULATED = dict.fromkeys(("min_p", "min_tokens", "logit_bias"), "it speculates")
 _CPU_BLOCK = 128  # tokens of a KV block on a CPU (platforms/cpu.py)
 LEAST_SHARE = 0.05  # below this not even the smallest checkpoints have room
+# What does not fit into the arrays of its runner for GPUs ends the core, and with it everybody's answers
+# (0.33.0, v1/worker/gpu/sample): a seed beyond int64, more ids that min_tokens has to keep off.
+_SEEDS = 1 << 63
+_MOST_KEPT_OFF = 128
 
 
 def open_vllm(settings: LlmSettings) -> Engine:
@@ -217,8 +221,8 @@ class VllmRuntime:
         lora = {"lora_request": lora_request(adapter)} if adapter else {}
         salt = {"cache_salt": request.cache_salt} if request.cache_salt else {}
         prompt: dict[str, Any] = {"prompt_token_ids": request.prompt_ids, **salt}
-        sampling = _sampling_params(request.sampling, self._eos_ids)
         try:
+            sampling = _sampling_params(request.sampling, self._eos_ids)
             # Cancelled or closed, generate() aborts the request itself.
             async with (
                 self._calls.using(adapter),
@@ -251,7 +255,12 @@ def _sampling_params(sampling: Sampling, eos_ids: list[int]) -> Any:
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
-    grammar = sampling.grammar
+    grammar, ends = sampling.grammar, {*sampling.stop_token_ids, *eos_ids}
+    if sampling.min_tokens and len(ends) > _MOST_KEPT_OFF:
+        raise Refused(
+            f"stop_token_ids and the model's own ends are {len(ends)} tokens: "
+            f"beside min_tokens at most {_MOST_KEPT_OFF} are taken"
+        )
     return SamplingParams(
         max_tokens=sampling.max_tokens,
         temperature=sampling.temperature,
@@ -261,7 +270,8 @@ def _sampling_params(sampling: Sampling, eos_ids: list[int]) -> Any:
         presence_penalty=sampling.presence_penalty,
         frequency_penalty=sampling.frequency_penalty,
         repetition_penalty=sampling.repetition_penalty,
-        seed=sampling.seed,  # None: its own generator runs on, and no answer repeats another
+        # None: its own generator runs on, and no answer repeats another.
+        seed=None if sampling.seed is None else sampling.seed % _SEEDS,
         structured_outputs=StructuredOutputsParams(grammar=grammar) if grammar else None,
         logprobs=sampling.logprobs,
         prompt_logprobs=sampling.prompt_logprobs,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import pytest
 from tests.llm.doubles.sinks import eventually
 from tests.llm.engines.tensorrt_llm.rig import H100, WARM_UP, PlayedLlm, ask, settings
 from tests.llm.engines.tensorrt_llm.rig import artefact as played_artefact
+from trimodal.errors import InvalidArgument
 from trimodal.llm.engines import artefact
-from trimodal.llm.engines.protocol import Engine, open_engine
+from trimodal.llm.engines.protocol import Engine, Sampling, open_engine
+from trimodal.llm.scheduler.admission import Admission
+from trimodal.llm.settings import LlmSettings
 
 
 def opened_with(llm: PlayedLlm) -> dict[str, Any]:
@@ -86,7 +90,7 @@ def test_a_checkpoint_is_drafted_for(llm: PlayedLlm, tmp_path: Path, monkeypatch
     assert given["guided_decoding_backend"] is None
     info = engine.info
     assert info.lookahead == 3
-    for name in ("grammar", "logprobs", "repetition_penalty", "min_tokens"):
+    for name in ("grammar", "logprobs"):
         assert info.unsupported[name] == "it speculates"
     assert engine.stats().speculating
     engine.close()
@@ -108,7 +112,6 @@ def test_a_short_request_comes_before_all_figures_and_clients(llm: PlayedLlm, en
     assert all(call.arguments["inputs"] == WARM_UP for call in warm)
     # What it can be asked for at all is asked for once, so that no client pays for first use.
     asked: list[Any] = [call.arguments["sampling_params"] for call in warm]
-    assert any(one.presence_penalty for one in asked)
     assert any(one.guided_decoding for one in asked) == ("grammar" not in engine.info.unsupported)
     assert any(one.logprobs for one in asked) == ("logprobs" not in engine.info.unsupported)
     assert llm.aborted() == []
@@ -125,17 +128,11 @@ def test_a_short_request_comes_before_all_figures_and_clients(llm: PlayedLlm, en
             {"top_k": 40, "temperature": 0.7, "top_p": 0.9, "seed": 5, "max_tokens": 3},
         ),
         ({"temperature": 1.0}, {"top_k": 0, "temperature": 1.0, "top_p": 1.0}),
-        (
-            {"presence_penalty": 0.5, "frequency_penalty": -1.0, "repetition_penalty": 1.5, "min_p": 0.25},
-            {"presence_penalty": 0.5, "frequency_penalty": -1.0, "repetition_penalty": 1.5, "min_p": 0.25}
-            | {"seed": None},
-        ),
-        ({}, dict.fromkeys(("presence_penalty", "repetition_penalty", "min_p", "seed"))),
+        ({"logprobs": 0}, {"logprobs": 1, "seed": None}),
+        ({"logprobs": 3}, {"logprobs": 3, "seed": None}),
+        ({"temperature": 1.0, "logprobs": 3}, {"logprobs": 20}),  # a drawn token is to be among them
         ({"grammar": 'root ::= "a"'}, {"seed": None}),
-        (
-            {"min_tokens": 4, "stop_token_ids": (9,)},
-            {"min_tokens": 4, "stop_token_ids": [9, 3], "seed": None},
-        ),
+        ({"stop_token_ids": (9,)}, {"stop_token_ids": [9, 3], "seed": None}),
         ({"ignore_eos": True}, {"ignore_eos": True, "stop_token_ids": None, "seed": None}),
     ],
 )
@@ -154,6 +151,17 @@ def test_sampling_in_the_librarys_words(
     assert (held and held.grammar, "grammar" in engine.info.unsupported) == (sampling.get("grammar"), False)
     if "seed" not in expected:
         assert isinstance(given.seed, int)  # its own default is one fixed seed
+
+
+def test_what_its_sampler_does_not_look_at_is_refused_by_name(engine: Engine) -> None:
+    """It took them, and the answer was as without."""
+    admission = Admission(LlmSettings(engine="fake"), engine.info)
+    admission.check_sampling(Sampling(5, temperature=0.5, top_k=3, top_p=0.5, logprobs=2, grammar="root"))
+    asked = {"min_p": 0.25, "min_tokens": 2, "logit_bias": {1: 1.0}}
+    asked |= dict.fromkeys(("presence_penalty", "frequency_penalty", "repetition_penalty"), 0.5)
+    for name, value in asked.items():
+        with pytest.raises(InvalidArgument, match=f"does not support {name}: it"):
+            admission.check_sampling(replace(Sampling(5), **{name: value}))
 
 
 def test_figures_follow_what_is_free_where_host_memory_is_counted_too(llm: PlayedLlm, tmp_path: Path) -> None:

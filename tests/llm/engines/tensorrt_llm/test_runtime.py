@@ -146,3 +146,41 @@ def test_log_probabilities_in_the_librarys_words_and_back(llm: PlayedLlm, engine
     logprobs = [one for output in loop.outputs(1) for one in output.logprobs]
     assert logprobs == [Logprobs(-0.5, ((11, -0.5),)), Logprobs(-2.0, ((13, -0.75),))]
     loop.link.close()
+
+
+def test_a_drawn_token_whose_log_probability_is_not_told_is_refused(llm: PlayedLlm, engine: Engine) -> None:
+    """1.2.1 tells those of the most likely alone: it was an internal error."""
+    from tensorrt_llm.executor.result import Logprob
+
+    loop = Loop(engine)
+    loop.link.add(ask(1, 101, logprobs=1, temperature=1.0))
+    eventually(lambda: len(llm.prompts()) == 1)
+    llm.say(101, [11], logprobs=[{13: Logprob(-0.75, 1)}])
+    assert loop.end(1).finish_reason == "refused"
+    assert "log probability it does not tell" in loop.end(1).error
+    assert llm.aborted() == [101]
+    loop.link.close()
+
+
+@pytest.mark.parametrize("healthy", [True, False])
+def test_a_kind_of_request_that_fails_leaves_the_engine_closed_only_if_the_library_ended(
+    llm: PlayedLlm, tmp_path: Path, caplog: pytest.LogCaptureFixture, healthy: bool
+) -> None:
+    play = llm._play
+
+    async def fail(instance: Any) -> AsyncIterator[Any]:
+        asked: Any = llm.recorder.named("BaseLLM.generate_async")[-1].arguments["sampling_params"]
+        if asked.logprobs:
+            llm.healthy = healthy
+            raise KeyError(5)
+        async for one in play(instance):
+            yield one
+
+    llm.recorder.returns("RequestOutput.__aiter__", fail)
+    if healthy:
+        open_engine(settings(tmp_path)).close()
+        assert "the engine failed on a request with logprobs" in caplog.text
+    else:
+        with pytest.raises(KeyError):
+            open_engine(settings(tmp_path))
+    eventually(lambda: len(llm.recorder.named("BaseLLM.shutdown")) == 1)

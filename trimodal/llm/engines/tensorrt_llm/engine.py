@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # Read while it is imported: no line a request in the server's log, and what is served is in place.
 _ENVIRONMENT = {"TLLM_LOG_LEVEL": "WARNING", "HF_HUB_OFFLINE": "1"}
-# The PyTorch runtime verifies drafts with its own sampler, which knows temperature, top_k and top_p.
-_UNSPECULATED = ("min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "min_tokens")
+# The PyTorch runtime takes these, and its sampler does not look at them.
+_UNREAD = ("min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
 
 
 def open_pytorch(settings: LlmSettings) -> Engine:
@@ -94,8 +94,10 @@ def _follow(settings: LlmSettings, artefact: GpuArtefact, llm: BaseLLM, *, draft
 def _unsupported(*, drafted: bool) -> dict[str, str]:
     """Fields of `Sampling` that it does not honour as it was opened, and why."""
     found = dict.fromkeys(("logit_bias", "lora_name", "prompt_logprobs"), "it takes none from this server")
+    found |= dict.fromkeys(_UNREAD, "its sampler knows temperature, top_k and top_p")
+    found["min_tokens"] = "it keeps off only one of the tokens that end an answer"
     if drafted:
-        found |= dict.fromkeys(("grammar", "logprobs", *_UNSPECULATED), "it speculates")
+        found |= dict.fromkeys(("grammar", "logprobs"), "it speculates")
     return found
 
 

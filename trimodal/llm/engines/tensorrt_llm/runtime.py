@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trimodal.llm.engines.async_runtime import finish_reason, ranked, warm_up
-from trimodal.llm.engines.protocol import KV_BLOCK_TOKENS, EngineCall, EngineRequest, Output, Sampling
+from trimodal.llm.engines.protocol import (
+    KV_BLOCK_TOKENS,
+    MAX_TOP_LOGPROBS,
+    EngineCall,
+    EngineRequest,
+    Output,
+    Sampling,
+)
 
 if TYPE_CHECKING:
     from tensorrt_llm import SamplingParams
@@ -105,26 +112,23 @@ class TensorRtLlmRuntime:
         from tensorrt_llm import SamplingParams
         from tensorrt_llm.llmapi import GuidedDecodingParams
 
-        # Its own defaults would be 32 tokens, and one fixed seed: every unseeded answer would be the same.
+        # Its own defaults would be 32 tokens, and one fixed seed: every unseeded answer would be the same,
+        # with a sampler that reads it. The PyTorch runtime's draws for all requests from one generator.
         end, *others = self._eos_ids or [-1]
-        greedy, grammar = sampling.temperature == 0, sampling.grammar
+        greedy, grammar, top = sampling.temperature == 0, sampling.grammar, sampling.logprobs
         return SamplingParams(
             end_id=end,
             pad_id=max(end, 0),
             stop_token_ids=[*sampling.stop_token_ids, *([] if sampling.ignore_eos else others)] or None,
             ignore_eos=sampling.ignore_eos,
-            min_tokens=sampling.min_tokens or None,
             max_tokens=sampling.max_tokens,
             temperature=None if greedy else sampling.temperature,
             top_k=1 if greedy else sampling.top_k,
             top_p=None if greedy else sampling.top_p,
-            min_p=sampling.min_p or None,
-            presence_penalty=sampling.presence_penalty or None,
-            frequency_penalty=sampling.frequency_penalty or None,
-            repetition_penalty=None if sampling.repetition_penalty == 1 else sampling.repetition_penalty,
             seed=None if greedy else secrets.randbits(32) if sampling.seed is None else sampling.seed,
             guided_decoding=GuidedDecodingParams(grammar=grammar) if grammar else None,
-            logprobs=sampling.logprobs,
+            # Of so many of the most likely, and of no other: one that is drawn should be among them.
+            logprobs=None if top is None else max(1, top) if greedy else MAX_TOP_LOGPROBS,
             detokenize=False,
         )
 
