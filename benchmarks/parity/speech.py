@@ -35,7 +35,7 @@ from trimodal.client.client import BLOCK_S, FILE_LISTENING
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root, default_repository
 from trimodal.repository import select_models
-from trimodal.speech.live.request import StreamOptions
+from trimodal.speech.live.request import RECORDED_WINDOWS, StreamOptions
 from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.session.session import LiveSession, PlannedWindow
 from trimodal.speech.session.vad import detectors
@@ -76,11 +76,13 @@ def prompts(folder: Path) -> list[Recording]:
     return found
 
 
-def ours(artefact: Path, beam: int, threads: int, settings: SpeechSettings, *, ahead: bool = True) -> Hear:
+def ours(
+    artefact: Path, beam: int, threads: int, settings: SpeechSettings, most: int = RECORDED_WINDOWS
+) -> Hear:
     """The recogniser behind the session that serves recordings.
 
     Args:
-        ahead: two windows at once where the second is known, as while nobody speaks.
+        most: windows at once where they are known, as while nobody speaks.
     """
     asked = RecogniseSettings(artefact=str(artefact), beam_size=beam, intra_op_threads=threads)
     service, make = RecogniseService.open(artefact, asked, MemoryMetrics()), detectors(settings.vad)
@@ -97,7 +99,7 @@ def ours(artefact: Path, beam: int, threads: int, settings: SpeechSettings, *, a
             if ended:
                 session.end()
             # The client sends on while windows are heard, until its answers wait.
-            while planned := planned or session.next_windows(ahead=ahead):
+            while planned := planned or session.next_windows(most):
                 if not ended and session.unsent_s <= session.max_pending_s:
                     break
                 heard = service.recognise_windows([each.window for each in planned])
@@ -160,7 +162,7 @@ def main(
         "with times": theirs(BatchedInferencePipeline(model), beam, batch_size=8, word_timestamps=True),
     }
     if alone:
-        ways["window by window"] = ours(place, beam, threads, settings, ahead=False)
+        ways["window by window"] = ours(place, beam, threads, settings, 1)
     for name, chosen in sets.items():
         heard: dict[str, list[str]] = {way: [] for way in ways}
         spent = dict.fromkeys(ways, 0.0)

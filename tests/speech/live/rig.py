@@ -55,7 +55,7 @@ class ScriptedSession:
     def end(self) -> None:
         self.ended = True
 
-    def next_windows(self, *, ahead: bool):
+    def next_windows(self, most: int):
         if self.outstanding or self.heard + 1 > self.received_s:
             return []
         self.outstanding = True

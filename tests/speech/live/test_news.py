@@ -124,7 +124,7 @@ class Muted:
             if isinstance(action, TakeIn):
                 self.perform(self.stream.take_in())
             elif isinstance(action, Recognise):
-                planned = self.stream.next_windows(ahead=False)
+                planned = self.stream.next_windows(1)
                 if planned:
                     words = [Recognition(hear(one.window.samples)) for one in planned]
                     self.perform(self.stream.heard(planned, words))
@@ -204,7 +204,7 @@ def test_a_client_whose_answer_was_held_back_speaks_on_from_then():
     held = muted.answers[-1]
     assert not held.given
     muted.now += 3.0  # the recogniser is slow
-    muted.perform(muted.stream.heard(muted.stream.next_windows(ahead=False), [Recognition(())]))
+    muted.perform(muted.stream.heard(muted.stream.next_windows(1), [Recognition(())]))
     assert held.given
     muted.look()
     assert not paused

@@ -326,8 +326,8 @@ def test_behind_is_the_audio_that_came_since_the_window_could_have_been_heard() 
     assert it.speech_s == pytest.approx(1.8, abs=0.04)
 
 
-def in_pairs(
-    it: LiveSession, oracle: Oracle, samples: Samples, chunk_s: float
+def at_once(
+    it: LiveSession, oracle: Oracle, samples: Samples, chunk_s: float, most: int = 2
 ) -> tuple[list[Word], list[int]]:
     """Hears a recording by `next_windows`; its words, and how many windows were out at once."""
     words: list[Word] = []
@@ -336,7 +336,7 @@ def in_pairs(
         it.feed(chunk)
         if it.received_s * SAMPLE_RATE >= len(samples):
             it.end()
-        while planned := it.next_windows(ahead=True):
+        while planned := it.next_windows(most):
             sizes.append(len(planned))
             it.accept_windows(planned, [oracle(one) for one in planned])
         words += it.take().committed
@@ -361,32 +361,32 @@ def test_windows_heard_ahead_give_the_words_of_windows_heard_one_by_one(seed: in
         return Deaf(speech)
 
     alone = run(SETTINGS, "file", deaf(Oracle(speech)), chunks_of(speech.samples, repeat(80 * SAMPLE_RATE)))
-    for chunk_s in (75.0, 400.0):
+    for chunk_s, most in ((75.0, 2), (400.0, 2), (400.0, 4)):
         it = session("file", language_detection_threshold=0)
-        words, sizes = in_pairs(it, deaf(Oracle(speech)), speech.samples, chunk_s)
+        words, sizes = at_once(it, deaf(Oracle(speech)), speech.samples, chunk_s, most)
         assert texts(words) == texts(alone.words)
-        assert max(sizes) == 2
+        assert max(sizes) == most
         assert sizes[0] == 1, "its language is not known yet"
 
 
 def test_nothing_is_heard_ahead_where_it_depends_on_the_words_before() -> None:
     speech = speak(0, 300)
     it = session("file", condition_on_previous_text=True)
-    assert set(in_pairs(it, Oracle(speech), speech.samples, 400.0)[1]) == {1}
+    assert set(at_once(it, Oracle(speech), speech.samples, 400.0)[1]) == {1}
     it = session("vad")
-    assert set(in_pairs(it, Oracle(speech), speech.samples, 400.0)[1]) == {1}
+    assert set(at_once(it, Oracle(speech), speech.samples, 400.0)[1]) == {1}
 
 
 def test_what_is_sent_ahead_waits_for_no_window_any_more() -> None:
     speech = speak(0, 300)
     it = session("file")
     it.feed(speech.samples[: 50 * SAMPLE_RATE])
-    first = it.next_windows(ahead=True)
+    first = it.next_windows(2)
     assert (it.pending_s > 49, it.unsent_s) == (True, pytest.approx(50 - first[0].end / SAMPLE_RATE))
     it.accept_windows(first, [Oracle(speech)(first[0])])
     it.feed(speech.samples[50 * SAMPLE_RATE : 130 * SAMPLE_RATE])
     assert it.unsent_s == it.pending_s
-    pair = it.next_windows(ahead=True)
+    pair = it.next_windows(2)
     assert len(pair) == 2
     assert it.unsent_s == pytest.approx(130 - pair[1].end / SAMPLE_RATE)
     assert it.pending_s > 79

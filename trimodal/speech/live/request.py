@@ -22,8 +22,9 @@ from trimodal.speech.values import MAX_PROMPT
 
 MIN_CHUNK_S, MAX_CHUNK_S = 0.02, 30.0
 MIN_CHUNK, MAX_CHUNK = round(MIN_CHUNK_S * SAMPLE_RATE), round(MAX_CHUNK_S * SAMPLE_RATE)
-# Of a recording, received behind those at the recogniser: two that are full, and what says that they are.
-RECORDED_WINDOWS = 2.5
+RECORDED_WINDOWS = 3  # of a recording, at the recogniser at once: four gain no more (docs/benchmarks.md)
+# Received behind those: as many that are full, and what says that they are.
+_RECEIVED_WINDOWS = RECORDED_WINDOWS + 0.5
 AFTER = "after_s"  # the parameter of a request for news
 LENGTHS = f"a chunk holds {MIN_CHUNK} to {MAX_CHUNK} samples (20 ms to 30 s at 16 kHz)"
 
@@ -34,7 +35,7 @@ class StreamOptions(ListeningSettings):
     Attributes:
         max_pending_s: audio that is not heard yet, above which answers wait; only less than the model's
             counts. 0: each chunk is answered once nothing of it is being heard. A recording that does not say
-            has at least RECORDED_WINDOWS.
+            has at least what fills RECORDED_WINDOWS.
         recording: it was spoken before, and comes as fast as it is taken: it is heard after live streams, and
             waits where new ones of those are refused.
         admitted: a turn of a session of which one was admitted before: it is not refused for lateness.
@@ -71,7 +72,7 @@ class StreamOptions(ListeningSettings):
             own["max_pending_s"] = min(self.max_pending_s, settings.max_pending_s)
         elif self.recording:
             window_s = own.get("file_window_s", settings.file_window_s)
-            own["max_pending_s"] = max(RECORDED_WINDOWS * window_s, settings.max_pending_s)
+            own["max_pending_s"] = max(_RECEIVED_WINDOWS * window_s, settings.max_pending_s)
         return settings.model_copy(update=own)
 
 

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.errors import Cancelled, InvalidArgument, RequestError, Unavailable, as_request_error
 from trimodal.speech.live.metrics import SpeechMetrics
-from trimodal.speech.live.request import Chunk, StreamOptions
+from trimodal.speech.live.request import RECORDED_WINDOWS, Chunk, StreamOptions
 from trimodal.speech.live.stream import Action, Answer, Fail, LiveStream, Recognise, Sink, TakeIn
 from trimodal.speech.live.table import StreamTable
 from trimodal.speech.live.windows import WindowQueue
@@ -34,6 +34,8 @@ HUNG_S = 60.0
 # A call that takes longer is lost, whatever comes of the others: so long a client waits for its last words.
 LOST_S = 460.0
 JOIN_S = 5.0
+# Who begins to speak waits for a recording's run: it holds more than two windows only if it takes less.
+RECORDED_RUN_S = 5.0
 LEFT = "the client left"
 UNLOADING = "speech is being unloaded; start the stream again later"
 
@@ -188,7 +190,7 @@ class SpeechService:
                 if stream.left:
                     actions = stream.close("left", Cancelled(LEFT))
                 # Only now, so that it holds all audio that came while it waited for a thread.
-                elif planned := stream.next_windows(ahead=self._table.only_recordings):
+                elif planned := stream.next_windows(self._most_at_once()):
                     self._perform(stream, stream.sent())
                     heard = self._recognise(stream, [one.window for one in planned])
                     samples = sum(len(one.window.samples) for one in planned[: len(heard)])
@@ -200,10 +202,17 @@ class SpeechService:
                 self._windows.done(stream, audio_s)
             self._perform(stream, actions)
 
+    def _most_at_once(self) -> int:
+        """How many windows of a recording one run may take: one while somebody speaks."""
+        if not self._table.only_recordings:
+            return 1
+        soon = RECORDED_RUN_S * (self._windows.speed or 0.0) / self._settings.file_window_s
+        return min(max(2, int(soon)), RECORDED_WINDOWS)
+
     def _recognise(self, stream: LiveStream, windows: Sequence[Window]) -> Sequence[Recognition]:
         """What is heard in windows; a recogniser that fails is tried again a little later, a few times.
 
-        Of the first alone where it refuses several, as one with a max_batch_size of 1 does.
+        Of fewer where it refuses so many, as one with a max_batch_size of 1 does.
 
         Raises RequestError: a window is wrong, it failed too often or is not there for too long, or no
             client waits any more.
@@ -221,7 +230,7 @@ class SpeechService:
             if isinstance(told, InvalidArgument):
                 if len(windows) == 1:
                     raise told
-                windows = windows[:1]
+                windows = windows[: len(windows) // 2]
                 continue
             self._windows.forget()
             self._metrics.retries.increment(len(windows))

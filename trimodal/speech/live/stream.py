@@ -224,16 +224,16 @@ class LiveStream:
                 self._spans.append(span("take audio in", began, self._clock()))
             return self._next_actions()
 
-    def next_windows(self, *, ahead: bool) -> list[PlannedWindow]:
+    def next_windows(self, most: int) -> list[PlannedWindow]:
         """The window that is due now, with all audio until now; none when none is due any more.
 
         Args:
-            ahead: the one behind it, too, where that is known.
+            most: so many with those behind it, where they are known.
         """
         with self._lock:
             self._queued = False
             self._out = self._asked = self._clock()
-            return self._session.next_windows(ahead=ahead) if self._state in ("open", "ending") else []
+            return self._session.next_windows(most) if self._state in ("open", "ending") else []
 
     def sent(self) -> list[Action]:
         """What is ordered once its windows are out: an answer that waited for them to be."""

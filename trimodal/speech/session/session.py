@@ -205,24 +205,25 @@ class LiveSession:
         self._out, self._sent = stretch, stretch.end
         return self._planned(stretch)
 
-    def next_windows(self, *, ahead: bool) -> list[PlannedWindow]:
+    def next_windows(self, most: int = 1) -> list[PlannedWindow]:
         """The window that is due, as `next_window`.
 
         Args:
-            ahead: and the one that will be due behind it if it ends as planned, where that is known: the
-                recogniser takes less for two at once. They are given back together.
+            most: so many with those that will be due behind it if each ends as planned, where they are known:
+                the recogniser takes less for several at once. They are given back together.
         """
         due = self.next_window()
         if due is None:
             return []
-        assert self._out is not None
-        # With another language or prompt it would not be the same.
-        known = ahead and self._language.code and not self._conditioned
-        following = self._policy.ahead(self._out, self._timeline()) if known else None
-        if following is None:
-            return [due]
-        self._sent = following.end
-        return [due, self._planned(following)]
+        windows, stretch = [due], self._out
+        # With another language or prompt they would not be the same.
+        known = self._language.code and not self._conditioned
+        while known and stretch and len(windows) < most:
+            stretch = self._policy.ahead(stretch, self._timeline())
+            if stretch:
+                self._sent = stretch.end
+                windows.append(self._planned(stretch))
+        return windows
 
     def _planned(self, stretch: Stretch) -> PlannedWindow:
         before = self._transcript.between(self._forgotten, stretch.start) if self._conditioned else ""
@@ -264,10 +265,10 @@ class LiveSession:
     def accept_windows(self, planned: Sequence[PlannedWindow], heard: Sequence[Recognition]) -> None:
         """Takes in what was heard in the windows of `next_windows`.
 
-        The one ahead counts if just that is due now; else its speech will be recognised once more.
+        Each one ahead counts if just that is due now; else its speech will be recognised once more.
         """
         self.accept(planned[0], heard[0])
-        for one, recognition in zip(planned[1:], heard[1:], strict=False):  # or only the first was heard
+        for one, recognition in zip(planned[1:], heard[1:], strict=False):  # or only the first were heard
             due = self._due()
             if due and (due.start, due.end, due.parts) == (one.start, one.end, one.parts):
                 self._out = due
