@@ -94,7 +94,8 @@ def overlay(
     `changes` is model → parameter → text; `engines` holds `<model>/<artefact>` directories, of which one of a
     name that the repository has too takes its place, unless the model has several versions: what one of them
     holds is its own then. What is built or written later is seen when the copy is made again; what has not
-    changed has the time of its original, by which Triton tells what to load again.
+    changed has the time of its original, by which Triton tells what to load again (a Python model beside
+    engines counts as changed: its byte code is written into the copy).
 
     Raises: ServerError: no such model or engines directory, or a parameter that cannot have an effect.
     """
