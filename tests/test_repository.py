@@ -52,6 +52,12 @@ def test_an_ensemble_brings_its_steps(repository):
     assert [models[name].instances for name in ("a", "b", "pair")] == [2, 1, 0]
 
 
+def test_each_gpu_of_a_group_has_its_instances(repository):
+    group = "instance_group [ { count: 2 kind: KIND_GPU gpus: [ 0, 1 ] }, { kind: KIND_CPU } ]"
+    (repository / "b" / "config.pbtxt").write_text(f'name: "b" backend: "python" {group}')
+    assert read_model(repository, "b", "cpu").instances == 5
+
+
 def test_none_named_means_all(repository):
     assert sorted(select_models(repository, (), "cpu")) == ["a", "b", "c", "pair"]
 
@@ -238,6 +244,17 @@ class TestBuiltModel:
     def test_profiles_with_artefacts_of_one_checkpoint_agree(self, llm):
         places = self.made(llm, "fp16", "abc"), self.made(llm, "fp32", "abc")
         assert self.of(llm) == Built("abc", places)
+
+    def test_the_highest_version_that_is_loaded_counts(self, llm):
+        """Who names no version is answered by it; a folder that is not loaded yet says nothing."""
+        self.made(llm, "fp16", "abc")
+        self.made(llm, "fp32", "abc")
+        build(llm.parent / "m" / "2" / "fp16", "embedding", "onnxruntime", source_sha256="def")
+        build(llm.parent / "m" / "2" / "fp32", "embedding", "onnxruntime", source_sha256="def")
+        assert self.of(llm).checkpoint == "def"
+        for file in llm.parent.glob("m/**/*.pbtxt"):
+            file.write_text(file.read_text() + "\nversion_policy { specific { versions: 1 } }")
+        assert self.of(llm).checkpoint == "abc"
 
     def test_profiles_with_different_ones_are_refused_but_where_one_is_served(self, llm, monkeypatch):
         self.made(llm, "fp16", "abc")

@@ -36,6 +36,12 @@ def told(**parameters: str) -> str:
     return str(caught.value)
 
 
+def test_what_triton_s_python_backend_reads_itself_is_no_setting() -> None:
+    assert parse(FORCE_CPU_ONLY_INPUT_TENSORS="yes", EXECUTION_ENV_PATH="/env.tar.gz", fan="true") == Oven(
+        fan=True
+    )
+
+
 def test_text_becomes_values() -> None:
     assert parse(degrees=" 200 ", fan="true", name="  hot ") == Oven(degrees=200, fan=True, name="hot")
     assert parse() == Oven()

@@ -25,6 +25,9 @@ import re
 from typing import ClassVar
 
 logger = logging.getLogger(__name__)
+# What Triton (2.51) says of a request that the queue of a model did not take, or kept for too long
+# (default_queue_policy).
+QUEUE_REFUSED = re.compile(r"exceeds maximum queue size|request timeout expired", re.I)
 _DESCRIPTOR = re.compile(r"/proc/self/fd/\d+")
 
 

@@ -82,16 +82,22 @@ class Model:
         return "" if self.engine == FAKE else self.parameters.get("artefact", "")
 
     @property
-    def version_directory(self) -> Path:
-        """The folder of the version that Triton loads: the highest."""
-        numbers = [int(path.name) for path in self.directory.iterdir() if path.name.isdecimal()]
-        return self.directory / str(max(numbers, default=1))
+    def version_directories(self) -> list[Path]:
+        """The folders of the versions that Triton loads, the highest first: who names none is sent there."""
+        loaded = loaded_versions(version_folders(self.directory), self.config.version_policy)
+        return [loaded[number] for number in sorted(loaded, reverse=True)] or [self.directory / "1"]
 
-    def artefact_directory(self, artefact: str) -> Path:
-        """Where an artefact of this model lies, whether or not it is built."""
+    @property
+    def version_directory(self) -> Path:
+        """The folder of the highest version that Triton loads."""
+        return self.version_directories[0]
+
+    def artefact_directory(self, artefact: str, version: Path | None = None) -> Path:
+        """Where an artefact lies, whether or not it is built; of the highest version unless one is given."""
+        version = version or self.version_directory
         if self.name == JUDGE:
-            return judge_artefact(self.version_directory, artefact)
-        return (self.version_directory / setting_path(artefact)).resolve()
+            return judge_artefact(version, artefact)
+        return (version / setting_path(artefact)).resolve()
 
     @property
     def wants_gpu(self) -> bool:
@@ -106,7 +112,8 @@ class Model:
         """Python stubs that it starts (0 for other backends)."""
         if self.config.backend != "python":
             return 0
-        return sum(max(1, group.count) for group in self.config.instance_group) or 1
+        groups = self.config.instance_group
+        return sum(max(1, group.count) * max(1, len(group.gpus)) for group in groups) or 1
 
     def precision(self) -> str:
         """The artefact's precision by its manifest, else by its name (`onnx-int8`); empty without one."""
@@ -117,6 +124,25 @@ class Model:
             return str(json.loads(manifest)["precision"])
         except (ValueError, KeyError, OSError):
             return self.artefact.rpartition("-")[2]
+
+
+def version_folders(directory: Path) -> dict[int, Path]:
+    """Number → folder of a model's versions."""
+    folders = (path for path in directory.iterdir() if path.is_dir())
+    return {int(path.name): path for path in folders if path.name.isdecimal() and path.name.isascii()}
+
+
+def loaded_versions(folders: Mapping[int, Path], policy: Any) -> dict[int, Path]:
+    """Those of the version folders that a `version_policy` takes: by default the highest."""
+    numbers = sorted(folders)
+    if policy.HasField("all"):
+        chosen = numbers
+    elif policy.HasField("specific"):
+        chosen = [number for number in numbers if number in policy.specific.versions]
+    else:
+        count = policy.latest.num_versions if policy.HasField("latest") else 1
+        chosen = numbers[-count:] if count else []
+    return {number: folders[number] for number in chosen}
 
 
 def model_names(repository: Path) -> list[str]:

@@ -25,6 +25,8 @@ else:
 
 S = TypeVar("S", bound="Settings")
 MAX_TOML_BYTES = 16 << 20
+# Parameters that Triton's Python backend reads itself, of any model.
+PYTHON_BACKENDS = ("FORCE_CPU_ONLY_INPUT_TENSORS", "EXECUTION_ENV_PATH")
 MOST_NAMES = 24  # that an error lists
 
 
@@ -63,8 +65,9 @@ def parse_parameters(cls: type[S], parameters: Mapping[str, str], *, source: str
 
     Raises: SettingsError: names `source`, every unknown or malformed key, and what was expected.
     """
+    own = {name: value for name, value in parameters.items() if name not in PYTHON_BACKENDS}
     try:
-        return cls.model_validate(dict(parameters))
+        return cls.model_validate(own)
     except ValidationError as error:
         raise SettingsError(f"{source}: {describe(error, cls)}") from None
 

@@ -14,6 +14,7 @@ from tests.gateway.conftest import fake_triton
 from trimodal.cli.app import app
 from trimodal.cli.operate import versions as module
 from trimodal.client import Client
+from trimodal.server.ports import choose
 
 TOLD = CliRunner()
 
@@ -48,12 +49,24 @@ def test_versions_are_listed_with_their_share(tmp_path: Path, monkeypatch: pytes
 
 @pytest.fixture
 def triton() -> Iterator[tuple[int, list[tuple[str, str | None]]]]:
-    """The port of a repository API that loads one model, and what it was asked: path and key."""
+    """The port of a repository API that loads its models, and what it was asked: path and key.
+
+    The health page is there, too. `llm` has a semantic cache, `chat` one that asks no model.
+    """
     asked: list[tuple[str, str | None]] = []
+    caches = {"llm": "semantic", "chat": "exact"}
+    index = [{"name": name, "version": "1", "state": "READY"} for name in (*caches, "judge", "vision")]
 
     def answer(request: Asked) -> tuple[int, bytes]:
+        if request.path == "/v2/repository/index":
+            return 200, json.dumps(index).encode()
+        if request.command == "GET":
+            cache = caches.get(request.path.split("/")[3], "off")
+            texts = {"cache": cache, "judge": "judge", "embedder": "embedding"}
+            parameters = {key: {"string_value": text} for key, text in texts.items()}
+            return 200, json.dumps({"parameters": parameters}).encode()
         asked.append((request.path, request.headers["trimodal-operator-key"]))
-        return (200, b"") if "llm" in request.path else (400, b'{"error": "no such model"}')
+        return (400, b'{"error": "no such model"}') if "lim" in request.path else (200, b"{}")
 
     with answering(answer) as port:
         yield port, asked
@@ -62,13 +75,44 @@ def triton() -> Iterator[tuple[int, list[tuple[str, str | None]]]]:
 def test_a_model_is_loaded_again(triton: tuple[int, list[tuple[str, str | None]]]) -> None:
     port, asked = triton
     environment = {"TRIMODAL_OPERATOR_KEY": "secret"}
-    done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port)], env=environment)
+    ports = ["--http-port", str(port), "--health-port", str(port)]
+    done = TOLD.invoke(app, ["reload", "llm", *ports], env=environment)
     assert done.output.startswith("llm is as its files say")
-    assert asked == [("/v2/repository/models/llm/load", "secret")]
-    done = TOLD.invoke(app, ["reload", "lim", "--http-port", str(port)], env=environment)
+    assert done.output.endswith("nothing else\n")
+    # First the copy that the server may read, then the model.
+    assert asked == [("/refresh", "secret"), ("/v2/repository/models/llm/load", "secret")]
+    done = TOLD.invoke(app, ["reload", "lim", *ports], env=environment)
     assert (done.exit_code, done.output.strip()) == (
         1, "trimodal reload: model lim was not loaded: no such model"
     )  # fmt: skip
+
+
+def test_without_a_health_page_it_says_that_a_copy_is_as_it_was(
+    triton: tuple[int, list[tuple[str, str | None]]],
+) -> None:
+    port, asked = triton
+    closed = str(choose("127.0.0.1", {"--health-port": 0})["--health-port"])
+    done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", closed])
+    assert f"no health page answers on port {closed} (--health-port)" in done.output
+    assert [path for path, _ in asked] == ["/v2/repository/models/llm/load"]
+
+
+@pytest.mark.parametrize("model", ["judge", "embedding"])
+def test_what_a_semantic_cache_goes_by_is_not_changed_under_it(
+    triton: tuple[int, list[tuple[str, str | None]]], model: str
+) -> None:
+    port, asked = triton
+    ports = ["--http-port", str(port), "--health-port", str(port)]
+    done = TOLD.invoke(app, ["reload", model, *ports])
+    assert done.exit_code == 1
+    assert f"the semantic cache of llm goes by what it knew of {model}" in done.output
+    assert not [path for path, _ in asked if path.endswith("load")]
+
+
+def test_a_copy_that_cannot_be_made_is_told_and_nothing_loaded() -> None:
+    with answering(lambda _: (409, b'{"error": "llm/config.pbtxt is not a valid configuration"}')) as port:
+        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", str(port)])
+    assert "was not loaded: llm/config.pbtxt is not a valid configuration" in done.output
 
 
 @pytest.mark.parametrize(
@@ -88,10 +132,13 @@ def test_a_model_is_loaded_again(triton: tuple[int, list[tuple[str, str | None]]
     ],
 )
 def test_why_a_model_was_not_loaded(told: str, said: str) -> None:
-    with answering(lambda _: (400, json.dumps({"error": told}).encode())) as port:
-        done = TOLD.invoke(
-            app, ["reload", "llm", "--http-port", str(port)], env={"TRIMODAL_OPERATOR_KEY": ""}
-        )
+    def answer(request: Asked) -> tuple[int, bytes]:
+        loads = request.path.endswith("/load")
+        return (400, json.dumps({"error": told}).encode()) if loads else (200, b"[]")
+
+    with answering(answer) as port:
+        ports = ["--http-port", str(port), "--health-port", str(port)]
+        done = TOLD.invoke(app, ["reload", "llm", *ports], env={"TRIMODAL_OPERATOR_KEY": ""})
     assert done.exit_code == 1
     assert said in done.output
     assert "At:" not in done.output

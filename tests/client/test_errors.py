@@ -99,6 +99,8 @@ def test_messages_of_models(message, kind, words):
         ("Request for unknown model: 'llm' version 9 is not found", ModelNotFound),
         ("Request for unknown model: 'llm' version 2 is not at ready state", Unavailable),
         ("Request for unknown model: 'llm' has no available versions", Unavailable),
+        ("[request id: 7] Exceeds maximum queue size", Unavailable),
+        ("[request id: 7] Request timeout expired", Unavailable),
     ],
 )
 def test_messages_of_triton_itself(message, kind):

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from trimodal.errors import SettingsError
 from trimodal.gateway import keys, tables
 from trimodal.gateway.keys import Key, KeyRing, add_key, hashed, read_keys, revoke_key
+from trimodal.gateway.tables import WatchedFile
 
 
 def test_a_key_is_shown_once_and_kept_as_its_hash(tmp_path: Path) -> None:
@@ -241,6 +242,28 @@ def test_a_file_that_breaks_locks_nobody_out(
     assert len(caplog.records) == 1
     assert ring.find(secret) is not None
     assert len(caplog.records) == 1, "said once for each change"
+
+
+def test_a_file_that_could_not_be_read_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Too many files were open, say: the file is the same when that has passed."""
+    file, failing = tmp_path / "keys.toml", False
+
+    def read(file: Path) -> str:
+        if failing:
+            raise SettingsError(f"{file}: too many open files")
+        return file.read_text()
+
+    file.write_text("old")
+    watched = WatchedFile(file, read)
+    file.write_text("newer")
+    failing = True
+    assert [watched.changed(), watched.changed()] == [False, False]
+    assert len(caplog.records) == 1
+    failing = False
+    assert [watched.changed(), watched.changed()] == [True, False]
+    assert watched.contents == "newer"
 
 
 @pytest.mark.parametrize(

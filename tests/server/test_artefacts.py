@@ -204,6 +204,19 @@ def test_all_that_is_wrong_is_said_at_once_and_each_thing_once(tmp_path):
     )
 
 
+def test_the_engine_of_every_version_that_is_loaded_must_be_there(tmp_path):
+    config = python_model("llm", engine="openvino", artefact="openvino-int8")
+    version = add_model(tmp_path, config)
+    build(version / "openvino-int8", "llm", "openvino")
+    (version.parent / "2").mkdir()
+    for policy in ("all {}", "latest { num_versions: 2 }", "specific { versions: [ 1, 2 ] }"):
+        (version.parent / "config.pbtxt").write_text(f"{config}\nversion_policy {{ {policy} }}")
+        with pytest.raises(ServerError, match="there is no built engine llm/2/openvino-int8"):
+            check_artefacts([model(tmp_path, "llm")], [])
+    (version.parent / "config.pbtxt").write_text(f"{config}\nversion_policy {{ specific {{ versions: 1 }} }}")
+    check_artefacts([model(tmp_path, "llm")], [])
+
+
 def test_labels_that_a_model_only_reads_are_checked(tmp_path):
     config = python_model("vision_rank", classifier="../../vision_classify/1/tensorrt-fp16")
     add_model(tmp_path, config)

@@ -2,7 +2,8 @@ import pytest
 
 from trimodal.errors import ServerError
 from trimodal.repository import read_model
-from trimodal.server.overlay import overlay, parse_changes
+from trimodal.server.options import ServerOptions
+from trimodal.server.overlay import ServedRepository, overlay, parse_changes
 
 CONFIG = """
 name: "llm" backend: "python"
@@ -89,6 +90,56 @@ def test_engines_of_another_place_are_where_models_look(repository, engines, tmp
     assert (target / "llm" / "1" / "../../echo/1/onnx-fp16/which").is_file()
     assert [entry.name for entry in (target / "echo" / "1").iterdir()] == ["onnx-fp16"]
     assert not list((repository / "llm" / "1" / "openvino-int8").iterdir())
+
+
+def test_several_versions_keep_what_they_hold(repository, engines, tmp_path):
+    """One engine in the place of both would make a rollout compare it with itself."""
+    for version in ("2", "3"):
+        (repository / "llm" / version).mkdir()
+    (repository / "llm" / "2" / "openvino-int8").mkdir()
+    (repository / "llm" / "2" / "openvino-int8" / "which").write_text("version 2's\n")
+    target = overlay(repository, tmp_path / "overlay", {}, "tensorrt", engines=engines)
+    told = [(target / "llm" / version / "openvino-int8" / "which").read_text() for version in "123"]
+    assert told == ["of the engines directory\n", "version 2's\n", "of the engines directory\n"]
+
+
+def served(repository, folder, **options):
+    folder.mkdir(exist_ok=True)
+    return ServedRepository(ServerOptions(repository=repository, **options), folder)
+
+
+def times(root):
+    return {path.relative_to(root): path.stat().st_mtime_ns for path in root.rglob("*")}
+
+
+@pytest.mark.parametrize("changes", [{}, {"llm": {"engine": "fake"}}])
+def test_a_copy_follows_the_files_when_it_is_made_again(repository, engines, tmp_path, changes):
+    copy = served(repository, tmp_path / "run", changes=changes, engines=engines)
+    before = times(copy.path)
+    copy.refresh()
+    assert times(copy.path) == before, "Triton would load again what has not changed"
+    (repository / "llm" / "2").mkdir()
+    file = repository / "llm" / "configs" / "cpu.pbtxt"
+    file.write_text(CONFIG.replace("500", "700"))
+    (engines / "llm" / "openvino-int4").mkdir()
+    copy.refresh()
+    model = read_model(copy.path, "llm", "cpu")
+    assert model.config.dynamic_batching.max_queue_delay_microseconds == 700
+    assert model.engine == changes.get("llm", {}).get("engine", "openvino")
+    assert (copy.path / "llm" / "2" / "openvino-int4").is_dir()
+    assert times(copy.path) != before
+    file.write_text("broken")
+    if changes:
+        with pytest.raises(ServerError, match="llm/configs/cpu.pbtxt is not a valid"):
+            copy.refresh()
+        assert read_model(copy.path, "llm", "cpu").engine == "fake"
+    assert [entry.name for entry in (tmp_path / "run").iterdir()] == ["model_repository"]
+
+
+def test_what_is_no_copy_stays_as_it_is(repository, tmp_path):
+    copy = served(repository, tmp_path / "run", engines=None)
+    copy.refresh()
+    assert copy.path == repository
 
 
 def test_refusals(repository, tmp_path):

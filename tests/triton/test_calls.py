@@ -75,6 +75,13 @@ def stop_after(looks):
         ("stream 7 was started anew", TritonError.INTERNAL, Cancelled, "stream 7 was started anew"),
         ("language: 'xx'", TritonError.UNKNOWN, InvalidArgument, "language: 'xx'"),
         ("prompt: not the client's", TritonError.INTERNAL, InternalError, "prompt: not the client's"),
+        (
+            "Failed for execute the inference request. [request id: 7] Exceeds maximum queue size",
+            TritonError.INTERNAL,
+            Unavailable,
+            "Failed for execute the inference request. [request id: 7] Exceeds maximum queue size",
+        ),
+        ("Request timeout expired", TritonError.INTERNAL, Unavailable, "Request timeout expired"),
         ("no room", TritonError.UNAVAILABLE, Unavailable, "no room"),
         ("images are bad", TritonError.INTERNAL, InternalError, "images are bad"),
         (

@@ -13,9 +13,21 @@ from uuid import uuid4
 
 import pytest
 
-from trimodal.triton.stub import ended_if_stalled
+from trimodal.errors import SettingsError
+from trimodal.triton.stub import begin, ended_if_stalled
 
 BEGIN = "from trimodal.triton.stub import begin; begin({'model_name': 'llm'})"
+
+
+def test_a_model_that_keeps_what_its_requests_share_is_alone() -> None:
+    def begun(group: str) -> None:
+        begin({"model_name": "llm", "model_config": f'{{"instance_group": [{group}]}}'}, alone=True)
+
+    begun('{"count": 1, "gpus": []}')
+    begun('{"count": 1, "kind": "KIND_GPU", "gpus": [0]}')
+    for several in ('{"count": 2}', '{"count": 1, "gpus": [0, 1]}', '{"count": 1}, {"count": 1}'):
+        with pytest.raises(SettingsError, match="llm: instance_group makes 2 instances, but one process"):
+            begun(several)
 
 
 CONNECTIONS = """

@@ -15,6 +15,7 @@ from tritonclient.grpc import model_config_pb2
 from trimodal.check.findings import Finding
 from trimodal.check.rules import RULES
 from trimodal.check.source import Malformed, Node, SourcePosition, read_fields
+from trimodal.repository import loaded_versions, version_folders
 from trimodal.settings import shorten
 
 DEFAULT = "default"  # the profile without --model-config-name: every model's config.pbtxt
@@ -63,22 +64,12 @@ class Config:
     @cached_property
     def versions(self) -> dict[int, Path]:
         """Number → version folder."""
-        folders = (path for path in self.directory.iterdir() if path.is_dir())
-        return {int(path.name): path for path in folders if path.name.isdecimal() and path.name.isascii()}
+        return version_folders(self.directory)
 
     @property
     def loaded(self) -> dict[int, Path]:
-        """The version folders that version_policy takes: by default the highest."""
-        policy = self.message.version_policy
-        numbers = sorted(self.versions)
-        if policy.HasField("all"):
-            chosen = numbers
-        elif policy.HasField("specific"):
-            chosen = [number for number in numbers if number in policy.specific.versions]
-        else:
-            count = policy.latest.num_versions if policy.HasField("latest") else 1
-            chosen = numbers[-count:] if count else []
-        return {number: self.versions[number] for number in chosen}
+        """The version folders that version_policy takes."""
+        return loaded_versions(self.versions, self.message.version_policy)
 
     @property
     def is_ensemble(self) -> bool:

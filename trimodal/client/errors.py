@@ -28,6 +28,7 @@ from typing import Any
 import grpc
 
 from trimodal.errors import (
+    QUEUE_REFUSED,
     Cancelled,
     InternalError,
     InvalidArgument,
@@ -73,7 +74,7 @@ _RETRY = re.compile(r"(.*); retry after (\d+(?:\.\d+)?(?:e[+-]?\d+)?) s", re.DOT
 _UNKNOWN = re.compile(r"unknown model: ('.*'(?: version \d+)?) is not found")
 _NOT_READY = re.compile(r"unknown model: ('.*'(?: version \d+)?) is not at ready state")
 _NOT_LOADED = re.compile(r"no available versions|not ready|not at ready state", re.I)
-_NOT_NOW = re.compile(rf"{_NOT_LOADED.pattern}|shutting down|in exit|exceeds maximum queue size", re.I)
+_NOT_NOW = re.compile(rf"{_NOT_LOADED.pattern}|shutting down|in exit|{QUEUE_REFUSED.pattern}", re.I)
 
 # What Triton says of a model whose process died; it is loaded again.
 _DIED = re.compile(r"Stub process '.*' is not healthy")

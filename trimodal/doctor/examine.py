@@ -19,7 +19,7 @@ from trimodal.doctor.values import Check
 from trimodal.errors import ServerError
 from trimodal.repository import Model, select_models
 from trimodal.server.options import ServerOptions
-from trimodal.server.overlay import served_repository
+from trimodal.server.overlay import ServedRepository
 
 
 def examine(
@@ -38,7 +38,7 @@ def examine(
     """
     with tempfile.TemporaryDirectory(prefix="trimodal-doctor-") as folder:
         try:  # as the server would see them: with --set, and with the engines of another place
-            repository = served_repository(options, Path(folder))
+            repository = ServedRepository(options, Path(folder)).path
             models = list(select_models(repository, options.models, options.profile).values())
         except ServerError as error:  # everything else can still be looked at
             machine = [*check_machine(options, []), check_gateway_port(*gateway_address)]

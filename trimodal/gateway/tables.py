@@ -162,12 +162,14 @@ def locked(file: Path) -> Iterator[None]:
 class WatchedFile(Generic[Contents]):
     """A file that is read again when it changes.
 
-    One that is gone, unreadable or malformed leaves the contents as they were, and the log says so.
+    One that is gone, unreadable or malformed leaves the contents as they were, and the log says so, once; it
+    is read again at each look, as what kept it from being read may have passed.
     """
 
     def __init__(self, file: Path, read: Callable[[Path], Contents]) -> None:
         self._file, self._read = file, read
         self._stamp = _stamp(file)
+        self._refusal = ""  # why it was not taken when it was read last
         self.contents = read(file)
 
     def changed(self) -> bool:
@@ -175,14 +177,16 @@ class WatchedFile(Generic[Contents]):
         stamp = _stamp(self._file)
         if stamp == self._stamp:
             return False
-        self._stamp = stamp
         try:
             contents = self._read(self._file)
             if _stamp(self._file) == _GONE:  # what `read` may take for an empty one
                 raise SettingsError(f"{self._file}: no such file or directory")
         except SettingsError as error:
-            logger.error("what the file had before stays in force: %s", error)
+            if str(error) != self._refusal:
+                logger.error("what the file had before stays in force: %s", error)
+            self._refusal = str(error)
             return False
+        self._stamp, self._refusal = stamp, ""
         self.contents = contents
         return True
 

@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trimodal.repository import ONLY_WITH
 from trimodal.server.launch import OPERATOR_HEADER
+from trimodal.settings import parameters_of
+from trimodal.triton.stub import count_instances
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample
@@ -133,9 +136,28 @@ class Api:
     def instances(self, model: str) -> int:
         """How many instances a loaded model has, of all its versions. Raises KeyError: it is not loaded."""
         _, body = self._call("GET", f"/v2/models/{model}/config", self.http_port)
-        each = sum(max(1, group.get("count", 1)) for group in json.loads(body)["instance_group"])
+        each = count_instances(json.loads(body)["instance_group"])
         ready = [one for one in self._index() if one["name"] == model and one.get("state") == "READY"]
-        return int(each) * len(ready)
+        return each * len(ready)
+
+    def refresh(self, health_port: int) -> str:
+        """Has a server that reads a copy of its repository make it again. Returns why it could not be made.
+
+        Raises KeyError: it is no server of `trimodal serve` whose health page is there.
+        """
+        status, body = self._call("POST", "/refresh", health_port, bounded=False)
+        return "" if status == 200 else str(json.loads(body)["error"])
+
+    def semantic_callers(self, model: str) -> list[str]:
+        """The loaded models whose semantic cache asks `model`."""
+        callers = []
+        for name in sorted({one["name"] for one in self._index() if one.get("state") == "READY"} - {model}):
+            _, body = self._call("GET", f"/v2/models/{name}/config", self.http_port)
+            parameters = parameters_of(body.decode())
+            asked = [key for key, (other, value) in ONLY_WITH.items() if parameters.get(other) == value]
+            if model in [parameters.get(key, "").partition("@")[0] for key in asked]:
+                callers.append(name)
+        return callers
 
     def load(self, model: str) -> str:
         """Loads a model, however long that takes. Returns Triton's reason where it failed, else nothing."""

@@ -78,10 +78,14 @@ class Artefact:
 
 
 def artefacts_of(model: Model) -> list[Artefact]:
-    """What `model` opens: nothing for ensembles, fakes and models that this package does not know."""
-    parameters, version = model.parameters, model.version_directory
+    """What `model` opens in its versions, the highest's first.
+
+    Nothing for ensembles, fakes and models that this package does not know.
+    """
+    parameters = model.parameters
     if classifier := parameters.get("classifier"):
-        return [Artefact(model, (version / setting_path(classifier)).resolve(), "vision", None)]
+        places = ((version / setting_path(classifier)).resolve() for version in model.version_directories)
+        return [Artefact(model, place, "vision", None) for place in dict.fromkeys(places)]
     task = TASKS.get(model.name)
     if task is None or not model.artefact:
         return []
@@ -89,7 +93,10 @@ def artefacts_of(model: Model) -> list[Artefact]:
     names = [model.artefact]
     if parameters.get("speculation") == "eagle3":
         names.append(parameters.get("draft_artefact", DRAFT))
-    return [Artefact(model, model.artefact_directory(name), task, runtime) for name in names]
+    found: dict[Path, None] = {}  # one that is named by its absolute path is the same in every version
+    for version in model.version_directories:
+        found |= dict.fromkeys(model.artefact_directory(name, version) for name in names)
+    return [Artefact(model, directory, task, runtime) for directory in found]
 
 
 def check_artefacts(models: Iterable[Model], gpus: Sequence[Gpu]) -> FileCheck:

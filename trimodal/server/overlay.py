@@ -9,14 +9,17 @@ Values are not checked here: each model checks its own settings when it loads.
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from trimodal.errors import ServerError
-from trimodal.repository import Model, model_names, read_model
+from trimodal.repository import Model, model_names, read_model, version_folders
 from trimodal.server.options import ServerOptions
 
 Changes = Mapping[str, Mapping[str, str]]
@@ -38,20 +41,49 @@ def parse_changes(assignments: Iterable[str]) -> dict[str, dict[str, str]]:
     return changes
 
 
-def served_repository(options: ServerOptions, folder: Path) -> Path:
+class ServedRepository:
     """The repository as a server with these options sees it: itself, or an overlay or a link in `folder`.
 
     Triton (2.51) starts a Python model by a line of shell that quotes nothing: a blank in the repository's
     path made it wait until --ready-timeout, and what follows a semicolon was executed.
+
+    Attributes:
+        path: where Triton reads it.
     """
-    repository = options.repository.expanduser().absolute()
-    target = folder / "model_repository"
-    if not (options.changes or options.engines):
-        if shlex.quote(str(repository)) == str(repository):
-            return repository
-        target.symlink_to(repository)
-        return target
-    return overlay(repository, target, options.changes, options.profile, options.engines)
+
+    def __init__(self, options: ServerOptions, folder: Path) -> None:
+        self._options = options
+        self._own = options.repository.expanduser().absolute()
+        self._is_copy = bool(options.changes or options.engines)
+        self._refreshing = threading.Lock()
+        self.path = folder / "model_repository"
+        if self._is_copy:
+            self._copy_to(self.path)
+        elif shlex.quote(str(self._own)) == str(self._own):
+            self.path = self._own
+        else:
+            self.path.symlink_to(self._own)
+
+    def refresh(self) -> None:
+        """Makes a copy again, of the files as they are now; what is no copy changes by itself.
+
+        Raises ServerError: as `overlay`; the copy is as it was then.
+        """
+        if not self._is_copy:
+            return
+        fresh, old = (self.path.with_name(f"{self.path.name}.{end}") for end in ("new", "old"))
+        with self._refreshing:
+            try:
+                self._copy_to(fresh)
+                self.path.rename(old)
+                fresh.rename(self.path)
+            finally:
+                for done in (fresh, old):
+                    shutil.rmtree(done, ignore_errors=True)
+
+    def _copy_to(self, target: Path) -> None:
+        options = self._options
+        overlay(self._own, target, options.changes, options.profile, options.engines)
 
 
 def overlay(
@@ -60,7 +92,10 @@ def overlay(
     """Makes `target` a repository like `repository` with these parameters changed and these engines in it.
 
     `changes` is model → parameter → text; `engines` holds `<model>/<artefact>` directories, of which one of a
-    name that the repository has too takes its place. What is built into it later is not seen.
+    name that the repository has too takes its place, unless the model has several versions: what one of them
+    holds is its own then. What is built or written later is seen when the copy is made again; what has not
+    changed has the time of its original, by which Triton tells what to load again (a Python model beside
+    engines counts as changed: its byte code is written into the copy).
 
     Raises: ServerError: no such model or engines directory, or a parameter that cannot have an effect.
     """
@@ -82,9 +117,10 @@ def overlay(
             (target / name).symlink_to(repository / name)
             continue
         (target / name).mkdir()
+        versions = version_folders(repository / name).values()
         for entry in (repository / name).iterdir():
-            if engines is not None and entry.name.isdecimal() and entry.is_dir():
-                _merge(entry, engines / name, target / name / entry.name)
+            if engines is not None and entry in versions:
+                _merge(entry, engines / name, target / name / entry.name, own_first=len(versions) > 1)
             elif not changed or entry.name != _file(profile).parts[0]:
                 (target / name / entry.name).symlink_to(entry)
         if changed:
@@ -92,7 +128,16 @@ def overlay(
             file = target / name / _file(profile)
             file.parent.mkdir(exist_ok=True)
             file.write_text(text_format.MessageToString(model.config), "utf-8")
+            _date(file, model.config_file)
+            if file.parent != target / name:
+                _date(file.parent, model.config_file.parent)
+        _date(target / name, repository / name)
     return target
+
+
+def _date(made: Path, source: Path) -> None:
+    status = source.stat()
+    os.utime(made, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _changed(repository: Path, name: str, parameters: Mapping[str, str], profile: str) -> Model:
@@ -111,12 +156,14 @@ def _file(profile: str) -> Path:
     return Path("config.pbtxt") if profile == "tensorrt" else Path("configs", f"{profile}.pbtxt")
 
 
-def _merge(version: Path, artefacts: Path, target: Path) -> None:
-    """A folder of links to what is in `version` and, before it, in `artefacts`."""
-    entries = {entry.name: entry for entry in version.iterdir()}
+def _merge(version: Path, artefacts: Path, target: Path, *, own_first: bool) -> None:
+    """A folder of links to what is in `version` and, before it unless `own_first`, in `artefacts`."""
+    own = {entry.name: entry for entry in version.iterdir()}
+    built = {}
     if artefacts.is_dir():
         # Hidden ones are builds that have not ended.
-        entries |= {entry.name: entry for entry in artefacts.iterdir() if not entry.name.startswith(".")}
+        built = {entry.name: entry for entry in artefacts.iterdir() if not entry.name.startswith(".")}
     target.mkdir()
-    for name, entry in entries.items():
+    for name, entry in (built | own if own_first else own | built).items():
         (target / name).symlink_to(entry)
+    _date(target, version)

@@ -82,7 +82,7 @@ def check_shared_memory(models: Iterable[Model], directory: Path = SHM) -> None:
 
 
 def check_temporary(directory: Path) -> None:
-    """Raises: ServerError when Triton could not start models out of this folder: see `served_repository`.
+    """Raises: ServerError when Triton could not start models out of this folder: see `ServedRepository`.
 
     Stubs keep the byte code of Triton's own module there: of one that did not fit all said "marshal data too
     short".

@@ -36,7 +36,7 @@ from trimodal.server.admin import Api, LoadsInTurn, await_unloaded, drain
 from trimodal.server.artefacts import FileCheck
 from trimodal.server.installation import Triton, assemble, find_triton
 from trimodal.server.options import PORTS, ServerOptions
-from trimodal.server.overlay import served_repository
+from trimodal.server.overlay import ServedRepository
 from trimodal.server.supervision.health_page import HealthServer
 from trimodal.server.supervision.heartbeat import answers_grpc
 from trimodal.server.supervision.supervisor import Supervisor
@@ -138,7 +138,6 @@ class TritonServer:
             self.load = LoadLog()
             try:
                 self._supervisor = Supervisor(self.api, self.grpc_url, options.hang_timeout)
-                self._page = HealthServer(health_host, health, self._supervisor)
                 last = self._launch(triton)
                 with ThreadPoolExecutor(1, "meanwhile") as aside:
                     self._aside = aside.submit(meanwhile)
@@ -166,13 +165,22 @@ class TritonServer:
     def _launch(self, triton: Triton) -> list[str]:
         """Starts tritonserver. Returns the models that are left to load, in order."""
         options = self.options
+        assert self._supervisor
         self._reader = LogReader(self.log_path)
         child = launch.Child(self.log_path)
         self._reader.follow(child.guard.pid)
         run_directory = child.run_directory
         try:
             preflight.check_temporary(run_directory)
-            self.repository = served_repository(options, run_directory)
+            served = ServedRepository(options, run_directory)
+            self._page = HealthServer(
+                preflight.check_health_host(options),
+                self.ports["--health-port"],
+                self._supervisor,
+                served,
+                operator_key=self.operator_key,
+            )
+            self.repository = served.path
             self.models = select_models(self.repository, options.models, options.profile)
             files = preflight.check_models(triton, self.models.values())
             last = loaded_last(self.models)

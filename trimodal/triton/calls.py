@@ -10,7 +10,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from trimodal.errors import Cancelled, InternalError, InvalidArgument, RequestError, Unavailable
+from trimodal.errors import (
+    QUEUE_REFUSED,
+    Cancelled,
+    InternalError,
+    InvalidArgument,
+    RequestError,
+    Unavailable,
+)
 
 # Of 32: the others are for responses, cancellations and metrics.
 AT_ONCE = 24
@@ -96,6 +103,8 @@ def called_error(pb_utils: Any, error: Any, fields: Collection[str]) -> RequestE
         return Unavailable(f"the model '{(missing[1] or missing[2])}' is not ready; try again later")
     if died := _DIED.search(sentence):
         return Unavailable(f"the process of model '{died[1]}' died: it is loaded again", _RETRY_S)
+    if QUEUE_REFUSED.search(sentence):
+        return Unavailable(sentence)
     if (field := _FIELD.match(sentence)) and field[1] in fields:
         return InvalidArgument(sentence)
     for beginning, kind in _BEGINNINGS:

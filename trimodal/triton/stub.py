@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import faulthandler
+import json
 import os
 import signal
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from trimodal import logs
+from trimodal.errors import SettingsError
 
 _SHM = Path("/dev/shm")
 
 
-def begin(args: Mapping[str, str]) -> None:
+def begin(args: Mapping[str, str], *, alone: bool = False) -> None:
     """Makes the process log as its model, and takes from it and from others what is not theirs.
 
-    To be called first in `initialize`, whose `args` it takes: no request has been there yet.
+    To be called first in `initialize`, whose `args` it takes: no request has been there yet. Raises
+    SettingsError: the model is to be `alone`, as it keeps what its requests share, and has more instances.
     """
     logs.configure(args["model_name"])
     command = Path("/proc/self/cmdline").read_bytes().split(b"\0")
@@ -32,6 +36,16 @@ def begin(args: Mapping[str, str]) -> None:
         region = _SHM / os.fsdecode(argument).lstrip("/")
         if argument and region.parent == _SHM and region.is_file():
             region.chmod(0o600)
+    if alone and (count := count_instances(json.loads(args["model_config"]).get("instance_group", ()))) > 1:
+        raise SettingsError(
+            f"{args['model_name']}: instance_group makes {count} instances, but one process keeps what its "
+            "requests share: leave one, and run more servers"
+        )
+
+
+def count_instances(groups: Iterable[Mapping[str, Any]]) -> int:
+    """How many instances the `instance_group` of a model configuration makes, as Triton gives it in JSON."""
+    return sum(max(1, group.get("count", 1)) * max(1, len(group.get("gpus", ()))) for group in groups)
 
 
 def close_connections() -> None:

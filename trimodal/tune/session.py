@@ -23,7 +23,7 @@ from trimodal.files import replace_file
 from trimodal.host import host_cpus
 from trimodal.repository import select_models
 from trimodal.server.options import FREE_PORTS, ServerOptions
-from trimodal.server.overlay import overlay, served_repository
+from trimodal.server.overlay import ServedRepository, overlay
 from trimodal.server.process import Interrupted, TritonServer
 from trimodal.tune.edge import find_edge, find_most
 from trimodal.tune.fields import file_for, put_text
@@ -277,7 +277,7 @@ def tune(
         OperatorError: the server cannot be started or measured.
     """
     with tempfile.TemporaryDirectory(prefix="trimodal-tune-") as folder:
-        repository = served_repository(settings.options, Path(folder))
+        repository = ServedRepository(settings.options, Path(folder)).path
         pipeline = read_pipeline(settings.models, settings.options, repository)
         knobs = chosen_knobs(pipeline, settings.knobs, only=settings.only)
         began(pipeline, knobs)

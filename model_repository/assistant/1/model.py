@@ -18,7 +18,7 @@ from trimodal.triton.stub import begin
 
 class TritonPythonModel:
     def initialize(self, args):
-        begin(args)
+        begin(args, alone=True)
         given = parameters_of(args["model_config"]) | {"version_directory": str(version_directory(args))}
         self.settings = parse_parameters(AssistantSettings, given, source="assistant/config.pbtxt")
         self.metrics = TritonMetrics(pb_utils, args["model_name"], args["model_version"])

@@ -23,7 +23,7 @@ from trimodal.triton.stub import begin
 
 class TritonPythonModel:
     def initialize(self, args):
-        begin(args)
+        begin(args, alone=True)
         given = parameters_of(args["model_config"]) | {
             "version_directory": str(version_directory(args)),
             "operator_hash": os.environ.get(OPERATOR_VARIABLE, ""),

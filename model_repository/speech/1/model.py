@@ -25,7 +25,7 @@ FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 class TritonPythonModel:
     def initialize(self, args):
-        begin(args)
+        begin(args, alone=True)
         give_back_large_blocks()
         given = parameters_of(args["model_config"])
         settings = parse_parameters(SpeechSettings, given, source="speech/config.pbtxt")

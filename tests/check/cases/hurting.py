@@ -49,6 +49,14 @@ def plan(config: str, name: str = "m", **manifest: object) -> dict[str, str]:
 PROFILES = [{"x": {"min": [1, 4], "opt": [4, 4], "max": [8, 4]}}]
 OURS = 'backend: "python"\nparameters { key: "artefact" value { string_value: "onnx-int8" } }\n' + TENSORS
 GLUE = "from trimodal.vision.steps import RankStep\n" + EXECUTE
+
+
+def speech(group: str = "kind: KIND_CPU", count: int = 1) -> dict[str, str]:
+    """Our own model of that name, of this instance group."""
+    config = changed(f"count: 1 kind: KIND_CPU => count: {count} {group}", BATCHES)
+    return {"speech/config.pbtxt": config, "speech/1/model.py": GLUE}
+
+
 COMPOSE = """services:
   triton:
     image: nvcr.io/nvidia/tritonserver:25.08-py3
@@ -125,6 +133,10 @@ HURTING = (
             "vision_rank/1/model.py": GLUE,
         },
         {"vision_rank/config.pbtxt": OURS, "vision_rank/1/model.py": EXECUTE},
+    ),
+    Case("TRI093", speech(count=2), speech(count=1), line=3),
+    Case(
+        "TRI093", speech("kind: KIND_GPU gpus: [ 0, 1 ]"), speech("kind: KIND_GPU gpus: [ 0 ]"), name="gpus"
     ),
     Case("TRI115", python(DECOUPLED, EXECUTE), python(DECOUPLED, SENDS)),
     Case("TRI120", deployed(COMPOSE), deployed(CLOSED), line=4),

@@ -23,7 +23,7 @@ def changes(directory: Path) -> fakes.Changes:
 
 
 async def load(grpc_url: str, gateway: str, *, seed: int = 0) -> None:
-    """One round, of a second. Each `seed` asks other questions."""
+    """One round, of a few seconds. Each `seed` asks other questions."""
     async with Client(grpc_url) as client, httpx.AsyncClient(base_url=gateway, timeout=30) as http:
         await asyncio.gather(texts(http, seed), pictures(client, http), speech(client), asked(client, seed))
         await refused(client, http, seed)
@@ -66,13 +66,13 @@ async def pictures(client: Client, http: httpx.AsyncClient) -> None:
 
 
 async def speech(client: Client) -> None:
-    """Two recordings at once."""
+    """Two recordings at once, then somebody who speaks: recordings have no lag."""
     samples, _ = speak(["one", "two", 1.0, "three", 0.8])
     await asyncio.gather(client.transcribe(samples), client.transcribe(samples))
     async with client.listen() as stream:  # open for longer than a recording
         for begin in range(0, len(samples), 8000):
             await stream.send(samples[begin : begin + 8000])
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.5)
         await stream.end()
 
 

@@ -104,6 +104,31 @@ async def test_a_canary_and_the_way_back(own_server: Callable[..., TritonServer]
             await client.complete("hi", model="llm@2")
 
 
+def test_a_version_that_is_put_into_the_repository_is_loaded_from_the_servers_copy(
+    own_server: Callable[..., TritonServer], tmp_path: Path
+) -> None:
+    """With --set, or an engines directory, Triton reads a copy, which knew nothing of what came later."""
+    repository = two_versions(tmp_path / "models")
+    (repository / "llm" / "2").rename(tmp_path / "2")
+    (tmp_path / "engines").mkdir()
+    server = own_server(("llm",), {"llm": fakes.LLM}, repository=repository, engines=tmp_path / "engines")
+    assert server.repository != repository
+    assert server.api.versions()["llm"] == {"1": "READY"}
+    ports = (server.http_url.rpartition(":")[2], server.health_url.rpartition(":")[2])
+
+    def reload() -> str:
+        command = ["reload", "llm", "--http-port", ports[0], "--health-port", ports[1]]
+        return CliRunner().invoke(app, command, env={"TRIMODAL_OPERATOR_KEY": server.operator_key}).output
+
+    assert reload().endswith("what had changed was loaded again, nothing else\n")
+    (tmp_path / "2").rename(repository / "llm" / "2")
+    assert reload().startswith("llm is as its files say")
+    wait_until(lambda: server.api.versions()["llm"] == {"1": "READY", "2": "READY"}, "both versions")
+    file = repository / "llm" / "configs" / "cpu.pbtxt"
+    file.write_text(file.read_text().replace("count: 1", "count: 2"))
+    assert "llm: instance_group makes 2 instances, but one process keeps" in reload()
+
+
 @contextlib.contextmanager
 def prometheus(folder: Path, server: TritonServer, gateway: str, key: str) -> Iterator[Callable[..., Totals]]:
     """Scrapes a server and its gateway each second; what is yielded asks a query, and sums by labels."""

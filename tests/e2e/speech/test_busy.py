@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.e2e.conftest import BOUND, wait_until
+from tests.e2e.conftest import BOUND, MODEL_REPOSITORY, wait_until
 from tests.e2e.metrics import total
 from tests.e2e.speech.streams import (
     BUSY,
     MODELS,
     Stream,
+    changes,
     empty,
     over_grpc,
     refused,
@@ -91,3 +94,30 @@ def test_a_whole_recording_that_is_given_up_while_it_is_heard_is_forgotten(busy:
     asyncio.run(impatient())
     wait_until(lambda: total(busy, STREAMS, '"left"') == left + 1, "its end")
     wait_until(lambda: empty(busy), "an empty server")
+
+
+@pytest.mark.slow
+async def test_a_full_queue_of_the_recogniser_delays_words_and_loses_none(
+    own_server: Callable[..., TritonServer], tmp_path: Path
+) -> None:
+    """It refuses windows for longer than a recogniser that fails is asked again."""
+    for name in MODELS:
+        shutil.copytree(
+            MODEL_REPOSITORY / name,
+            tmp_path / name,
+            ignore=lambda folder, names: [
+                one for one in names if (Path(folder) / one / "manifest.json").exists()
+            ],
+        )
+    file = tmp_path / "speech_recognize" / "configs" / "cpu.pbtxt"
+    queue = "dynamic_batching { default_queue_policy { max_queue_size: 1 }"
+    file.write_text(
+        file.read_text().replace("dynamic_batching {", queue).replace("batch_size: 8", "batch_size: 1")
+    )
+    server = own_server(MODELS, changes(batch_ms=1500), repository=tmp_path)
+    spoken = [sentences(seed, 4) for seed in range(6)]
+    async with Client(server.grpc_url, timeouts=Timeouts(total=BOUND)) as client:
+        heard = await asyncio.gather(*(client.transcribe(samples) for samples, _ in spoken))
+    for one, (_, words) in zip(heard, spoken, strict=True):
+        assert one.text.split() == [word.text.strip() for word in words]
+    assert total(server, "trimodal_speech_window_retries_total") > 0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from trimodal.errors import ServerError
+from trimodal.server.launch import OPERATOR_HEADER
 from trimodal.server.ports import choose
 from trimodal.server.supervision.health_page import HealthServer
 from trimodal.server.supervision.supervisor import Health, ModelHealth
@@ -35,16 +36,29 @@ class Known:
         return {name: model.lost_s_ago for name, model in self.told.models.items() if model.lost_s_ago}
 
 
+class Copy:
+    """In place of the repository that is served."""
+
+    def __init__(self) -> None:
+        self.times, self.wrong = 0, ""
+
+    def refresh(self) -> None:
+        self.times += 1
+        if self.wrong:
+            raise ServerError(self.wrong)
+
+
 class Page:
     def __init__(self) -> None:
         self.known = Known()
         self.port = choose("127.0.0.1", {"--health-port": 0})["--health-port"]
-        self.server = HealthServer("127.0.0.1", self.port, self.known)  # type: ignore[arg-type]
+        self.copy = Copy()
+        self.server = HealthServer("127.0.0.1", self.port, self.known, self.copy, operator_key="secret")  # type: ignore[arg-type]
 
-    def get(self, path: str, method: str = "GET") -> tuple[int, Any]:
+    def get(self, path: str, method: str = "GET", key: str | None = None) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5.0)
         try:
-            connection.request(method, path)
+            connection.request(method, path, headers={OPERATOR_HEADER: key} if key else {})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read() or b"null")
         finally:
@@ -84,7 +98,17 @@ def test_other_requests_are_refused_and_leave_it_alone(page: Page) -> None:
         assert page.get("/ready")[0] == 200
 
 
+def test_a_copy_is_made_again_for_the_operator_alone(page: Page) -> None:
+    assert page.get("/refresh", "POST")[0] == 401
+    assert page.get("/refresh", "POST", "other")[0] == 401
+    assert page.get("/ready", "POST", "secret")[0] == 404
+    assert page.copy.times == 0
+    assert page.get("/refresh", "POST", "secret") == (200, {})
+    page.copy.wrong = "llm/config.pbtxt is not valid"
+    assert page.get("/refresh", "POST", "secret") == (409, {"error": "llm/config.pbtxt is not valid"})
+
+
 def test_where_it_cannot_be(page: Page) -> None:
     for host, port in (("127.0.0.1", page.port), ("203.0.113.1", 0), ("no-such-host.invalid", 0)):
         with pytest.raises(ServerError, match=f"the health page cannot be on {host}, port {port}: "):
-            HealthServer(host, port, Known())  # type: ignore[arg-type]
+            HealthServer(host, port, Known(), Copy(), operator_key="")  # type: ignore[arg-type]

@@ -48,6 +48,24 @@ def test_what_is_counted(bench):
     assert len(one.metric("turnaround_seconds").observations) == 3
 
 
+@pytest.mark.parametrize("options", [{"recording": True}, {"policy": "file", "recording": True}])
+def test_no_lateness_is_told_of_a_recording(bench, options):
+    """Its words wait for all of their window: objectives and autoscalers would take that for overload."""
+    one = bench()
+    one.send(start=True, seconds=2, **options).wait()
+    assert one.send(end=True, seconds=1).wait().words().endswith(" 2")
+    assert one.metric("lag_seconds").observations == []
+    assert one.metric("turnaround_seconds").observations == []
+
+
+def test_no_lateness_is_told_of_what_is_sent_faster_than_it_is_spoken(bench):
+    one = bench()
+    one.send(start=True, seconds=1).wait()
+    one.send(seconds=2).wait()
+    one.send(end=True, seconds=1).wait()
+    assert len(one.metric("lag_seconds").observations) <= 1  # of the first second, before the others came
+
+
 def test_a_crowd_is_answered_once_each(bench):
     one = bench(max_windows_in_flight=4)
 

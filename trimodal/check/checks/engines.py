@@ -17,6 +17,8 @@ from trimodal.repository import Model
 from trimodal.server.artefacts import Artefact, artefacts_of
 from trimodal.settings import Settings, parse_parameters
 
+ALONE = ("assistant", "llm", "speech")  # their glue begins so: trimodal.triton.stub
+
 
 def check_engines(config: Config, target: Target) -> Iterator[Finding]:
     """Looks at our own models, and at every folder with a manifest that a configuration names."""
@@ -25,6 +27,9 @@ def check_engines(config: Config, target: Target) -> Iterator[Finding]:
     model = Model(config.model, config.directory, config.file, config.message)
     if cls := settings_class(model):
         yield from _parameters(config, cls)
+        if model.name in ALONE and model.instances > 1:
+            sentence = f"{model.instances} instances of {model.name}"
+            yield config.finding("TRI093", sentence, "instance_group")
         for artefact in artefacts_of(model):
             # What another model opens is told there; Triton's own backends miss a file (TRI027).
             if artefact.runtime is not None:

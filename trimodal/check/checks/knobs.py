@@ -33,6 +33,8 @@ def check_knobs(config: Config, target: Target) -> Iterator[Finding]:
             yield config.finding("TRI085", "an instance group is KIND_GPU", "instance_group", index, "kind")
         if group.HasField("rate_limiter"):
             yield config.finding("TRI084", "rate_limiter is set", "instance_group", index, "rate_limiter")
+    if message.response_cache.enable:
+        yield config.finding("TRI086", "response_cache is set", "response_cache")
     if target.cores:
         for index, group in enumerate(message.instance_group):
             # Each computes on a core, or waits on one for a GPU that it opened by itself.

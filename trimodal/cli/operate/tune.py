@@ -202,11 +202,11 @@ def _list(settings: TuneSettings) -> None:
     """Prints the knobs of the repository's files."""
     from tempfile import TemporaryDirectory
 
-    from trimodal.server.overlay import served_repository
+    from trimodal.server.overlay import ServedRepository
     from trimodal.tune.session import chosen_knobs, read_pipeline
 
     with TemporaryDirectory(prefix="trimodal-tune-") as folder:
-        repository = served_repository(settings.options, Path(folder))
+        repository = ServedRepository(settings.options, Path(folder)).path
         pipeline = read_pipeline(settings.models, settings.options, repository)
         for knob in chosen_knobs(pipeline, settings.knobs, only=settings.only):
             typer.echo(f"{knob}  (now {pipeline.present(knob.model, knob.name)})")

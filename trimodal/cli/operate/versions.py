@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from trimodal.cli.common import (
     read_key,
     run,
 )
+
+if TYPE_CHECKING:
+    from trimodal.server.admin import Api
 
 Name = Annotated[str, typer.Argument(metavar="MODEL")]
 Routes = Annotated[
@@ -74,6 +77,12 @@ def reload(
     model: Name,
     host: Annotated[str, typer.Option(envvar="TRIMODAL_HOST", help="of the server")] = "127.0.0.1",
     http_port: Annotated[int, typer.Option(envvar="TRIMODAL_HTTP_PORT")] = 8000,
+    health_port: Annotated[
+        int,
+        typer.Option(
+            envvar="TRIMODAL_HEALTH_PORT", help="where a copy (--set, --engines) is brought up to date"
+        ),
+    ] = 8003,
     operator_key_file: OperatorKeyFile = None,
 ) -> None:
     """Loads a model of a running server again, with its files as they are now; requests go on meanwhile."""
@@ -85,17 +94,41 @@ def reload(
         from trimodal.server.admin import Api
 
         key = read_key(operator_key_file, OPERATOR_KEY)
+        api = Api(host, http_port, 0, key)
         began = time.monotonic()
+        hint = ""
         try:
-            reason = Api(host, http_port, 0, key).load(model)
+            reason = api.refresh(health_port)
+        except (OSError, http.client.HTTPException, ValueError, KeyError):  # Triton was started by itself
+            reason = ""
+            hint = (
+                f"; no health page answers on port {health_port} (--health-port): where the server reads a "
+                "copy (--set, --engines), those are the files that it was started with"
+            )
+        try:
+            reason = reason or _kept_by_callers(api, model) or api.load(model)
         except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
             reason = str(error) or type(error).__name__
         if reason:
             raise ServerError(f"model {model} was not loaded: {_explained(reason, key)}")
         typer.echo(
             f"{model} is as its files say, after {time.monotonic() - began:.1f} s: "
-            "what had changed was loaded again, nothing else"
+            f"what had changed was loaded again, nothing else{hint}"
         )
+
+
+def _kept_by_callers(api: Api, model: str) -> str:
+    """Why a model must not be loaded again now; empty: it may.
+
+    A semantic cache reads the threshold of its judge and the identity of its embedder when it is opened: with
+    others it would take wrong answers for right ones.
+    """
+    if callers := api.semantic_callers(model):
+        return (
+            f"the semantic cache of {', '.join(callers)} goes by what it knew of {model} when it was loaded: "
+            "have it serve with cache exact meanwhile (reload it before and after), or start the server again"
+        )
+    return ""
 
 
 def _explained(reason: str, key: str) -> str:

@@ -3,6 +3,8 @@
     GET /live    200 while tritonserver runs or loads its models
     GET /ready   200 while all models take requests; 503 from the beginning of a drain to the end
     GET /health  200, and the body of /ready: each model, as JSON
+    POST /refresh  with the operator's key: a copy that the server reads (--set, --engines) is made again of
+                 the files as they are; `trimodal reload` asks for it before it has a model loaded
     GET /lost    model → seconds since it was taken from a process that died: what was sent to it before, and
                  is not answered, will not be. Told without a look at Triton, as clients ask while they wait.
 
@@ -12,6 +14,7 @@ Triton's own /v2/health/ready knows neither a dead process of a Python model nor
 from __future__ import annotations
 
 import contextlib
+import hmac
 import json
 import socket
 import threading
@@ -20,6 +23,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from trimodal.errors import ServerError
+from trimodal.server.launch import OPERATOR_HEADER
+from trimodal.server.overlay import ServedRepository
 from trimodal.server.supervision.supervisor import Supervisor
 
 _TIMEOUT_S = 5.0  # for a request to arrive
@@ -28,7 +33,15 @@ _TIMEOUT_S = 5.0  # for a request to arrive
 class HealthServer:
     """The page of one server, from its start on. Raises: ServerError: the port cannot be opened."""
 
-    def __init__(self, host: str, port: int, supervisor: Supervisor) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        supervisor: Supervisor,
+        repository: ServedRepository,
+        *,
+        operator_key: str,
+    ) -> None:
         class Handler(BaseHTTPRequestHandler):
             timeout = _TIMEOUT_S
             server_version, sys_version = "trimodal", ""
@@ -46,6 +59,19 @@ class HealthServer:
                     self._answer(404, {"error": "there are /live, /ready, /health and /lost"})
 
             do_HEAD = do_GET
+
+            def do_POST(self) -> None:
+                key = self.headers.get(OPERATOR_HEADER, "")
+                if self.path != "/refresh":
+                    self._answer(404, {"error": "there is /refresh"})
+                elif not hmac.compare_digest(key.encode(), operator_key.encode()):
+                    self._answer(401, {"error": "the API is restricted to the server's operator"})
+                else:
+                    try:
+                        repository.refresh()
+                        self._answer(200, {})
+                    except (ServerError, OSError) as error:
+                        self._answer(409, {"error": str(error)})
 
             def _answer(self, status: int, body: dict[str, Any]) -> None:
                 data = json.dumps(body).encode() + b"\n"

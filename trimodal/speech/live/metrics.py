@@ -40,13 +40,13 @@ class SpeechMetrics:
         )
         self.lag = metrics.histogram(
             "trimodal_speech_lag_seconds",
-            "Audio received minus the end of a committed word, when its client is told",
+            "Of live streams: audio received minus the end of a committed word, when its client is told",
             {},
             SECONDS,
         )
         self.turnaround = metrics.histogram(
             "trimodal_speech_turnaround_seconds",
-            "From the moment that a window is due to its words",
+            "Of live streams: from the moment that a window is due to its words",
             {},
             SECONDS,
         )

@@ -161,7 +161,7 @@ class SpeechService:
     def _answer(self, stream: LiveStream, answer: Answer) -> None:
         if answer.final:
             self._table.forget(stream)
-        for word in answer.update.committed:
+        for word in answer.update.committed if stream.live else ():
             self._metrics.lag.observe(answer.update.received_s - word.end)
         try:
             answer.sink.answer(answer.update, final=answer.final)

@@ -161,6 +161,11 @@ class LiveStream:
         self._began = self._seen = self._out = self._asked = clock()
 
     @property
+    def live(self) -> bool:
+        """Whether it is sent while it is spoken: how late its words are tells of the server's load."""
+        return not self.progress.faster_than_realtime
+
+    @property
     def closed(self) -> bool:
         """Whether it is over: results that still come are dropped."""
         return self._state == "closed"
@@ -275,7 +280,7 @@ class LiveStream:
             self._note_progress()
             if self._spans is not None:
                 self._note_windows(planned, back)
-            if self.due is not None:
+            if self.due is not None and self.live:
                 self._metrics.turnaround.observe(self._clock() - self.due)
             self.due = None
             return self._next_actions()
@@ -321,7 +326,7 @@ class LiveStream:
     def behind_s(self, now: float) -> float:
         """Seconds that a window of it waits, or by which it is heard later than it is spoken; 0 of a file."""
         progress, due = self.progress, self.due
-        if self._state == "failed" or progress.faster_than_realtime:
+        if self._state == "failed" or not self.live:
             return 0.0
         wait_s = 0.0 if due is None else now - due
         spoken_s = min(progress.received_s, now - self._began)  # what came before its time was not live
