@@ -121,6 +121,55 @@ def test_text_without_spaces_and_endless_words_are_wrapped():
     assert [len(line) for line in cue.lines] == [42, 42, 16]
 
 
+def characters(text, start=0.0, pace=0.25):
+    """Words of a language without spaces, each a character with the marks behind it."""
+    found = re.findall(r"\w[^\w ]*", text)
+    return [
+        Word(one, start + number * pace, start + (number + 1) * pace, 0.9, (number,))
+        for number, one in enumerate(found)
+    ]
+
+
+def times(words):
+    return [(cue.start_ms, cue.end_ms, "".join(cue.lines)) for cue in cues(words)]
+
+
+def test_without_spaces_a_cue_ends_with_its_sentence_and_is_cut_after_a_clause():
+    assert times(
+        characters("昨天我去了北京。今天我想去看长城，因为天气很好，而且我的朋友也有时间和我一起去。")
+    ) == [
+        (0, 1750, "昨天我去了北京。"),
+        (1750, 5250, "今天我想去看长城，因为天气很好，"),
+        (5250, 9000, "而且我的朋友也有时间和我一起去。"),
+    ]
+    assert times(characters("はい、そうです。」と彼は言った。")) == [
+        (0, 1500, "はい、そうです。」"),
+        (1500, 3000, "と彼は言った。"),
+    ]
+
+
+def test_without_spaces_and_marks_a_cue_is_shown_while_its_words_are_said():
+    assert times(characters("語" * 60)) == [
+        (0, 6000, "語" * 24),
+        (6000, 12000, "語" * 24),
+        (12000, 15000, "語" * 12),
+    ]
+
+
+def test_marks_within_numbers_and_names_end_nothing():
+    words = [Word(text, at, at + 0.9, 0.9) for at, text in enumerate([" of 3.", "5", " so.", ".", "."])]
+    assert texts(words) == ["of 3.5 so..."]
+
+
+def test_a_cue_has_the_tokens_of_all_its_words():
+    words = [
+        *characters("語" * 30),
+        Word(" far", 9.0, 20.0, 1.0, (98,)),
+        Word(" late", 16.0, 21.0, 1.0, (99,)),
+    ]
+    assert [token for cue in cues(words) for token in cue.tokens] == [*range(30), 98, 99]
+
+
 def test_a_short_cue_stays_until_it_is_read_or_the_next_comes():
     alone, near, far = Word(" a", 1.0, 1.1, 1), Word(" b", 2.0, 2.1, 1), Word(" c", 9.0, 20.0, 1)
     assert [(cue.start_ms, cue.end_ms) for cue in cues([alone, near, far])] == [

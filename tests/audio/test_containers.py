@@ -88,5 +88,24 @@ def test_a_format_that_opens_other_files_gets_none_even_where_it_is_forced(tmp_p
 def test_a_damaged_file_is_refused_with_one_sentence():
     broken = bytearray(encoded("ipod", "aac", 48_000))
     broken[40:] = bytes(len(broken) - 40)
-    with pytest.raises(AudioError, match="talk: cannot be read as audio"):
+    with pytest.raises(AudioError, match="talk: cannot be read as audio .*: invalid data found when"):
         list(read_blocks(io.BytesIO(bytes(broken)), 1.0, "talk"))
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "least"), [("ipod", "aac", 0.85), ("adts", "aac", 0.85), ("webm", "libopus", 0.4)]
+)
+def test_what_is_damaged_in_a_file_is_left_out(container, codec, least):
+    data = bytearray(encoded(container, codec, 48_000))
+    middle = len(data) // 2
+    data[middle : middle + 600] = np.random.default_rng(1).bytes(600)
+    heard = np.concatenate(list(read_blocks(io.BytesIO(bytes(data)), 1.0)))
+    assert least * 16_000 < len(heard) < 16_000
+    assert heard.std() == pytest.approx(0.1, rel=0.5)
+
+
+@pytest.mark.parametrize(("container", "codec"), [("adts", "aac"), ("webm", "libopus")])
+def test_a_file_that_is_cut_off_gives_what_is_there(container, codec):
+    data = encoded(container, codec, 48_000)
+    heard = np.concatenate(list(read_blocks(io.BytesIO(data[: len(data) * 2 // 3]), 1.0)))
+    assert len(heard) == pytest.approx(2 / 3 * 16_000, rel=0.1)

@@ -74,6 +74,25 @@ def test_too_low_a_cosine_leaves_the_old_artefact(checkpoint, tmp_path, capsys):
         ("config.json", {"model_type": "roberta"}, "model_type 'roberta'; bert is supported"),
         ("1_Pooling/config.json", {"pooling_mode_cls_token": True}, "only pooling by the mean is supported"),
         ("1_Pooling/config.json", {}, "only pooling by the mean is supported"),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True},
+            "only pooling by the mean is supported",
+        ),
+        (
+            "modules.json",
+            [
+                {"type": "sentence_transformers.models.Transformer"},
+                {"type": "sentence_transformers.models.Dense"},
+            ],
+            "modules.json: a module 'Dense' is not supported",
+        ),
+        ("modules.json", {"type": "Dense"}, "modules.json is no readable list of modules"),
+        (
+            "config_sentence_transformers.json",
+            {"prompts": {"query": "query: "}, "default_prompt_name": "query"},
+            "config_sentence_transformers.json: default_prompt_name is not supported",
+        ),
         ("tokenizer.json", None, "it lacks tokenizer.json"),
         ("config.json", None, "it lacks config.json"),
         ("config.json", ["bert"], "config.json is no readable JSON object"),
@@ -89,7 +108,19 @@ def test_other_checkpoints_are_refused(checkpoint, tmp_path, capsys, file, conte
     else:
         target.parent.mkdir(exist_ok=True)
         target.write_text(json.dumps(content))
-    assert told in refusal(capsys, SCRIPT, tmp_path)
+    assert told in refusal(capsys, SCRIPT, tmp_path, "--out-dir", tmp_path / "1")
+
+
+def test_texts_that_nobody_would_lower_are_refused(checkpoint, tmp_path, capsys):
+    for path in checkpoint.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
+    assert tokenizer["normalizer"]["lowercase"], "the tokenizer does it"
+    run(SCRIPT, tmp_path, "--out-dir", tmp_path / "1")
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer | {"normalizer": None}))
+    told = refusal(capsys, SCRIPT, tmp_path, "--out-dir", tmp_path / "2")
+    assert "sentence_bert_config.json: do_lower_case is not supported" in told
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors"])

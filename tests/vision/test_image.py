@@ -1,5 +1,6 @@
 import base64
 import io
+import random
 import struct
 import sys
 import zlib
@@ -32,6 +33,7 @@ from tests.vision.pictures import (
 )
 from trimodal.errors import InvalidArgument
 from trimodal.vision.formats import TAKEN
+from trimodal.vision.header import MOST_SCANS
 from trimodal.vision.image import decode
 from trimodal.vision.preprocess import UPRIGHT
 from trimodal.vision.settings import Limits
@@ -270,6 +272,16 @@ def test_a_jpeg_of_endless_scans_is_refused():
     last = data.rindex(b"\xff\xda")
     with pytest.raises(InvalidArgument, match="a JPEG of 109 scans; at most 50 are accepted"):
         decode(data[:last] + data[last:-2] * 100 + data[-2:], LIMITS)
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "GIF"])
+def test_what_stands_behind_a_picture_is_no_part_of_it(format):
+    choices = {"exif": exif(1)} if format == "WEBP" else {}  # with metadata its chunks are walked
+    data = encode(quarters(), format, **choices)
+    film = random.Random(1).randbytes(8_000_000)  # of a motion photo
+    assert film.count(b"\xff\xda") > MOST_SCANS
+    for behind in (film, bytes(100_000)):
+        assert np.array_equal(seen(data + behind), seen(data))
 
 
 @pytest.mark.parametrize("format", ["PNG", "WebP", "GIF", "AVIF", "TIFF"])

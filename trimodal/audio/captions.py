@@ -27,15 +27,17 @@ PARAGRAPH_S = 2.0
 
 _SENTENCE = (".", "?", "!", "…", "。", "？", "！")
 _CLAUSE = (",", ";", ":", "、", "，", "；", "：")
+_CLOSING = "\"'”’)»」』）"  # may stand behind a sentence's or a clause's end
 
 
 @dataclass(frozen=True)
 class Cue:
-    """Lines that are shown together. Times in whole milliseconds, as the formats write them."""
+    """Lines that are shown together, and the tokens of their words. Times in whole milliseconds."""
 
     start_ms: int
     end_ms: int
     lines: tuple[str, ...]
+    tokens: tuple[int, ...] = ()
 
 
 def render(words: Sequence[Word], form: Format, *, seconds: float = 0.0, name: str = "") -> str:
@@ -111,7 +113,8 @@ def cues(words: Sequence[Word], seconds: float = 0.0) -> list[Cue]:
         elif seconds:
             end = min(end, _ms(seconds))
         end = max(start + 1, min(end, start + _ms(CUE_S)))
-        cues.append(Cue(start, end, _lines(_joined(group))))
+        tokens = tuple(token for unit in group for token in unit.tokens)
+        cues.append(Cue(start, end, _lines(_joined(group)), tokens))
     return cues
 
 
@@ -132,19 +135,37 @@ def _joined(units: Sequence[Word]) -> str:
 
 
 def _units(words: Sequence[Word]) -> list[Word]:
-    """Words that may stand at the begin of a line: what has no space before it belongs to the one before."""
+    """Words that may stand at the begin of a line: what has no space before it belongs to the one before.
+
+    Languages without spaces are glued up to a line, to what a cue has time for, or to the end of a clause.
+    """
     units: list[Word] = []
     for word in words:
         if not word.text.strip():
             continue
-        before = units[-1] if units else word
-        glued = units and word.text == word.text.lstrip() and word.start - before.end < PAUSE_S
-        # Languages without spaces are glued up to a line.
-        if glued and len(before.text) + len(word.text) <= LINE_CHARS:
-            units[-1] = replace(before, text=before.text + word.text, end=max(before.end, word.end))
+        if units and _glued(units[-1], word):
+            before = units[-1]
+            units[-1] = replace(
+                before,
+                text=before.text + word.text,
+                end=max(before.end, word.end),
+                tokens=before.tokens + word.tokens,
+            )
         else:
             units.append(word)
     return units
+
+
+def _glued(before: Word, word: Word) -> bool:
+    if word.text[0].isspace() or word.start - before.end >= PAUSE_S:
+        return False
+    if _ends(before, (*_SENTENCE, *_CLAUSE)) and word.text[0].isalpha():  # but in "3.5", "so..."
+        return False
+    return len(before.text) + len(word.text) <= LINE_CHARS and word.end - before.start <= CUE_S
+
+
+def _ends(unit: Word, marks: tuple[str, ...]) -> bool:
+    return unit.text.rstrip(_CLOSING).endswith(marks)
 
 
 def _groups(units: Sequence[Word]) -> list[list[Word]]:
@@ -153,8 +174,7 @@ def _groups(units: Sequence[Word]) -> list[list[Word]]:
     group: list[Word] = []
     for unit in units:
         if group:
-            ends = group[-1].text.rstrip("\"'”’)»").endswith(_SENTENCE)
-            sentence = ends and group[-1].end - group[0].start >= SHORTEST_S
+            sentence = _ends(group[-1], _SENTENCE) and group[-1].end - group[0].start >= SHORTEST_S
             if sentence or unit.start - group[-1].end >= PAUSE_S:
                 groups.append(group)
                 group = []
@@ -176,7 +196,7 @@ def _best_cut(group: Sequence[Word]) -> int:
 
     def reads(cut: int) -> tuple[bool, float, int]:
         gap = group[cut].start - group[cut - 1].end
-        return group[cut - 1].text.endswith(_CLAUSE), round(gap, 1), cut
+        return _ends(group[cut - 1], _CLAUSE), round(gap, 1), cut
 
     return max(candidates, key=reads)
 

@@ -8,7 +8,7 @@ reads nothing but the file object that it is given.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from itertools import chain
 from typing import Any, BinaryIO
 
@@ -62,8 +62,32 @@ def decode_container(file: BinaryIO, container: str) -> Generator[Samples, None,
             file, format=container, metadata_errors="ignore", container_options=options, io_open=refuse
         ) as opened:
             resampler = av.AudioResampler(format="fltp", rate=SAMPLE_RATE)
-            for frame in chain(opened.decode(audio=0), [None]):  # None: what the resampler holds back
+            for frame in chain(_frames(opened), [None]):  # None: what the resampler holds back
                 for ready in resampler.resample(frame):
                     yield np.ascontiguousarray(ready.to_ndarray().T, np.float32)
     except (av.error.FFmpegError, EOFError, OSError) as error:
-        raise ValueError(str(error)) from None
+        raise ValueError((getattr(error, "strerror", None) or str(error)).lower()) from None
+
+
+def _frames(opened: Any) -> Iterator[Any]:
+    """Frames of the first audio; packets that cannot be decoded are left out, as FFmpeg's own programs do.
+
+    Raises: FFmpegError: nothing can be decoded.
+    """
+    import av
+
+    heard = False
+    damage: Exception | None = None
+    try:
+        for packet in opened.demux(audio=0):
+            try:
+                frames = packet.decode()
+            except av.error.InvalidDataError as error:
+                damage = error
+            else:
+                heard = heard or len(frames) > 0
+                yield from frames
+    except (av.error.InvalidDataError, EOFError) as error:  # there are no more packets
+        damage = error
+    if damage and not heard:
+        raise damage

@@ -185,7 +185,7 @@ def _decode_open(given: BinaryIO, name: str) -> Generator[Samples, None, None]:
             except LookupError:
                 why = "there is no audio in it"
             except ValueError as error:
-                why = why or str(error)
+                why = str(error)
     noted.check()
     if why:
         raise AudioError(f"{name}: cannot be read as audio ({_READ}): {why}")

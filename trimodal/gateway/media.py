@@ -13,7 +13,8 @@ from trimodal.audio.files import AudioError, read_blocks
 from trimodal.audio.values import Samples
 from trimodal.gateway.errors import ApiError, invalid
 
-# Characters of keywords and prompt together: some 200 of the 223 tokens that a Whisper takes before a window.
+# Characters of keywords and prompt together: of names in English some 200 of the 223 tokens that a Whisper
+# takes before a window. In other scripts they may be more, which the recogniser refuses.
 MAX_HINTS = 600
 _DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[^;,]*)*;base64,", re.I)
 
@@ -30,12 +31,13 @@ def spoken_model(name: Any) -> Any:
 
 
 def with_keywords(keywords: Sequence[str], prompt: str | None) -> str | None:
-    """The prompt behind the names that are to be expected, where faster-whisper puts its hotwords.
+    """The prompt behind a line of names to expect, which stand where faster-whisper puts its hotwords.
 
     Raises: ValueError when they would not all be seen; its text is a sentence without the field's name.
     """
-    names = ", ".join(name for name in map(str.strip, keywords) if name)
-    hints = " ".join(filter(None, (names, prompt)))
+    names = ", ".join(filter(None, (" ".join(name.split()) for name in keywords)))
+    said = " ".join((prompt or "").split())
+    hints = f"{names}\n{said}" if names else said
     if names and len(hints) > MAX_HINTS:
         raise ValueError(
             f"{len(keywords)} of them, with the prompt {len(hints)} characters; at most {MAX_HINTS} are taken"

@@ -33,6 +33,7 @@ class Window:
         samples: float32[n], 16 kHz mono, 0 < n ≤ 30 s.
         language: ISO 639-1 code ("en"), or "" for the engine's default (detected, if the model can).
         prompt: text that came before, "" for none; steers spelling and style, is never part of the result.
+            Of several lines the first has names to expect, and is taken whole; of other text, the end.
         translate: the result is English, whatever is spoken; an English-only model writes what it hears.
         temperatures: at which it is decoded until a decoding is not doubted; () for the model's own.
         prefix: how the result begins, as was decided before, "" for nothing; decoding goes on after it.

@@ -66,9 +66,12 @@ def read_header(data: bytes) -> Header:
     """
     match format_of(data):
         case "JPEG":
-            # Pixel data never holds this marker. Thumbnails in the metadata may, and count a few.
-            if (scans := data.count(b"\xff\xda")) > MOST_SCANS:
-                raise Damaged(f"a JPEG of {scans} scans; at most {MOST_SCANS} are accepted")
+            # Counting bytes is quick. They may also be a thumbnail's, or stand behind the picture's end, as
+            # the film of a motion photo does: then the segments are walked.
+            if data.count(b"\xff\xda") > MOST_SCANS:
+                scans = sum(kind == _SCAN for kind, _, _ in _jpeg_segments(data))
+                if scans > MOST_SCANS:
+                    raise Damaged(f"a JPEG of {scans} scans; at most {MOST_SCANS} are accepted")
             if _lacks_scans(data):
                 raise Damaged("a truncated JPEG file")
             return Header("JPEG")
@@ -220,8 +223,10 @@ def _webp(data: bytes) -> Header:
 
 
 def _webp_chunks(data: bytes) -> Iterator[bytes]:
+    """Kinds of the chunks, up to the end that the header names: what stands behind is no part of it."""
     at, parts = 12, 0
-    while at + 8 <= len(data):
+    end = 8 + int.from_bytes(data[4:8], "little")
+    while at + 8 <= end:
         parts += 1
         _check_parts(parts, "WebP")
         yield data[at : at + 4]

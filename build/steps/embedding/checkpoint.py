@@ -5,6 +5,7 @@ BERT encoders that pool by the mean are taken. Precisions are made in `embedding
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,15 +36,40 @@ def read_contract(directory: Path) -> tuple[int, int]:
         raise ArtefactError(
             f"{directory}/config.json: model_type {config.get('model_type')!r}; bert is supported"
         )
-    pooling = directory / "1_Pooling/config.json"
-    if pooling.is_file() and not read_json(pooling).get("pooling_mode_mean_tokens"):
-        raise ArtefactError(f"{directory}/1_Pooling/config.json: only pooling by the mean is supported")
+    _check_modules(directory)
     try:
         longest, size = int(config["max_position_embeddings"]), int(config["hidden_size"])
         told = read_json(directory / "sentence_bert_config.json").get("max_seq_length") or longest
         return min(int(told), longest), size
     except (KeyError, TypeError, ValueError) as error:
         raise ArtefactError(f"{directory}: its configuration lacks or garbles a size ({error})") from None
+
+
+def _check_modules(directory: Path) -> None:
+    """Refuses by name what sentence-transformers would compute otherwise. Raises: ArtefactError."""
+    file = directory / "modules.json"
+    folders: dict[str, str] = {}  # kind → where it lies
+    try:
+        for module in json.loads(file.read_bytes()) if file.is_file() else ():
+            folders[module["type"].rpartition(".")[2]] = module.get("path", "")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise ArtefactError(f"{file} is no readable list of modules") from None
+    if others := sorted(set(folders) - {"Transformer", "Pooling", "Normalize"}):
+        raise ArtefactError(f"{file}: a module {others[0]!r} is not supported")
+    pooling = directory / folders.get("Pooling", "1_Pooling") / "config.json"
+    modes = [name for name, chosen in read_json(pooling).items() if "pooling_mode" in name and chosen]
+    if pooling.is_file() and modes != ["pooling_mode_mean_tokens"]:
+        raise ArtefactError(f"{pooling}: only pooling by the mean is supported")
+    if read_json(directory / "sentence_bert_config.json").get("do_lower_case"):
+        normalizer = read_json(directory / "tokenizer.json").get("normalizer") or {}
+        if not normalizer.get("lowercase"):  # else it does so itself
+            raise ArtefactError(f"{directory}/sentence_bert_config.json: do_lower_case is not supported")
+    prompts = read_json(directory / "config_sentence_transformers.json")
+    if (prompts.get("prompts") or {}).get(prompts.get("default_prompt_name")):
+        raise ArtefactError(
+            f"{directory}/config_sentence_transformers.json: default_prompt_name is not supported: "
+            "clients put a prompt before their texts"
+        )
 
 
 def open_tokenizer(directory: Path, max_length: int) -> Tokenizer:

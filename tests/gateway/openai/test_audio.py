@@ -110,12 +110,12 @@ def test_openais_names_of_models_are_the_speech_models(serve: Serve, name: str) 
 def test_temperature_hotwords_and_language_reach_the_server(serve: Serve) -> None:
     served = serve()
     served.openai().audio.transcriptions.create(
-        model="speech", file=wav(), temperature=0.4, language="en-US", prompt="A talk.",
+        model="speech", file=wav(), temperature=0.4, language="en-US", prompt="A\ntalk.",
         extra_body={"hotwords": "Triton"}, keywords=["Ada", " ", "Grace Hopper"],
     )  # fmt: skip
     first = next(one for one in served.triton.requests if one.parameters["sequence_start"])
     assert (first.parameters["temperature"], first.parameters["prompt"]) == (
-        0.4, "Ada, Grace Hopper, Triton A talk.",
+        0.4, "Ada, Grace Hopper, Triton\nA talk.",
     )  # fmt: skip
     assert first.parameters["language"] == "en-US"
 

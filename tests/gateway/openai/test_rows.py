@@ -192,6 +192,24 @@ def test_a_refused_picture_harms_no_other(serve: Serve) -> None:
     assert (alone.status_code, alone.json()["error"]["param"]) == (400, "input")
 
 
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        ("https://example.com/cat.jpg", "must be a data URL with base64: this server fetches nothing"),
+        ("data:;base64,///", "is not valid base64"),
+    ],
+)
+def test_a_picture_that_is_none_harms_no_other(serve: Serve, bad: str, told: str) -> None:
+    served = serve()
+    found = classify(served.url, input=[bad, PICTURE, bad, PICTURE], top_k=1).json()["data"]
+    assert [one["index"] for one in found] == [0, 1, 2, 3]
+    assert [one["error"]["message"] for one in found[::2]] == [f"input[0] {told}", f"input[2] {told}"]
+    assert [one["labels"] for one in found[1::2]] == [[{"label": "seven", "score": 0.9}]] * 2
+    assert all("error" in one for one in classify(served.url, input=[bad, bad]).json()["data"])
+    alone = classify(served.url, input=bad)
+    assert (alone.status_code, alone.json()["error"]["message"]) == (400, f"input[0] {told}")
+
+
 def test_a_version_that_is_not_there_is_no_rows_fault(serve: Serve) -> None:
     def missing(request: Any) -> Any:
         raise ModelNotFound(f"the server has no model '{request.model}'")

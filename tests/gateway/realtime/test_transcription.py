@@ -161,7 +161,7 @@ def test_language_prompt_keywords_and_delay_reach_the_model(serve: Serve, dial: 
     wait_until(lambda: running.triton.requests, "audio arrives")
     parameters = running.triton.requests[0].parameters
     told = tuple(parameters[name] for name in ("language", "prompt", "delay"))
-    assert told == ("en", "Ada, Grace lambda", "minimal")
+    assert told == ("en", "Ada, Grace\nlambda", "minimal")
 
 
 def test_the_format_stays_once_audio_came(serve: Serve, dial: Dial) -> None:

@@ -118,13 +118,6 @@ def test_an_error_keeps_its_kind_and_names_the_model(code, told, kind):
     assert str(caught.value) == f"other: {told}"
 
 
-def test_of_a_prompt_that_is_too_long_the_end_is_sent():
-    stub = FakeStub(HEARD)
-    recognise(stub, "other", [Window(np.zeros(4, np.float32), prompt="a" * 900 + "b" * 900)])
-    (prompt,) = (t.as_numpy().item() for t in stub.asked[0]["inputs"] if t.name() == "prompt")
-    assert prompt == b"a" * 100 + b"b" * 900
-
-
 def test_windows_of_two_lengths_go_out_in_one_call():
     rows = {name: np.concatenate([column, column]) for name, column in HEARD.items()}
     for name in WORDS:  # the second has one word, and what fills its row

@@ -108,6 +108,13 @@ def test_characters_are_faster_than_words(language, text, rate):
     assert is_repetition(replace(heard(" ".join("はい" * 20), rate=40.0), language=language))
 
 
+@pytest.mark.parametrize("text", ["thank you " * 5, "the a of to in is it you that he was for on are"])
+def test_a_translations_words_are_english(text):
+    japanese = replace(heard(text, rate=14), language="ja", compression_ratio=1.5)
+    assert doubted_by(japanese, SETTINGS) == ""
+    assert doubted_by(japanese, SETTINGS, translated=True) == "repetition"
+
+
 def test_the_best_of_doubted_decodings_is_the_likeliest_that_does_not_loop():
     def doubted(text, guard, log_probability):
         return replace(heard(text, average_log_probability=log_probability), doubted=guard)

@@ -327,6 +327,16 @@ def test_one_window_is_heard_as_its_session_chose(temperatures):
     assert [hot for _, hot in engine.runs] == list(temperatures or service._settings.temperatures)
 
 
+@pytest.mark.parametrize("translate", [False, True])
+def test_a_translation_is_doubted_by_the_language_that_it_is_written_in(metrics, translate):
+    loop = said("thank you " * 5)  # ten words in 0.8 s: as characters of Japanese nothing unusual
+    words = tuple(replace(word, start=word.start / 4, end=word.end / 4) for word in loop.words)
+    loop = replace(loop, words=words, language="ja")
+    recogniser, _ = service(metrics, {0.5: [loop, GOOD]})
+    window = Window(marked(0.5).windows[0], translate=translate)
+    assert recogniser.recognise_one(window).text == (GOOD if translate else loop).text
+
+
 def test_one_window_that_the_engine_cannot_bear_gets_its_error(caplog):
     engine = Scripted({0.5: [RuntimeError("secret")]})
     service = RecogniseService(engine, RecogniseSettings(artefact="x"), MemoryMetrics())

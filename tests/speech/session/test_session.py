@@ -10,7 +10,7 @@ from trimodal.speech.session.session import LiveSession, PlannedWindow
 from trimodal.speech.session.transcript import MOST_BEFORE
 from trimodal.speech.session.vad import EnergyDetector, detectors
 from trimodal.speech.settings import SpeechSettings
-from trimodal.speech.values import Recognition
+from trimodal.speech.values import MAX_PROMPT, Recognition
 
 POLICIES: list[PolicyName] = ["edge", "vad", "file"]
 SETTINGS = SpeechSettings(step_s=1, speech_pad_ms=200)
@@ -301,6 +301,28 @@ def test_what_was_decoded_at_a_high_temperature_is_no_prompt() -> None:
         prompts.append(planned.window.prompt)
         it.accept(planned, replace(heard((f" {temperature}", 0.3, 0.7)), temperature=temperature))
     assert prompts == ["", "0.0", "", "0.4"]
+
+
+@pytest.mark.parametrize(
+    ("own", "prompts"),
+    [
+        ("Ada", ["Ada", "Ada\nyes", "Ada\nyes no"]),
+        ("Ada\nA talk.", ["Ada\nA talk.", "Ada\nA talk. yes", "Ada\nA talk. yes no"]),
+        ("x" * 995, ["x" * 995, "x" * 995 + "\nyes", "x" * 995 + "\nno"]),
+        ("x" * 1000, ["x" * 1000] * 3),
+    ],
+)
+def test_what_was_said_follows_the_streams_own_prompt_in_another_line(own: str, prompts: list[str]) -> None:
+    settings = SpeechSettings(condition_on_previous_text=True)
+    it = LiveSession(settings, policy="vad", prompt=own, detector=EnergyDetector())
+    made = []
+    for word in (" yes", "\n no", " so"):
+        it.feed(np.concatenate((noise(1), silence(1))))
+        planned = due(it)
+        made.append(planned.window.prompt)
+        it.accept(planned, heard((word, 0.3, 0.7)))
+    assert made == prompts
+    assert all(len(prompt) <= MAX_PROMPT for prompt in made)
 
 
 def test_the_streams_own_prompt_and_language_go_with_each_window() -> None:

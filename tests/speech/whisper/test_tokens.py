@@ -1,6 +1,7 @@
 import pytest
 
 from tests.speech.whisper.vocabulary import LANGUAGES, WORDS, write_tokenizer
+from trimodal.errors import InvalidArgument
 from trimodal.speech.whisper.tokens import WhisperTokens
 
 
@@ -42,12 +43,30 @@ def test_what_was_said_before_comes_first(english):
 
 @pytest.mark.parametrize(
     ("words", "room", "kept"),
-    [(7, 100, 7), (8, 100, 8), (9, 100, 8), (23, 100, 16), (50, 20, 16), (50, 5, 5), (3, 0, 0)],
+    [(9, 100, 9), (63, 100, 63), (64, 100, 64), (71, 100, 64), (300, 223, 216), (50, 20, 20), (3, 0, 0)],
 )
-def test_a_long_prompt_keeps_its_last_tokens_in_eights(english, words, room, kept):
+def test_of_a_long_prompt_the_last_tokens_are_kept_in_eights(english, words, room, kept):
     said = [WORDS[index % len(WORDS)] for index in range(words)]
     prompt = english.prompt("en", " ".join(said), room)
     assert english.decode(prompt[1:-2]).split() == said[words - kept :]
+
+
+@pytest.mark.parametrize(
+    ("names", "words", "kept"),
+    [(3, 0, 0), (3, 5, 5), (3, 300, 213), (13, 100, 99), (20, 61, 61), (220, 300, 3), (223, 300, 0)],
+)
+def test_the_first_of_several_lines_is_kept_whole(english, names, words, kept):
+    first = [WORDS[index % 4] for index in range(names)]
+    said = [WORDS[4 + index % 5] for index in range(words)]
+    prompt = english.prompt("en", f"{' '.join(first)}\n{' '.join(said)}", 223)
+    assert english.decode(prompt[1:-2]).split() == [*first, *said[words - kept :]]
+
+
+def test_a_first_line_that_has_no_room_is_refused_and_a_lone_one_is_cut(english):
+    text = "one " * 224
+    with pytest.raises(InvalidArgument, match="prompt: 224 tokens in its first line; at most 223 are taken"):
+        english.prompt("en", f"{text}\nhello", 223)
+    assert len(english.prompt("en", text, 223)) == 1 + 216 + 2
 
 
 def test_special_tokens_in_a_prompt_are_text_or_nothing(english):

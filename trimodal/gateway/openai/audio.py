@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -295,12 +294,10 @@ def probabilities(windows: Sequence[HeardWindow]) -> dict[str, float]:
 
 def segments(words: Sequence[Word], windows: Sequence[HeardWindow], seconds: float) -> list[dict[str, Any]]:
     """Cues with all fields that Whisper's segments have; those of a window have its figures."""
-    starts = [round(word.start * 1000) for word in words]
     cue_segments = []
     shown = cues(words, seconds)
     heard = _heard_in(((cue.start_ms + cue.end_ms) / 2000 for cue in shown), windows)
     for id, (cue, figures) in enumerate(zip(shown, heard, strict=True)):
-        own = words[bisect_left(starts, cue.start_ms) : bisect_left(starts, cue.end_ms)]
         cue_segments.append(
             {
                 "id": id,
@@ -308,7 +305,7 @@ def segments(words: Sequence[Word], windows: Sequence[HeardWindow], seconds: flo
                 "start": cue.start_ms / 1000,
                 "end": cue.end_ms / 1000,
                 "text": " ".join(cue.lines),
-                "tokens": [token for word in own for token in word.tokens],
+                "tokens": list(cue.tokens),
                 "temperature": round(figures.temperature, 2),
                 "avg_logprob": round(figures.avg_logprob, 4),
                 "compression_ratio": round(figures.compression_ratio, 4),

@@ -19,6 +19,7 @@ from pydantic import Field, field_validator
 
 from trimodal.client.batches import in_parts
 from trimodal.client.client import Client
+from trimodal.client.values import Prediction
 from trimodal.errors import InvalidArgument, ModelNotFound
 from trimodal.gateway.answering import encoded
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
@@ -151,19 +152,27 @@ async def classifications(
 
     A lone picture that is refused is an error of the request.
     """
-    images = [decode_data_url(url, f"input[{index}]") for index, url in enumerate(request.pictures)]
+    images: dict[int, bytes] = {}
+    rows: dict[int, list[Prediction] | Exception] = {}
+    for index, url in enumerate(request.pictures):
+        try:
+            images[index] = decode_data_url(url, f"input[{index}]")
+        except ApiError as error:
+            rows[index] = error
     began, spans = time.monotonic(), list[Span]()
-    rows = await client.classify(
-        images, top_k=request.top_k, return_exceptions=True, model=request.model, spans=spans
+    found = await client.classify(
+        list(images.values()), top_k=request.top_k, return_exceptions=True, model=request.model, spans=spans
     )
+    rows.update(zip(images, found, strict=True))
     data = []
-    for index, row in enumerate(rows):
+    for index in range(len(rows)):
+        row = rows[index]
         one: dict[str, Any] = {"object": "classification", "index": index}
         if isinstance(row, Exception):
-            error = as_api_error(row)
+            refusal = as_api_error(row)
             if len(rows) == 1:
-                raise ApiError(error.status, str(error), param="input", code=error.code)
-            one |= error.body
+                raise ApiError(refusal.status, str(refusal), param="input", code=refusal.code)
+            one |= refusal.body
         else:
             one["labels"] = [{"label": label.label, "score": round(label.score, 6)} for label in row]
         data.append(one)

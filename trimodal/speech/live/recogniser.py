@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trimodal.audio.values import Word
 from trimodal.errors import RequestError
-from trimodal.speech.values import FIGURES, MAX_PROMPT, TASKS, Recognition, Window
+from trimodal.speech.values import FIGURES, TASKS, Recognition, Window
 from trimodal.triton.calls import infer
 
 WORDS = ("words", "word_starts", "word_ends", "word_probabilities", "word_tokens")
@@ -39,7 +39,7 @@ def recognise(pb_utils: Any, model: str, windows: Sequence[Window]) -> list[Reco
     inputs = {
         "window": np.stack(rows),
         "samples": np.array(lengths, np.int32)[:, None],
-        "prompt": texts(one.prompt[-MAX_PROMPT:] for one in windows),
+        "prompt": texts(one.prompt for one in windows),
         "language": texts(one.language for one in windows),
         "task": texts(TASKS[one.translate] for one in windows),
         "temperatures": texts(",".join(map(str, one.temperatures)) for one in windows),

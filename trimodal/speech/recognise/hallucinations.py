@@ -24,14 +24,14 @@ LOOP_WORDS_PER_S = 5
 CHARACTERS_A_WORD = 3
 
 
-def doubted_by(heard: Recognition, settings: RecogniseSettings) -> str:
+def doubted_by(heard: Recognition, settings: RecogniseSettings, *, translated: bool = False) -> str:
     """The first of `GUARDS` that doubts what was heard, or ""; nothing heard is never doubted."""
     if not heard.words:
         return ""
     unsure = heard.average_log_probability < settings.log_prob_threshold
     if heard.no_speech_probability > settings.no_speech_threshold and unsure:
         return SILENCE
-    if is_repetition(heard):
+    if is_repetition(heard, translated=translated):
         return "repetition"
     if heard.compression_ratio > settings.compression_ratio_threshold:
         return "compression"
@@ -44,9 +44,12 @@ def best(decodings: Sequence[Recognition]) -> Recognition:
     return max(straight or decodings, key=lambda one: one.average_log_probability)
 
 
-def is_repetition(heard: Recognition) -> bool:
-    """A phrase loops faster than it can be spoken, or there are more words than a mouth can say."""
-    parts = CHARACTERS_A_WORD if heard.language in UNSPACED else 1
+def is_repetition(heard: Recognition, *, translated: bool = False) -> bool:
+    """A phrase loops faster than it can be spoken, or there are more words than a mouth can say.
+
+    What is `translated` has English words, whatever language was heard.
+    """
+    parts = CHARACTERS_A_WORD if heard.language in UNSPACED and not translated else 1
     most = parts * WORDS_PER_S
     if len(heard.words) > most and _rate(heard, 0, len(heard.words)) > most:
         return True

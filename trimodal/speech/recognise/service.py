@@ -187,7 +187,7 @@ class RecogniseService:
             task.heard = best(task.doubted) if task.doubted else None
             task.error = None if task.doubted else task.error
             return True
-        guard = doubted_by(task.heard, self._settings)
+        guard = doubted_by(task.heard, self._settings, translated=task.window.translate)
         if guard == SILENCE:
             task.heard = replace(task.heard, words=(), rejected=guard)
         if guard in ("", SILENCE):

@@ -24,7 +24,7 @@ from trimodal.speech.session.ring_buffer import Ring
 from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream, without_made_up
 from trimodal.speech.session.vad import SpeechDetector
 from trimodal.speech.settings import SpeechSettings
-from trimodal.speech.values import Recognition, Window
+from trimodal.speech.values import MAX_PROMPT, Recognition, Window
 from trimodal.trace import Span
 
 POLICIES: dict[PolicyName, type[SegmentPolicy]] = {
@@ -226,8 +226,12 @@ class LiveSession:
         return windows
 
     def _planned(self, stretch: Stretch) -> PlannedWindow:
-        before = self._transcript.between(self._forgotten, stretch.start) if self._conditioned else ""
-        prompt = " ".join(filter(None, (self._prompt, before)))
+        prompt = self._prompt
+        if self._conditioned:
+            room = MAX_PROMPT - len(prompt) - 1
+            before = self._transcript.between(self._forgotten, stretch.start, room)
+            # Whisper is given a first line whole, however much was said since.
+            prompt = ("\n" if "\n" not in prompt else " ").join(filter(None, (prompt, before)))
         parts = [self._ring.view(*part) for part in stretch.parts]
         samples = np.concatenate(parts) if parts else self._ring.view(stretch.start, stretch.end)
         # A hypothesis is heard again soon: what is doubted of it is not decoded again.

@@ -175,12 +175,12 @@ class Transcript:
         new, self._new = self._new, []
         return tuple(word.to_word() for word in new)
 
-    def between(self, start: int, end: int) -> str:
-        """The last words from sample `start` to `end`, as many as a prompt takes."""
+    def between(self, start: int, end: int, room: int = MOST_BEFORE) -> str:
+        """The last words from sample `start` to `end`: at most `room` and MOST_BEFORE letters, one line."""
         text = ""
         for word in reversed(self.recent):
-            if word.start < start or len(word.text) + len(text) > MOST_BEFORE:
+            if word.start < start or len(word.text) + len(text) > min(room, MOST_BEFORE):
                 break
             if word.end <= end:
                 text = word.text + text
-        return text.strip()
+        return " ".join(text.split())

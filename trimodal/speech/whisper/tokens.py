@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from trimodal.errors import InvalidArgument
+
 # Written without spaces: a word is then what one or more tokens spell completely.
 # (Whisper's own list, and Khmer and Tibetan: what is heard of a stretch of them must not be one long word.)
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue", "km", "bo"})
 REPLACEMENT = "\ufffd"  # of bytes that are no character yet
-# Prompts of one batch must have one length, so longer ones lose up to 7 of their oldest tokens.
-PROMPT_STEP = 8
+# Prompts of one run have one length: of a long one up to 7 of the oldest tokens go, so that more agree in it.
+# A short one is kept, though it may cost a run: it holds names, and the oldest are the first.
+PROMPT_STEP, LONG_PROMPT = 8, 64
 
 Piece = tuple[str, int]  # text of a word, number of its tokens
 
@@ -64,13 +67,25 @@ class WhisperTokens:
         return [self.start, self.languages[language], self._tasks[translate]]
 
     def prompt(self, language: str, text: str, room: int, translate: bool = False) -> list[int]:
-        """What the decoder is given first; of `text`, what was said before, the last `room` tokens."""
-        given = self.encode(" " + text.strip()) if text.strip() else []
-        kept = min(len(given), room)
-        if kept > PROMPT_STEP:
-            kept -= kept % PROMPT_STEP
-        before = [self.previous, *given[-kept:]] if kept else []
-        return [*before, *self.start_sequence(language, translate), self.no_timestamps]
+        """What the decoder is given first; of `text`, what was said before, the last tokens that have room.
+
+        Of several lines the first is kept whole: names to expect.
+
+        Raises InvalidArgument: that alone has more than `room` tokens.
+        """
+        names, _, said = text.partition("\n") if "\n" in text else ("", "", text)
+        given, before = self._spoken(names), self._spoken(said)
+        if len(given) > room:
+            raise InvalidArgument(f"prompt: {len(given)} tokens in its first line; at most {room} are taken")
+        kept = min(len(before), room - len(given))
+        if kept >= LONG_PROMPT:
+            kept -= (len(given) + kept) % PROMPT_STEP
+        given += before[len(before) - kept :]
+        start = self.start_sequence(language, translate)
+        return [*([self.previous] if given else []), *given, *start, self.no_timestamps]
+
+    def _spoken(self, text: str) -> list[int]:
+        return self.encode(" " + text.strip()) if text.strip() else []
 
     def never_made(self) -> list[int]:
         """Special tokens that no transcript holds; <|endoftext|> and times are not among them."""
