@@ -18,6 +18,12 @@ def tensor(name, array, dtype):
     return triton.InferInput(name, array.shape, dtype).set_data_from_numpy(array)
 
 
+def picture(path):
+    """A file's bytes; of one without end, as a device, more than the server takes, which refuses it."""
+    with path.open("rb") as file:
+        return file.read(32 << 20)
+
+
 def samples(path):
     """int16[n] at 16 kHz, of a WAV of any rate."""
     with wave.open(str(path)) as file:
@@ -45,7 +51,7 @@ def main():
     try:
         inputs = [tensor("text_input", np.array([args.text.encode()], object), "BYTES")] if args.text else []
         if args.image:
-            inputs.append(tensor("image", np.array([args.image.read_bytes()], object), "BYTES"))
+            inputs.append(tensor("image", np.array([picture(args.image)], object), "BYTES"))
         if args.audio:
             inputs.append(tensor("audio_int16", samples(args.audio), "INT16"))
         client.is_server_ready(client_timeout=5)  # fails at once where no server answers

@@ -18,7 +18,8 @@ import openai
 
 
 def encoded(path):
-    return base64.b64encode(path.read_bytes()).decode()
+    with path.open("rb") as file:  # of one without end, as a device, more than the gateway takes
+        return base64.b64encode(file.read(32 << 20)).decode()
 
 
 def main():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.full_disk import ROOM, full_disk
-from trimodal.files import alone_in, replace_file
+from trimodal.files import alone_in, read_at_most, replace_file
 
 LONG = b"x" * (4 * ROOM)
 
@@ -148,3 +148,12 @@ def test_a_file_system_without_locks_is_told(monkeypatch: pytest.MonkeyPatch, tm
     with alone_in(tmp_path, where_possible=True):
         ran = True
     assert ran
+
+
+def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "full").write_bytes(b"x" * 1000)
+    assert read_at_most(tmp_path / "full", 1000) == b"x" * 1000
+    for file in (tmp_path / "full", Path("/dev/zero")):
+        with pytest.raises(OSError, match="it has more than 999 bytes") as raised:
+            read_at_most(file, 999)
+        assert raised.value.filename == str(file)

@@ -1,6 +1,7 @@
 """Replaces a file in one step, so that a full disk or a kill in the middle leaves what was there before.
 
-`alone_in` keeps several processes from changing the files of one folder at once.
+`alone_in` keeps several processes from changing the files of one folder at once, and `read_at_most` reads a
+file that may have no end.
 """
 
 from __future__ import annotations
@@ -18,7 +19,17 @@ from pathlib import Path
 # What says that there can be no other file beside it, or none in its place (a single file mounted into a
 # container): it is written where it is.
 _IN_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
+MOST_BYTES = 64 << 20
 logger = logging.getLogger(__name__)
+
+
+def read_at_most(file: Path, limit: int = MOST_BYTES) -> bytes:
+    """A file's content. Raises: OSError: also where it is longer, as /dev/zero, which has no end."""
+    with file.open("rb") as opened:
+        content = opened.read(limit + 1)
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, f"it has more than {limit:,} bytes", str(file))
+    return content
 
 
 @contextmanager

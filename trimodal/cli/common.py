@@ -147,9 +147,10 @@ def connect(url: str, *, silence: float) -> Client:
 def read_key(file: Path | None, variable: str) -> str:
     """The key of the file, else of the environment's variable, else nothing. Raises: SettingsError."""
     from trimodal.errors import SettingsError
+    from trimodal.files import read_at_most
 
     try:
-        key = file.read_text("utf-8").strip() if file else os.environ.get(variable, "")
+        key = read_at_most(file).decode().strip() if file else os.environ.get(variable, "")
     except (OSError, ValueError) as error:
         raise SettingsError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
     if (file and not key) or not re.fullmatch(r"[!-~]*", key):

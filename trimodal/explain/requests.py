@@ -14,6 +14,7 @@ from trimodal.client.streams.ask import ask_inputs
 from trimodal.client.transports.base import Parameter, Request, Tensors
 from trimodal.client.transports.tensors import strings
 from trimodal.errors import InvalidArgument
+from trimodal.files import read_at_most
 from trimodal.paths import data_directory
 
 Kind = Literal["llm", "vision", "speech", "embedding", "assistant"]
@@ -140,7 +141,7 @@ def _quoted(text: str) -> str:
 def _image(request: Request, question: Question) -> DescribedRequest:
     file = question.image or SAMPLES / "photos" / "koala.jpg"
     try:
-        data = file.read_bytes()
+        data = read_at_most(file)
     except OSError as error:
         raise InvalidArgument(f"--image {file}: {(error.strerror or '').lower()}") from None
     inputs = {"image": strings([data]).reshape(1, 1)}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trimodal.errors import ArtefactError
+from trimodal.files import read_at_most
 from trimodal.paths import HUB_ID
 
 
@@ -107,7 +108,7 @@ def read_architecture(source: Path) -> Architecture:
     """Of a config.json or of the directory that holds it. Raises: ArtefactError naming what it lacks."""
     path = source / "config.json" if source.is_dir() else source
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(read_at_most(path))
         names = list(config.get("architectures") or [])
     except (OSError, ValueError, AttributeError):
         raise ArtefactError(f"{path} is not a readable config.json of a Hugging Face checkpoint") from None

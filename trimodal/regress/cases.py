@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from trimodal.audio.files import AudioError, read_blocks
 from trimodal.audio.values import Samples
 from trimodal.errors import OperatorError
+from trimodal.files import read_at_most
 from trimodal.regress.schema import LINE, Expectation, Line
 
 _BLOCK_S = 30.0
@@ -94,7 +95,7 @@ def _with_files(line: Line, number: int, folder: Path, where: str) -> Case:
 
 def _read(path: Path, where: str = "") -> bytes:
     try:
-        return path.read_bytes()
+        return read_at_most(path)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise OperatorError(f"{where}{path} cannot be read: {reason.lower()}") from None

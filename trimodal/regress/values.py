@@ -13,7 +13,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trimodal.errors import OperatorError
-from trimodal.files import replace_file
+from trimodal.files import read_at_most, replace_file
 
 _Milliseconds = Annotated[float, Field(ge=0)]
 Metric = Literal["ttft", "tpot", "total"]
@@ -148,7 +148,7 @@ def write_baseline(path: Path, run: RecordedRun) -> None:
 def read_baseline(path: Path) -> RecordedRun:
     """Reads a recorded run. Raises OperatorError: there is none, or it cannot be read; says what to do."""
     try:
-        return RecordedRun.model_validate_json(path.read_bytes())
+        return RecordedRun.model_validate_json(read_at_most(path))
     except FileNotFoundError:
         raise OperatorError(
             f"no baseline {path}: record one with --record, or name it with --baseline"

@@ -18,6 +18,7 @@ from typing import Any
 from steps.artefact import read_json, reason
 
 from trimodal.errors import ArtefactError
+from trimodal.files import read_at_most
 from trimodal.llm.chat_template import CHAT_TEMPLATE, ChatTemplate
 
 GENERATION_CONFIG = "generation_config.json"  # says how answers are sampled
@@ -83,7 +84,7 @@ def read_texts(path: Path, *, at_least: int) -> list[str]:
         ArtefactError: not readable as UTF-8 text, or fewer than `at_least`.
     """
     try:
-        content = path.read_text(encoding="utf-8").strip().replace("\r\n", "\n")
+        content = read_at_most(path).decode().strip().replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ArtefactError(f"{path} cannot be read as UTF-8 text ({type(error).__name__})") from None
     parts = content.split("\n\n") if "\n\n" in content else content.split("\n")

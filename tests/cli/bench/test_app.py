@@ -48,6 +48,7 @@ def said(result: Result) -> str:
         ("llm --streams 5000", "a closed loop of 5000 clients: 1 to 4096"),
         ("llm --prompt-tokens 4", "lognormal:400,0.6 is needed, from 8 to"),
         ("llm --prompts /nowhere.txt", "--prompts /nowhere.txt: cannot be read"),
+        ("llm --prompts /dev/zero", "--prompts /dev/zero: cannot be read: it has more than 67,108,864 bytes"),
         ("llm --prompts /dev/null", "--prompts /dev/null: no line with text"),
         ("llm --prompts /dev/null --prompt-tokens 64", "leave --prompt-tokens out"),
         ("llm --json /nowhere/r.json", "--json /nowhere/r.json: no file can be"),

@@ -89,3 +89,11 @@ def test_nothing_to_classify(fake, tmp_path):
     result = run(tmp_path)
     assert result.exit_code == 1
     assert f"no {', '.join(SUFFIXES)} files there" in result.stderr
+
+
+def test_a_file_without_end_is_told_beside_the_others(fake, folder):
+    result = run(folder / "b.png", "/dev/zero", "--json")
+    assert result.exit_code == 1
+    good, bad = (json.loads(line) for line in result.stdout.splitlines())
+    assert good["predictions"][0]["label"] == "cat"
+    assert bad["error"] == "it has more than 67,108,864 bytes"

@@ -130,3 +130,11 @@ async def test_what_cannot_be_read_is_a_protocol_error(damage):
 
     with pytest.raises(ProtocolError, match="the answer of the assistant cannot be read"):
         await client(model)[0].ask("q").answer()
+
+
+async def test_a_picture_without_end_is_refused_before_it_is_sent():
+    one, transport = client()
+    with pytest.raises(InvalidArgument, match="/dev/zero: it has more than 67,108,864 bytes"):
+        async for _ in one.ask("q?", image="/dev/zero"):
+            pass
+    assert not transport.requests

@@ -74,3 +74,8 @@ def test_azures_columns_are_read_in_the_order_of_arrival(zone: str, tmp_path: Pa
 def test_what_is_no_trace_is_refused_with_its_line(text: str, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=sentence):
         read_trace(written(tmp_path, text))
+
+
+def test_a_trace_without_end_is_refused() -> None:
+    with pytest.raises(SettingsError, match="--trace /dev/zero: "):
+        read_trace(Path("/dev/zero"))

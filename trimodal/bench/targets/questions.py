@@ -12,6 +12,7 @@ from pathlib import Path
 
 from trimodal.bench.load.lengths import Lengths
 from trimodal.errors import SettingsError
+from trimodal.files import read_at_most
 
 TOKENS_PER_WORD = 2.0  # until `calibrate` knows better
 _KEPT = 20_000  # questions made before a run: making one takes time that would count as the server's
@@ -107,9 +108,10 @@ class Questions:
 def read_lines(file: Path) -> list[str]:
     """Returns the lines with text of a file of prompts. Raises: SettingsError: there are none."""
     try:
-        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [line for line in read_at_most(file).decode().splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"--prompts {file}: cannot be read: {error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise SettingsError(f"--prompts {file}: cannot be read: {why}") from None
     if not lines:
         raise SettingsError(f"--prompts {file}: no line with text in it")
     return lines

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from trimodal.cli import common
+from trimodal.files import read_at_most
 
 if TYPE_CHECKING:
     from trimodal.client import Client
 
 SUFFIXES = (".avif", ".bmp", ".gif", ".heic", ".heif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-MOST_BYTES = 64 << 20
 # As it is printed with --json. `ms`: of the request that the file travelled in.
 Row = dict[str, Any]
 
@@ -93,9 +93,7 @@ async def label(client: Client, paths: Sequence[Path], top_k: int) -> list[Row]:
 def _read(path: Path) -> bytes | str:
     """The contents, or why there are none."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            return f"the file is larger than {MOST_BYTES >> 20} MiB"
-        return path.read_bytes()
+        return read_at_most(path)
     except OSError as error:
         return (error.strerror or "cannot be read").lower()
 

@@ -18,6 +18,7 @@ from trimodal.client.transports.base import Array, Responses, Tensors
 from trimodal.client.transports.tensors import strings
 from trimodal.client.values import AudioFindings, Delta, ImageFindings, Prediction, Turn
 from trimodal.errors import InvalidArgument
+from trimodal.files import read_at_most
 
 # What is decoded at once of a file; the server bounds the whole.
 _BLOCK_S = 30.0
@@ -97,7 +98,7 @@ def _turn(turn: Turn) -> dict[str, object]:
 
 def _file(path: str | Path) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_at_most(Path(path))
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"{path}: {(getattr(error, 'strerror', None) or str(error)).lower()}") from None
 

@@ -24,6 +24,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from trimodal.errors import SettingsError
+from trimodal.files import read_at_most
 from trimodal.plan.fleet.spec import ReplicaFigures
 from trimodal.settings import describe
 
@@ -47,7 +48,7 @@ class Point:
 def read_points(file: Path) -> list[Point]:
     """The cases of a bench's JSON that say enough. Raises: SettingsError naming the file and the field."""
     try:
-        whole = json.loads(file.read_text(encoding="utf-8"))
+        whole = json.loads(read_at_most(file))
     except (OSError, ValueError) as error:
         raise SettingsError(f"{file}: cannot be read: {error}") from None
     cases = whole.get("cases") if isinstance(whole, dict) else None

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 from trimodal.errors import SettingsError
 
 MOST_REQUESTS = 10_000_000
+_LONGEST_LINE = 1 << 16
 Key = str | int  # of a prompt's beginning
 
 
@@ -119,7 +120,8 @@ def read_trace(path: Path) -> list[Arrival]:
     found: list[Arrival] = []
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            for row in csv.DictReader(file):
+            lines = iter(lambda: file.readline(_LONGEST_LINE), "")  # of /dev/zero it has no end
+            for row in csv.DictReader(lines):
                 found.append(_Row.model_validate(row).arrival())
     except ValidationError as error:
         problem = error.errors()[0]
