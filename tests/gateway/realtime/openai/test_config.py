@@ -11,7 +11,7 @@ from tests.gateway.conftest import ANSWER, Serve
 from tests.gateway.realtime.conftest import Dial, Event, transcription
 from tests.gateway.realtime.openai.test_conversation import item
 
-# @openai/agents-realtime 0.13: its session.update with `outputModalities: ["text"]`.
+# @openai/agents-realtime 0.20: its session.update with `outputModalities: ["text"]`.
 AGENTS: Event = {
     "type": "realtime",
     "instructions": "be brief",

@@ -187,7 +187,7 @@ def updated(config: Config, update: object, named: Callable[[str], str]) -> Conf
         raise invalid("session: an object is needed")
     update = _without_aliases(update, named)
     if update.get("output_modalities") == ["text"] and isinstance(update.get("audio"), dict):
-        # How audio is to sound that nobody asks for: @openai/agents-realtime (0.13) always says it.
+        # How audio is to sound that nobody asks for: @openai/agents-realtime (0.20) always says it.
         update["audio"].pop("output", None)
     kind = update.get("type")
     if kind == "transcription":
