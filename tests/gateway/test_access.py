@@ -76,7 +76,10 @@ def test_limits_are_told_and_kept(serve: Serve, file: Path) -> None:
     with pytest.raises(openai.RateLimitError) as caught:
         client.chat.completions.create(model="llm", messages=CHAT, stream=True)
     assert caught.value.code == "rate_limit_exceeded"
-    assert 0 < int(caught.value.response.headers["retry-after"]) <= 30
+    refusal = caught.value.response.headers
+    assert 0 < int(refusal["retry-after"]) <= 30
+    assert refusal["x-ratelimit-remaining-requests"] == "0"
+    assert (refusal["x-ratelimit-limit-requests"], refusal["x-ratelimit-limit-tokens"]) == ("2", "1000")
 
 
 def test_wrong_requests_count_and_none_is_parsed_beyond_a_limit(serve: Serve, file: Path) -> None:

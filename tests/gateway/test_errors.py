@@ -34,7 +34,6 @@ def test_names_that_a_client_chose_are_not_echoed_at_any_length() -> None:
         ("answer: ttft_deadline_ms is 0", "x-slo-ttft-ms"),
         ("messages[1].tool_calls[0].function.arguments is not valid JSON: line 1",
          "messages[1].tool_calls[0].function.arguments"),
-        ("the prompt has 9 tokens: max_prompt_tokens is 8", None),
         ("engine 'fake' as it runs here does not support logit_bias: it has no model", "logit_bias"),
     ],
 )  # fmt: skip
@@ -50,15 +49,19 @@ def test_a_tier_that_is_not_there_is_the_keys_fault_and_not_the_requests() -> No
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("stage", "message"),
     [
-        "the prompt has 9 tokens: max_prompt_tokens is 8",
-        "answer: the prompt has 9 tokens: tier 'small' allows at most 8",
-        "prompt (9) and max_tokens (2) make 11 tokens: this model takes 10 together",
+        ("", "the prompt has 9 tokens: max_prompt_tokens is 8"),
+        ("answer: ", "the prompt has 9 tokens: tier 'small 16' allows at most 8"),
+        ("", "prompt (7) and max_tokens (2) make 9 tokens: this model takes 8 together"),
+        ("", "prompt (7) and max_tokens (2) make 9 tokens: the KV pool holds 8"),
     ],
 )
-def test_a_talk_that_is_too_long_has_openais_code(message: str) -> None:
-    assert as_api_error(InvalidArgument(message)).code == "context_length_exceeded"
+def test_a_talk_that_is_too_long_is_told_as_openai_tells_it(stage: str, message: str) -> None:
+    """LiteLLM looks for these words, and goes on with a model that has more room."""
+    error = as_api_error(InvalidArgument(stage + message))
+    assert (error.param, error.code) == (None, "context_length_exceeded")
+    assert str(error) == f"{stage}This model's maximum context length is 8 tokens. However, {message}"
 
 
 @pytest.mark.parametrize("what", ["logit_bias", "response_format and tools"])

@@ -230,6 +230,8 @@ def add_generation(app: FastAPI, gateway: Gateway) -> None:
     @app.post("/v1/responses")
     async def respond(request: Request, body: ResponseRequest) -> Response:
         caller = await gateway.admit(request, body)
+        if body.references:
+            body.resolve(await gateway.responses.items(caller.key.tenant, body.references))
         client = gateway.client_for(caller)
         pending = Reply(body, client, caller, gateway.findings, gateway.responses)
         return gateway.answer(caller, pending, stream=body.stream, done=False, own_name=body.own_name)

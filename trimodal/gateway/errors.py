@@ -51,7 +51,8 @@ _KINDS = {
     "model_attributes_type": "an object", "int_type": "a whole number", "float_type": "a number",
     "bool_type": "true or false",
 }  # fmt: skip
-_TOO_LONG = re.compile(r"the prompt has \d|prompt \(\d")  # for the tier, the model or its memory
+# For the tier, the model or its memory: the last number is what there is room for.
+_TOO_LONG = re.compile(r"(?:the prompt has |prompt \()\d.*\b(\d+)\D*$")
 _FIRST = re.compile(r":? ")  # what ends the name where the sentence is ours
 # The assistant puts its stage in front, the model speech the one that hears for it.
 _STAGE = re.compile(r"^((heard|saw|answer|speech_recognize): )+")
@@ -69,7 +70,10 @@ _TYPES = {
 
 
 class ApiError(TrimodalError):
-    """One answer in OpenAI's error shape; `param`: the field that is wrong; `code`: for programs."""
+    """One answer in OpenAI's error shape.
+
+    `param`: the field that is wrong; `code`: for programs; `limits`: headers of what the key has left.
+    """
 
     def __init__(
         self,
@@ -79,12 +83,14 @@ class ApiError(TrimodalError):
         param: str | None = None,
         code: str | None = None,
         retry_after_s: float | None = None,
+        limits: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(shorten(message, _MOST_MESSAGE))
         self.status = status
         self.param = param and shorten(param, _MOST_PARAM)
         self.code = code
         self.retry_after_s = retry_after_s
+        self._limits = limits or {}
 
     @property
     def body(self) -> dict[str, Any]:
@@ -94,11 +100,15 @@ class ApiError(TrimodalError):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Retry-After in whole seconds, as HTTP has it, and in milliseconds, as OpenAI's clients read it."""
+        """Retry-After in whole seconds, as HTTP has it, and in milliseconds, as OpenAI's clients read it.
+
+        Before them what is left of the key's limits.
+        """
         if self.retry_after_s is None:
-            return {}
+            return self._limits
         seconds = max(0.0, self.retry_after_s)
-        return {"retry-after": str(math.ceil(seconds)), "retry-after-ms": str(math.ceil(seconds * 1000))}
+        waits = {"retry-after": str(math.ceil(seconds)), "retry-after-ms": str(math.ceil(seconds * 1000))}
+        return {**self._limits, **waits}
 
 
 def invalid(sentence: str, *, status: int = 400, code: str | None = None) -> ApiError:
@@ -134,8 +144,10 @@ def as_api_error(
             return ApiError(403, f"this API key's {sentence}; who made it can mend it", code="key_tier")
         sentence = own_name(sentence)
         code = None
-        if _TOO_LONG.match(sentence):
+        if too_long := _TOO_LONG.match(sentence):
             code = "context_length_exceeded"
+            # LiteLLM (1.110) and others know it by these words of OpenAI's.
+            sentence = f"This model's maximum context length is {too_long[1]} tokens. However, {sentence}"
         elif _LACKED.match(sentence):
             code = "unsupported_parameter"
         named = _LACKED.match(sentence) or _FIELD.match(sentence)

@@ -18,10 +18,10 @@ from trimodal.gateway.errors import ApiError, invalid
 MAX_HINTS = 600
 _DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[^;,]*)*;base64,", re.I)
 
-# OpenAI's names for what the model `speech` does.
+# OpenAI's names for what the model `speech` does; not gpt-4o-transcribe-diarize, which tells who speaks.
 _OPENAI_MODELS = {
     "whisper-1", "gpt-transcribe", "gpt-4o-transcribe", "gpt-4o-mini-transcribe",
-    "gpt-4o-mini-transcribe-2025-12-15",
+    "gpt-4o-mini-transcribe-2025-12-15", "gpt-live-transcribe", "gpt-realtime-whisper",
 }  # fmt: skip
 
 

@@ -190,7 +190,7 @@ class Quota:
         # Part of a stream that uses no tokens itself is not refused for those that the stream reserves.
         opens = [] if held and not reserve else ["tokens"]
         for name in (*checked, *opens, *estimated):
-            self._check(buckets[name], name)
+            self._check(used, name)
         for name, count in wanted.items():
             buckets[name].left -= count
         reserved = {name: min(buckets[name].average, float(buckets[name].limit)) for name in estimated}
@@ -223,12 +223,12 @@ class Quota:
         used = self._of(key)
         self._check_streams(used, key)
         for name in ("requests", "tokens"):
-            self._check(used.buckets[name], name)
+            self._check(used, name)
         used.buckets["requests"].left -= 1
 
     def check_audio(self, key: Key) -> None:
         """Raises: ApiError 429 where the key's audio of this minute is spent. For sessions, each piece."""
-        self._check(self._of(key).buckets["audio_seconds"], "audio_seconds")
+        self._check(self._of(key), "audio_seconds")
 
     def refusal_wait_s(self, key: Key) -> float:
         """Seconds that a refusal for this key's limits is held back: who asks on and on hears less often."""
@@ -238,20 +238,24 @@ class Quota:
         refusals.left = max(refusals.left - 1, 0.0)
         return wait_s
 
-    @staticmethod
-    def _check_streams(used: _Used, key: Key) -> None:
+    def _check_streams(self, used: _Used, key: Key) -> None:
         if key.max_streams and used.streams >= key.max_streams:
-            raise _limited(f"{used.streams} requests of this key run: {key.max_streams} are allowed", 1.0)
+            why = f"{used.streams} requests of this key run: {key.max_streams} are allowed"
+            raise self._limited(used, why, 1.0)
 
-    @staticmethod
-    def _check(bucket: Bucket, name: str) -> None:
+    def _check(self, used: _Used, name: str) -> None:
+        bucket = used.buckets[name]
         if not bucket.limit:
             return
         known = _UNITS[name][1] is None
         if bucket.left < 1 if known else bucket.left <= bucket.reserved:
             verb = "send" if known else "use"
             limit = f"{bucket.limit} {name.replace('_', ' ')} a minute"
-            raise _limited(f"this key may {verb} {limit}", bucket.wait_s(bucket.reserved + 1))
+            raise self._limited(used, f"this key may {verb} {limit}", bucket.wait_s(bucket.reserved + 1))
+
+    def _limited(self, used: _Used, message: str, wait_s: float) -> ApiError:
+        limits = self._headers(used)
+        return ApiError(429, message, code="rate_limit_exceeded", retry_after_s=wait_s, limits=limits)
 
     def _of(self, key: Key) -> _Used:
         now = self._clock()
@@ -275,7 +279,3 @@ class Quota:
                 headers[f"x-ratelimit-remaining-{name}"] = str(max(0, int(bucket.left)))
                 headers[f"x-ratelimit-reset-{name}"] = f"{bucket.wait_s(bucket.limit):.3f}s"
         return headers
-
-
-def _limited(message: str, wait_s: float) -> ApiError:
-    return ApiError(429, message, code="rate_limit_exceeded", retry_after_s=wait_s)

@@ -100,7 +100,7 @@ def test_every_format(serve: Serve) -> None:
     assert verbose.words[0].probability == 0.9
 
 
-@pytest.mark.parametrize("name", ["whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe"])
+@pytest.mark.parametrize("name", ["whisper-1", "gpt-4o-transcribe", "gpt-realtime-whisper"])
 def test_openais_names_of_models_are_the_speech_models(serve: Serve, name: str) -> None:
     served = serve()
     assert served.openai().audio.transcriptions.create(model=name, file=wav()).text == TEXT

@@ -89,6 +89,32 @@ def test_several_choices_have_seeds_of_their_own(serve: Serve) -> None:
         assert mine[-1].finish_reason == "stop"
 
 
+def test_openais_package_gathers_several_choices(serve: Serve) -> None:
+    """It takes the first chunk for the choice 0: the second one's text became part of the first's."""
+
+    spoken: list[int] = []
+
+    async def last_first(request: Request) -> AsyncIterator[Tensors]:
+        choice = int(request.inputs["seed"][0]) - 7
+        while len(spoken) % 3 != 2 - choice:
+            await asyncio.sleep(0)
+        spoken.append(choice)
+        yield llm_outputs(f"choice {choice}", "stop")
+
+    client = serve(fake_triton(llm=last_first)).openai()
+    asked: dict[str, Any] = {"model": "llm", "messages": CHAT, "n": 3, "seed": 7}
+    roles = [one.choices[0] for one in client.chat.completions.create(**asked, stream=True)][:3]
+    assert [(one.index, one.delta.role) for one in roles] == [
+        (0, "assistant"),
+        (1, "assistant"),
+        (2, "assistant"),
+    ]
+    with client.chat.completions.stream(**asked) as stream:
+        answer = stream.get_final_completion()
+    told = [(one.index, one.message.content, one.finish_reason) for one in answer.choices]
+    assert told == [(0, "choice 0", "stop"), (1, "choice 1", "stop"), (2, "choice 2", "stop")]
+
+
 def test_what_is_sent_to_triton(serve: Serve) -> None:
     served = serve()
     chat = [

@@ -68,19 +68,23 @@ class Chat:
     async def events(self, usage: KeyUsage) -> AsyncIterator[bytes]:
         """Chunks: the role, the text as it comes, the reason of the end, and the usage if it is asked for.
 
-        The first has what was heard and seen.
+        The first ones, one of each choice, have what was heard and seen. They come in order: OpenAI's package
+        (3.54) takes the first chunk that it sees for the choice 0.
         """
         streams = await self._streams(usage)
         shared = envelope("chatcmpl", "chat.completion.chunk", self._request.model)
-        readers: dict[int, CallReader] = {}
-        held: dict[int, list[TokenLogprob]] = {}  # of text that a reader of calls still holds back
+        readers = [CallReader(calling=self._request.calls_tools) for _ in streams]
+        held: list[list[TokenLogprob]] = [[] for _ in streams]  # of text that a reader of calls holds back
+        begun = False
         async for index, delta in deltas(streams, usage):
             chunks, last = b"", bool(delta.finish_reason)
-            if index not in readers:
-                readers[index] = CallReader(calling=self._request.calls_tools)
+            if not begun:
+                begun = True
                 findings = findings_body(streams[index])
-                chunks = event(_chunk(shared, index, {"role": "assistant", "content": ""}, **findings))
-            reader, tokens = readers[index], held.setdefault(index, [])
+                for choice in range(len(streams)):
+                    role = {"role": "assistant", "content": ""}
+                    chunks += event(_chunk(shared, choice, role, **findings))
+            reader, tokens = readers[index], held[index]
             if delta.reasoning:
                 chunks += event(_chunk(shared, index, {"reasoning_content": delta.reasoning}))
             tokens += delta.logprobs

@@ -302,6 +302,12 @@ class AllowedTools(Body):
     allowed_tools: Allowed
 
 
+def template_kwargs(given: Mapping[str, Any] | None, effort: str | None) -> Mapping[str, Any] | None:
+    """What the chat template is given. One that does not know `reasoning_effort` takes no notice of it."""
+    own = {} if effort is None else {"reasoning_effort": effort}
+    return {**own, **(given or {})} or None
+
+
 def check_strict(schema: Any) -> None:
     """Raises ValueError where OpenAI's strict mode does: properties without names, or that may be missing."""
     if isinstance(schema, list):
@@ -378,10 +384,7 @@ class ChatRequest(Generation):
         options["top_logprobs"] = (self.top_logprobs or 0) if self.logprobs else None
         options["add_generation_prompt"] = self.add_generation_prompt
         options["continue_final_message"] = self.continue_final_message
-        kwargs = self.chat_template_kwargs or {}
-        if self.reasoning_effort is not None:  # a template without it takes no notice
-            kwargs = {"reasoning_effort": self.reasoning_effort, **kwargs}
-        options["chat_template_kwargs"] = kwargs or None
+        options["chat_template_kwargs"] = template_kwargs(self.chat_template_kwargs, self.reasoning_effort)
         options["truncation"] = self.truncation
         if self.tools:
             tools: Sequence[Tool] = self.tools

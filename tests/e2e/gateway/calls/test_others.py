@@ -80,7 +80,7 @@ def test_vercels_ai_sdk(starter: Starter, tmp_path: Path) -> None:
     run("npm", "install", "--no-audit", "--no-fund", cwd=tmp_path, limit_s=300)
     told = run("node", "calls.mjs", starter.url, cwd=tmp_path, limit_s=300)
     assert "FAILED" not in told, told
-    assert told.count("ok ") == 11, told
+    assert told.count("ok ") == 13, told
 
 
 @pytest.fixture

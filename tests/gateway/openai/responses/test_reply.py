@@ -251,7 +251,7 @@ def test_a_loop_of_tools_goes_on_from_what_is_kept(serve: Serve) -> None:
 
 def test_a_call_that_was_cut_is_not_kept(serve: Serve) -> None:
     """Its arguments are no JSON: the model would refuse the talk from then on."""
-    cut = CALL[: CALL.index("c")]
+    cut = CALL[: CALL.index(" c")]
     served = serve(fake_triton(llm=scripted(cut, finish_reason="length")))
     create = strict(served).responses.create
     first = create(model="llm", input="hi", tools=[TOOL])  # type: ignore[list-item]
@@ -358,11 +358,23 @@ def test_what_other_servers_put_into_a_talk_is_ignored_and_named(serve: Serve) -
             {"type": "reasoning", "id": "rs_1", "summary": []},
             {"role": "user", "content": "hi"},
         ],
-        reasoning={"effort": "low"},
+        reasoning={"summary": "auto"},
         user="somebody",
     )
     assert said(sent_to(served)) == [("user", "hi")]
-    assert {"reasoning", "user"} <= set(raw.headers["x-ignored-fields"].split(", "))
+    assert {"reasoning.summary", "user"} <= set(raw.headers["x-ignored-fields"].split(", "))
+
+
+def test_the_chat_template_is_told_how_much_to_think(serve: Serve) -> None:
+    served = serve()
+    more = {"chat_template_kwargs": {"enable_thinking": False}}
+    answer = strict(served).responses.create(
+        model="llm", input="hi", reasoning={"effort": "low"}, extra_body=more
+    )
+    kwargs = json.loads(sent_to(served).inputs["chat_template_kwargs"][0])
+    assert kwargs == {"enable_thinking": False, "reasoning_effort": "low"}
+    assert answer.reasoning is not None
+    assert answer.reasoning.effort == "low"
 
 
 LOOK_AHEAD = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)"}}}

@@ -28,10 +28,14 @@ Event = tuple[str, dict[str, Any]]
 
 
 class Output:
-    """The items of one answer, as far as it has come: thoughts, a message, calls of functions."""
+    """The items of one answer, as far as it has come: thoughts, a message, calls of functions.
 
-    def __init__(self, *, calling: bool) -> None:
+    `key`: what its response's id ends with, by which the store finds an item.
+    """
+
+    def __init__(self, key: str, *, calling: bool) -> None:
         self.items: list[Item] = []
+        self._key = key
         self._reader = CallReader(calling=calling)
         self._tokens: list[TokenLogprob] = []  # of text that the reader of calls still holds back
 
@@ -63,12 +67,14 @@ class Output:
         """Ends the last item, completed or incomplete; an empty answer is an empty message."""
         if not self.items:
             yield from self._begin_message()
+        if self.items[-1]["type"] == "function_call" and not self._reader.within:
+            status = "completed"  # the answer was cut behind its arguments
         yield from self._end_item(status)
 
     def _think(self, text: str) -> Iterator[Event]:
         if not self.items or self.items[-1]["type"] != "reasoning":
             part = {"type": "reasoning_text", "text": ""}
-            item = {"id": _id("rs"), "type": "reasoning", "status": "in_progress", "summary": []}
+            item = {"id": self._id("rs"), "type": "reasoning", "status": "in_progress", "summary": []}
             yield from self._begin({**item, "content": [part]})
         self.items[-1]["content"][0]["text"] += text
         yield "reasoning_text.delta", self._place(content_index=0, delta=text)
@@ -86,15 +92,15 @@ class Output:
     def _call(self, call: dict[str, Any]) -> Iterator[Event]:
         if "id" in call:
             yield from self._begin(
-                {"id": _id("fc"), "type": "function_call", "status": "in_progress", "call_id": call["id"],
-                 "name": call["function"]["name"], "arguments": ""}
+                {"id": self._id("fc"), "type": "function_call", "status": "in_progress",
+                 "call_id": call["id"], "name": call["function"]["name"], "arguments": ""}
             )  # fmt: skip
         elif arguments := call["function"]["arguments"]:
             self.items[-1]["arguments"] += arguments
             yield "function_call_arguments.delta", self._place(delta=arguments)
 
     def _begin_message(self) -> Iterator[Event]:
-        item = {"id": _id("msg"), "type": "message", "status": "in_progress", "role": "assistant"}
+        item = {"id": self._id("msg"), "type": "message", "status": "in_progress", "role": "assistant"}
         yield from self._begin({**item, "content": []})
         part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
         yield "content_part.added", self._place(content_index=0, part=dict(part, logprobs=[]))
@@ -121,6 +127,9 @@ class Output:
             yield "function_call_arguments.done", self._place(**called)
         yield "output_item.done", {"output_index": len(self.items) - 1, "item": item}
 
+    def _id(self, prefix: str) -> str:
+        return f"{prefix}_{self._key}_{len(self.items)}"
+
     def _place(self, **fields: Any) -> dict[str, Any]:
         return {"item_id": self.items[-1]["id"], "output_index": len(self.items) - 1, **fields}
 
@@ -143,9 +152,10 @@ class Reply:
         self._store = store
         self._new = request.messages()
         self.cost = cost_of(self._new)
-        self._output = Output(calling=request.calls_tools)
+        key = secrets.token_hex(16)
+        self._output = Output(key, calling=request.calls_tools)
         self._left_out = 0  # of the oldest messages of the talk
-        self._id = f"resp_{secrets.token_hex(16)}"
+        self._id = f"resp_{key}"
         self._created = int(time.time())
 
     async def whole(self, usage: KeyUsage) -> tuple[Any, Mapping[str, str]]:
@@ -249,7 +259,8 @@ class Reply:
 
     def _body(self, status: str) -> dict[str, Any]:
         request = self._request
-        asked = request.model_dump(by_alias=True, exclude_none=True, include={"text", "tool_choice"})
+        shown = {"reasoning", "text", "tool_choice"}
+        asked = request.model_dump(by_alias=True, exclude_none=True, include=shown)
         return {
             "id": self._id,
             "object": "response",
@@ -277,7 +288,3 @@ class Reply:
 
 def _status(stream: Stream) -> str:
     return "incomplete" if stream.finish_reason in ("length", "deadline") else "completed"
-
-
-def _id(prefix: str) -> str:
-    return f"{prefix}_{secrets.token_hex(16)}"

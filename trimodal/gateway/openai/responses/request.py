@@ -6,10 +6,19 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    TypeAdapter,
+    model_validator,
+)
 
 from trimodal.client.options import Options
-from trimodal.gateway.errors import invalid
+from trimodal.errors import InvalidArgument
+from trimodal.gateway.errors import ApiError, as_api_error, invalid
 from trimodal.gateway.openai.calls import chat_call, tool_options
 from trimodal.gateway.openai.conversation import DecodedMessage, read_message
 from trimodal.gateway.openai.fields import Body, Refusal, Whole
@@ -28,7 +37,9 @@ from trimodal.gateway.openai.schemas import (
     Schema,
     check_strict,
     form_for_model,
+    template_kwargs,
 )
+from trimodal.llm.structured.reading import read_json
 
 LOGPROBS = "message.output_text.logprobs"
 Part = Annotated[InputText | InputImage | AudioPart | RefusalPart, Field(discriminator="type")]
@@ -45,8 +56,23 @@ class FunctionCallItem(Body):
 
     type: Literal["function_call"]
     call_id: str
-    name: str
+    name: Name
     arguments: str
+    status: str | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the answer ended within its arguments: they are no JSON, which no model's server takes."""
+        return self.status == "incomplete"
+
+    def check(self, field: str) -> None:
+        """Raises: ApiError naming the arguments where they are no object."""
+        try:
+            given = read_json(f"{field}.arguments", self.arguments)
+        except InvalidArgument as error:
+            raise as_api_error(error) from None
+        if not isinstance(given, dict):
+            raise invalid(f"{field}.arguments must be the text of a JSON object")
 
 
 class FunctionOutput(Body):
@@ -58,9 +84,16 @@ class FunctionOutput(Body):
 
 
 class Reasoning(Body):
-    """Of another server's answer; nothing is made of it."""
+    """Thoughts of an earlier answer; nothing is made of them."""
 
     type: Literal["reasoning"]
+
+
+class ItemReference(Body):
+    """An item of an earlier answer, which its response has kept: Vercel's AI SDK sends no other."""
+
+    type: Literal["item_reference"]
+    id: str
 
 
 def _kind(item: Any) -> str:
@@ -72,13 +105,16 @@ Item = Annotated[
     Annotated[InputMessage, Tag("message")]
     | Annotated[FunctionCallItem, Tag("function_call")]
     | Annotated[FunctionOutput, Tag("function_call_output")]
-    | Annotated[Reasoning, Tag("reasoning")],
+    | Annotated[Reasoning, Tag("reasoning")]
+    | Annotated[ItemReference, Tag("item_reference")],
     Discriminator(
         _kind,
         custom_error_type="item_type",
-        custom_error_message="type must be message, function_call, function_call_output or reasoning",
+        custom_error_message="type must be message, function_call, function_call_output, reasoning or "
+        "item_reference",
     ),
 ]
+_read_item: TypeAdapter[Item] = TypeAdapter(Item)
 
 
 class TextFormat(Body):
@@ -104,6 +140,10 @@ class TextFormat(Body):
 
 class TextOptions(Body):
     format: TextFormat = TextFormat()
+
+
+class ReasoningOptions(Body):
+    effort: str | None = None
 
 
 class FunctionTool(Function):
@@ -156,6 +196,8 @@ class ResponseRequest(Sampling):
     input: str | Annotated[list[Item], Field(min_length=1, max_length=MAX_MESSAGES)]
     instructions: str | None = None
     max_output_tokens: Whole | None = Field(default=None, ge=1)
+    reasoning: ReasoningOptions | None = None
+    chat_template_kwargs: Schema | None = None
     text: TextOptions = TextOptions()
     tools: list[Tool] = Field(default=[], max_length=MAX_TOOLS)
     tool_choice: Literal["none", "auto", "required"] | Choice = "auto"
@@ -191,14 +233,37 @@ class ResponseRequest(Sampling):
         """OpenAI's `truncation`; unasked, a talk that is kept here is trimmed: no client can shorten it."""
         return self.truncation or ("auto" if self.previous_response_id else "disabled")
 
+    @property
+    def references(self) -> list[str]:
+        """The ids of items that are only named."""
+        items = [] if isinstance(self.input, str) else self.input
+        return [item.id for item in items if isinstance(item, ItemReference)]
+
+    def resolve(self, kept: Mapping[str, Any]) -> None:
+        """Puts items that are kept, by their ids, in place of their names. Raises: ApiError 404."""
+        assert not isinstance(self.input, str)
+        for index, item in enumerate(self.input):
+            if not isinstance(item, ItemReference):
+                continue
+            if item.id not in kept:
+                raise ApiError(
+                    404, f"input[{index}]: there is no item {item.id!r:.80}: it was answered with store: "
+                    "false, or is not kept any more", param="input", code="item_not_found",
+                )  # fmt: skip
+            self.input[index] = _read_item.validate_python(kept[item.id])
+
     def messages(self) -> list[DecodedMessage]:
         """The items as messages: calls of functions are an assistant's. Raises: ApiError naming the part."""
         if isinstance(self.input, str):
             return [DecodedMessage("user", self.input)]
         found: list[DecodedMessage] = []
         calls: list[Mapping[str, Any]] = []  # of the last message found, if it may have more
+        cut = {item.call_id for item in self.input if isinstance(item, FunctionCallItem) and item.is_cut}
         for index, item in enumerate(self.input):
+            if isinstance(item, FunctionCallItem | FunctionOutput) and item.call_id in cut:
+                continue
             if isinstance(item, FunctionCallItem):
+                item.check(f"input[{index}]")
                 if not found or found[-1].role != "assistant":
                     found.append(DecodedMessage("assistant", ""))
                     calls = []
@@ -225,6 +290,8 @@ class ResponseRequest(Sampling):
         if self.wants_logprobs:
             options["top_logprobs"] = self.top_logprobs or 0
         options["response_format"] = self.text.format.for_model()
+        effort = self.reasoning.effort if self.reasoning else None
+        options["chat_template_kwargs"] = template_kwargs(self.chat_template_kwargs, effort)
         tools, wanted = self.tools, self.tool_choice
         if isinstance(wanted, AllowedTools):
             allowed = {one.name for one in wanted.tools}

@@ -21,7 +21,7 @@ from trimodal.cache.values import CacheScope, Entry, Vector
 from trimodal.client.values import Prediction
 from trimodal.errors import OperatorError, SettingsError
 from trimodal.gateway.answering import encoded
-from trimodal.gateway.errors import ApiError
+from trimodal.gateway.errors import ApiError, invalid
 from trimodal.gateway.openai.conversation import DecodedMessage
 from trimodal.gateway.openai.talk import MAX_TALK_BYTES, newest_turns
 
@@ -32,6 +32,7 @@ MAX_RESPONSE_BYTES = 1 << 20
 MAX_MESSAGES = 1_000  # of a talk
 _TIMEOUT_S = 2.0
 _ID = re.compile(r"resp_[0-9a-f]{32}")
+_ITEM_ID = re.compile(r"[a-z]+_([0-9a-f]{32})_[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -126,13 +127,31 @@ class ResponseStore:
 
     async def get(self, tenant: str, id: str, field: str = "response_id") -> KeptResponse:
         """Raises: ApiError 404: there is none of this tenant; 503: the store does not answer."""
-        entry = await self._call(self._answers.get, tenant, id) if _ID.fullmatch(id) else None
-        kept = _read(entry.answer) if entry else None
+        kept = await self._find(tenant, id) if _ID.fullmatch(id) else None
         if kept is None:
             code = "previous_response_not_found" if field == "previous_response_id" else "response_not_found"
             why = f"{field}: there is no response {id!r:.80}, or it is not kept any more"
             raise ApiError(404, why, param=field, code=code)
         return kept
+
+    async def items(self, tenant: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Those of these items of answers that are kept, by their ids.
+
+        Raises: ApiError 400: they are larger than a response may be; 503: the store does not answer.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        wanted, size = set(ids), 0
+        matches = map(_ITEM_ID.fullmatch, ids)
+        for response in dict.fromkeys(f"resp_{match[1]}" for match in matches if match):
+            await asyncio.sleep(0)  # others have their turn: to read a megabyte takes 10 ms
+            kept = await self._find(tenant, response)
+            for item in kept.body["output"] if kept else ():
+                if item["id"] in wanted:
+                    found[item["id"]] = item
+                    size += len(encoded(item))
+            if size > MAX_RESPONSE_BYTES:
+                raise invalid(f"input: the items that it names have more than {MAX_RESPONSE_BYTES} bytes")
+        return found
 
     async def put(self, tenant: str, kept: KeptResponse) -> bool:
         """Keeps a response; False: it is too large, or the store does not answer."""
@@ -158,6 +177,10 @@ class ResponseStore:
         self._answers.put(scope, key, entry, None)
         with suppress(StoreError):  # what was kept is kept
             self.count = self._answers.count()
+
+    async def _find(self, tenant: str, id: str) -> KeptResponse | None:
+        entry = await self._call(self._answers.get, tenant, id)
+        return _read(entry.answer) if entry else None
 
     async def _call(self, call: Callable[..., Any], tenant: str, id: str, *more: object) -> Any:
         scope = CacheScope("responses", tenant, "responses", "")

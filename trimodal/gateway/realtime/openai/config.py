@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi.exceptions import RequestValidationError
@@ -181,10 +181,14 @@ def first_config(intent: str | None, model: str | None) -> Config:
     return read(ConversationSession, {"model": model}, "")
 
 
-def updated(config: Config, update: object) -> Config:
-    """The configuration with what a session.update changes. Raises: ApiError."""
+def updated(config: Config, update: object, named: Callable[[str], str]) -> Config:
+    """The configuration with what a session.update changes; `named`: see `Caller`. Raises: ApiError."""
     if not isinstance(update, dict):
         raise invalid("session: an object is needed")
+    update = _without_aliases(update, named)
+    if update.get("output_modalities") == ["text"] and isinstance(update.get("audio"), dict):
+        # How audio is to sound that nobody asks for: @openai/agents-realtime (0.20) always says it.
+        update["audio"].pop("output", None)
     kind = update.get("type")
     if kind == "transcription":
         before: Config = config if isinstance(config, TranscriptionSession) else TranscriptionSession()
@@ -249,6 +253,17 @@ def _supported(given: Mapping[str, Any], place: str) -> dict[str, Any]:
             raise unsupported(path, "has 'audio': this server answers in text")
         else:
             kept[name] = _supported(value, path) if isinstance(value, dict) else value
+    return kept
+
+
+def _without_aliases(given: Mapping[str, Any], named: Callable[[str], str]) -> dict[str, Any]:
+    """A copy with the models' own names."""
+    kept = dict(given)
+    for name, value in given.items():
+        if isinstance(value, dict):
+            kept[name] = _without_aliases(value, named)
+        elif name == "model" and isinstance(value, str):
+            kept[name] = named(value)
     return kept
 
 

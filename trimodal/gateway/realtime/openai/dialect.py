@@ -107,7 +107,7 @@ class OpenAIDialect:
         await self._responses.aclose()
 
     async def _update(self, session: object) -> None:
-        config, note = updated(self._config, session), self._note
+        config, note = updated(self._config, session, self._caller.named), self._note
         if isinstance(config.audio.input.turn_detection, SemanticVad):
             note = {}
             if not await self._client.ready(TURN):

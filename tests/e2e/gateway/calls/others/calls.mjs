@@ -45,6 +45,15 @@ for (const [name, model] of Object.entries({ compatible: compatible.chatModel("l
 }
 calls["openai: responses"] = async () =>
   (await generateText({ model: openai("llm"), prompt, maxOutputTokens: 24 })).text;
+// What was answered comes back as references to its items, which the gateway keeps.
+calls["openai: responses, a second turn"] = async () => {
+  const asked = { model: openai("llm"), maxOutputTokens: 24 };
+  const question = { role: "user", content: prompt };
+  const { response } = await generateText({ ...asked, messages: [question] });
+  const again = { role: "user", content: "And of Italy?" };
+  return (await generateText({ ...asked, messages: [question, ...response.messages, again] })).text;
+};
+calls["openai: responses, tools and their results"] = () => loop(openai("llm"));
 calls["compatible: completion"] = async () =>
   (await generateText({ model: compatible.completionModel("llm"), prompt, maxOutputTokens: 8 })).text;
 calls["compatible: embedding"] = async () =>
