@@ -1,12 +1,13 @@
 """Makes the table "From the end of speech to the first text": by how a turn's end is found.
 
-    python -m benchmarks.starter.talks --turns 50
-    python -m benchmarks.starter.talks --turns 10 --tiny
+    python -m benchmarks.starter.talks --turns 31 --tiny
+    python -m benchmarks.starter.talks --turns 31 --tiny --way "semantic_vad, early"
 
-A turn is a recording with a pause after one of its words, filled with the recording's own quietest moment.
-Ways take turns, each turn in a session of its own, at the pace of speech. An answer that is shown of a turn
-which was taken for over before the last word is premature; after the last word of a sentence it may well be
-over by ear, so these are told apart.
+Recordings: the project's, and prompts of a telephone exchange, with word times by the same aligner
+(`prompts.json`). A turn is a recording with a pause after one of its words, filled with the recording's own
+quietest moment. Ways take turns, each turn in a session of its own, at the pace of speech. An answer that is
+shown of a turn which was taken for over before the last word is premature; after the last word of a sentence
+it may well be over by ear, so these are told apart.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ import asyncio
 import base64
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import soundfile
 import typer
 from rich.console import Console
 from websockets.asyncio.client import connect
 
 from benchmarks.common import SAMPLES, put, running_gateway, serving
+from benchmarks.parity.recordings import telephone
 from benchmarks.tables import make_table
+from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import ServerError
 from trimodal.server.options import ServerOptions
@@ -75,13 +79,19 @@ class Found:
 def turns(count: int, seed: int) -> list[Turn]:
     """Recordings with a pause each, after a word of their middle half that does not end a sentence."""
     rng = random.Random(seed)
-    entries = json.loads((SAMPLES / "samples.json").read_text())
-    return [with_pause(entries[number % len(entries)], rng) for number in range(count)]
+    sources = ((SAMPLES, SAMPLES / "samples.json"), (telephone(), Path(__file__).with_name("prompts.json")))
+    entries = [
+        (folder / entry["file"], entry)
+        for folder, listed in sources
+        for entry in json.loads(listed.read_text())
+    ]
+    rng.shuffle(entries)
+    return [with_pause(*entries[number % len(entries)], rng) for number in range(count)]
 
 
-def with_pause(entry: dict[str, Any], rng: random.Random) -> Turn:
+def with_pause(file: Path, entry: dict[str, Any], rng: random.Random) -> Turn:
     """A recording with a pause, and silence after it."""
-    samples = soundfile.read(SAMPLES / entry["file"], dtype="float32")[0]
+    samples = np.concatenate(list(read_blocks(file, 30.0)))
     words = list(zip(entry["text"].replace("-", " ").split(), entry["words"], strict=True))
     middle = words[len(words) // 4 : 3 * len(words) // 4]
     _, (_, _, cut_s) = rng.choice([one for one in middle if not one[0].endswith(SENTENCE_ENDS)])
@@ -104,7 +114,7 @@ async def talk(url: str, detection: dict[str, Any], turn: Turn, found: Found) ->
     clock = asyncio.get_running_loop().time
     heard = {"format": {"type": "audio/pcm", "rate": SAMPLE_RATE}, "turn_detection": detection}
     session = {"type": "realtime", "instructions": "Answer in one sentence.", "max_output_tokens": 24}
-    async with connect(f"{url}?model=llm") as socket:
+    async with connect(f"{url}?model=llm", max_queue=None) as socket:  # else a close waits 10 s
         await put(socket, "session.update", session={**session, "audio": {"input": heard}})
         while (event := json.loads(await socket.recv()))["type"] != "session.updated":
             if event["type"] == "error":
@@ -143,9 +153,11 @@ async def talk(url: str, detection: dict[str, Any], turn: Turn, found: Found) ->
             sending.cancel()
 
 
-async def measure(count: int, seed: int, changes: dict[str, dict[str, str]]) -> dict[str, Found]:
-    """Says every turn in every way. Raises: OperatorError when a server cannot start."""
-    found = {name: Found() for name in WAYS}
+async def measure(
+    count: int, seed: int, changes: dict[str, dict[str, str]], ways: Sequence[str]
+) -> dict[str, Found]:
+    """Says every turn in each of the ways. Raises: OperatorError when a server cannot start."""
+    found = {name: Found() for name in ways}
     options = ServerOptions.on_free_ports(*MODELS, changes=changes)
     async with (
         serving(options) as (server, _),
@@ -154,7 +166,8 @@ async def measure(count: int, seed: int, changes: dict[str, dict[str, str]]) -> 
     ):
         ports = {"0": late, "1": early}
         for number, turn in enumerate([*turns(1, seed), *turns(count, seed)]):
-            for name, (detection, waste) in WAYS.items():
+            for name in ways:
+                detection, waste = WAYS[name]
                 url = f"ws://127.0.0.1:{ports[waste]}/v1/realtime"
                 await talk(url, detection, turn, found[name] if number else Found())  # the first warms up
     return found
@@ -164,11 +177,12 @@ def main(
     turns: Annotated[int, typer.Option(min=1)] = 50,
     seed: Annotated[int, typer.Option(help="of the pauses")] = 1,
     tiny: Annotated[bool, typer.Option("--tiny", help="with whisper-tiny.en")] = False,
+    way: Annotated[list[str] | None, typer.Option(help="only this one; may be repeated")] = None,
 ) -> None:
     """Measures how soon answers to spoken turns begin."""
     columns = "turns end by|answers|p50|p95|premature, within a sentence|after one"
     table = make_table("end of speech to first text (ms)", columns)
-    for name, one in asyncio.run(measure(turns, seed, TINY if tiny else {})).items():
+    for name, one in asyncio.run(measure(turns, seed, TINY if tiny else {}, way or list(WAYS))).items():
         p50, p95 = 1e3 * np.percentile(one.first_s, (50, 95))
         shares = (f"{count / turns:.0%}" for count in (one.within, one.after))
         table.add_row(name, str(len(one.first_s)), f"{p50:.0f}", f"{p95:.0f}", *shares)

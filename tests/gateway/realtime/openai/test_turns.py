@@ -59,7 +59,7 @@ def semantic_of(running: Running, dial: Dial, **fields: object) -> Peer:
 def test_a_pause_in_which_a_turn_sounds_over_is_its_end(serve: Serve, dial: Dial) -> None:
     model, asked = finished(0.95)
     peer = semantic(serve, dial, model)
-    peer.say(10.0, silence=0.75)
+    peer.say(10.0, silence=0.95)
     assert peer.until("input_audio_buffer.speech_stopped")["audio_end_ms"] == pytest.approx(10_000, abs=100)
     assert peer.until("response.done")["response"]["status"] == "completed"
     ((rows, samples),) = [audio.shape for audio in asked]
@@ -106,7 +106,7 @@ def test_a_pause_in_which_it_does_not_is_waited_out(serve: Serve, dial: Dial) ->
     model, asked = finished(0.0, 0.95)
     peer = semantic(serve, dial, model, eagerness="low")
     peer.say(1.5, silence=3.0)  # six times what ends a turn by server_vad
-    peer.say(1.7, silence=1.35)
+    peer.say(1.7, silence=1.75)
     assert peer.until("input_audio_buffer.speech_stopped")["audio_end_ms"] == pytest.approx(6_200, abs=100)
     assert [event["type"] for event in peer.events].count("input_audio_buffer.speech_started") == 1
     assert len(asked) == 2

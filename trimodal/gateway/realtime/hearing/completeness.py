@@ -16,13 +16,14 @@ async def is_complete(client: Client, model: str, words: str, options: Options) 
     said = " ".join(words.rstrip(_SIGNS).split()[-_WORDS:])
     if not said:
         return False
-    options |= {
+    asked: Options = {
+        **options,
         "max_tokens": 1,
         "temperature": 0.0,
         "apply_chat_template": False,
         "ttft_deadline_ms": WITHIN_MS,
         "cache_control": "no-cache, no-store",
     }
-    answer = await client.complete(said, model=model, timeout=2e-3 * WITHIN_MS, **options)
+    answer = await client.complete(said, model=model, timeout=2e-3 * WITHIN_MS, **asked)
     following = answer.text.lstrip(" ")
     return not following or following.startswith(("\n", *_ENDS))

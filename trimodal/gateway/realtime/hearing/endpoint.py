@@ -7,8 +7,8 @@ LONGEST_S = {"low": 8.0, "medium": 4.0, "high": 2.0, "auto": 4.0}
 PAUSE_S = 0.2  # after which the model is asked: recordings that it learned from end so
 UNKNOWN_S = 0.5  # ends a turn where the model does not answer: as server_vad has it
 # Whether the words are a whole sentence → the silence that ends a turn which sounds over, and the one of a
-# turn which does not; in shares of the longest. None: nobody says so; the last words are known by 0.15.
-_SHARES = {True: (0.1, 0.3), None: (0.15, 1.0), False: (0.3, 1.0)}
+# turn which does not; in shares of the longest. None: nobody says so, or not yet.
+_SHARES = {True: (0.1, 0.3), None: (0.2, 1.0), False: (0.3, 1.0)}
 _SOUNDS_OVER = 0.5  # from which probability on
 # A sentence that ends with one of these goes on, however it sounds.
 _GOES_ON = {
