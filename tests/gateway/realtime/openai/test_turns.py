@@ -85,7 +85,7 @@ def judged(running: Running) -> list[str]:
     return [text[0].decode() for text in texts if text is not None]
 
 
-@pytest.mark.parametrize(("token", "silence_s"), [(".", 0.45), (" and", 1.25)])
+@pytest.mark.parametrize(("token", "silence_s"), [(".", 0.5), (" and", 1.25)])
 def test_the_language_model_says_whether_the_words_are_a_whole_sentence(
     serve: Serve, dial: Dial, token: str, silence_s: float
 ) -> None:

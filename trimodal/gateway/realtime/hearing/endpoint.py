@@ -8,8 +8,8 @@ PAUSE_S = 0.2  # after which the model is asked: recordings that it learned from
 UNKNOWN_S = 0.5  # ends a turn where the model does not answer: as server_vad has it
 # Whether the words are a whole sentence → the silence that ends a turn which sounds over, and the one of a
 # turn which does not; in shares of the longest. None: nobody says so, or not yet.
-_SHARES = {True: (0.1, 0.3), None: (0.2, 1.0), False: (0.3, 1.0)}
-_SOUNDS_OVER = 0.5  # from which probability on
+_SHARES = {True: (0.075, 0.5), None: (0.2, 1.0), False: (0.3, 1.0)}
+_SOUNDS_OVER = 0.7  # from which probability on
 # A sentence that ends with one of these goes on, however it sounds.
 _GOES_ON = {
     "a", "an", "and", "because", "but", "for", "from", "if", "in", "is", "of", "or", "so", "than", "that",
@@ -48,7 +48,8 @@ def silence_s(finished: float | None, complete: bool | None, words: str, eagerne
         complete = False
     shortest, longest = _SHARES[complete]
     doubt = max(0.0, 1.0 - finished / _SOUNDS_OVER)
-    return LONGEST_S[eagerness] * (shortest + (longest - shortest) * doubt**2)
+    share = shortest + (longest - shortest) * doubt**2
+    return max(PAUSE_S, share * LONGEST_S[eagerness])
 
 
 def _goes_on(words: str) -> bool:
