@@ -85,16 +85,18 @@ def judged(running: Running) -> list[str]:
     return [text[0].decode() for text in texts if text is not None]
 
 
-@pytest.mark.parametrize(("token", "silence_s"), [(".", 0.5), (" and", 1.25)])
+@pytest.mark.parametrize(
+    ("token", "silences"), [(".", [(0.0, False), (0.15, True)]), (" and", [(0.75, False), (0.4, True)])]
+)
 def test_the_language_model_says_whether_the_words_are_a_whole_sentence(
-    serve: Serve, dial: Dial, token: str, silence_s: float
+    serve: Serve, dial: Dial, token: str, silences: list[tuple[float, bool]]
 ) -> None:
     model, _ = finished(0.95)
     running = serve(fake_triton(turn=model, llm=following(token)))
     peer = semantic_of(running, dial)
-    peer.say(1.5, silence=0.3)
+    peer.say(1.5, silence=0.25)
     wait_until(lambda: judged(running) == ["what is this"], "the words are judged")
-    for seconds, ends in ((silence_s - 0.4, False), (0.2, True)):
+    for seconds, ends in silences:
         peer.append(seconds, level=0.0)
         peer.send("conversation.item.retrieve", item_id="none")
         while peer.receive()["type"] != "error":
