@@ -33,7 +33,6 @@ from trimodal.gateway.realtime.outbox import Outbox
 logger = logging.getLogger(__name__)
 JUDGED = 8 * SAMPLE_RATE  # of a turn's audio
 JUDGED_WITHIN_S = 0.5
-WORDS_WITHIN = SAMPLE_RATE // 5  # of a pause's being told, its last word is mostly recognised
 LIKELY_S = 1.0  # a turn that ends after a shorter silence is likely over in a pause
 INTERRUPT_AFTER_S = 0.6  # of speech that has no words but "mhm" and "yeah"
 LATE_S = 0.5  # audio that is late by so much more than the silence that ends a turn is taken for it
@@ -45,7 +44,7 @@ class _Utterance:
 
     Attributes:
         recent: the end of its audio, which is judged.
-        paused_at: the sample at which a pause was told, while it lasts. before: the words then.
+        paused: nobody speaks at the moment.
         finished: how probable it is by that audio that the speaker has finished; None: not known.
         read: the words that the language model was asked about last.
         complete: whether they are a whole sentence; None: not known.
@@ -57,8 +56,7 @@ class _Utterance:
     turn: AudioTurn
     transcript: TurnText
     recent: Samples = field(default_factory=lambda: np.zeros(0, np.float32))
-    paused_at: int | None = None
-    before: str = ""
+    paused: bool = False
     finished: float | None = None
     read: tuple[str, ...] = ()
     complete: bool | None = None
@@ -213,7 +211,7 @@ class InputBuffer:
             elif isinstance(heard, Paused):
                 await self._pause(utterance, self._detector)
             elif isinstance(heard, Resumed):
-                utterance.paused_at, utterance.over = None, False
+                utterance.paused = utterance.over = False
                 self._responses.give_up("resumed")
             else:
                 self._tell_speech("stopped", utterance, audio_end_ms=_ms(heard.at))
@@ -232,22 +230,16 @@ class InputBuffer:
         """Finds out whether the turn sounds over, and what follows from it."""
         if isinstance(self._vad, SemanticVad):
             utterance.finished = await self._finished(utterance)
-        utterance.paused_at, utterance.before = self._samples, utterance.transcript.whole
+        utterance.paused = True
         self._weigh(utterance, detector)
 
     def _weigh(self, utterance: _Utterance, detector: TurnDetector) -> None:
         """Says how long a silence ends the turn; begins its answer where that is short."""
-        utterance.over = True
-        if isinstance(self._vad, SemanticVad) and utterance.paused_at is not None:
-            words = utterance.transcript.whole
-            # Without its last word a sentence is judged, and an answer begun, in vain.
-            late = self._samples - utterance.paused_at >= WORDS_WITHIN
-            utterance.over = late or words != utterance.before
-            if utterance.over:
-                self._read(utterance)
-            complete = utterance.complete if utterance.read == spoken(words) else None
-            detector.end_after(silence_s(utterance.finished, complete, words, self._vad.eagerness))
-        utterance.over = utterance.over and detector.silence_s <= LIKELY_S
+        if isinstance(self._vad, SemanticVad):
+            self._read(utterance)
+            words, eagerness = utterance.transcript.whole, self._vad.eagerness
+            detector.end_after(silence_s(utterance.finished, utterance.complete, words, eagerness))
+        utterance.over = detector.silence_s <= LIKELY_S
         self._foresee(utterance)
 
     def _read(self, utterance: _Utterance) -> None:
@@ -268,7 +260,7 @@ class InputBuffer:
             return
         if utterance.read == spoken(words):
             utterance.complete = complete
-            if utterance is self._open and utterance.paused_at and self._detector is not None:
+            if utterance is self._open and utterance.paused and self._detector is not None:
                 self._weigh(utterance, self._detector)
 
     async def _finished(self, utterance: _Utterance) -> float | None:
@@ -327,7 +319,7 @@ class InputBuffer:
                     self._admitted = True
                     delta = transcript.add(update)
                     self._interrupt(utterance)
-                    if utterance is self._open and utterance.paused_at and self._detector is not None:
+                    if utterance is self._open and utterance.paused and self._detector is not None:
                         self._weigh(utterance, self._detector)
                     elif not update.final:
                         self._foresee(utterance)
