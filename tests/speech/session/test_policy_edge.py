@@ -275,7 +275,7 @@ def test_one_step_in_a_pause_hears_the_last_word_and_settles_the_segment() -> No
     paused_at = round(1.36 * S)
     assert it.plan(Timeline(paused_at - 1, False, spans)) is None
     planned = due(it, Timeline(paused_at, False, spans))
-    assert planned == Stretch(round(0.1 * S), paused_at, paused_at, Kind.STEP)
+    assert planned == Stretch(round(0.1 * S), paused_at, paused_at, Kind.PAUSE)
     it.accept(planned, [SpokenWord("one", 5000, 9000), SpokenWord("two", 15_000, 19_000)])
     assert it.tentative[-1].text == "two", "speech may go on"
     assert it.plan(Timeline(round(1.7 * S), False, spans)) is None
@@ -295,9 +295,9 @@ def test_a_step_in_a_pause_that_is_not_believed_is_followed_by_the_window_of_the
 
 def test_after_a_pause_within_a_segment_steps_go_on_when_speech_does() -> None:
     it, spans = live(), [closed(0.3, 1.1), SpeechSpan(round(1.45 * S), round(1.55 * S))]
-    for end in (S, round(1.26 * S), 2 * S):
+    for kind, end in ((Kind.STEP, S), (Kind.PAUSE, round(1.26 * S)), (Kind.STEP, 2 * S)):
         planned = due(it, Timeline(round(2.4 * S), False, spans))
-        assert (planned.kind, planned.end) == (Kind.STEP, end)
+        assert (planned.kind, planned.end) == (kind, end)
         it.accept(planned, words("one two"))
 
 
@@ -335,7 +335,7 @@ def test_a_step_that_would_cut_the_last_word_waits_until_it_cannot() -> None:
     it = live(step_s=0.5)
     assert it.plan(paused(0.9, 1.05)) is None, "not [0.1, 1.0)"
     stretch = due(it, paused(0.9, 1.4))
-    assert (stretch.kind, stretch.end) == (Kind.STEP, round(1.06 * S))
+    assert (stretch.kind, stretch.end) == (Kind.PAUSE, round(1.06 * S))
 
 
 def test_the_window_of_a_pause_hears_all_anew() -> None:
@@ -390,7 +390,7 @@ def test_a_step_that_is_not_believed_has_not_heard_the_end() -> None:
     for seconds in (1.0, 1.5, 2.0):
         hear(it, seconds, words("what is a"))
     stretch = due(it, paused(2.2, 2.5))
-    assert (stretch.kind, committed(it)) == (Kind.STEP, ["what", "is", "a"])
+    assert (stretch.kind, committed(it)) == (Kind.PAUSE, ["what", "is", "a"])
     it.accept(stretch, words("what is a " * 6, each=0.1))
     final = due(it, paused(2.2, 2.8))
     assert final.kind is Kind.FINAL

@@ -70,16 +70,16 @@ class EdgePolicy(SegmentPolicy):
             self.settle(self.tentative)
             self.floor = stretch.end
             stretch = self._next(timeline)
-        if stretch is None or stretch.kind is not Kind.STEP:
+        if stretch is None or not stretch.kind.is_hypothesis:
             return stretch
-        if not self.tentative and _is_in_pause(stretch.end, timeline):
+        if stretch.kind is Kind.PAUSE and not self.tentative:
             return stretch  # Whisper, given a whole sentence, may say it again
         return self._after_what_was_said(stretch)
 
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
         if stretch.kind is not Kind.FINAL:
             self._cursor = stretch.end
-        if stretch.kind is not Kind.STEP:
+        if not stretch.kind.is_hypothesis:
             self._heard = 0  # the words at its edge are cut
             super().accept(stretch, words)
         elif words is not None:
@@ -157,7 +157,8 @@ class EdgePolicy(SegmentPolicy):
             return Stretch(begin, min(end, limit), final, kind)
         if boundary is None or boundary > timeline.received:
             return None
-        kind = Kind.STEP if boundary <= limit else Kind.FULL
+        kind = Kind.PAUSE if _is_in_pause(boundary, timeline) else Kind.STEP
+        kind = kind if boundary <= limit else Kind.FULL
         return Stretch(begin, min(boundary, limit), boundary, kind)
 
     def _boundary(self, timeline: Timeline, segment: Segment) -> int | None:
