@@ -268,15 +268,37 @@ def closed(start: float, end: float) -> SpeechSpan:
     return SpeechSpan(round(start * S), round(start * S) + SURE, round(end * S), round(end * S) + SURE)
 
 
-def test_a_pause_settles_the_segment_at_once() -> None:
+def test_one_step_in_a_pause_hears_the_last_word_and_settles_the_segment() -> None:
     it, spans = live(), [closed(0.3, 1.2)]
     step = due(it, Timeline(S, False, [SpeechSpan(round(0.3 * S), 7000)]))
     it.accept(step, [SpokenWord("one", 5000, 9000), SpokenWord("tw", 15_000, 16_000)])
+    paused_at = round(1.36 * S)
+    assert it.plan(Timeline(paused_at - 1, False, spans)) is None
+    planned = due(it, Timeline(paused_at, False, spans))
+    assert planned == Stretch(round(0.1 * S), paused_at, paused_at, Kind.PAUSE)
+    it.accept(planned, [SpokenWord("one", 5000, 9000), SpokenWord("two", 15_000, 19_000)])
+    assert it.tentative[-1].text == "two", "speech may go on"
+    assert it.plan(Timeline(round(1.7 * S), False, spans)) is None
+    assert [word.text for word in it.transcript.take()] == ["one", "two"]
+
+
+def test_a_step_in_a_pause_that_is_not_believed_is_followed_by_the_window_of_the_pause() -> None:
+    it, spans = live(), [closed(0.3, 1.2)]
+    for end in (S, round(1.36 * S)):
+        planned = due(it, Timeline(round(1.4 * S), False, spans))
+        assert planned.end == end
+        it.accept(planned, None)
     assert it.plan(Timeline(round(1.7 * S) - 1, False, spans)) is None
     planned = it.plan(Timeline(round(1.7 * S), False, spans))
     assert planned == Stretch(round(0.1 * S), round(1.4 * S), round(1.7 * S), Kind.FINAL)
-    it.accept(planned, [SpokenWord("one", 5000, 9000), SpokenWord("two", 15_000, 19_000)])
-    assert [word.text for word in it.transcript.take()] == ["one", "two"]
+
+
+def test_after_a_pause_within_a_segment_steps_go_on_when_speech_does() -> None:
+    it, spans = live(), [closed(0.3, 1.1), SpeechSpan(round(1.45 * S), round(1.55 * S))]
+    for kind, end in ((Kind.STEP, S), (Kind.PAUSE, round(1.26 * S)), (Kind.STEP, 2 * S)):
+        planned = due(it, Timeline(round(2.4 * S), False, spans))
+        assert (planned.kind, planned.end) == (kind, end)
+        it.accept(planned, words("one two"))
 
 
 def test_a_segment_that_needs_no_window_does_not_hide_the_next() -> None:
@@ -309,12 +331,11 @@ def paused(at: float, received: float) -> Timeline:
     return Timeline(round(received * S), False, spans)
 
 
-def test_a_step_is_left_out_that_would_hear_the_last_words_once_more() -> None:
+def test_a_step_that_would_cut_the_last_word_waits_until_it_cannot() -> None:
     it = live(step_s=0.5)
-    stretch = it.plan(paused(0.9, 1.2))
-    assert stretch is None  # not [0.1, 1.0): its last word may be cut, and the pause's window comes at once
+    assert it.plan(paused(0.9, 1.05)) is None, "not [0.1, 1.0)"
     stretch = due(it, paused(0.9, 1.4))
-    assert (stretch.kind, stretch.end) == (Kind.FINAL, round(1.1 * S))
+    assert (stretch.kind, stretch.end) == (Kind.PAUSE, round(1.06 * S))
 
 
 def test_the_window_of_a_pause_hears_all_anew() -> None:
@@ -324,9 +345,10 @@ def test_the_window_of_a_pause_hears_all_anew() -> None:
         hear(it, seconds, words("what is a lambda"))
     planned = hear(it, 2.0, words("what is a lambda"))
     assert (planned.kind, committed(it)) == (Kind.STEP, ["what", "is", "a", "lambda"])
-    final = due(it, paused(2.0, 2.6))
-    assert (final.kind, final.prefix) == (Kind.FINAL, "")
-    it.accept(final, words("what is a lambda loop"))
+    last = due(it, paused(2.0, 2.3))
+    assert (last.end, last.prefix) == (round(2.16 * S), "")
+    it.accept(last, words("what is a lambda loop"))
+    assert it.plan(paused(2.0, 2.6)) is None
     assert committed(it) == ["loop"]
 
 
@@ -344,11 +366,11 @@ def test_speech_of_which_a_step_heard_no_word_is_heard_once_more() -> None:
     it = live(step_s=0.5)
     for seconds in (1.0, 1.5, 2.0):
         hear(it, seconds, ())
-    assert due(it, paused(1.9, 2.6)).kind is Kind.FINAL
+    assert due(it, paused(1.9, 2.6)).end == round(2.06 * S)
     it = live(step_s=0.5)
     for seconds in (1.0, 1.5, 2.0, 2.5):
         hear(it, seconds, words("what is a lambda"))
-    assert due(it, paused(2.4, 3.1)).kind is Kind.FINAL, "the last word ended 0.9 s before"
+    assert due(it, paused(2.4, 3.1)).end == round(2.56 * S), "the last word ended 0.9 s before"
 
 
 def test_more_words_than_a_mouth_says_in_the_time_are_not_believed() -> None:
@@ -368,7 +390,7 @@ def test_a_step_that_is_not_believed_has_not_heard_the_end() -> None:
     for seconds in (1.0, 1.5, 2.0):
         hear(it, seconds, words("what is a"))
     stretch = due(it, paused(2.2, 2.5))
-    assert (stretch.kind, committed(it)) == (Kind.STEP, ["what", "is", "a"])
+    assert (stretch.kind, committed(it)) == (Kind.PAUSE, ["what", "is", "a"])
     it.accept(stretch, words("what is a " * 6, each=0.1))
     final = due(it, paused(2.2, 2.8))
     assert final.kind is Kind.FINAL

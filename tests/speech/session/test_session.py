@@ -170,10 +170,10 @@ def test_words_where_nobody_spoke_are_dropped() -> None:
 
 
 def test_what_is_speech_is_decided_by_what_was_known_at_the_windows_moment() -> None:
-    it = session(max_step_s=1, min_silence_duration_ms=600)
-    it.feed(np.concatenate((noise(0.5), silence(0.45), noise(2))))
-    it.accept(due(it), heard((" one", 0.1, 0.5), (" two", 0.96, 1)))
-    # The onset at 0.95 s was known only after the step at 1 s, though its audio is here now.
+    it = session(max_step_s=1, min_silence_duration_ms=600, speech_pad_ms=20)
+    it.feed(np.concatenate((noise(0.9), silence(0.15), noise(2))))
+    it.accept(due(it), heard((" one", 0.1, 0.5), (" two", 1.0, 1.06)))
+    # The onset at 1.05 s was known only after the step in the pause, though its audio is here now.
     assert texts(it.take().tentative) == [" one"]
 
 
@@ -208,6 +208,10 @@ def test_a_step_that_is_doubted_is_not_believed_and_a_final_window_is() -> None:
     it.accept(step, heard((" la", 0.1, 0.5), doubted="compression"))
     assert it.take().tentative == ()
     it.feed(np.concatenate((noise(0.4), silence(0.6))))
+    assert it.ends_turn
+    paused = due(it)
+    assert paused.window.temperatures == (0.0,), "at the pause's end it is heard again"
+    it.accept(paused, heard((" la", 0.1, 0.5), doubted="compression"))
     final = due(it)
     assert final.window.temperatures == (0.0, 0.4), "somebody waits for its words"
     it.accept(final, heard((" hardly", 0.1, 0.5), doubted="probability"))
@@ -264,7 +268,8 @@ def test_a_final_window_that_is_rejected_says_nothing() -> None:
     it.feed(noise(1))
     it.accept(due(it), heard((" one", 0.1, 0.5)))
     it.feed(np.concatenate((noise(0.4), silence(0.6))))
-    it.accept(due(it), heard(rejected="silence"))
+    for _ in range(2):
+        it.accept(due(it), heard(rejected="silence"))
     it.end()
     assert not it.waiting
     assert it.take().committed == ()

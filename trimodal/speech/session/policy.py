@@ -25,8 +25,13 @@ class Kind(Enum):
     """What becomes of the words of a stretch."""
 
     STEP = "step"  # a hypothesis; more of the same speech comes
+    PAUSE = "pause"  # one that is final unless the same speech goes on
     FULL = "full"  # the longest window, cut while somebody speaks
     FINAL = "final"  # ends in a pause or with the stream: nothing of it is heard again
+
+    @property
+    def is_hypothesis(self) -> bool:
+        return self in (Kind.STEP, Kind.PAUSE)
 
 
 @dataclass(frozen=True, slots=True)

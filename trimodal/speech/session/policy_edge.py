@@ -26,6 +26,8 @@ from trimodal.speech.values import MAX_PROMPT
 DELAYS_S: dict[Delay, tuple[float, float]] = {
     "minimal": (0.2, 0.0), "low": (0.2, 1.5), "medium": (0.4, 1.5), "high": (0.8, 1.5), "xhigh": (1.6, 1.5),
 }  # fmt: skip
+# Of silence, after which its last word is heard. Words of an answer wait for it.
+_PAUSE = SAMPLE_RATE * 16 // 100
 _CONTEXT = 2 * SAMPLE_RATE  # committed speech that a trimmed buffer still begins with
 # Of a segment: it is heard after what was said before. Each word of that costs a step of the decoder.
 _BEGINNING = 3 * SAMPLE_RATE
@@ -48,9 +50,9 @@ class EdgePolicy(SegmentPolicy):
     behind a part of it that is final is bent by it ("an inter-aster-risk"). The first words of a stream, on
     which all others build, also wait for a window that is not too short: short windows share mishearings.
 
-    A pause settles the segment at once, with one window: over the rest of it, or, where a step lies far
-    enough behind the last word, that step, which has heard all that the window would. A step that lies nearer
-    is left out: it would hear the same words once more, and hold the last window up.
+    In a pause there is one step, as soon as the last word cannot be cut any more: whoever waits for the end
+    of a turn has its words by then. It, or one that lies behind it, has heard all that the pause's own window
+    would, and settles the segment; else that window does, over the rest of the segment.
     """
 
     def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
@@ -68,14 +70,16 @@ class EdgePolicy(SegmentPolicy):
             self.settle(self.tentative)
             self.floor = stretch.end
             stretch = self._next(timeline)
-        if stretch is None or stretch.kind is not Kind.STEP:
+        if stretch is None or not stretch.kind.is_hypothesis:
             return stretch
+        if stretch.kind is Kind.PAUSE and not self.tentative:
+            return stretch  # Whisper, given a whole sentence, may say it again
         return self._after_what_was_said(stretch)
 
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
         if stretch.kind is not Kind.FINAL:
             self._cursor = stretch.end
-        if stretch.kind is not Kind.STEP:
+        if not stretch.kind.is_hypothesis:
             self._heard = 0  # the words at its edge are cut
             super().accept(stretch, words)
         elif words is not None:
@@ -153,16 +157,15 @@ class EdgePolicy(SegmentPolicy):
             return Stretch(begin, min(end, limit), final, kind)
         if boundary is None or boundary > timeline.received:
             return None
-        kind = Kind.STEP if boundary <= limit else Kind.FULL
+        kind = Kind.PAUSE if _is_in_pause(boundary, timeline) else Kind.STEP
+        kind = kind if boundary <= limit else Kind.FULL
         return Stretch(begin, min(boundary, limit), boundary, kind)
 
     def _boundary(self, timeline: Timeline, segment: Segment) -> int | None:
         """The next step; None: none, for the whole segment is here and the stream is behind."""
         # A window with less than half a step of speech is not worth its run.
         since = max(self._cursor, segment.known - 1, segment.start + self._step // 2 - 1)
-        following = (since // self._step + 1) * self._step
-        if _is_in_pause(following, timeline):
-            following += self._step
+        following = self._step_after(since, timeline)
         if timeline.received - since <= 2 * self._step or self._max_step <= self._step:
             return following
         if segment.final is not None:
@@ -170,17 +173,37 @@ class EdgePolicy(SegmentPolicy):
         latest = min(timeline.received, since + self._max_step) // self._step * self._step
         return max(following, latest)
 
-    def _has_heard(self, stretch: Stretch, timeline: Timeline) -> bool:
-        """Whether the last step ended far enough behind the stretch's last word.
+    def _step_after(self, since: int, timeline: Timeline) -> int:
+        """The first multiple of the step after a sample; in a pause one step, which hears its last word."""
+        following = (since // self._step + 1) * self._step
+        onsets = [*(span.known for span in timeline.spans), sys.maxsize]
+        for span, resumed in zip(timeline.spans, onsets[1:], strict=True):
+            if span.end is None or span.closed is None:
+                continue
+            paused = max(span.end + _PAUSE, span.closed)
+            if paused >= resumed:
+                continue
+            if since < paused and not self._is_said(span.end):
+                # One that is due before, when the pause is known, would cut that word.
+                following = paused if span.closed <= following else following
+            elif span.closed <= following < resumed:
+                following = -(-resumed // self._step) * self._step
+        return following
 
-        That is nearer where all its words are final, up to about the end of speech: none was cut, and a
-        window over the rest of the sound would make one up.
-        """
+    def _has_heard(self, stretch: Stretch, timeline: Timeline) -> bool:
+        """Whether the last step ended far enough behind the stretch's last word."""
         ends = [span.end for span in timeline.spans if span.end is not None and span.end <= stretch.end]
         if not ends:
             return False
-        is_said = not self.tentative and self.transcript.end >= ends[-1] - _REST
-        return min(stretch.end, ends[-1] + (EDGE // 4 if is_said else EDGE)) <= self._heard
+        return self._is_said(ends[-1]) or min(stretch.end, ends[-1] + _PAUSE) <= self._heard
+
+    def _is_said(self, end: int) -> bool:
+        """Whether all words of speech that ended here are final, up to about its end.
+
+        None was cut then, and a window over the rest of the sound would make one up.
+        """
+        is_final = not self.tentative and self.transcript.end >= end - _REST
+        return is_final and end + EDGE // 4 <= self._heard
 
     def _trim(self, stretch: Stretch) -> None:
         """Lets the buffer begin later once it is three quarters full: compute grows with its length."""
@@ -217,9 +240,6 @@ def _goes_on(text: str) -> bool:
 
 
 def _is_in_pause(step: int, timeline: Timeline) -> bool:
-    """Whether a step lies in a pause, and so near behind the last word that its edge would cut it."""
+    """Whether speech was known to have ended, at the step, and not to go on."""
     spans = [span for span in timeline.spans if span.known <= step]
-    last = spans[-1] if spans else None
-    if last is None or last.end is None or last.closed is None:
-        return False
-    return last.closed <= step < last.end + EDGE
+    return bool(spans) and spans[-1].closed is not None and spans[-1].closed <= step

@@ -138,7 +138,7 @@ class LiveSession:
     def ends_turn(self) -> bool:
         """Whether the window that is out, or due, ends in a pause or with the stream."""
         due = self._due()
-        return due is not None and due.kind is Kind.FINAL
+        return due is not None and due.kind in (Kind.PAUSE, Kind.FINAL)
 
     @property
     def outstanding(self) -> bool:
@@ -235,7 +235,7 @@ class LiveSession:
         parts = [self._ring.view(*part) for part in stretch.parts]
         samples = np.concatenate(parts) if parts else self._ring.view(stretch.start, stretch.end)
         # A hypothesis is heard again soon: what is doubted of it is not decoded again.
-        temperatures = self._temperatures[: 1 if stretch.kind is Kind.STEP else None]
+        temperatures = self._temperatures[: 1 if stretch.kind.is_hypothesis else None]
         window = Window(samples, self._language.code, prompt, self._translate, temperatures, stretch.prefix)
         return PlannedWindow(stretch.start, stretch.end, window, stretch.parts)
 
@@ -253,7 +253,7 @@ class LiveSession:
         spoken = [word for word in words if self._was_speech(word, stretch.moment)]
         if self._silence:
             spoken = without_made_up(spoken, self._silence)
-        guessed = stretch.kind is Kind.STEP and heard.doubted
+        guessed = stretch.kind.is_hypothesis and heard.doubted
         settled = self._transcript.end
         if heard.temperature > _RESET:
             self._forgotten = stretch.end
@@ -262,7 +262,7 @@ class LiveSession:
             again = stretch.kind is Kind.STEP
             own = len(planned.window.samples) - stretch.context
             self._language.hear(heard, own, again=again)
-        if self._transcript.end != settled or (heard.rejected and stretch.kind is not Kind.STEP):
+        if self._transcript.end != settled or (heard.rejected and not stretch.kind.is_hypothesis):
             self._windows.append(self._told_of(stretch, heard))
         self._forget()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 import wave
 from typing import Any
 
@@ -18,10 +19,12 @@ TRANSCRIPTION = {"intent": "transcription"}
 PCM = {"type": "audio/pcm", "rate": 16_000}
 
 
-def pieces(name: str, silence_s: float = 0.0) -> list[str]:
-    """100 ms each, 16-bit, in base64."""
+def pieces(name: str, silence_s: float = 0.0, *, pause: tuple[float, float] = (0.0, 0.0)) -> list[str]:
+    """100 ms each, 16-bit, in base64; with a pause from a moment on, for so many seconds."""
     with wave.open(str(SPEECH / name)) as file:
         data = file.readframes(file.getnframes())
+    at = 2 * int(16_000 * pause[0])
+    data = data[:at] + bytes(2 * int(16_000 * pause[1])) + data[at:]
     data += bytes(2 * int(16_000 * silence_s))
     return [base64.b64encode(data[at : at + 3_200]).decode() for at in range(0, len(data), 3_200)]
 
@@ -94,3 +97,17 @@ def test_a_spoken_question_that_needs_no_commit(starter: Starter) -> None:
         while checked(event := connection.recv()).type != "response.output_text.done":
             pass
     assert event.text.strip()
+
+
+def test_a_pause_within_a_sentence_does_not_end_a_turn(starter: Starter) -> None:
+    """After "how" it sounds over (0.94), and no answer may begin before "them"."""
+    detection = {"type": "semantic_vad"}
+    committed = 0
+    with starter.client.realtime.connect(model="llm") as connection:
+        connection.session.update(session=session("realtime", detection, max_output_tokens=8))
+        for piece in pieces("austen-1-leisure.wav", silence_s=2.0, pause=(4.0, 0.7)):
+            connection.input_audio_buffer.append(audio=piece)
+            time.sleep(0.1)  # the pace of speech: words are judged while a pause lasts
+        while checked(event := connection.recv()).type != "response.output_text.done":
+            committed += event.type == "input_audio_buffer.committed"
+    assert committed == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.doubles.waiting import wait_until
-from tests.gateway.conftest import Running, Serve, fake_triton
+from tests.gateway.conftest import ANSWER, Running, Serve, fake_triton
 from tests.gateway.realtime.conftest import Dial, Event, Peer
 from tests.gateway.realtime.openai.test_conversation import item, messages
 from trimodal.audio.values import Samples
 from trimodal.client.transports.base import Request, Tensors
-from trimodal.client.transports.fake import FakeSpeech, scripted
+from trimodal.client.transports.fake import FakeSpeech, Streaming, scripted
 from trimodal.errors import Unavailable
 from trimodal.gateway.realtime.hearing import detection
 from trimodal.gateway.realtime.openai import buffer
@@ -41,7 +42,11 @@ def finished(*answers: float):  # type: ignore[no-untyped-def]
 
 
 def semantic(serve: Serve, dial: Dial, model: object, **fields: object) -> Peer:
-    peer = dial(serve(fake_triton(turn=model)), "model=llm")
+    return semantic_of(serve(fake_triton(turn=model)), dial, **fields)
+
+
+def semantic_of(running: Running, dial: Dial, **fields: object) -> Peer:
+    peer = dial(running, "model=llm")
     peer.send("session.update", session=turns(type="semantic_vad", **fields))
     told = peer.until("session.updated")["session"]["audio"]["input"]["turn_detection"]
     assert told == {
@@ -54,7 +59,7 @@ def semantic(serve: Serve, dial: Dial, model: object, **fields: object) -> Peer:
 def test_a_pause_in_which_a_turn_sounds_over_is_its_end(serve: Serve, dial: Dial) -> None:
     model, asked = finished(0.95)
     peer = semantic(serve, dial, model)
-    peer.say(10.0, silence=0.35)
+    peer.say(10.0, silence=0.95)
     assert peer.until("input_audio_buffer.speech_stopped")["audio_end_ms"] == pytest.approx(10_000, abs=100)
     assert peer.until("response.done")["response"]["status"] == "completed"
     ((rows, samples),) = [audio.shape for audio in asked]
@@ -63,11 +68,47 @@ def test_a_pause_in_which_a_turn_sounds_over_is_its_end(serve: Serve, dial: Dial
     assert np.abs(asked[0][0, -3_200:]).max() < 0.01, "it ends with the pause"
 
 
+def following(token: str) -> Streaming:
+    """A language model that goes on with this where words are to be continued, and answers talks."""
+
+    async def model(request: Request) -> AsyncIterator[Tensors]:
+        said = ANSWER if "messages" in request.inputs else token
+        async for outputs in scripted(said)(request):
+            yield outputs
+
+    return model
+
+
+def judged(running: Running) -> list[str]:
+    """The words that the language model was asked about."""
+    texts = [request.inputs.get("text_input") for request in running.triton.requests]
+    return [text[0].decode() for text in texts if text is not None]
+
+
+@pytest.mark.parametrize(
+    ("token", "silences"), [(".", [(0.15, True)]), (" and", [(0.75, False), (0.4, True)])]
+)
+def test_the_language_model_says_whether_the_words_are_a_whole_sentence(
+    serve: Serve, dial: Dial, token: str, silences: list[tuple[float, bool]]
+) -> None:
+    model, _ = finished(0.95)
+    running = serve(fake_triton(turn=model, llm=following(token)))
+    peer = semantic_of(running, dial)
+    peer.say(1.5, silence=0.25)
+    wait_until(lambda: judged(running) == ["what is this"], "the words are judged")
+    for seconds, ends in silences:
+        peer.append(seconds, level=0.0)
+        peer.send("conversation.item.retrieve", item_id="none")
+        while peer.receive()["type"] != "error":
+            pass
+        assert ("input_audio_buffer.speech_stopped" in peer.kinds()) is ends
+
+
 def test_a_pause_in_which_it_does_not_is_waited_out(serve: Serve, dial: Dial) -> None:
     model, asked = finished(0.0, 0.95)
     peer = semantic(serve, dial, model, eagerness="low")
     peer.say(1.5, silence=3.0)  # six times what ends a turn by server_vad
-    peer.say(1.7, silence=0.4)
+    peer.say(1.7, silence=1.75)
     assert peer.until("input_audio_buffer.speech_stopped")["audio_end_ms"] == pytest.approx(6_200, abs=100)
     assert [event["type"] for event in peer.events].count("input_audio_buffer.speech_started") == 1
     assert len(asked) == 2

@@ -1,13 +1,15 @@
-"""Decides how long a silence ends a turn: by what is heard in its pause, and by its last words."""
+"""Decides how long a silence ends a turn: by what is heard in its pause, and by its words."""
 
 from __future__ import annotations
 
 # OpenAI's semantic_vad: eagerness → the longest silence of a turn, seconds.
 LONGEST_S = {"low": 8.0, "medium": 4.0, "high": 2.0, "auto": 4.0}
-# … → from which probability on that the speaker has finished, the pause itself is the end.
-_SURE = {"low": 0.7, "medium": 0.5, "high": 0.3, "auto": 0.5}
 PAUSE_S = 0.2  # after which the model is asked: recordings that it learned from end so
 UNKNOWN_S = 0.5  # ends a turn where the model does not answer: as server_vad has it
+# Whether the words are a whole sentence → the silence that ends a turn which sounds over, and the one of a
+# turn which does not; in shares of the longest. None: nobody says so, or not yet.
+_SHARES = {True: (0.075, 0.5), None: (0.2, 1.0), False: (0.3, 1.0)}
+_SOUNDS_OVER = 0.7  # from which probability on
 # A sentence that ends with one of these goes on, however it sounds.
 _GOES_ON = {
     "a", "an", "and", "because", "but", "for", "from", "if", "in", "is", "of", "or", "so", "than", "that",
@@ -33,17 +35,21 @@ def is_backchannel(text: str) -> bool:
     return len(words) <= 3 and all(word.replace("-", "") in _BACKCHANNELS for word in words)
 
 
-def is_likely_end(finished: float, words: str, eagerness: str) -> bool:
-    """Whether the pause itself is the end: `finished` is the model's probability, `words` those so far."""
-    return finished >= _SURE[eagerness] and not _goes_on(words)
+def silence_s(finished: float | None, complete: bool | None, words: str, eagerness: str) -> float:
+    """Seconds of silence that end a turn.
 
-
-def silence_s(finished: float, words: str, eagerness: str) -> float:
-    """Seconds of silence that end a turn: PAUSE_S where it is likely over, else up to the longest."""
-    if is_likely_end(finished, words, eagerness):
-        return PAUSE_S
-    doubt = 1.0 if _goes_on(words) else 1.0 - finished / _SURE[eagerness]
-    return PAUSE_S + (LONGEST_S[eagerness] - PAUSE_S) * doubt**2
+    Args:
+        finished: how probable it is by its sound that the speaker has finished; None: not known.
+        complete: whether its words are a whole sentence; None: not known.
+    """
+    if finished is None:
+        return UNKNOWN_S
+    if complete is None and _goes_on(words):
+        complete = False
+    shortest, longest = _SHARES[complete]
+    doubt = max(0.0, 1.0 - finished / _SOUNDS_OVER)
+    share = shortest + (longest - shortest) * doubt**2
+    return max(PAUSE_S, share * LONGEST_S[eagerness])
 
 
 def _goes_on(words: str) -> bool:

@@ -12,14 +12,17 @@ import numpy as np
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.client.client import Client
 from trimodal.client.errors import TransportError
+from trimodal.client.options import Options
 from trimodal.client.streams.live import Listening
 from trimodal.errors import RequestError
-from trimodal.gateway.access import Caller
+from trimodal.gateway.access import Caller, check_model
 from trimodal.gateway.errors import ApiError, as_api_error, invalid
+from trimodal.gateway.openai.models import LLM
 from trimodal.gateway.realtime.events import end_where_fatal, put_error
+from trimodal.gateway.realtime.hearing.completeness import is_complete
 from trimodal.gateway.realtime.hearing.decoder import Decoder
 from trimodal.gateway.realtime.hearing.detection import Paused, Resumed, Speech, Started, TurnDetector
-from trimodal.gateway.realtime.hearing.endpoint import LONGEST_S, UNKNOWN_S, is_backchannel, silence_s
+from trimodal.gateway.realtime.hearing.endpoint import LONGEST_S, UNKNOWN_S, is_backchannel, silence_s, spoken
 from trimodal.gateway.realtime.hearing.turn import AudioTurn, TurnText
 from trimodal.gateway.realtime.openai.config import Config, ConversationSession, SemanticVad, ServerVad
 from trimodal.gateway.realtime.openai.conversation import Conversation
@@ -41,6 +44,10 @@ class _Utterance:
 
     Attributes:
         recent: the end of its audio, which is judged.
+        paused: nobody speaks at the moment.
+        finished: how probable it is by that audio that the speaker has finished; None: not known.
+        read: the words that the language model was asked about last.
+        complete: whether they are a whole sentence; None: not known.
         over: it may be, as far as is known.
         listening: it began in an answer, which it has not interrupted: "mhm" would not.
     """
@@ -49,6 +56,10 @@ class _Utterance:
     turn: AudioTurn
     transcript: TurnText
     recent: Samples = field(default_factory=lambda: np.zeros(0, np.float32))
+    paused: bool = False
+    finished: float | None = None
+    read: tuple[str, ...] = ()
+    complete: bool | None = None
     over: bool = False
     listening: bool = False
     task: asyncio.Task[None] = field(init=False)
@@ -77,6 +88,7 @@ class InputBuffer:
         self._quiet: asyncio.TimerHandle | None = None  # ends a turn of which no more audio comes
         self._open: _Utterance | None = None
         self._telling: set[asyncio.Task[None]] = set()
+        self._reading: set[asyncio.Task[None]] = set()
         self._decoder = Decoder()
         self._detector: TurnDetector | None = None
         self._vad: ServerVad | SemanticVad | None = None
@@ -159,7 +171,7 @@ class InputBuffer:
     async def aclose(self) -> None:
         """Ends all that is heard."""
         self._wait_on()
-        tasks = list(self._telling)
+        tasks = [*self._telling, *self._reading]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -199,7 +211,7 @@ class InputBuffer:
             elif isinstance(heard, Paused):
                 await self._pause(utterance, self._detector)
             elif isinstance(heard, Resumed):
-                utterance.over = False
+                utterance.paused = utterance.over = False
                 self._responses.give_up("resumed")
             else:
                 self._tell_speech("stopped", utterance, audio_end_ms=_ms(heard.at))
@@ -215,13 +227,41 @@ class InputBuffer:
             self._responses.cancel("turn_detected")
 
     async def _pause(self, utterance: _Utterance, detector: TurnDetector) -> None:
-        """Finds out how long a silence ends the turn; begins its answer where that is short."""
+        """Finds out whether the turn sounds over, and what follows from it."""
         if isinstance(self._vad, SemanticVad):
-            finished = await self._finished(utterance)
+            utterance.finished = await self._finished(utterance)
+        utterance.paused = True
+        self._weigh(utterance, detector)
+
+    def _weigh(self, utterance: _Utterance, detector: TurnDetector) -> None:
+        """Says how long a silence ends the turn; begins its answer where that is short."""
+        if isinstance(self._vad, SemanticVad):
+            self._read(utterance)
             words, eagerness = utterance.transcript.whole, self._vad.eagerness
-            detector.end_after(UNKNOWN_S if finished is None else silence_s(finished, words, eagerness))
+            detector.end_after(silence_s(utterance.finished, utterance.complete, words, eagerness))
         utterance.over = detector.silence_s <= LIKELY_S
         self._foresee(utterance)
+
+    def _read(self, utterance: _Utterance) -> None:
+        """Has the language model say whether the words are a whole sentence."""
+        words = utterance.transcript.whole
+        if self._answers is not None and spoken(words) != utterance.read:
+            utterance.read, utterance.complete = spoken(words), None
+            task = asyncio.ensure_future(self._judge_words(utterance, words))
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+
+    async def _judge_words(self, utterance: _Utterance, words: str) -> None:
+        try:
+            check_model(self._caller, LLM)
+            complete = await is_complete(self._client, LLM, words, self._caller.terms(Options()))
+        except (ApiError, RequestError, TransportError) as error:
+            logger.debug("semantic_vad: the words of a turn are not judged: %s", error)
+            return
+        if utterance.read == spoken(words):
+            utterance.complete = complete
+            if utterance is self._open and utterance.paused and self._detector is not None:
+                self._weigh(utterance, self._detector)
 
     async def _finished(self, utterance: _Utterance) -> float | None:
         """How probable it is that the speaker has finished; None: the model did not answer in time."""
@@ -279,7 +319,9 @@ class InputBuffer:
                     self._admitted = True
                     delta = transcript.add(update)
                     self._interrupt(utterance)
-                    if not update.final:
+                    if utterance is self._open and utterance.paused and self._detector is not None:
+                        self._weigh(utterance, self._detector)
+                    elif not update.final:
                         self._foresee(utterance)
                     if not shown:
                         continue
