@@ -16,8 +16,9 @@ from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tiers import read_tiers
 
 # What makes an answer independent of the requests in its batch. Without each of the three, greedy tokens were
-# seen to differ between a solo run and a batch of 16: bf16 sums (the default on CPUs that have them), activations
-# quantised to INT8 on the fly, and a KV scale per channel, which depends on how a prompt was cut into steps.
+# seen to differ between a solo run and a batch of 16: bf16 sums (the default on CPUs that have them),
+# activations quantised to INT8 on the fly, and a KV scale per channel, which depends on how a prompt was cut
+# into steps.
 REPRODUCIBLE = {
     "INFERENCE_PRECISION_HINT": "f32",
     "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
