@@ -82,6 +82,17 @@ def fake_triton(**models: object) -> FakeTransport:
     return FakeTransport(**{**usual, **models})  # type: ignore[arg-type]
 
 
+def continuing(token: str, talk: Streaming | None = None) -> Streaming:
+    """A language model that goes on with this token where words are to be continued, and answers talks."""
+    answers, goes_on = talk or scripted(ANSWER, step=0.002), scripted(token)
+
+    async def model(request: Request) -> AsyncIterator[Tensors]:
+        async for outputs in (answers if "messages" in request.inputs else goes_on)(request):
+            yield outputs
+
+    return model
+
+
 def fails(error: Exception, *words: str) -> Streaming:
     """A model that says the words, then fails."""
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
-from tests.gateway.conftest import ANSWER, Running, Serve, fake_triton
+from tests.gateway.conftest import ANSWER, Running, Serve, continuing, fake_triton
 from tests.gateway.page.conftest import Open, ask
 from tests.gateway.page.test_files import GIVE, NAME, NO_MICROPHONE
 from tests.gateway.realtime.conftest import _loud_is_speech  # noqa: F401
@@ -101,11 +101,12 @@ def converse(page: Page) -> None:
 
 def asked(served: Running) -> list[list[dict[str, Any]]]:
     """The chats that the language model was asked."""
-    return [json.loads(one.inputs["messages"][0]) for one in served.asked if one.model == "llm"]
+    llm = [one.inputs for one in served.asked if one.model == "llm"]
+    return [json.loads(inputs["messages"][0]) for inputs in llm if "messages" in inputs]
 
 
 def test_turns_end_by_ear_and_are_answered(serve: Serve, open_page: Open) -> None:
-    served = serve(fake_triton(turn=finished, speech=HEARD))
+    served = serve(fake_triton(turn=finished, speech=HEARD, llm=continuing(".")))
     page = open_page(served.url)
     expect(page.locator("#turn-ends")).to_have_text("None was begun yet.")
     converse(page)
@@ -131,7 +132,7 @@ def test_where_no_model_hears_the_end_a_silence_is_it_and_the_panel_says_so(
 
 
 def test_speaking_interrupts_an_answer_which_is_marked(serve: Serve, open_page: Open) -> None:
-    llm = scripted("word " * 200, step=0.05)
+    llm = continuing(".", scripted("word " * 200, step=0.05))
     page = open_page(serve(fake_triton(turn=finished, speech=HEARD, llm=llm)).url)
     converse(page)
     expect(page.locator(".mark.interrupted").first).to_contain_text("Interrupted.")
@@ -143,7 +144,7 @@ def test_speaking_interrupts_an_answer_which_is_marked(serve: Serve, open_page: 
 
 
 def test_it_goes_on_from_the_talk_so_far_under_its_system_prompt(serve: Serve, open_page: Open) -> None:
-    served = serve(fake_triton(turn=finished, speech=HEARD))
+    served = serve(fake_triton(turn=finished, speech=HEARD, llm=continuing(".")))
     page = open_page(served.url)
     page.get_by_text("System prompt and temperature").click()
     page.get_by_label("System prompt").fill("Be brief.")
@@ -157,7 +158,7 @@ def test_it_goes_on_from_the_talk_so_far_under_its_system_prompt(serve: Serve, o
 
 
 def test_a_new_chat_ends_it(serve: Serve, open_page: Open) -> None:
-    page = open_page(serve(fake_triton(turn=finished, speech=HEARD)).url)
+    page = open_page(serve(fake_triton(turn=finished, speech=HEARD, llm=continuing("."))).url)
     converse(page)
     expect(page.locator(".turn").first).to_be_visible()
     page.get_by_role("button", name="New chat").click()
@@ -224,7 +225,7 @@ def test_where_its_sound_is_refused_it_ends_and_says_why(
 ) -> None:
     file = tmp_path / "keys.toml"
     key = add_key(file, allowed)
-    page = open_page(serve(fake_triton(turn=finished, speech=HEARD), keys=file).url)
+    page = open_page(serve(fake_triton(turn=finished, speech=HEARD, llm=continuing(".")), keys=file).url)
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Key", exact=True).fill(key)
     dialog.get_by_role("button", name="Use").click()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.doubles.waiting import wait_until
-from tests.gateway.conftest import ANSWER, Running, Serve, fake_triton
+from tests.gateway.conftest import Running, Serve, continuing, fake_triton
 from tests.gateway.realtime.conftest import Dial, Event, Peer
 from tests.gateway.realtime.openai.test_conversation import item, messages
 from trimodal.audio.values import Samples
 from trimodal.client.transports.base import Request, Tensors
-from trimodal.client.transports.fake import FakeSpeech, Streaming, scripted
+from trimodal.client.transports.fake import FakeSpeech, scripted
 from trimodal.errors import Unavailable
 from trimodal.gateway.realtime.hearing import detection
 from trimodal.gateway.realtime.openai import buffer
@@ -68,17 +67,6 @@ def test_a_pause_in_which_a_turn_sounds_over_is_its_end(serve: Serve, dial: Dial
     assert np.abs(asked[0][0, -3_200:]).max() < 0.01, "it ends with the pause"
 
 
-def following(token: str) -> Streaming:
-    """A language model that goes on with this where words are to be continued, and answers talks."""
-
-    async def model(request: Request) -> AsyncIterator[Tensors]:
-        said = ANSWER if "messages" in request.inputs else token
-        async for outputs in scripted(said)(request):
-            yield outputs
-
-    return model
-
-
 def judged(running: Running) -> list[str]:
     """The words that the language model was asked about."""
     texts = [request.inputs.get("text_input") for request in running.triton.requests]
@@ -92,7 +80,7 @@ def test_the_language_model_says_whether_the_words_are_a_whole_sentence(
     serve: Serve, dial: Dial, token: str, silences: list[tuple[float, bool]]
 ) -> None:
     model, _ = finished(0.95)
-    running = serve(fake_triton(turn=model, llm=following(token)))
+    running = serve(fake_triton(turn=model, llm=continuing(token)))
     peer = semantic_of(running, dial)
     peer.say(1.5, silence=0.25)
     wait_until(lambda: judged(running) == ["what is this"], "the words are judged")
