@@ -265,6 +265,7 @@ def test_more_ends_than_min_tokens_can_keep_off_are_refused(vllm: PlayedVllm, tm
     assert loop.end(1).finish_reason == "refused"
     assert "own ends are 129 tokens: beside min_tokens at most 128 are taken" in loop.end(1).error
     taken = [{"min_tokens": 1, "stop_token_ids": tuple(range(2, 130))}, {"stop_token_ids": tuple(range(128))}]
+    taken.append({"min_tokens": 1, "stop_token_ids": tuple(range(10, 138)), "ignore_eos": True})
     for id, sampling in enumerate(taken, 2):
         loop.link.add(ask(id, **sampling))
     eventually(lambda: len(vllm.requests()) == len(taken))

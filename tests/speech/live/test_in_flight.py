@@ -358,10 +358,13 @@ def test_windows_of_a_recording_are_heard_at_once_if_that_is_quick_and_nobody_sp
 @pytest.mark.parametrize("most", [1, 2])
 def test_a_recogniser_that_takes_fewer_windows_at_once_gets_fewer(most):
     samples, said = speak([*VOCABULARY, 1.0] * 40)
+    begin, sizes = threading.Event(), []
 
     def recogniser(windows: Sequence[Window]) -> list[Recognition]:
+        begin.wait(BOUND)
         if len(windows) > most:
             raise InvalidArgument(f"speech_recognize: inference request batch-size must be <= {most}")
+        sizes.append(len(windows))
         return [Recognition(hear(window.samples)) for window in windows]
 
     settings = SpeechSettings(policy="file")
@@ -371,11 +374,15 @@ def test_a_recogniser_that_takes_fewer_windows_at_once_gets_fewer(most):
         for at in range(0, len(samples), chunk):
             answer, options = Answer(), StreamOptions(recording=True)
             end = at + chunk >= len(samples)
+            if at == 3 * chunk:
+                begin.set()
             service.submit(Chunk(1, samples[at : at + chunk], at == 0, end, options), answer)
             words += answer.wait().update.committed
     finally:
+        begin.set()
         service.close()
     assert [word.text for word in words] == [word.text for word in said]
+    assert max(sizes) == most
 
 
 def test_a_recordings_answers_wait_for_no_window_that_is_out_with_the_next():

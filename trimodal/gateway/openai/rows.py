@@ -171,7 +171,8 @@ async def classifications(
         if isinstance(row, Exception):
             refusal = as_api_error(row)
             if len(rows) == 1:
-                raise ApiError(refusal.status, str(refusal), param="input", code=refusal.code)
+                param = refusal.param if isinstance(row, ApiError) else "input"
+                raise ApiError(refusal.status, str(refusal), param=param, code=refusal.code)
             one |= refusal.body
         else:
             one["labels"] = [{"label": label.label, "score": round(label.score, 6)} for label in row]

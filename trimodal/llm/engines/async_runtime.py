@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import threading
 from collections.abc import AsyncGenerator, Container, Coroutine, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError  # not the built-in one before Python 3.11
@@ -129,25 +130,19 @@ def ranked(
     """Ours for a library's.
 
     Args:
-        logprobs: of each token, id → what has a `logprob`; the chosen token's id is to be among them.
+        logprobs: of each token, id → what has a `logprob`. Where the chosen token's id is not among them, its
+            own is -inf, which is told as OpenAI has it.
         top: how many were asked for; None: none at all.
-
-    Raises:
-        Refused: it does not tell the chosen token's.
     """
     if top is None:
         return ()
     made = []
     for id, candidates in zip(token_ids, logprobs or (), strict=True):
-        if id not in candidates:
-            raise Refused(
-                "it drew a token whose log probability it does not tell, not being one of the most likely: "
-                f"ask for them at temperature 0 or with a top_k of at most {MAX_TOP_LOGPROBS}"
-            )
         # A token that a grammar forbids has no probability: it is no candidate.
         possible = [(other, float(one.logprob)) for other, one in candidates.items() if one.logprob > _NONE]
         best = sorted(possible, key=lambda pair: -pair[1])
-        made.append(Logprobs(float(candidates[id].logprob), tuple(best[:top])))
+        own = float(candidates[id].logprob) if id in candidates else -math.inf
+        made.append(Logprobs(own, tuple(best[:top])))
     return tuple(made)
 
 

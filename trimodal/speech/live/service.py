@@ -230,7 +230,7 @@ class SpeechService:
             if isinstance(told, InvalidArgument):
                 if len(windows) == 1:
                     raise told
-                windows = windows[: len(windows) // 2]
+                windows = windows[:-1]
                 continue
             self._windows.forget()
             self._metrics.retries.increment(len(windows))

@@ -84,6 +84,8 @@ def test_named_items_have_a_bound(serve: Serve, monkeypatch: pytest.MonkeyPatch)
     assert create(model="llm", input=[*named(items[0]), {"role": "user", "content": "and?"}])
     with pytest.raises(openai.BadRequestError, match="input: the items that it names have more than 1000"):
         create(model="llm", input=named(*items))
+    with pytest.raises(openai.BadRequestError, match="input: the items that it names have more than 1000"):
+        create(model="llm", input=named(items[0]) * 8)
 
 
 def test_a_call_that_was_cut_is_passed_over_with_its_result(serve: Serve) -> None:
@@ -97,6 +99,29 @@ def test_a_call_that_was_cut_is_passed_over_with_its_result(serve: Serve) -> Non
         create(input=[{"role": "user", "content": "hi"}, *sent_back, result], **asked)
         (message,) = json.loads(sent_to(served).inputs["messages"][0])
         assert message == {"role": "user", "content": "hi"}
+
+
+def test_a_cut_call_hides_no_whole_one_of_its_id(serve: Serve) -> None:
+    """Some servers count calls anew in each answer."""
+    call = {"type": "function_call", "call_id": "call_0", "name": "f", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "call_0"}
+    cut = {**call, "arguments": '{"a": "b', "status": "incomplete"}
+    served = serve()
+    strict(served).responses.create(
+        model="llm",
+        tools=[TOOL],
+        input=[
+            call,
+            {**result, "output": "1"},
+            cut,
+            {**result, "output": "2"},
+            call,
+            {**result, "output": "3"},
+        ],  # type: ignore[list-item]
+    )
+    messages = json.loads(sent_to(served).inputs["messages"][0])
+    assert [one["content"] for one in messages if one["role"] == "tool"] == ["1", "3"]
+    assert len([one for one in messages if one.get("tool_calls")]) == 2
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -258,8 +258,10 @@ class ResponseRequest(Sampling):
             return [DecodedMessage("user", self.input)]
         found: list[DecodedMessage] = []
         calls: list[Mapping[str, Any]] = []  # of the last message found, if it may have more
-        cut = {item.call_id for item in self.input if isinstance(item, FunctionCallItem) and item.is_cut}
+        cut: set[str] = set()  # calls, by their ids, of which the last one was
         for index, item in enumerate(self.input):
+            if isinstance(item, FunctionCallItem):
+                (cut.add if item.is_cut else cut.discard)(item.call_id)
             if isinstance(item, FunctionCallItem | FunctionOutput) and item.call_id in cut:
                 continue
             if isinstance(item, FunctionCallItem):

@@ -137,18 +137,19 @@ class ResponseStore:
     async def items(self, tenant: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Those of these items of answers that are kept, by their ids.
 
-        Raises: ApiError 400: they are larger than a response may be; 503: the store does not answer.
+        Raises: ApiError 400: they are larger than a response may be, each as often as it is named; 503: the
+            store does not answer.
         """
         found: dict[str, dict[str, Any]] = {}
-        wanted, size = set(ids), 0
+        times, size = Counter(ids), 0
         matches = map(_ITEM_ID.fullmatch, ids)
         for response in dict.fromkeys(f"resp_{match[1]}" for match in matches if match):
             await asyncio.sleep(0)  # others have their turn: to read a megabyte takes 10 ms
             kept = await self._find(tenant, response)
             for item in kept.body["output"] if kept else ():
-                if item["id"] in wanted:
+                if item["id"] in times:
                     found[item["id"]] = item
-                    size += len(encoded(item))
+                    size += times[item["id"]] * len(encoded(item))
             if size > MAX_RESPONSE_BYTES:
                 raise invalid(f"input: the items that it names have more than {MAX_RESPONSE_BYTES} bytes")
         return found

@@ -127,8 +127,8 @@ class TensorRtLlmRuntime:
             top_p=None if greedy else sampling.top_p,
             seed=None if greedy else secrets.randbits(32) if sampling.seed is None else sampling.seed,
             guided_decoding=GuidedDecodingParams(grammar=grammar) if grammar else None,
-            # Of so many of the most likely, and of no other: one that is drawn should be among them.
-            logprobs=None if top is None else max(1, top) if greedy else MAX_TOP_LOGPROBS,
+            # Of so many of the most likely, and perhaps of no other: what is drawn should be among them.
+            logprobs=None if top is None else MAX_TOP_LOGPROBS,
             detokenize=False,
         )
 
