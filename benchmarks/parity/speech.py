@@ -10,7 +10,7 @@ so that a busy machine is busy for all; who is first changes. Seconds are those 
 to the batched pipeline's. What the models compute is counted: seconds encoded, steps of the decoder, tokens
 decoded (of all beams), tokens whose times were found. On several threads the same tokens cost more in more
 steps. Ours goes through the session and the policy that serve recordings, in blocks as a client sends them
-meanwhile, one window or two at a time as served, and always finds the times of words.
+meanwhile, one window or two at a time as served (--at-once: others), and always finds the times of words.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from trimodal.speech.session.session import LiveSession, PlannedWindow
 from trimodal.speech.session.vad import detectors
 from trimodal.speech.settings import RecogniseSettings, SpeechSettings
 
+AT_ONCE = "ours with so many windows of a recording at once, too; 1: as beside live streams"
 SHORT_PAUSES_S, LONG_S = (0.8, 2.0), 600.0
 NOISE = 0.003  # of the long recording: its level where nobody speaks, -50 dB
 # Beginnings of the prompts' names that are not spoken.
@@ -88,6 +89,8 @@ def ours(
     service, make = RecogniseService.open(artefact, asked, MemoryMetrics()), detectors(settings.vad)
     policy = FILE_LISTENING["policy"]
     assert policy
+    ahead_s = (most + 0.5) * settings.file_window_s  # as of RECORDED_WINDOWS
+    settings = settings.model_copy(update={"max_pending_s": max(settings.max_pending_s, ahead_s)})
 
     def hear(one: Recording) -> str:
         session = LiveSession(settings, policy=policy, language=one.language, detector=make(settings))
@@ -133,7 +136,7 @@ def main(
     fetch: Annotated[bool, typer.Option(help="prompts and clips, where they are not yet")] = True,
     most: Annotated[int, typer.Option(min=1, help="recordings of each set")] = MOST_PROMPTS,
     long_s: Annotated[float, typer.Option(min=0, help="of the long recording; 0 for none")] = LONG_S,
-    alone: Annotated[bool, typer.Option(help="ours as beside live streams, too: window by window")] = False,
+    at_once: Annotated[list[int] | None, typer.Option(min=1, help=AT_ONCE)] = None,
     show: Annotated[bool, typer.Option(help="print what each heard")] = False,
 ) -> None:
     """Measure errors and processor time of each way to hear each set of recordings."""
@@ -161,8 +164,8 @@ def main(
         "batched": theirs(BatchedInferencePipeline(model), beam, batch_size=8),
         "with times": theirs(BatchedInferencePipeline(model), beam, batch_size=8, word_timestamps=True),
     }
-    if alone:
-        ways["window by window"] = ours(place, beam, threads, settings, 1)
+    for windows in at_once or ():
+        ways[f"{windows} at once"] = ours(place, beam, threads, settings, windows)
     for name, chosen in sets.items():
         heard: dict[str, list[str]] = {way: [] for way in ways}
         spent = dict.fromkeys(ways, 0.0)

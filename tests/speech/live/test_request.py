@@ -146,7 +146,7 @@ def test_a_stream_needs_an_id(start, end, parameters):
 
 def test_of_a_recording_the_next_windows_are_here_while_others_are_heard():
     settings = SpeechSettings()
-    assert StreamOptions(recording=True).on(settings).max_pending_s == 3.5 * settings.file_window_s
+    assert StreamOptions(recording=True).on(settings).max_pending_s == 2.5 * settings.file_window_s
     assert StreamOptions(recording=True, max_speech_duration_s=10).on(settings).max_pending_s == 60
     assert StreamOptions(recording=True, max_pending_s=0).on(settings).max_pending_s == 0
-    assert StreamOptions(recording=True).on(SpeechSettings(max_pending_s=120)).max_pending_s == 120
+    assert StreamOptions(recording=True).on(SpeechSettings(max_pending_s=90)).max_pending_s == 90

@@ -34,8 +34,6 @@ HUNG_S = 60.0
 # A call that takes longer is lost, whatever comes of the others: so long a client waits for its last words.
 LOST_S = 460.0
 JOIN_S = 5.0
-# Who begins to speak waits for a recording's run: it holds more than two windows only if it takes less.
-RECORDED_RUN_S = 5.0
 LEFT = "the client left"
 UNLOADING = "speech is being unloaded; start the stream again later"
 
@@ -190,7 +188,7 @@ class SpeechService:
                 if stream.left:
                     actions = stream.close("left", Cancelled(LEFT))
                 # Only now, so that it holds all audio that came while it waited for a thread.
-                elif planned := stream.next_windows(self._most_at_once()):
+                elif planned := stream.next_windows(RECORDED_WINDOWS if self._table.only_recordings else 1):
                     self._perform(stream, stream.sent())
                     heard = self._recognise(stream, [one.window for one in planned])
                     samples = sum(len(one.window.samples) for one in planned[: len(heard)])
@@ -201,13 +199,6 @@ class SpeechService:
             finally:
                 self._windows.done(stream, audio_s)
             self._perform(stream, actions)
-
-    def _most_at_once(self) -> int:
-        """How many windows of a recording one run may take: one while somebody speaks."""
-        if not self._table.only_recordings:
-            return 1
-        soon = RECORDED_RUN_S * (self._windows.speed or 0.0) / self._settings.file_window_s
-        return min(max(2, int(soon)), RECORDED_WINDOWS)
 
     def _recognise(self, stream: LiveStream, windows: Sequence[Window]) -> Sequence[Recognition]:
         """What is heard in windows; a recogniser that fails is tried again a little later, a few times.
