@@ -133,6 +133,24 @@ def test_a_health_port_that_is_silent_holds_nothing_up(
     assert f"no health page of this server answers on port {page}" in done.output
 
 
+def test_without_a_health_port_the_usual_one_is_asked_if_it_is_this_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def answer(request: Asked) -> tuple[int, bytes]:
+        asked.append(f"{request.command} {request.path}")
+        own = json.dumps({"http_port": request.server.server_address[1]}).encode()
+        return 200, own if request.path == "/refresh" else b"[]"
+
+    with answering(answer) as port:
+        monkeypatch.setattr(module, "HEALTH_PORT", port)
+        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port)])
+    assert done.output.endswith("nothing else\n")
+    index, load = (f"POST /v2/repository/{one}" for one in ("index", "models/llm/load"))
+    assert asked == ["GET /refresh", index, "POST /refresh", load]
+
+
 def test_a_page_that_does_not_know_the_key_is_anothers() -> None:
     def answer(request: Asked) -> tuple[int, bytes]:
         if request.path != "/refresh":

@@ -116,15 +116,17 @@ def test_a_copy_is_made_again_for_the_operator_alone(page: Page) -> None:
     assert page.get("/refresh", "POST", "secret") == (409, {"error": "llm/config.pbtxt is not valid"})
 
 
-@pytest.mark.parametrize("length", ["60000", "-1", "many", "999999"])
-def test_a_body_is_read_before_the_answer_as_its_end_would_be_lost(page: Page, length: str) -> None:
-    body = b"x" * (60_000 if length == "60000" else 0)
+@pytest.mark.parametrize("length", ["60000", "999999", "-1", "many"])
+def test_a_body_is_read_before_the_answer_as_its_end_would_reset_it(page: Page, length: str) -> None:
     with socket.create_connection(("127.0.0.1", page.port), 5.0) as one:
-        one.sendall(f"POST /refresh HTTP/1.0\r\nContent-Length: {length}\r\n\r\n".encode() + body)
-        one.shutdown(socket.SHUT_WR)
-        told = b""
-        while part := one.recv(4096):  # an unread body ends it by ConnectionResetError
-            told += part
+        one.sendall(f"POST /refresh HTTP/1.0\r\nContent-Length: {length}\r\n\r\n".encode())
+        if length.isdecimal():
+            one.settimeout(0.2)
+            with pytest.raises(TimeoutError):  # it waits for the body
+                one.recv(1)
+            one.settimeout(5.0)
+            one.sendall(b"x" * min(int(length), 1 << 16))
+        told = b"".join(iter(lambda: one.recv(4096), b""))
     assert b" 401 " in told.splitlines()[0]
     assert told.endswith(b'"}\n')
 
