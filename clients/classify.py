@@ -23,6 +23,12 @@ def classify(client, images, timeout):
     return [(label[0].decode(), float(score[0])) for label, score in zip(labels, scores, strict=True)]
 
 
+def read(file):
+    """An image, or of a file without end what the server refuses; a pipe will do."""
+    with file.open("rb") as opened:
+        return opened.read(32 << 20)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("paths", nargs="+", type=pathlib.Path)
@@ -42,7 +48,7 @@ def main():
         while batches:
             batch = batches.pop(0)
             try:
-                images = [np.fromfile(file, np.uint8, 32 << 20).tobytes() for file in batch]  # up to 32 MiB
+                images = [read(file) for file in batch]
                 answers = classify(client, images, args.timeout)
             except (triton.InferenceServerException, OSError) as error:
                 if len(batch) > 1:  # one bad file must not hide the others

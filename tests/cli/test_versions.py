@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.gateway.conftest import fake_triton
 from trimodal.cli.app import app
 from trimodal.cli.operate import versions as module
 from trimodal.client import Client
+from trimodal.server.admin import Api
 from trimodal.server.ports import choose
 
 TOLD = CliRunner()
@@ -51,21 +53,28 @@ def test_versions_are_listed_with_their_share(tmp_path: Path, monkeypatch: pytes
 def triton() -> Iterator[tuple[int, list[tuple[str, str | None]]]]:
     """The port of a repository API that loads its models, and what it was asked: path and key.
 
-    The health page is there, too. `llm` has a semantic cache, `chat` one that asks no model.
+    The health page is there, too; inside its container the server's HTTP port is 8000. `llm` has a semantic
+    cache, `chat` one that asks no model. Index and loads are closed to the key `stranger`.
     """
     asked: list[tuple[str, str | None]] = []
     caches = {"llm": "semantic", "chat": "exact"}
     index = [{"name": name, "version": "1", "state": "READY"} for name in (*caches, "judge", "vision")]
 
     def answer(request: Asked) -> tuple[int, bytes]:
+        key = request.headers["trimodal-operator-key"]
+        if key == "stranger" and request.path.startswith("/v2/repository"):
+            return 403, b'{"error": "This API is restricted, expecting header \'trimodal-operator-key\'"}'
         if request.path == "/v2/repository/index":
             return 200, json.dumps(index).encode()
+        if (request.command, request.path) == ("GET", "/refresh"):
+            assert not key, "whose page it is, is not known yet"
+            return 200, b'{"http_port": 8000}'
         if request.command == "GET":
             cache = caches.get(request.path.split("/")[3], "off")
             texts = {"cache": cache, "judge": "judge", "embedder": "embedding"}
             parameters = {key: {"string_value": text} for key, text in texts.items()}
             return 200, json.dumps({"parameters": parameters}).encode()
-        asked.append((request.path, request.headers["trimodal-operator-key"]))
+        asked.append((request.path, key))
         return (400, b'{"error": "no such model"}') if "lim" in request.path else (200, b"{}")
 
     with answering(answer) as port:
@@ -88,13 +97,78 @@ def test_a_model_is_loaded_again(triton: tuple[int, list[tuple[str, str | None]]
 
 
 def test_without_a_health_page_it_says_that_a_copy_is_as_it_was(
-    triton: tuple[int, list[tuple[str, str | None]]],
+    triton: tuple[int, list[tuple[str, str | None]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port, asked = triton
     closed = str(choose("127.0.0.1", {"--health-port": 0})["--health-port"])
     done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", closed])
-    assert f"no health page answers on port {closed} (--health-port)" in done.output
+    assert f"no health page of this server answers on port {closed} (--health-port)" in done.output
     assert [path for path, _ in asked] == ["/v2/repository/models/llm/load"]
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "HEALTH_PORT", port)  # of a server beside it
+        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port)])
+    assert f"no health page of this server answers on port {port} (--health-port)" in done.output
+    assert [path for path, _ in asked] == ["/v2/repository/models/llm/load"] * 2
+
+
+@pytest.mark.parametrize("health_page", [True, False])
+def test_a_key_that_is_not_the_servers_changes_nothing(
+    triton: tuple[int, list[tuple[str, str | None]]], health_page: bool
+) -> None:
+    port, asked = triton
+    page = port if health_page else choose("127.0.0.1", {"--health-port": 0})["--health-port"]
+    command = ["reload", "llm", "--http-port", str(port), "--health-port", str(page)]
+    done = TOLD.invoke(app, command, env={"TRIMODAL_OPERATOR_KEY": "stranger"})
+    assert "model llm was not loaded: the key is not the server's: --operator-key-file FILE" in done.output
+    assert not asked
+
+
+def test_a_health_port_that_is_silent_holds_nothing_up(
+    triton: tuple[int, list[tuple[str, str | None]]],
+) -> None:
+    port, _ = triton
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        page = str(silent.getsockname()[1])
+        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", page])
+    assert f"no health page of this server answers on port {page}" in done.output
+
+
+def test_without_a_health_port_the_usual_one_is_asked_if_it_is_this_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def answer(request: Asked) -> tuple[int, bytes]:
+        asked.append(f"{request.command} {request.path}")
+        own = json.dumps({"http_port": request.server.server_address[1]}).encode()
+        return 200, own if request.path == "/refresh" else b"[]"
+
+    with answering(answer) as port:
+        monkeypatch.setattr(module, "HEALTH_PORT", port)
+        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port)])
+    assert done.output.endswith("nothing else\n")
+    index, load = (f"POST /v2/repository/{one}" for one in ("index", "models/llm/load"))
+    assert asked == ["GET /refresh", index, "POST /refresh", load]
+
+
+def test_a_page_that_does_not_know_the_key_is_anothers() -> None:
+    def answer(request: Asked) -> tuple[int, bytes]:
+        if request.path != "/refresh":
+            return 200, b"[]"
+        return (
+            (200, b'{"http_port": 8000}') if request.command == "GET" else (401, b'{"error": "restricted"}')
+        )
+
+    with answering(answer) as port:
+        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", str(port)])
+    assert "no health page of this server answers" in done.output
+
+
+@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize("told", [b"", b"[]", b"{}", b'{"http_port": null}', b"\xff"])
+def test_whoever_else_listens_there_gets_no_key(status: int, told: bytes) -> None:
+    with answering(lambda _: (status, told)) as port:
+        assert Api("127.0.0.1", 1, 1, "secret").page_of(port) is None
 
 
 @pytest.mark.parametrize("model", ["judge", "embedding"])
@@ -106,11 +180,17 @@ def test_what_a_semantic_cache_goes_by_is_not_changed_under_it(
     done = TOLD.invoke(app, ["reload", model, *ports])
     assert done.exit_code == 1
     assert f"the semantic cache of llm goes by what it knew of {model}" in done.output
-    assert not [path for path, _ in asked if path.endswith("load")]
+    assert not asked, "a copy that is made again is what a process that dies is loaded from"
 
 
 def test_a_copy_that_cannot_be_made_is_told_and_nothing_loaded() -> None:
-    with answering(lambda _: (409, b'{"error": "llm/config.pbtxt is not a valid configuration"}')) as port:
+    def answer(request: Asked) -> tuple[int, bytes]:
+        if (request.command, request.path) == ("POST", "/refresh"):
+            return 409, b'{"error": "llm/config.pbtxt is not a valid configuration"}'
+        assert "/load" not in request.path
+        return 200, b'{"http_port": 8000}' if request.path == "/refresh" else b"[]"
+
+    with answering(answer) as port:
         done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", str(port)])
     assert "was not loaded: llm/config.pbtxt is not a valid configuration" in done.output
 

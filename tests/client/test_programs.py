@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import importlib.util
+import os
 import wave
 from contextlib import nullcontext
 from pathlib import Path
@@ -78,3 +79,13 @@ def test_of_a_picture_without_end_only_so_much_is_read_that_the_server_refuses_i
     assert read.pop() == photo.read_bytes()
     assert {len(one) for one in read} == {32 << 20}
     assert Limits().max_bytes < 32 << 20
+
+
+def test_a_picture_may_come_through_a_pipe() -> None:
+    reads, writes = os.pipe()
+    os.write(writes, b"a picture")
+    os.close(writes)
+    try:
+        assert program("classify").read(Path(f"/dev/fd/{reads}")) == b"a picture"
+    finally:
+        os.close(reads)

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from trimodal.errors import ServerError
@@ -108,16 +110,9 @@ def served(repository, folder, **options):
     return ServedRepository(ServerOptions(repository=repository, **options), folder)
 
 
-def times(root):
-    return {path.relative_to(root): path.stat().st_mtime_ns for path in root.rglob("*")}
-
-
 @pytest.mark.parametrize("changes", [{}, {"llm": {"engine": "fake"}}])
 def test_a_copy_follows_the_files_when_it_is_made_again(repository, engines, tmp_path, changes):
     copy = served(repository, tmp_path / "run", changes=changes, engines=engines)
-    before = times(copy.path)
-    copy.refresh()
-    assert times(copy.path) == before, "Triton would load again what has not changed"
     (repository / "llm" / "2").mkdir()
     file = repository / "llm" / "configs" / "cpu.pbtxt"
     file.write_text(CONFIG.replace("500", "700"))
@@ -127,12 +122,43 @@ def test_a_copy_follows_the_files_when_it_is_made_again(repository, engines, tmp
     assert model.config.dynamic_batching.max_queue_delay_microseconds == 700
     assert model.engine == changes.get("llm", {}).get("engine", "openvino")
     assert (copy.path / "llm" / "2" / "openvino-int4").is_dir()
-    assert times(copy.path) != before
     file.write_text("broken")
     if changes:
         with pytest.raises(ServerError, match="llm/configs/cpu.pbtxt is not a valid"):
             copy.refresh()
         assert read_model(copy.path, "llm", "cpu").engine == "fake"
+    assert [entry.name for entry in (tmp_path / "run").iterdir()] == ["model_repository"]
+
+
+def test_only_versions_beside_engines_are_made_anew(repository, engines, tmp_path):
+    """Triton loads again what has another ctime, which of what is made is always another."""
+
+    def versions(name, engines):
+        copy = served(repository, tmp_path / name, changes={"llm": {"engine": "fake"}}, engines=engines)
+        folders = [copy.path / model / "1" for model in ("llm", "echo")]
+        before = [folder.stat() for folder in folders]
+        copy.refresh()
+        return [
+            folder.stat().st_ctime_ns == old.st_ctime_ns for folder, old in zip(folders, before, strict=True)
+        ]
+
+    assert versions("set", None) == [True, True]
+    assert versions("engines", engines) == [False, False], "an older artefact put back would not be loaded"
+
+
+def test_a_copy_that_cannot_take_its_place_leaves_the_one_that_was_there(repository, tmp_path, monkeypatch):
+    copy = served(repository, tmp_path / "run", changes={"llm": {"engine": "fake"}})
+    rename = Path.rename
+
+    def fails(self, target):
+        if self.suffix == ".new":
+            raise OSError("no space")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(OSError, match="no space"):
+        copy.refresh()
+    assert read_model(copy.path, "llm", "cpu").engine == "fake"
     assert [entry.name for entry in (tmp_path / "run").iterdir()] == ["model_repository"]
 
 

@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trimodal.repository import ONLY_WITH
@@ -24,6 +24,7 @@ _IN_FLIGHT = re.compile(r"trimodal_\w*(?:active|queued)_requests\{")
 _ENGINES = re.compile(r"trimodal_llm_engine_ready\{")
 _POLL, _SHORT_POLL = 0.1, 0.002  # seconds
 _PORT_SECONDS = 10.0
+_COPY_SECONDS = 30.0  # links, and a few files that are written anew
 _IDLE_LOOKS = 3  # in a row: the last response may still be on its way out
 
 
@@ -130,7 +131,9 @@ class Api:
         return models
 
     def _index(self) -> list[dict[str, str]]:
-        _, body = self._call("POST", "/v2/repository/index", self.http_port)
+        status, body = self._call("POST", "/v2/repository/index", self.http_port)
+        if status != 200:
+            raise http.client.HTTPException(json.loads(body)["error"])
         return list(json.loads(body))
 
     def instances(self, model: str) -> int:
@@ -140,13 +143,23 @@ class Api:
         ready = [one for one in self._index() if one["name"] == model and one.get("state") == "READY"]
         return each * len(ready)
 
-    def refresh(self, health_port: int) -> str:
+    def page_of(self, health_port: int) -> int | None:
+        """The HTTP port of the server whose health page is there; None: there is none. It sees no key."""
+        try:
+            status, body = replace(self, operator_key="")._call("GET", "/refresh", health_port)
+            return int(json.loads(body)["http_port"]) if status == 200 else None
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+            return None
+
+    def refresh(self, health_port: int) -> str | None:
         """Has a server that reads a copy of its repository make it again. Returns why it could not be made.
 
-        Raises KeyError: it is no server of `trimodal serve` whose health page is there.
+        None: it was not made, as the page is another's.
         """
-        status, body = self._call("POST", "/refresh", health_port, bounded=False)
-        return "" if status == 200 else str(json.loads(body)["error"])
+        status, body = replace(self, timeout=_COPY_SECONDS)._call("POST", "/refresh", health_port)
+        if status == 200:
+            return ""
+        return str(json.loads(body)["error"]) if status == 409 else None
 
     def semantic_callers(self, model: str) -> list[str]:
         """The loaded models whose semantic cache asks `model`."""

@@ -9,7 +9,6 @@ Values are not checked here: each model checks its own settings when it loads.
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import threading
@@ -76,7 +75,11 @@ class ServedRepository:
             try:
                 self._copy_to(fresh)
                 self.path.rename(old)
-                fresh.rename(self.path)
+                try:
+                    fresh.rename(self.path)
+                except OSError:
+                    old.rename(self.path)
+                    raise
             finally:
                 for done in (fresh, old):
                     shutil.rmtree(done, ignore_errors=True)
@@ -93,9 +96,9 @@ def overlay(
 
     `changes` is model → parameter → text; `engines` holds `<model>/<artefact>` directories, of which one of a
     name that the repository has too takes its place, unless the model has several versions: what one of them
-    holds is its own then. What is built or written later is seen when the copy is made again; what has not
-    changed has the time of its original, by which Triton tells what to load again (a Python model beside
-    engines counts as changed: its byte code is written into the copy).
+    holds is its own then. What is built or written later is seen when the copy is made again. Triton (2.51)
+    tells what to load again by the later of mtime and ctime, so a version's folder that is made, as beside
+    engines, counts as changed, and one that is a link has the times of its original.
 
     Raises: ServerError: no such model or engines directory, or a parameter that cannot have an effect.
     """
@@ -128,16 +131,7 @@ def overlay(
             file = target / name / _file(profile)
             file.parent.mkdir(exist_ok=True)
             file.write_text(text_format.MessageToString(model.config), "utf-8")
-            _date(file, model.config_file)
-            if file.parent != target / name:
-                _date(file.parent, model.config_file.parent)
-        _date(target / name, repository / name)
     return target
-
-
-def _date(made: Path, source: Path) -> None:
-    status = source.stat()
-    os.utime(made, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _changed(repository: Path, name: str, parameters: Mapping[str, str], profile: str) -> Model:
@@ -166,4 +160,3 @@ def _merge(version: Path, artefacts: Path, target: Path, *, own_first: bool) -> 
     target.mkdir()
     for name, entry in (built | own if own_first else own | built).items():
         (target / name).symlink_to(entry)
-    _date(target, version)

@@ -178,6 +178,7 @@ class TritonServer:
                 self.ports["--health-port"],
                 self._supervisor,
                 served,
+                http_port=self.ports["--http-port"],
                 operator_key=self.operator_key,
             )
             self.repository = served.path

@@ -24,6 +24,8 @@ class RecogniseSettings(EngineSettings):
 
     artefact: str = Field(min_length=1, description="artefact directory, absolute or from the version's")
     engine: Literal["ctranslate2", "tensorrt", "fake"] = "ctranslate2"
+    # All that Triton gathered, at each temperature: a large Whisper may take a minute of a slow CPU for one.
+    stall_timeout_s: Annotated[float, Field(ge=0, le=86_400)] = 1200
     device: Literal["cpu", "cuda"] = "cpu"
     max_batch_windows: Annotated[int, Field(ge=1, le=256, description="of one run of the engine")] = 8
     beam_size: Annotated[int, Field(ge=1, le=10, description="1 is greedy")] = 1

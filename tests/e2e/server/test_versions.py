@@ -104,14 +104,16 @@ async def test_a_canary_and_the_way_back(own_server: Callable[..., TritonServer]
             await client.complete("hi", model="llm@2")
 
 
+@pytest.mark.parametrize("engines", [True, False])
 def test_a_version_that_is_put_into_the_repository_is_loaded_from_the_servers_copy(
-    own_server: Callable[..., TritonServer], tmp_path: Path
+    own_server: Callable[..., TritonServer], tmp_path: Path, engines: bool
 ) -> None:
     """With --set, or an engines directory, Triton reads a copy, which knew nothing of what came later."""
     repository = two_versions(tmp_path / "models")
     (repository / "llm" / "2").rename(tmp_path / "2")
     (tmp_path / "engines").mkdir()
-    server = own_server(("llm",), {"llm": fakes.LLM}, repository=repository, engines=tmp_path / "engines")
+    place = tmp_path / "engines" if engines else None
+    server = own_server(("llm",), {"llm": fakes.LLM}, repository=repository, engines=place)
     assert server.repository != repository
     assert server.api.versions()["llm"] == {"1": "READY"}
     ports = (server.http_url.rpartition(":")[2], server.health_url.rpartition(":")[2])
@@ -120,7 +122,15 @@ def test_a_version_that_is_put_into_the_repository_is_loaded_from_the_servers_co
         command = ["reload", "llm", "--http-port", ports[0], "--health-port", ports[1]]
         return CliRunner().invoke(app, command, env={"TRIMODAL_OPERATOR_KEY": server.operator_key}).output
 
+    def loads() -> int:
+        return server.log_path.read_text().count("TRITONBACKEND_ModelInstanceInitialize: llm_")
+
+    # The first load wrote the model's byte code beside it.
     assert reload().endswith("what had changed was loaded again, nothing else\n")
+    before = loads()
+    assert reload().endswith("what had changed was loaded again, nothing else\n")
+    # What lies beside engines is made anew, so that an older artefact that is put back is loaded, too.
+    assert loads() == before + engines
     (tmp_path / "2").rename(repository / "llm" / "2")
     assert reload().startswith("llm is as its files say")
     wait_until(lambda: server.api.versions()["llm"] == {"1": "READY", "2": "READY"}, "both versions")

@@ -53,7 +53,14 @@ class Page:
         self.known = Known()
         self.port = choose("127.0.0.1", {"--health-port": 0})["--health-port"]
         self.copy = Copy()
-        self.server = HealthServer("127.0.0.1", self.port, self.known, self.copy, operator_key="secret")  # type: ignore[arg-type]
+        self.server = HealthServer(
+            "127.0.0.1",
+            self.port,
+            self.known,
+            self.copy,
+            http_port=8000,
+            operator_key="secret",  # type: ignore[arg-type]
+        )
 
     def get(self, path: str, method: str = "GET", key: str | None = None) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5.0)
@@ -102,13 +109,29 @@ def test_a_copy_is_made_again_for_the_operator_alone(page: Page) -> None:
     assert page.get("/refresh", "POST")[0] == 401
     assert page.get("/refresh", "POST", "other")[0] == 401
     assert page.get("/ready", "POST", "secret")[0] == 404
+    assert page.get("/refresh") == (200, {"http_port": 8000}), "whose copy it is, is no secret"
     assert page.copy.times == 0
     assert page.get("/refresh", "POST", "secret") == (200, {})
     page.copy.wrong = "llm/config.pbtxt is not valid"
     assert page.get("/refresh", "POST", "secret") == (409, {"error": "llm/config.pbtxt is not valid"})
 
 
+@pytest.mark.parametrize("length", ["60000", "999999", "-1", "many"])
+def test_a_body_is_read_before_the_answer_as_its_end_would_reset_it(page: Page, length: str) -> None:
+    with socket.create_connection(("127.0.0.1", page.port), 5.0) as one:
+        one.sendall(f"POST /refresh HTTP/1.0\r\nContent-Length: {length}\r\n\r\n".encode())
+        if length.isdecimal():
+            one.settimeout(0.2)
+            with pytest.raises(TimeoutError):  # it waits for the body
+                one.recv(1)
+            one.settimeout(5.0)
+            one.sendall(b"x" * min(int(length), 1 << 16))
+        told = b"".join(iter(lambda: one.recv(4096), b""))
+    assert b" 401 " in told.splitlines()[0]
+    assert told.endswith(b'"}\n')
+
+
 def test_where_it_cannot_be(page: Page) -> None:
     for host, port in (("127.0.0.1", page.port), ("203.0.113.1", 0), ("no-such-host.invalid", 0)):
         with pytest.raises(ServerError, match=f"the health page cannot be on {host}, port {port}: "):
-            HealthServer(host, port, Known(), Copy(), operator_key="")  # type: ignore[arg-type]
+            HealthServer(host, port, Known(), Copy(), http_port=8000, operator_key="")  # type: ignore[arg-type]

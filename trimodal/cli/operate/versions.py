@@ -26,6 +26,7 @@ Routes = Annotated[
     Path, typer.Option(envvar="TRIMODAL_ROUTES", help="the gateway's file, which names it with --routes")
 ]
 FILE = Path("routes.toml")
+HEALTH_PORT = 8003
 
 
 def versions(url: Url = URL, routes: Routes = FILE) -> None:
@@ -78,11 +79,12 @@ def reload(
     host: Annotated[str, typer.Option(envvar="TRIMODAL_HOST", help="of the server")] = "127.0.0.1",
     http_port: Annotated[int, typer.Option(envvar="TRIMODAL_HTTP_PORT")] = 8000,
     health_port: Annotated[
-        int,
+        int | None,
         typer.Option(
-            envvar="TRIMODAL_HEALTH_PORT", help="where a copy (--set, --engines) is brought up to date"
+            envvar="TRIMODAL_HEALTH_PORT",
+            help="where a copy (--set, --engines) is brought up to date; 8003 if that is this server's",
         ),
-    ] = 8003,
+    ] = None,
     operator_key_file: OperatorKeyFile = None,
 ) -> None:
     """Loads a model of a running server again, with its files as they are now; requests go on meanwhile."""
@@ -96,24 +98,28 @@ def reload(
         key = read_key(operator_key_file, OPERATOR_KEY)
         api = Api(host, http_port, 0, key)
         began = time.monotonic()
-        hint = ""
+        port = health_port or HEALTH_PORT
+        page_of = api.page_of(port)
+        # Ports that are both given may be mapped ones, of which the server knows nothing.
+        has_page = page_of is not None if health_port else page_of == http_port
+        copied: str | None = None
         try:
-            reason = api.refresh(health_port)
-        except (OSError, http.client.HTTPException, ValueError, KeyError):  # Triton was started by itself
-            reason = ""
-            hint = (
-                f"; no health page answers on port {health_port} (--health-port): where the server reads a "
-                "copy (--set, --engines), those are the files that it was started with"
-            )
-        try:
-            reason = reason or _kept_by_callers(api, model) or api.load(model)
+            # Callers first: a copy that is made again is what a process that dies is loaded from.
+            reason = _kept_by_callers(api, model)
+            if has_page and not reason:
+                copied = api.refresh(port)
+            reason = reason or copied or api.load(model)
         except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
             reason = str(error) or type(error).__name__
         if reason:
             raise ServerError(f"model {model} was not loaded: {_explained(reason, key)}")
+        hint = (
+            f"; no health page of this server answers on port {port} (--health-port): where the server reads "
+            "a copy (--set, --engines), those are the files that it was started with"
+        )
         typer.echo(
             f"{model} is as its files say, after {time.monotonic() - began:.1f} s: "
-            f"what had changed was loaded again, nothing else{hint}"
+            f"what had changed was loaded again, nothing else{hint if copied is None else ''}"
         )
 
 

@@ -3,6 +3,7 @@
     GET /live    200 while tritonserver runs or loads its models
     GET /ready   200 while all models take requests; 503 from the beginning of a drain to the end
     GET /health  200, and the body of /ready: each model, as JSON
+    GET /refresh  whose copy POST makes again: the HTTP port of the server
     POST /refresh  with the operator's key: a copy that the server reads (--set, --engines) is made again of
                  the files as they are; `trimodal reload` asks for it before it has a model loaded
     GET /lost    model → seconds since it was taken from a process that died: what was sent to it before, and
@@ -28,6 +29,7 @@ from trimodal.server.overlay import ServedRepository
 from trimodal.server.supervision.supervisor import Supervisor
 
 _TIMEOUT_S = 5.0  # for a request to arrive
+_MOST_BODY = 1 << 16  # bytes that are read of what is not looked at
 
 
 class HealthServer:
@@ -40,6 +42,7 @@ class HealthServer:
         supervisor: Supervisor,
         repository: ServedRepository,
         *,
+        http_port: int,
         operator_key: str,
     ) -> None:
         class Handler(BaseHTTPRequestHandler):
@@ -55,12 +58,17 @@ class HealthServer:
                     self._answer(200 if health.ready or self.path == "/health" else 503, asdict(health))
                 elif self.path == "/lost":
                     self._answer(200, supervisor.lost())
+                elif self.path == "/refresh":
+                    self._answer(200, {"http_port": http_port})
                 else:
                     self._answer(404, {"error": "there are /live, /ready, /health and /lost"})
 
             do_HEAD = do_GET
 
             def do_POST(self) -> None:
+                # A body that is left unread resets the connection, and the answer may be lost with it.
+                length = self.headers.get("Content-Length", "")
+                self.rfile.read(min(int(length), _MOST_BODY) if length.isdecimal() else 0)
                 key = self.headers.get(OPERATOR_HEADER, "")
                 if self.path != "/refresh":
                     self._answer(404, {"error": "there is /refresh"})
