@@ -23,12 +23,6 @@ def classify(client, images, timeout):
     return [(label[0].decode(), float(score[0])) for label, score in zip(labels, scores, strict=True)]
 
 
-def read(file):
-    """An image, or of a file without end what the server refuses; a pipe will do."""
-    with file.open("rb") as opened:
-        return opened.read(32 << 20)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("paths", nargs="+", type=pathlib.Path)
@@ -48,8 +42,7 @@ def main():
         while batches:
             batch = batches.pop(0)
             try:
-                images = [read(file) for file in batch]
-                answers = classify(client, images, args.timeout)
+                answers = classify(client, [file.read_bytes() for file in batch], args.timeout)
             except (triton.InferenceServerException, OSError) as error:
                 if len(batch) > 1:  # one bad file must not hide the others
                     batches[:0] = [[file] for file in batch]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import importlib.util
-import os
 import wave
-from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 
@@ -62,30 +60,8 @@ def test_two_channels_are_refused_in_a_sentence(name: str, error: type, tmp_path
         list(module.chunks(path) if name == "transcribe_live" else module.samples(path))
 
 
-def test_of_a_picture_without_end_only_so_much_is_read_that_the_server_refuses_it(monkeypatch) -> None:
+def test_of_a_picture_without_end_only_so_much_is_read_that_the_server_refuses_it() -> None:
     read = [program("ask").picture(Path("/dev/zero"))]
     read.append(base64.b64decode(program("openai_picture_and_voice").encoded(Path("/dev/zero"))))
-    module = program("classify")
-
-    def classify(client: object, images: list[bytes], timeout: float) -> list[tuple[str, float]]:
-        read.extend(images)
-        return [("cat", 1.0)] * len(images)
-
-    monkeypatch.setattr(module, "classify", classify)
-    monkeypatch.setattr(module.triton, "InferenceServerClient", lambda url: nullcontext())
-    photo = next((PROGRAMS.parent / "samples" / "photos").glob("*.jpg"))
-    monkeypatch.setattr("sys.argv", ["classify.py", "/dev/zero", str(photo)])
-    assert module.main() == 0
-    assert read.pop() == photo.read_bytes()
     assert {len(one) for one in read} == {32 << 20}
     assert Limits().max_bytes < 32 << 20
-
-
-def test_a_picture_may_come_through_a_pipe() -> None:
-    reads, writes = os.pipe()
-    os.write(writes, b"a picture")
-    os.close(writes)
-    try:
-        assert program("classify").read(Path(f"/dev/fd/{reads}")) == b"a picture"
-    finally:
-        os.close(reads)
