@@ -109,6 +109,12 @@ def test_the_language_model_says_whether_the_words_are_a_whole_sentence(
         assert ("input_audio_buffer.speech_stopped" in peer.kinds()) is ends
 
 
+@pytest.fixture
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The language model may take minutes to judge."""
+    monkeypatch.setattr(completeness, "WITHIN_MS", 200_000)
+
+
 def answers_when(may: threading.Event, token: str) -> Streaming:
     """A language model that says when it may whether the words are a whole sentence, and answers slowly."""
     answers = continuing(token, scripted("a " * 500, step=0.03))
@@ -129,17 +135,15 @@ def cancelled(running: Running, name: str) -> int:
 
 def paused(serve: Serve, dial: Dial, may: threading.Event, token: str) -> tuple[Running, Peer]:
     """A turn in a pause whose words are being judged, and whose answer begins meanwhile."""
-    running = serve(fake_triton(turn=finished(0.95)[0], llm=answers_when(may, token)))
+    running = serve(fake_triton(turn=finished(0.95, 0.95)[0], llm=answers_when(may, token)))
     peer = semantic_of(running, dial)
     peer.say(1.5, silence=0.25)
     wait_until(lambda: len(judged(running)) == 1 and messages(running.triton), "an answer begins")
     return running, peer
 
 
-def test_an_answer_is_given_up_where_the_words_are_no_whole_sentence(
-    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(completeness, "WITHIN_MS", 20_000)
+@pytest.mark.usefixtures("_patient")
+def test_an_answer_is_given_up_where_the_words_are_no_whole_sentence(serve: Serve, dial: Dial) -> None:
     may = threading.Event()
     running, peer = paused(serve, dial, may, " and")
     assert cancelled(running, "messages") == 0
@@ -148,10 +152,10 @@ def test_an_answer_is_given_up_where_the_words_are_no_whole_sentence(
     assert "input_audio_buffer.speech_stopped" not in peer.kinds()
 
 
+@pytest.mark.usefixtures("_patient")
 def test_who_sends_no_more_audio_is_waited_for_as_the_last_verdict_says(
     serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(completeness, "WITHIN_MS", 20_000)
     monkeypatch.setattr(buffer, "silence_s", lambda _finished, complete, *_: 0.5 if complete else 90.0)
     may = threading.Event()
     running = serve(fake_triton(turn=finished(0.95)[0], llm=answers_when(may, ".")))
@@ -163,13 +167,22 @@ def test_who_sends_no_more_audio_is_waited_for_as_the_last_verdict_says(
         pass
     may.set()
     peer.until("input_audio_buffer.speech_stopped")
+    peer.until("response.created")
+    peer.send("response.cancel")
+    peer.until("response.done")
 
 
+@pytest.mark.usefixtures("_patient")
+def test_when_words_come_those_before_are_judged_no_further(serve: Serve, dial: Dial) -> None:
+    running, peer = paused(serve, dial, threading.Event(), ".")
+    peer.say(1.5, silence=0.25)
+    wait_until(lambda: cancelled(running, "text_input") == 1, "nobody waits for it")
+    wait_until(lambda: judged(running) == ["what is this", "what is this? Well"], "all words are judged")
+
+
+@pytest.mark.usefixtures("_patient")
 @pytest.mark.parametrize("ending", ["input_audio_buffer.commit", "input_audio_buffer.clear", ""])
-def test_words_of_a_turn_that_is_over_are_judged_no_further(
-    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch, ending: str
-) -> None:
-    monkeypatch.setattr(completeness, "WITHIN_MS", 20_000)
+def test_words_of_a_turn_that_is_over_are_judged_no_further(serve: Serve, dial: Dial, ending: str) -> None:
     running, peer = paused(serve, dial, threading.Event(), ".")
     assert cancelled(running, "text_input") == 0
     if ending:
