@@ -31,6 +31,7 @@ _MOST_LEVEL = 1e9
 # Of the loudest channel, below which the mean of channels has lost it.
 _LEAST_POWER = 0.05
 _READ = "wav, flac, ogg, mp3, with PyAV m4a, webm and more"
+_UNKNOWN = "format not recognised"  # by libsndfile
 _LIBRARIES = {"soundfile": "libsndfile1"}
 
 
@@ -190,7 +191,8 @@ def _decode_open(given: BinaryIO, name: str) -> Generator[Samples, None, None]:
                 why = "there is no audio in it"
             except ValueError as error:
                 said = str(error)
-                why = why if why and said.startswith("invalid data found") else said
+                knows_more = why not in ("", _UNKNOWN) and said.startswith("invalid data found")
+                why = why if knows_more else said
     noted.check()
     if why:
         raise AudioError(f"{name}: cannot be read as audio ({_READ}): {why}")
