@@ -128,8 +128,8 @@ class LiveSession:
         self._out: Stretch | None = None  # being recognised
         self._sent = 0  # up to here, with what is recognised ahead
         self._windows: list[HeardWindow] = []  # not told yet
-        # Of hypotheses: the one whose words are tentative, unless it was told, and the last with words.
-        self._guess: tuple[Stretch, Recognition] | None = None
+        self._guess: tuple[Stretch, Recognition] | None = None  # has the tentative words; not told either
+        # The segment's last hypothesis, and its samples: for the language it counts if no window follows.
         self._last: tuple[Recognition, int] | None = None
 
     @property
@@ -262,11 +262,12 @@ class LiveSession:
             self._forgotten = stretch.end
         self._policy.accept(stretch, None if heard.rejected or guessed else spoken)
         again = stretch.kind.is_hypothesis
-        self._last = self._last if again else None
         if spoken and not heard.rejected and not guessed:
             own = len(planned.window.samples) - stretch.context
             self._language.hear(heard, own, again=again)
-            self._last = (heard, own) if again else None
+            self._last = (heard, own)
+        if not again:
+            self._last = None
         told = self._transcript.end != settled or (heard.rejected and not again)
         if told:
             self._windows.append(self._told_of(stretch, heard))
