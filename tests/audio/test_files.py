@@ -158,6 +158,23 @@ def test_a_disk_that_cannot_be_read_is_told_and_its_recording_not_cut_short(tmp_
     assert capfd.readouterr() == ("", ""), "a library's traceback beside it"
 
 
+def test_a_place_before_the_beginning_is_no_error_of_the_disk(tmp_path, capfd):
+    soundfile.write(tmp_path / "a.wav", tone(0.1), RATE)
+    with open(tmp_path / "a.wav", "rb") as file:
+        for opened in (file, io.BytesIO(file.read())):
+            noted = files._Noted(opened)
+            assert noted.seek(-5) == -1
+            noted.check()
+            assert noted.seek(5) == 5
+
+
+def test_what_libsndfile_says_of_a_damaged_file_is_told_where_ffmpeg_knows_no_more(tmp_path):
+    soundfile.write(tmp_path / "a.wav", tone(0.1), RATE)
+    (tmp_path / "a.wav").write_bytes((tmp_path / "a.wav").read_bytes().replace(b"data", b"atad", 1))
+    with pytest.raises(AudioError, match="no 'data' chunk marker"):
+        read(tmp_path / "a.wav")
+
+
 def test_a_pipe_is_refused_where_one_would_have_to_go_back(tmp_path, capfd):
     soundfile.write(tmp_path / "a.wav", tone(0.1), RATE)
     reading, writing = os.pipe()

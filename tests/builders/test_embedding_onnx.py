@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.builders.graphs import rounds_where_told
 from tests.builders.judge import made_up
-from tests.builders.scripts import refusal, run
+from tests.builders.scripts import Later, refusal, run
 from trimodal.embedding.engines.onnxruntime import open_engine
 from trimodal.embedding.settings import EmbeddingSettings
+from trimodal.errors import ArtefactError
 from trimodal.manifest import read_manifest
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 SCRIPT = "embedding_onnx"
+reading: Any = Later("steps.embedding.checkpoint")
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +125,39 @@ def test_texts_that_nobody_would_lower_are_refused(checkpoint, tmp_path, capsys)
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer | {"normalizer": None}))
     told = refusal(capsys, SCRIPT, tmp_path, "--out-dir", tmp_path / "2")
     assert "sentence_bert_config.json: do_lower_case is not supported" in told
+
+
+@pytest.mark.parametrize(
+    ("steps", "refused"),
+    [
+        ([{"type": "NFC"}, {"type": "Lowercase"}], False),
+        ([{"type": "Sequence", "normalizers": [{"type": "BertNormalizer", "lowercase": True}]}], False),
+        ([{"type": "NFC"}, {"type": "BertNormalizer", "lowercase": False}], True),
+        ([], True),
+    ],
+)
+def test_a_normalizer_of_several_may_lower_texts(checkpoint, tmp_path, steps, refused):
+    for path in checkpoint.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
+    normalizer = {"type": "Sequence", "normalizers": steps}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer | {"normalizer": normalizer}))
+    with pytest.raises(ArtefactError, match="do_lower_case") if refused else nullcontext():
+        reading.read_contract(tmp_path)
+
+
+@pytest.mark.parametrize(("without", "refused"), [("Transformer", False), ("Pooling", True)])
+def test_a_module_without_a_folder_lies_beside_the_others(checkpoint, tmp_path, without, refused):
+    for path in checkpoint.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    modules = [
+        {"type": f"sentence_transformers.models.{kind}", "path": None if kind == without else folder}
+        for kind, folder in (("Transformer", ""), ("Pooling", "1_Pooling"))
+    ]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(ArtefactError, match="only pooling by the mean") if refused else nullcontext():
+        reading.read_contract(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors"])

@@ -5,6 +5,7 @@ soundfile decodes (libsndfile: wav, flac, ogg, mp3 and more), PyAV what it does 
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
@@ -30,6 +31,7 @@ _MOST_LEVEL = 1e9
 # Of the loudest channel, below which the mean of channels has lost it.
 _LEAST_POWER = 0.05
 _READ = "wav, flac, ogg, mp3, with PyAV m4a, webm and more"
+_UNKNOWN = "format not recognised"  # by libsndfile
 _LIBRARIES = {"soundfile": "libsndfile1"}
 
 
@@ -148,9 +150,12 @@ class _Noted(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         try:
             return self._file.seek(offset, whence)
+        except ValueError:  # as below, of a file in memory
+            return -1
         except OSError as error:
-            self._error = self._error or error
-            return 0
+            if error.errno != errno.EINVAL:  # a damaged file has its library look before the beginning
+                self._error = self._error or error
+            return -1
 
     def tell(self) -> int:
         return self._file.tell()
@@ -185,7 +190,9 @@ def _decode_open(given: BinaryIO, name: str) -> Generator[Samples, None, None]:
             except LookupError:
                 why = "there is no audio in it"
             except ValueError as error:
-                why = str(error)
+                said = str(error)
+                knows_more = why not in ("", _UNKNOWN) and said.startswith("invalid data found")
+                why = why if knows_more else said
     noted.check()
     if why:
         raise AudioError(f"{name}: cannot be read as audio ({_READ}): {why}")

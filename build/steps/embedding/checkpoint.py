@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,7 @@ def _check_modules(directory: Path) -> None:
     folders: dict[str, str] = {}  # kind → where it lies
     try:
         for module in json.loads(file.read_bytes()) if file.is_file() else ():
-            folders[module["type"].rpartition(".")[2]] = module.get("path", "")
+            folders[module["type"].rpartition(".")[2]] = module.get("path") or ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise ArtefactError(f"{file} is no readable list of modules") from None
     if others := sorted(set(folders) - {"Transformer", "Pooling", "Normalize"}):
@@ -62,7 +62,7 @@ def _check_modules(directory: Path) -> None:
         raise ArtefactError(f"{pooling}: only pooling by the mean is supported")
     if read_json(directory / "sentence_bert_config.json").get("do_lower_case"):
         normalizer = read_json(directory / "tokenizer.json").get("normalizer") or {}
-        if not normalizer.get("lowercase"):  # else it does so itself
+        if not _lowers(normalizer):  # else it does so itself
             raise ArtefactError(f"{directory}/sentence_bert_config.json: do_lower_case is not supported")
     prompts = read_json(directory / "config_sentence_transformers.json")
     if (prompts.get("prompts") or {}).get(prompts.get("default_prompt_name")):
@@ -70,6 +70,13 @@ def _check_modules(directory: Path) -> None:
             f"{directory}/config_sentence_transformers.json: default_prompt_name is not supported: "
             "clients put a prompt before their texts"
         )
+
+
+def _lowers(normalizer: dict[str, Any]) -> bool:
+    """Whether a tokenizer's normalizer, or one that it consists of, makes letters small."""
+    if normalizer.get("type") == "Lowercase" or normalizer.get("lowercase"):
+        return True
+    return any(_lowers(one) for one in normalizer.get("normalizers", ()))
 
 
 def open_tokenizer(directory: Path, max_length: int) -> Tokenizer:

@@ -112,6 +112,25 @@ def test_a_language_is_that_of_most_sentences_and_not_of_most_steps() -> None:
     assert due(it).window.language == "de"
 
 
+def test_a_pause_after_which_the_same_speech_goes_on_counts_no_language() -> None:
+    it = session(language_detection_segments=2, min_silence_duration_ms=1000)
+    guess = Recognition((Word(" wort", 0.5, 0.9, 1.0),), language="de", language_probability=0.4)
+    languages = []
+    for pause in (0.3, 1.5, 0.3, 1.5):
+        for _ in range(4):
+            it.feed(noise(1))
+            while planned := it.next_window():
+                languages.append(planned.window.language)
+                it.accept(planned, guess)
+        it.feed(silence(pause))
+        while planned := it.next_window():
+            languages.append(planned.window.language)
+            it.accept(planned, guess)
+    assert set(languages) == {""}, "until its second segment is over"
+    it.feed(noise(2))
+    assert due(it).window.language == "de"
+
+
 def test_a_step_that_is_sure_of_the_language_decides() -> None:
     it = session(language_detection_segments=2)
     sure = Recognition((Word(" wort", 0.5, 0.9, 1.0),), language="de", language_probability=0.6)
@@ -257,10 +276,29 @@ def test_a_temperature_that_was_asked_for_is_the_only_one() -> None:
 def test_a_pause_that_needs_no_window_is_told_at_once() -> None:
     it = session()
     it.feed(np.concatenate((noise(0.7), silence(0.3))))
-    it.accept(due(it), heard((" one", 0.1, 0.7)))
+    planned = due(it)
+    it.accept(planned, heard((" one", 0.1, 0.7)))
     it.feed(silence(0.4))
     update = it.take()
     assert (texts(update.committed), update.tentative) == ([" one"], ())
+    assert [(window.start, window.end) for window in update.windows] == [(0.0, planned.end / SAMPLE_RATE)]
+
+
+def test_a_window_of_which_a_word_was_final_before_the_pause_is_told_once() -> None:
+    it = session()
+    told = []
+    for chunk, said in (
+        (noise(1), [(" one", 0.1, 0.4)]),
+        (noise(1), [(" one", 0.1, 0.4), (" two", 1.0, 1.9)]),
+        (np.concatenate((noise(0.7), silence(0.3))), [(" two", 1.0, 1.9), (" three", 2.2, 2.7)]),
+    ):
+        it.feed(chunk)
+        it.accept(due(it), heard(*said))
+        told.append([window.end for window in it.take().windows])
+    it.feed(silence(1))
+    update = it.take()
+    assert texts(update.committed) == [" three"]
+    assert [*told, [window.end for window in update.windows]] == [[], [2.0], [2.88], []]
 
 
 def test_a_final_window_that_is_rejected_says_nothing() -> None:

@@ -1,7 +1,6 @@
 import pytest
 
 from tests.speech.whisper.vocabulary import LANGUAGES, WORDS, write_tokenizer
-from trimodal.errors import InvalidArgument
 from trimodal.speech.whisper.tokens import WhisperTokens
 
 
@@ -62,11 +61,12 @@ def test_the_first_of_several_lines_is_kept_whole(english, names, words, kept):
     assert english.decode(prompt[1:-2]).split() == [*first, *said[words - kept :]]
 
 
-def test_a_first_line_that_has_no_room_is_refused_and_a_lone_one_is_cut(english):
-    text = "one " * 224
-    with pytest.raises(InvalidArgument, match="prompt: 224 tokens in its first line; at most 223 are taken"):
-        english.prompt("en", f"{text}\nhello", 223)
+def test_a_first_line_that_has_no_room_is_cut_as_a_lone_one_is(english):
+    text = "two " + "one " * 223
+    prompt = english.prompt("en", f"{text}\nhello", 223)
+    assert english.decode(prompt[1:-2]).split() == ["one"] * 223
     assert len(english.prompt("en", text, 223)) == 1 + 216 + 2
+    assert len(english.prompt("en", f"{text}\nhello", 0)) == 2
 
 
 def test_special_tokens_in_a_prompt_are_text_or_nothing(english):

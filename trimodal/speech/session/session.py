@@ -128,6 +128,9 @@ class LiveSession:
         self._out: Stretch | None = None  # being recognised
         self._sent = 0  # up to here, with what is recognised ahead
         self._windows: list[HeardWindow] = []  # not told yet
+        self._guess: tuple[Stretch, Recognition] | None = None  # has the tentative words; not told either
+        # The segment's last hypothesis, and its samples: for the language it counts if no window follows.
+        self._last: tuple[Recognition, int] | None = None
 
     @property
     def waiting(self) -> bool:
@@ -254,16 +257,22 @@ class LiveSession:
         if self._silence:
             spoken = without_made_up(spoken, self._silence)
         guessed = stretch.kind.is_hypothesis and heard.doubted
-        settled = self._transcript.end
+        settled, tentative = self._transcript.end, self._policy.tentative
         if heard.temperature > _RESET:
             self._forgotten = stretch.end
         self._policy.accept(stretch, None if heard.rejected or guessed else spoken)
+        again = stretch.kind.is_hypothesis
         if spoken and not heard.rejected and not guessed:
-            again = stretch.kind is Kind.STEP
             own = len(planned.window.samples) - stretch.context
             self._language.hear(heard, own, again=again)
-        if self._transcript.end != settled or (heard.rejected and not stretch.kind.is_hypothesis):
+            self._last = (heard, own)
+        if not again:
+            self._last = None
+        told = self._transcript.end != settled or (heard.rejected and not again)
+        if told:
             self._windows.append(self._told_of(stretch, heard))
+        if self._policy.tentative is not tentative:  # else they are still those of a window before
+            self._guess = None if told else (stretch, heard)
         self._forget()
 
     def accept_windows(self, planned: Sequence[PlannedWindow], heard: Sequence[Recognition]) -> None:
@@ -312,8 +321,18 @@ class LiveSession:
         return Timeline(self._ring.end, self._ended or self._paused, self._detector.spans)
 
     def _due(self) -> Stretch | None:
-        """The stretch that is out, or to be handed out."""
-        return self._out or self._policy.plan(self._timeline())
+        """The stretch that is out, or to be handed out; a pause may settle words without one."""
+        if self._out:
+            return self._out
+        settled, floor = self._transcript.end, self._policy.floor
+        due = self._policy.plan(self._timeline())
+        if self._last and self._policy.floor != floor:  # it is the last of its segment
+            self._language.hear(*self._last)
+            self._last = None
+        if self._guess and self._transcript.end != settled:
+            self._windows.append(self._told_of(*self._guess))
+            self._guess = None
+        return due
 
     def _was_speech(self, word: SpokenWord, moment: int) -> bool:
         """Whether the detector, at that moment, knew of speech at the word or near it."""

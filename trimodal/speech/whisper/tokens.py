@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trimodal.errors import InvalidArgument
-
 # Written without spaces: a word is then what one or more tokens spell completely.
 # (Whisper's own list, and Khmer and Tibetan: what is heard of a stretch of them must not be one long word.)
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue", "km", "bo"})
@@ -69,14 +67,12 @@ class WhisperTokens:
     def prompt(self, language: str, text: str, room: int, translate: bool = False) -> list[int]:
         """What the decoder is given first; of `text`, what was said before, the last tokens that have room.
 
-        Of several lines the first is kept whole: names to expect.
-
-        Raises InvalidArgument: that alone has more than `room` tokens.
+        Of several lines the first is kept whole, names to expect, or as much of its end as has room: it may
+        be a stream's own prompt, which is cut like any other, and not refused once words were said.
         """
         names, _, said = text.partition("\n") if "\n" in text else ("", "", text)
         given, before = self._spoken(names), self._spoken(said)
-        if len(given) > room:
-            raise InvalidArgument(f"prompt: {len(given)} tokens in its first line; at most {room} are taken")
+        given = given[max(0, len(given) - room) :]
         kept = min(len(before), room - len(given))
         if kept >= LONG_PROMPT:
             kept -= (len(given) + kept) % PROMPT_STEP

@@ -26,6 +26,17 @@ def test_a_sentence_is_complete_where_its_end_would_follow(following: str, compl
     assert (told["max_tokens"], told["apply_chat_template"], told["tenant"]) == (1, False, b"mine")
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [("どこですか？", "どこですか"), ("他住在哪里。", "他住在哪里"), ("好！", "好"), ("はい、", "はい"),
+     ("你好，", "你好"), ("वह कहाँ रहता है।", "वह कहाँ रहता है")],
+)  # fmt: skip
+def test_signs_of_other_scripts_are_not_given_away_either(words: str, told: str) -> None:
+    transport = FakeTransport(llm=scripted("。"))
+    assert asyncio.run(is_complete(Client(transport=transport), "llm", words, Options()))
+    assert transport.requests[0].inputs["text_input"][0].decode() == told
+
+
 def test_of_a_long_turn_the_last_words_are_asked_about() -> None:
     transport = FakeTransport(llm=scripted("."))
     asyncio.run(is_complete(Client(transport=transport), "llm", "word " * 500 + "end.", Options()))

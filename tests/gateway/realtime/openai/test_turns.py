@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
@@ -15,9 +17,10 @@ from tests.gateway.realtime.conftest import Dial, Event, Peer
 from tests.gateway.realtime.openai.test_conversation import item, messages
 from trimodal.audio.values import Samples
 from trimodal.client.transports.base import Request, Tensors
-from trimodal.client.transports.fake import FakeSpeech, scripted
+from trimodal.client.transports.fake import FakeSpeech, Streaming, scripted
 from trimodal.errors import Unavailable
-from trimodal.gateway.realtime.hearing import detection
+from trimodal.gateway.realtime.hearing import completeness, detection
+from trimodal.gateway.realtime.hearing.completeness import is_complete
 from trimodal.gateway.realtime.openai import buffer
 from trimodal.speech.session.vad import EnergyDetector
 
@@ -73,23 +76,120 @@ def judged(running: Running) -> list[str]:
     return [text[0].decode() for text in texts if text is not None]
 
 
+@pytest.fixture
+def verdicts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What it said; once it is here the turn was weighed anew before any more audio of it is taken in."""
+    told: list[bool] = []
+
+    async def noted(*asked: Any) -> bool:
+        told.append(await is_complete(*asked))
+        return told[-1]
+
+    monkeypatch.setattr(buffer, "is_complete", noted)
+    return told
+
+
 @pytest.mark.parametrize(
     ("token", "silences"), [(".", [(0.15, True)]), (" and", [(0.75, False), (0.4, True)])]
 )
 def test_the_language_model_says_whether_the_words_are_a_whole_sentence(
-    serve: Serve, dial: Dial, token: str, silences: list[tuple[float, bool]]
+    serve: Serve, dial: Dial, verdicts: list[bool], token: str, silences: list[tuple[float, bool]]
 ) -> None:
     model, _ = finished(0.95)
     running = serve(fake_triton(turn=model, llm=continuing(token)))
     peer = semantic_of(running, dial)
     peer.say(1.5, silence=0.25)
-    wait_until(lambda: judged(running) == ["what is this"], "the words are judged")
+    wait_until(lambda: judged(running) == ["what is this"], "the words are asked about")
+    wait_until(lambda: verdicts == [token == "."], "they are judged")
     for seconds, ends in silences:
         peer.append(seconds, level=0.0)
         peer.send("conversation.item.retrieve", item_id="none")
         while peer.receive()["type"] != "error":
             pass
         assert ("input_audio_buffer.speech_stopped" in peer.kinds()) is ends
+
+
+@pytest.fixture
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The language model may take minutes to judge."""
+    monkeypatch.setattr(completeness, "WITHIN_MS", 200_000)
+
+
+def answers_when(may: threading.Event, token: str) -> Streaming:
+    """A language model that says when it may whether the words are a whole sentence, and answers slowly."""
+    answers = continuing(token, scripted("a " * 500, step=0.03))
+
+    async def model(request: Request) -> AsyncIterator[Tensors]:
+        while "messages" not in request.inputs and not may.is_set():
+            await asyncio.sleep(0.005)
+        async for outputs in answers(request):
+            yield outputs
+
+    return model
+
+
+def cancelled(running: Running, name: str) -> int:
+    """Generations that were ended of those with this input."""
+    return sum(name in request.inputs for request in running.triton.cancelled)
+
+
+def paused(serve: Serve, dial: Dial, may: threading.Event, token: str) -> tuple[Running, Peer]:
+    """A turn in a pause whose words are being judged, and whose answer begins meanwhile."""
+    running = serve(fake_triton(turn=finished(0.95, 0.95)[0], llm=answers_when(may, token)))
+    peer = semantic_of(running, dial)
+    peer.say(1.5, silence=0.25)
+    wait_until(lambda: len(judged(running)) == 1 and messages(running.triton), "an answer begins")
+    return running, peer
+
+
+@pytest.mark.usefixtures("_patient")
+def test_an_answer_is_given_up_where_the_words_are_no_whole_sentence(serve: Serve, dial: Dial) -> None:
+    may = threading.Event()
+    running, peer = paused(serve, dial, may, " and")
+    assert cancelled(running, "messages") == 0
+    may.set()
+    wait_until(lambda: cancelled(running, "messages") == 1, "it is given up")
+    assert "input_audio_buffer.speech_stopped" not in peer.kinds()
+
+
+@pytest.mark.usefixtures("_patient")
+def test_who_sends_no_more_audio_is_waited_for_as_the_last_verdict_says(
+    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buffer, "silence_s", lambda _finished, complete, *_: 0.5 if complete else 90.0)
+    may = threading.Event()
+    running = serve(fake_triton(turn=finished(0.95)[0], llm=answers_when(may, ".")))
+    peer = semantic_of(running, dial)
+    peer.say(1.5, silence=0.25)
+    wait_until(lambda: len(judged(running)) == 1, "the words are asked about")
+    peer.send("conversation.item.retrieve", item_id="none")
+    while peer.receive()["type"] != "error":  # the audio is taken in, and the wait for more begun
+        pass
+    may.set()
+    peer.until("input_audio_buffer.speech_stopped")
+    peer.until("response.created")
+    peer.send("response.cancel")
+    peer.until("response.done")
+
+
+@pytest.mark.usefixtures("_patient")
+def test_when_words_come_those_before_are_judged_no_further(serve: Serve, dial: Dial) -> None:
+    running, peer = paused(serve, dial, threading.Event(), ".")
+    peer.say(1.5, silence=0.25)
+    wait_until(lambda: cancelled(running, "text_input") == 1, "nobody waits for it")
+    wait_until(lambda: judged(running) == ["what is this", "what is this? Well"], "all words are judged")
+
+
+@pytest.mark.usefixtures("_patient")
+@pytest.mark.parametrize("ending", ["input_audio_buffer.commit", "input_audio_buffer.clear", ""])
+def test_words_of_a_turn_that_is_over_are_judged_no_further(serve: Serve, dial: Dial, ending: str) -> None:
+    running, peer = paused(serve, dial, threading.Event(), ".")
+    assert cancelled(running, "text_input") == 0
+    if ending:
+        peer.send(ending)
+    else:
+        peer.socket.close()
+    wait_until(lambda: cancelled(running, "text_input") == 1, "nobody waits for it")
 
 
 def test_a_pause_in_which_it_does_not_is_waited_out(serve: Serve, dial: Dial) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from trimodal.client.client import Client
 from trimodal.client.options import Options
+from trimodal.gateway.realtime.hearing.endpoint import SIGNS
 
 WITHIN_MS = 300  # a server that cannot answer so soon refuses: the turn is judged without
 _WORDS = 60  # of a long turn the last ones say it
-_SIGNS = " \t\n.,;:!?…-–—\"'”’"
+_LAST = SIGNS + " \t\n-’"
 _ENDS = (".", "?", "!", "…", "。", "？", "！", "।")
 
 
 async def is_complete(client: Client, model: str, words: str, options: Options) -> bool:
     """Whether the likeliest next token ends the sentence. Raises: RequestError, TransportError."""
-    said = " ".join(words.rstrip(_SIGNS).split()[-_WORDS:])
+    said = " ".join(words.rstrip(_LAST).split()[-_WORDS:])
     if not said:
         return False
     asked: Options = {

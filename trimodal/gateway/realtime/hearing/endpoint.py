@@ -20,13 +20,13 @@ _BACKCHANNELS = {
     "ah", "aha", "alright", "hm", "hmm", "huh", "mhm", "mm", "mmhm", "mmhmm", "mmm", "oh", "ok", "okay",
     "right", "sure", "uh", "uhhuh", "um", "yeah", "yep", "yes",
 }  # fmt: skip
-_SIGNS = ".,;:!?…\"'“”()[]¿¡।。、，？！—–"
+SIGNS = ".,;:!?…\"'“”()[]¿¡।。、，？！—–"
 
 
 def spoken(text: str) -> tuple[str, ...]:
     """The words of a text, as far as they can be told apart by ear: without case and punctuation."""
     given = text.lower().replace("’", "'").split()
-    return tuple(word for one in given if (word := one.rstrip(_SIGNS + "-").lstrip(_SIGNS)))
+    return tuple(word for one in given if (word := one.rstrip(SIGNS + "-").lstrip(SIGNS)))
 
 
 def is_backchannel(text: str) -> bool:

@@ -50,6 +50,7 @@ class _Utterance:
         complete: whether they are a whole sentence; None: not known.
         over: it may be, as far as is known.
         listening: it began in an answer, which it has not interrupted: "mhm" would not.
+        reading: asks the language model about its words.
     """
 
     item_id: str
@@ -62,6 +63,7 @@ class _Utterance:
     complete: bool | None = None
     over: bool = False
     listening: bool = False
+    reading: asyncio.Task[None] | None = None
     task: asyncio.Task[None] = field(init=False)
 
 
@@ -85,10 +87,10 @@ class InputBuffer:
         self._samples = 0  # of the session, at 16 kHz
         self._admitted = False  # the server took a turn: it takes the session's later ones
         self._began = 0.0  # of its first audio, on the loop's clock
+        self._heard_by = 0.0  # when all that came has been spoken, on the same clock
         self._quiet: asyncio.TimerHandle | None = None  # ends a turn of which no more audio comes
         self._open: _Utterance | None = None
         self._telling: set[asyncio.Task[None]] = set()
-        self._reading: set[asyncio.Task[None]] = set()
         self._decoder = Decoder()
         self._detector: TurnDetector | None = None
         self._vad: ServerVad | SemanticVad | None = None
@@ -133,13 +135,12 @@ class InputBuffer:
                 await asyncio.sleep(0)
             await self._hear(samples)
         self.begun = True
-        if self._detector is not None and self._detector.speaking:
-            # Audio that came ahead of its time, as a file does, is late only when it would have been spoken.
-            due = max(
-                loop.time() + (self._samples - before) / SAMPLE_RATE,
-                self._began + self._samples / SAMPLE_RATE,
-            )
-            self._quiet = loop.call_at(due + self._detector.silence_s + LATE_S, self._stop)
+        # Audio that came ahead of its time, as a file does, is late only when it would have been spoken.
+        self._heard_by = max(
+            loop.time() + (self._samples - before) / SAMPLE_RATE,
+            self._began + self._samples / SAMPLE_RATE,
+        )
+        self._wait()
 
     async def commit(self) -> None:
         """Ends the turn. Raises: ApiError where there is none."""
@@ -163,6 +164,7 @@ class InputBuffer:
             self._detector.cut()
         if self._open is not None:
             utterance, self._open = self._open, None
+            _stop_reading(utterance)
             utterance.task.cancel()
             await asyncio.wait((utterance.task,))
             self._responses.give_up("dropped")
@@ -171,15 +173,24 @@ class InputBuffer:
     async def aclose(self) -> None:
         """Ends all that is heard."""
         self._wait_on()
-        tasks = [*self._telling, *self._reading]
-        for task in tasks:
+        if self._open is not None:
+            _stop_reading(self._open)
+        for task in self._telling:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        if self._telling:
+            await asyncio.wait(self._telling)
+
+    def _wait(self) -> None:
+        """Ends the turn that goes on unless audio comes in time."""
+        self._wait_on()
+        if self._detector is not None and self._detector.speaking:
+            late = self._heard_by + self._detector.silence_s + LATE_S
+            self._quiet = asyncio.get_running_loop().call_at(late, self._stop)
 
     def _wait_on(self) -> None:
         if self._quiet is not None:
             self._quiet.cancel()
+            self._quiet = None
 
     def _stop(self) -> None:
         """Ends a turn as after a silence: a microphone that is muted sends none."""
@@ -239,7 +250,11 @@ class InputBuffer:
             self._read(utterance)
             words, eagerness = utterance.transcript.whole, self._vad.eagerness
             detector.end_after(silence_s(utterance.finished, utterance.complete, words, eagerness))
-        utterance.over = detector.silence_s <= LIKELY_S
+            if self._quiet is not None:  # else audio is being taken in
+                self._wait()
+        was_over, utterance.over = utterance.over, detector.silence_s <= LIKELY_S
+        if was_over and not utterance.over:
+            self._responses.give_up("changed")
         self._foresee(utterance)
 
     def _read(self, utterance: _Utterance) -> None:
@@ -247,9 +262,8 @@ class InputBuffer:
         words = utterance.transcript.whole
         if self._answers is not None and spoken(words) != utterance.read:
             utterance.read, utterance.complete = spoken(words), None
-            task = asyncio.ensure_future(self._judge_words(utterance, words))
-            self._reading.add(task)
-            task.add_done_callback(self._reading.discard)
+            _stop_reading(utterance)
+            utterance.reading = asyncio.ensure_future(self._judge_words(utterance, words))
 
     async def _judge_words(self, utterance: _Utterance, words: str) -> None:
         try:
@@ -258,10 +272,9 @@ class InputBuffer:
         except (ApiError, RequestError, TransportError) as error:
             logger.debug("semantic_vad: the words of a turn are not judged: %s", error)
             return
-        if utterance.read == spoken(words):
-            utterance.complete = complete
-            if utterance is self._open and utterance.paused and self._detector is not None:
-                self._weigh(utterance, self._detector)
+        utterance.complete = complete
+        if utterance.paused and self._detector is not None:
+            self._weigh(utterance, self._detector)
 
     async def _finished(self, utterance: _Utterance) -> float | None:
         """How probable it is that the speaker has finished; None: the model did not answer in time."""
@@ -301,6 +314,7 @@ class InputBuffer:
     def _commit(self) -> None:
         assert self._open is not None
         utterance, self._open = self._open, None
+        _stop_reading(utterance)
         previous = self._conversation.last_id
         self._outbox.put("input_audio_buffer.committed", item_id=utterance.item_id, previous_item_id=previous)
         self._conversation.add_speech(utterance.item_id)
@@ -348,6 +362,11 @@ class InputBuffer:
                 self._responses.answer(config)
         else:
             self._responses.give_up("dropped")
+
+
+def _stop_reading(utterance: _Utterance) -> None:
+    if utterance.reading is not None:
+        utterance.reading.cancel()
 
 
 def _bounds(vad: ServerVad | SemanticVad) -> tuple[float, float, float]:
