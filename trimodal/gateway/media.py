@@ -14,7 +14,7 @@ from trimodal.audio.values import Samples
 from trimodal.gateway.errors import ApiError, invalid
 
 # Characters of keywords and prompt together: of names in English some 200 of the 223 tokens that a Whisper
-# takes before a window. In other scripts they may be more, which the recogniser refuses.
+# takes before a window. In other scripts they may be more, of which the first are cut.
 MAX_HINTS = 600
 _DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[^;,]*)*;base64,", re.I)
 
