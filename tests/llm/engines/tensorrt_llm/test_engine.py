@@ -128,9 +128,9 @@ def test_a_short_request_comes_before_all_figures_and_clients(llm: PlayedLlm, en
             {"top_k": 40, "temperature": 0.7, "top_p": 0.9, "seed": 5, "max_tokens": 3},
         ),
         ({"temperature": 1.0}, {"top_k": 0, "temperature": 1.0, "top_p": 1.0}),
-        ({"logprobs": 0}, {"logprobs": 1, "seed": None}),
-        ({"logprobs": 3}, {"logprobs": 3, "seed": None}),
-        ({"temperature": 1.0, "logprobs": 3}, {"logprobs": 20}),  # a drawn token is to be among them
+        ({"logprobs": 0}, {"logprobs": 20, "seed": None}),
+        ({"logprobs": 3}, {"logprobs": 20, "seed": None}),
+        ({"temperature": 1.0, "logprobs": 3}, {"logprobs": 20}),  # what is drawn is to be among them
         ({"grammar": 'root ::= "a"'}, {"seed": None}),
         ({"stop_token_ids": (9,)}, {"stop_token_ids": [9, 3], "seed": None}),
         ({"ignore_eos": True}, {"ignore_eos": True, "stop_token_ids": None, "seed": None}),
