@@ -150,11 +150,11 @@ class _Noted(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         try:
             return self._file.seek(offset, whence)
-        except ValueError:  # as below, of a file in memory
-            return -1
         except OSError as error:
             if error.errno != errno.EINVAL:  # a damaged file has its library look before the beginning
                 self._error = self._error or error
+            return -1
+        except ValueError:  # the same, of a file in memory
             return -1
 
     def tell(self) -> int:

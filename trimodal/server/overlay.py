@@ -81,7 +81,7 @@ class ServedRepository:
                     old.rename(self.path)
                     raise
             finally:
-                for done in (fresh, old):
+                for done in (fresh, old) if self.path.exists() else (fresh,):
                     shutil.rmtree(done, ignore_errors=True)
 
     def _copy_to(self, target: Path) -> None:

@@ -261,11 +261,11 @@ def test_what_it_refuses_is_told_in_its_own_words(vllm: PlayedVllm, tmp_path: Pa
 def test_more_ends_than_min_tokens_can_keep_off_are_refused(vllm: PlayedVllm, tmp_path: Path) -> None:
     """Its runner for GPUs has room for 128, the model's own among them: one more ended its core."""
     loop = Loop(opened(vllm, tmp_path))
-    loop.link.add(ask(1, min_tokens=1, stop_token_ids=tuple(range(10, 137))))
-    assert loop.end(1).finish_reason == "refused"
-    assert "own ends are 129 tokens: beside min_tokens at most 128 are taken" in loop.end(1).error
+    for id, ignore in ((90, False), (91, True)):
+        loop.link.add(ask(id, min_tokens=1, stop_token_ids=tuple(range(10, 137)), ignore_eos=ignore))
+        assert loop.end(id).finish_reason == "refused"
+        assert "own ends are 129 tokens: beside min_tokens at most 128 are taken" in loop.end(id).error
     taken = [{"min_tokens": 1, "stop_token_ids": tuple(range(2, 130))}, {"stop_token_ids": tuple(range(128))}]
-    taken.append({"min_tokens": 1, "stop_token_ids": tuple(range(10, 138)), "ignore_eos": True})
     for id, sampling in enumerate(taken, 2):
         loop.link.add(ask(id, **sampling))
     eventually(lambda: len(vllm.requests()) == len(taken))

@@ -117,6 +117,8 @@ def reload(
             f"; no health page of this server answers on port {port} (--health-port): where the server reads "
             "a copy (--set, --engines), those are the files that it was started with"
         )
+        if page_of is not None and not has_page:
+            hint += f". The page there is of the server on port {page_of}: name it if that is this one"
         typer.echo(
             f"{model} is as its files say, after {time.monotonic() - began:.1f} s: "
             f"what had changed was loaded again, nothing else{hint if copied is None else ''}"

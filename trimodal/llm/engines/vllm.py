@@ -255,11 +255,11 @@ def _sampling_params(sampling: Sampling, eos_ids: list[int]) -> Any:
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
-    grammar = sampling.grammar
-    ends = [*sampling.stop_token_ids, *([] if sampling.ignore_eos else eos_ids)]
-    if sampling.min_tokens and len(set(ends)) > _MOST_KEPT_OFF:
+    # Also with ignore_eos: it keeps the model's own off itself.
+    grammar, ends = sampling.grammar, {*sampling.stop_token_ids, *eos_ids}
+    if sampling.min_tokens and len(ends) > _MOST_KEPT_OFF:
         raise Refused(
-            f"stop_token_ids and the model's own ends are {len(set(ends))} tokens: "
+            f"stop_token_ids and the model's own ends are {len(ends)} tokens: "
             f"beside min_tokens at most {_MOST_KEPT_OFF} are taken"
         )
     return SamplingParams(
@@ -278,7 +278,7 @@ def _sampling_params(sampling: Sampling, eos_ids: list[int]) -> Any:
         prompt_logprobs=sampling.prompt_logprobs,
         min_tokens=sampling.min_tokens,
         ignore_eos=sampling.ignore_eos,  # of its tokenizer; the checkpoint may have more of them
-        stop_token_ids=ends,
+        stop_token_ids=[*sampling.stop_token_ids, *([] if sampling.ignore_eos else eos_ids)],
         logit_bias=dict(sampling.logit_bias) or None,
         detokenize=False,
         output_kind=RequestOutputKind.DELTA,

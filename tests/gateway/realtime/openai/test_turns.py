@@ -143,7 +143,10 @@ def paused(serve: Serve, dial: Dial, may: threading.Event, token: str) -> tuple[
 
 
 @pytest.mark.usefixtures("_patient")
-def test_an_answer_is_given_up_where_the_words_are_no_whole_sentence(serve: Serve, dial: Dial) -> None:
+def test_an_answer_is_given_up_where_the_words_are_no_whole_sentence(
+    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buffer, "LATE_S", 90.0)
     may = threading.Event()
     running, peer = paused(serve, dial, may, " and")
     assert cancelled(running, "messages") == 0

@@ -261,17 +261,20 @@ class InputBuffer:
         """Has the language model say whether the words are a whole sentence."""
         words = utterance.transcript.whole
         if self._answers is not None and spoken(words) != utterance.read:
-            utterance.read, utterance.complete = spoken(words), None
+            utterance.read = spoken(words)
+            if utterance.complete:  # what was a part of a sentence may be one still
+                utterance.complete = None
             _stop_reading(utterance)
             utterance.reading = asyncio.ensure_future(self._judge_words(utterance, words))
 
     async def _judge_words(self, utterance: _Utterance, words: str) -> None:
+        complete: bool | None
         try:
             check_model(self._caller, LLM)
             complete = await is_complete(self._client, LLM, words, self._caller.terms(Options()))
         except (ApiError, RequestError, TransportError) as error:
             logger.debug("semantic_vad: the words of a turn are not judged: %s", error)
-            return
+            complete = None
         utterance.complete = complete
         if utterance.paused and self._detector is not None:
             self._weigh(utterance, self._detector)
@@ -287,7 +290,8 @@ class InputBuffer:
     def _foresee(self, utterance: _Utterance) -> None:
         """Begins the answer to a turn that may be over, on the words so far."""
         goes_on = self._open is not None and self._open is not utterance
-        if utterance.over and not goes_on and self._answers is not None:
+        failed = utterance.task.done()
+        if utterance.over and not goes_on and not failed and self._answers is not None:
             self._responses.foresee(self._answers, utterance.transcript.whole)
 
     @property
@@ -349,6 +353,7 @@ class InputBuffer:
             put_error(self._outbox, failure)
             end_where_fatal(self._outbox, error)
             self._conversation.heard(identity, "")
+            _stop_reading(utterance)
             self._responses.give_up("dropped")
             return
         if shown:
