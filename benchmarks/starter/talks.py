@@ -3,11 +3,12 @@
     python -m benchmarks.starter.talks --turns 31 --tiny
     python -m benchmarks.starter.talks --turns 31 --tiny --way "semantic_vad, early"
 
-Recordings: the project's, and prompts of a telephone exchange, with word times by the same aligner
-(`prompts.json`). A turn is a recording with a pause after one of its words, filled with the recording's own
-quietest moment. Ways take turns, each turn in a session of its own, at the pace of speech. An answer that is
-shown of a turn which was taken for over before the last word is premature; after the last word of a sentence
-it may well be over by ear, so these are told apart.
+Recordings: the project's, and prompts of a telephone exchange (Allison Smith, CC-BY-SA-3.0; see
+`benchmarks.parity.recordings`), with word times by the same aligner (`prompts.json`). A turn is a recording
+with a pause after one of its words, filled with the recording's own quietest moment. Ways take turns, each
+turn in a session of its own, at the pace of speech. An answer that is shown of a turn which was taken for
+over before the last word is premature; after the last word of a sentence it may well be over by ear, so these
+are told apart.
 """
 
 from __future__ import annotations
