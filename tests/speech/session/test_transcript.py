@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from trimodal.audio.values import Word
+from trimodal.audio.values import MOST_CORRECTED, Word
 from trimodal.speech.session.transcript import (
     SpokenWord,
     Transcript,
@@ -93,6 +93,41 @@ def test_the_transcript_remembers_a_bounded_part() -> None:
     transcript.commit(words("w " * 10_000))
     assert len(transcript.take()) == 10_000
     assert len(transcript.recent) == 256
+
+
+def test_a_correction_tells_which_words_it_is_in_place_of() -> None:
+    transcript = Transcript()
+    transcript.commit(words("one two"))
+    transcript.close()
+    transcript.commit(words("howdy mary", 2))
+    transcript.correct(words("had he married", 2))
+    (correction,) = transcript.take_corrections()
+    assert (correction.first, correction.count) == (2, 2)
+    assert [word.text for word in correction.words] == [" had", " he", " married"]
+    assert [word.start for word in correction.words] == sorted(word.start for word in correction.words)
+    assert [word.text for word in transcript.recent] == [" one", " two", " had", " he", " married"]
+    assert (transcript.take_corrections(), len(transcript.take())) == ((), 4)
+    transcript.commit(words("a", 4))
+    transcript.correct(words("had he married her", 2))
+    assert [(one.first, one.count) for one in transcript.take_corrections()] == [(2, 3)]
+
+
+def test_words_that_cannot_be_all_that_was_said_correct_nothing() -> None:
+    for heard in ("", "one", "one two", "one two " * 5, "one two three four five"):
+        transcript = Transcript()
+        transcript.commit(words("one two three four five"))
+        transcript.correct(words(heard))
+        assert (transcript.take_corrections(), len(transcript.recent)) == ((), 5)
+    transcript.close()
+    transcript.correct(words("one too three four five"))
+    assert not transcript.take_corrections(), "the segment is over"
+
+
+def test_of_a_segment_that_is_not_remembered_whole_nothing_is_corrected() -> None:
+    transcript = Transcript()
+    transcript.commit(words("word " * MOST_CORRECTED))
+    transcript.correct(words("worm " * (MOST_CORRECTED - 1)))
+    assert transcript.take_corrections() == ()
 
 
 def test_the_text_before_a_sample_is_cut_at_words() -> None:
