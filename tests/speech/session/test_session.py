@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tests.speech.session.spoken import Oracle, chunks_of, held_s, run, speak, texts
+from trimodal.audio.live_words import LiveWords
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
 from trimodal.speech.session.session import LiveSession, PlannedWindow
 from trimodal.speech.session.transcript import MOST_BEFORE
@@ -13,6 +14,8 @@ from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import MAX_PROMPT, Recognition
 
 POLICIES: list[PolicyName] = ["edge", "vad", "file"]
+SPOKEN = ((" one", 0.1), (" two", 1.5), (" three", 2.8), (" four", 3.5))
+SPOKEN_LATER = tuple((one, at, at + 0.4) for one, at in SPOKEN[1:])
 SETTINGS = SpeechSettings(step_s=1, speech_pad_ms=200)
 
 
@@ -235,6 +238,23 @@ def test_a_step_that_is_doubted_is_not_believed_and_a_final_window_is() -> None:
     assert final.window.temperatures == (0.0, 0.4), "somebody waits for its words"
     it.accept(final, heard((" hardly", 0.1, 0.5), doubted="probability"))
     assert texts(it.take().committed) == [" hardly"]
+
+
+@pytest.mark.parametrize(
+    ("doubted", "text"), [("", " won two three four"), ("probability", " one two three four")]
+)
+def test_a_whole_segment_corrects_words_unless_it_is_doubted(doubted: str, text: str) -> None:
+    it, live = session(), LiveWords()
+    for seconds in (1, 2, 3, 4):
+        it.feed(noise(1))
+        it.accept(due(it), heard(*((one, at, at + 0.4) for one, at in SPOKEN if at + 0.4 <= seconds)))
+    it.feed(silence(1))
+    while planned := it.next_window():
+        whole = planned.start < 1 and not planned.window.prefix
+        it.accept(planned, heard((" won", 0.1, 0.5), *SPOKEN_LATER, doubted=doubted if whole else ""))
+    update = it.take()
+    live.add(update.committed, update.corrections)
+    assert live.text == text
 
 
 def test_a_recording_is_decoded_at_all_temperatures_of_the_recogniser() -> None:

@@ -133,7 +133,7 @@ class SegmentPolicy:
             words = words or ()
             new = self.new_words(stretch, words)
             if stretch.whole:
-                self.transcript.correct(words[: len(words) - len(new)])
+                self.transcript.correct(words, len(words) - len(new))
             self.floor = stretch.end
             self.settle(new)
         else:

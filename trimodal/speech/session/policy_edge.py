@@ -103,7 +103,7 @@ class EdgePolicy(SegmentPolicy):
                 return
             self._heard = stretch.end
             if stretch.whole:
-                self.transcript.correct(words[: len(words) - len(new)])
+                self.transcript.correct(words, len(words) - len(new))
             self._commit(stretch, new)
             self._trim(stretch)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -260,6 +260,8 @@ class LiveSession:
         if self._silence:
             spoken = without_made_up(spoken, self._silence)
         guessed = stretch.kind.is_hypothesis and heard.doubted
+        if heard.doubted:
+            stretch = replace(stretch, whole=False)  # what was heard before is no worse
         settled, tentative = self._transcript.end, self._policy.tentative
         if heard.temperature > _RESET:
             self._forgotten = stretch.end

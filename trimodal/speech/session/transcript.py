@@ -175,24 +175,26 @@ class Transcript:
             self._new.append(self.recent[-1])
         self._count += len(words)
 
-    def correct(self, words: Sequence[SpokenWord]) -> None:
-        """Puts words in place of the segment's; nothing if they are the same, or cannot be all of them.
+    def correct(self, words: Sequence[SpokenWord], count: int) -> None:
+        """Puts the first `count` words that were heard of all the segment in place of the committed ones.
 
-        A window may leave a sentence out, or say it twice.
+        Not if they are the same, or if Whisper left out what was said in some place, or said it twice.
         """
-        if not 0 < max(self._open, len(words)) < MOST_CORRECTED:
-            return
+        corrected = words[:count]
         before = list(self.recent)[len(self.recent) - self._open :]
-        if [word.text for word in before] == [word.text for word in words]:
+        if [word.text for word in before] == [word.text for word in corrected]:
             return
-        if not len(before) / 2 <= len(words) < 2 * len(before):
+        if self._open >= MOST_CORRECTED or not 0 < count < 2 * len(before):
+            return
+        middles = [word.middle for word in words]
+        if any(min(abs(word.middle - middle) for middle in middles) > _NEAR for word in before):
             return
         for _ in before:
             self.recent.pop()
         self._open = 0
-        for word in words:
+        for word in corrected:
             self._append(word)
-        heard = tuple(word.to_word() for word in list(self.recent)[-len(words) :])
+        heard = tuple(word.to_word() for word in list(self.recent)[-count:])
         self._corrections.append(Correction(self._first, self._count - self._first, heard))
 
     def close(self) -> None:
