@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-
 import pytest
 
 from tests.gateway.conftest import Serve, fake_triton
-from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer, transcription
-from trimodal.audio.values import Correction, Word
+from tests.gateway.realtime.conftest import WORDS, Corrects, Dial, Event, Peer, transcription
 from trimodal.client.transports.fake import FakeSpeech
-from trimodal.client.transports.tensors import strings
 from trimodal.gateway.realtime.openai.config import TENTATIVE
 
 PREFIX = "conversation.item.input_audio_transcription"
@@ -83,18 +78,6 @@ def test_they_join_the_text_and_only_news_is_told(serve: Serve, dial: Dial, dial
     kinds = [event["type"].rpartition(".")[2] for event in peer.events]
     follows = [after for kind, after in zip(kinds, kinds[1:], strict=False) if kind == "delta"]
     assert set(follows) == {"tentative"}
-
-
-class Corrects(FakeSpeech):
-    """Hears its second word otherwise once it has committed all."""
-
-    def _answer(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        outputs = super()._answer(*args, **kwargs)
-        if b"this" in outputs["committed"].item():
-            words = (Word(" was", 0.4, 0.6, 0.9), Word(" that?", 0.7, 0.9, 0.9))
-            told = json.dumps(asdict(Correction(1, 2, words))).encode()
-            outputs["corrections"] = strings([told])
-        return outputs
 
 
 @pytest.mark.parametrize("dialect", UNTIL)
