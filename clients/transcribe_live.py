@@ -54,7 +54,7 @@ def main():
         options = {"policy": args.policy} if args.policy and not started else None
         started = True
         answer = client.infer("speech", inputs, client_timeout=args.timeout, parameters=options, **control)
-        # What is committed stays; `tentative` is the guess of what follows, and changes.
+        # `tentative` is the guess of what follows; `corrections` tell what was heard otherwise in the end.
         print(answer.as_numpy("committed").item().decode(), end="\n" if end else "", flush=True)
 
     with triton.InferenceServerClient(args.url) as client:

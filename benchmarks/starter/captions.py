@@ -6,7 +6,8 @@
 `edge` is what is shipped, `vad` commits once, in a pause. A way may change settings of the model `speech`.
 The recordings of each speaker are one stream, with pauses between them, and again `--moved` times, begun a
 little later: what a step hears is chance. The clock does not run while the recogniser does: *lag* is what the
-policy costs. *Revised* are words that were shown and changed. On a busy machine all but CPU holds.
+policy costs. *At once* are the words as they were committed, *corrected* as they are when all is heard.
+*Revised* are tentative words that were shown and changed. On a busy machine all but CPU holds.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from rich.console import Console
 
 from benchmarks.parity.contexts import ARTEFACTS, CHUNK, SAMPLES, Recording, errors, read
 from benchmarks.tables import make_table
+from trimodal.audio.live_words import LiveWords
 from trimodal.audio.values import SAMPLE_RATE, Delay
 from trimodal.audio.word_errors import normalise
 from trimodal.metrics import MemoryMetrics
@@ -43,6 +45,7 @@ class Captions:
     """What a way made of all streams; lags are seconds from the end of a word to its commitment."""
 
     texts: list[str] = field(default_factory=list)
+    corrected: list[str] = field(default_factory=list)
     lags: list[float] = field(default_factory=list)
     seconds: float = 0.0
     revised: int = 0
@@ -76,6 +79,7 @@ def caption(service: RecogniseService, recordings: Sequence[Recording], settings
             settings, policy=settings.policy, language=one.language, detector=detector(settings)
         )
         texts: list[str] = []
+        words = LiveWords()
         shown: list[str] = []
         quiet = np.zeros(2 * SAMPLE_RATE, np.float32)
         samples = np.concatenate((one.samples, quiet))
@@ -87,12 +91,14 @@ def caption(service: RecogniseService, recordings: Sequence[Recording], settings
             made.seconds += time.process_time() - started
             update = session.take()
             texts += [word.text for word in update.committed]
+            words.add(update.committed, update.corrections)
             now = [normalise(word) for word in (*texts, *(word.text for word in update.tentative))]
             same = [one == other for one, other in zip(shown, now, strict=False)]
             made.revised += len(shown) - (same.index(False) if False in same else len(same))
             shown = now
             made.lags += [update.received_s - word.end for word in update.committed]
         made.texts.append("".join(texts))
+        made.corrected.append(words.text)
     return made
 
 
@@ -118,19 +124,20 @@ def main(
     seconds = sum(len(one.samples) for one in recordings) / SAMPLE_RATE
     said = sum(len(normalise(one.text).split()) for one in recordings)
     title = f"{artefact.name}: {said} words in {len(recordings)} streams, {seconds:.0f} s"
-    table = make_table(title, "way|words wrong|revised|lag p50, p95|CPU of 1 s")
+    table = make_table(title, "way|words wrong at once|corrected|revised|lag p50, p95|CPU of 1 s")
     for one in way or WAYS:
         made = caption(service, recordings, changed(one))
-        wrong = errors(recordings, made.texts)
+        wrong, after = (errors(recordings, texts) for texts in (made.texts, made.corrected))
         table.add_row(
             one.replace("edge delay=", "edge, "),
             f"{round(wrong * said / 100)}, {wrong:.1f} %",
+            f"{round(after * said / 100)}, {after:.1f} %",
             str(made.revised),
             f"{np.quantile(made.lags, 0.5):.2f}, {np.quantile(made.lags, 0.95):.2f} s",
             f"{made.seconds / seconds:.2f} s",
         )
         if show:
-            print(one, *made.texts, sep="\n  ")
+            print(one, *made.corrected, sep="\n  ")
     service.close()
     Console().print(table)
 

@@ -59,5 +59,24 @@ class HeardWindow:
     language_probabilities: Mapping[str, float] = field(default_factory=dict)
 
 
+MOST_CORRECTED = 256  # committed words before the last one that a correction may reach back to
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """Words of a live stream as they were heard once their speaker paused, in place of committed ones.
+
+    A later correction may take in what an earlier one did: it goes before it.
+
+    Attributes:
+        first, count: committed words `first` to `first + count` of the stream, as they came; at least one.
+        words: instead of these; times in seconds since the stream began.
+    """
+
+    first: int
+    count: int
+    words: tuple[Word, ...]
+
+
 PolicyName = Literal["edge", "vad", "file"]
 Delay = Literal["minimal", "low", "medium", "high", "xhigh"]  # OpenAI's names

@@ -1,6 +1,6 @@
 """Calls a trimodal server from asyncio, with typed values and errors: see `Client`."""
 
-from trimodal.audio.values import Word
+from trimodal.audio.values import Correction, Word
 from trimodal.client.client import Client
 from trimodal.client.errors import (
     ConnectError,
@@ -41,8 +41,8 @@ from trimodal.errors import (
 # fmt: off
 __all__ = [
     "Answer", "AnswerStream", "AskStream", "AudioFindings", "Cancelled", "Client", "ConnectError",
-    "ConnectionLost", "Delta", "FakeTransport", "ImageFindings", "InternalError", "InvalidArgument",
-    "LiveStream", "LiveUpdate", "Message", "Model", "ModelNotFound", "Note", "Prediction", "ProtocolError",
-    "RequestError", "Timeout", "Timeouts", "Timing", "Transcript", "TransportError", "Turn", "Unavailable",
-    "Usage", "Word",
+    "ConnectionLost", "Correction", "Delta", "FakeTransport", "ImageFindings", "InternalError",
+    "InvalidArgument", "LiveStream", "LiveUpdate", "Message", "Model", "ModelNotFound", "Note", "Prediction",
+    "ProtocolError", "RequestError", "Timeout", "Timeouts", "Timing", "Transcript", "TransportError", "Turn",
+    "Unavailable", "Usage", "Word",
 ]

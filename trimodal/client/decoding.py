@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.audio.values import HeardWindow, Word
+from trimodal.audio.values import Correction, HeardWindow, Word
 from trimodal.client.errors import ProtocolError
 from trimodal.client.transports.base import Array, Tensors
 from trimodal.client.values import LiveUpdate, Note, Prediction, TokenLogprob
@@ -118,12 +118,19 @@ def read(outputs: Tensors) -> LiveUpdate:
             lag_s=float(flat["lag_s"][0]),
             final=bool(flat["final"][0]),
             windows=tuple(HeardWindow(**json.loads(one)) for one in flat.get("windows", ())),
+            corrections=tuple(_correction(json.loads(one)) for one in flat.get("corrections", ())),
         )
+
+
+def _correction(entry: Mapping[str, Any]) -> Correction:
+    words = (Word(**{**word, "tokens": tuple(word["tokens"])}) for word in entry["words"])
+    return Correction(int(entry["first"]), int(entry["count"]), tuple(words))
 
 
 def merged(updates: Sequence[LiveUpdate]) -> LiveUpdate:
     """Answers to the pieces of one chunk, at least one, as one answer."""
     committed = tuple(word for update in updates for word in update.committed)
     windows = tuple(window for update in updates for window in update.windows)
+    corrections = tuple(one for update in updates for one in update.corrections)
     text = "".join(update.text for update in updates)
-    return replace(updates[-1], committed=committed, text=text, windows=windows)
+    return replace(updates[-1], committed=committed, text=text, windows=windows, corrections=corrections)

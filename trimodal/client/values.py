@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.audio.values import HeardWindow, Word
+from trimodal.audio.values import Correction, HeardWindow, Word
 from trimodal.client.timing import Timing
 
 
@@ -147,12 +147,14 @@ class LiveUpdate:
 
     Attributes:
         committed: words that are final now and were not before; times in seconds since the stream began.
-        text: the same words as text. The texts of all updates, joined, are the transcript.
+        text: the same words as text. The texts of all updates, joined, are the transcript as it was heard at
+            once; `LiveStream.text` has the corrections, too.
         tentative: the whole guess, at present, of what comes after all committed words.
         received_s: seconds of audio that the server has taken in.
         lag_s: `received_s` less the end of the last committed word; 0 before the first.
         final: whether it answers the end of the stream.
         windows: what the recogniser told of the windows that `committed` was heard in.
+        corrections: of committed words, these included: their speaker paused, and all was heard as a whole.
     """
 
     committed: tuple[Word, ...] = ()
@@ -162,6 +164,7 @@ class LiveUpdate:
     lag_s: float = 0.0
     final: bool = False
     windows: tuple[HeardWindow, ...] = ()
+    corrections: tuple[Correction, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ class Stream:
 
     answers: dict[int, Update]
     sent: list[int] = field(default_factory=list)
+    text: str = ""
 
     def listen(self, **options: Any) -> Stream:
         return self
@@ -90,10 +91,14 @@ class Stream:
 
     async def send(self, chunk: Any) -> Update:
         self.sent.append(len(chunk))
-        return self.answers.get(len(self.sent), Update())
+        return self._told(self.answers.get(len(self.sent), Update()))
 
     async def end(self) -> Update:
-        return self.answers[-1]
+        return self._told(self.answers[-1])
+
+    def _told(self, update: Update) -> Update:
+        self.text += "".join(word.text for word in update.committed)
+        return update
 
 
 @pytest.mark.parametrize(("pace", "lags"), [(1.0, (0.3, 0.6)), (2.0, (0.15, 0.3)), (0.0, ())])

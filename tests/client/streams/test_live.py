@@ -7,6 +7,7 @@ import pytest
 
 from tests.doubles.virtual_clock import run_virtually
 from tests.doubles.waiting import until
+from trimodal.audio.values import Correction
 from trimodal.client import (
     Client,
     ConnectError,
@@ -71,6 +72,18 @@ async def test_words_come_while_audio_goes_in(transport, speech):
     assert controls(transport) == [(True, False), *[(False, False)] * 3, (False, True)]
     assert transport.requests[-1].inputs == {}
     assert not speech.streams
+
+
+async def test_words_are_corrected_once_their_speaker_pauses(transport):
+    one, two = Word(" howdy", 0.1, 0.3, 0.9, (1,)), Word(" mary", 0.4, 0.6, 0.9)
+    heard = (Word(" had", 0.1, 0.2, 0.5, (7, 8)), Word(" he", 0.2, 0.3, 0.5), Word(" married", 0.4, 0.6, 0.5))
+    answers = [speech_outputs(one, two), speech_outputs(corrections=[Correction(0, 2, heard)], final=True)]
+    transport.functions["speech"] = lambda request: answers.pop(0)
+    async with Client(transport=transport).listen() as stream:
+        assert (await stream.send(seconds(0.5))).corrections == ()
+        assert stream.text == "howdy mary"
+        assert (await stream.end()).corrections == (Correction(0, 2, heard),)
+    assert (stream.text, stream.words) == ("had he married", heard)
 
 
 async def test_a_stream_of_days_keeps_nothing_that_it_is_told_to_forget(transport):

@@ -10,6 +10,7 @@ from tests.doubles.waiting import wait_until
 from tests.gateway.conftest import Serve, fake_triton
 from tests.gateway.page.conftest import TONE_HZ, Open, pitch
 from tests.gateway.page.wire import Wire
+from tests.gateway.realtime.conftest import Corrects
 from trimodal.client.transports.fake import FakeSpeech, FakeTransport
 from trimodal.errors import Unavailable
 
@@ -70,6 +71,19 @@ def test_words_while_somebody_speaks(serve: Serve, open_page: Open) -> None:
     assert pitch(heard(served.triton)) == pytest.approx(TONE_HZ, abs=20)
     wait_until(lambda: not served.triton.functions["speech"].streams, "the stream ends")  # type: ignore[union-attr]
     expect(words).to_contain_text("what is this?")  # stays
+
+
+@pytest.mark.slow
+def test_words_are_corrected_where_they_stand(serve: Serve, open_page: Open) -> None:
+    speech = Corrects(("what", 0.1, 0.3), ("is", 0.4, 0.6), ("this?", 0.7, 0.9), ("now", 2.0, 2.2))
+    page = open_page(serve(fake_triton(speech=speech)).url)
+    start(page)
+    words = page.locator("#captions-text")
+    expect(words).to_have_text("what was that? now")
+    stop(page)
+    start(page)
+    expect(words).to_have_text("what was that? now\nwhat was that? now")
+    stop(page)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from pydantic import TypeAdapter
 from websockets.sync.client import ClientConnection, connect
 
 from tests.gateway.conftest import LIMIT_S, Running
+from trimodal.audio.values import Correction, Word
+from trimodal.client.transports.fake import FakeSpeech
+from trimodal.client.transports.tensors import strings
 from trimodal.gateway.realtime.hearing import detection
 from trimodal.speech.session.vad import EnergyDetector
 
@@ -107,3 +111,15 @@ def _loud_is_speech(monkeypatch: pytest.MonkeyPatch) -> None:
 def transcription(**fields: object) -> Event:
     """A transcription session without detection, changed."""
     return {"type": "transcription", "audio": {"input": {"turn_detection": None, **fields}}}
+
+
+class Corrects(FakeSpeech):
+    """Hears its second word otherwise once it has committed all."""
+
+    def _answer(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        outputs = super()._answer(*args, **kwargs)
+        if b"this" in outputs["committed"].item():
+            words = (Word(" was", 0.4, 0.6, 0.9), Word(" that?", 0.7, 0.9, 0.9))
+            told = json.dumps(asdict(Correction(1, 2, words))).encode()
+            outputs["corrections"] = strings([told])
+        return outputs

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tests.speech.session.spoken import Oracle, chunks_of, held_s, run, speak, texts
+from trimodal.audio.live_words import LiveWords
 from trimodal.audio.values import SAMPLE_RATE, PolicyName, Samples, Word
 from trimodal.speech.session.session import LiveSession, PlannedWindow
 from trimodal.speech.session.transcript import MOST_BEFORE
@@ -13,6 +14,8 @@ from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import MAX_PROMPT, Recognition
 
 POLICIES: list[PolicyName] = ["edge", "vad", "file"]
+SPOKEN = ((" one", 0.1), (" two", 1.5), (" three", 2.8), (" four", 3.5))
+SPOKEN_LATER = tuple((one, at, at + 0.4) for one, at in SPOKEN[1:])
 SETTINGS = SpeechSettings(step_s=1, speech_pad_ms=200)
 
 
@@ -160,12 +163,12 @@ def test_only_the_window_that_is_out_is_accepted() -> None:
 def test_an_update_tells_committed_words_once_and_the_tentative_ones_anew() -> None:
     it = session()
     it.feed(noise(1))
-    it.accept(due(it), heard((" one", 0.1, 0.5), (" tw", 0.6, 0.9)))
+    it.accept(due(it), heard((" one", 0.1, 0.6), (" tw", 0.7, 0.9)))
     update = it.take()
     assert (update.committed, texts(update.tentative)) == ((), [" one", " tw"])
     assert (update.received_s, update.lag_s) == (1, 0)
     it.feed(noise(1))
-    it.accept(due(it), heard((" one", 0.1, 0.5), (" two", 0.6, 1.1)))
+    it.accept(due(it), heard((" one", 0.1, 0.5), (" two", 0.6, 1.9)))
     update = it.take()
     assert update.committed == (Word(" one", 0.1, 0.5, 1.0),)
     assert (texts(update.tentative), update.lag_s) == ([" two"], 1.5)
@@ -191,7 +194,7 @@ def test_words_where_nobody_spoke_are_dropped() -> None:
 def test_what_is_speech_is_decided_by_what_was_known_at_the_windows_moment() -> None:
     it = session(max_step_s=1, min_silence_duration_ms=600, speech_pad_ms=20)
     it.feed(np.concatenate((noise(0.9), silence(0.15), noise(2))))
-    it.accept(due(it), heard((" one", 0.1, 0.5), (" two", 1.0, 1.06)))
+    it.accept(due(it), heard((" one", 0.1, 0.9), (" two", 1.0, 1.06)))
     # The onset at 1.05 s was known only after the step in the pause, though its audio is here now.
     assert texts(it.take().tentative) == [" one"]
 
@@ -213,7 +216,7 @@ def test_what_is_heard_alone_is_kept_where_it_begins_further_from_its_speech_tha
 def test_a_step_that_is_rejected_leaves_the_guess_as_it_was() -> None:
     it = session()
     it.feed(noise(1))
-    it.accept(due(it), heard((" one", 0.1, 0.5)))
+    it.accept(due(it), heard((" one", 0.1, 0.8)))
     it.feed(noise(1))
     it.accept(due(it), heard(rejected="silence"))
     assert texts(it.take().tentative) == [" one"]
@@ -235,6 +238,23 @@ def test_a_step_that_is_doubted_is_not_believed_and_a_final_window_is() -> None:
     assert final.window.temperatures == (0.0, 0.4), "somebody waits for its words"
     it.accept(final, heard((" hardly", 0.1, 0.5), doubted="probability"))
     assert texts(it.take().committed) == [" hardly"]
+
+
+@pytest.mark.parametrize(
+    ("doubted", "text"), [("", " won two three four"), ("probability", " one two three four")]
+)
+def test_a_whole_segment_corrects_words_unless_it_is_doubted(doubted: str, text: str) -> None:
+    it, live = session(), LiveWords()
+    for seconds in (1, 2, 3, 4):
+        it.feed(noise(1))
+        it.accept(due(it), heard(*((one, at, at + 0.4) for one, at in SPOKEN if at + 0.4 <= seconds)))
+    it.feed(silence(1))
+    while planned := it.next_window():
+        whole = planned.start < 1 and not planned.window.prefix
+        it.accept(planned, heard((" won", 0.1, 0.5), *SPOKEN_LATER, doubted=doubted if whole else ""))
+    update = it.take()
+    live.add(update.committed, update.corrections)
+    assert live.text == text
 
 
 def test_a_recording_is_decoded_at_all_temperatures_of_the_recogniser() -> None:
@@ -288,7 +308,7 @@ def test_a_window_of_which_a_word_was_final_before_the_pause_is_told_once() -> N
     it = session()
     told = []
     for chunk, said in (
-        (noise(1), [(" one", 0.1, 0.4)]),
+        (noise(1), [(" one", 0.1, 0.8)]),
         (noise(1), [(" one", 0.1, 0.4), (" two", 1.0, 1.9)]),
         (np.concatenate((noise(0.7), silence(0.3))), [(" two", 1.0, 1.9), (" three", 2.2, 2.7)]),
     ):
@@ -304,7 +324,7 @@ def test_a_window_of_which_a_word_was_final_before_the_pause_is_told_once() -> N
 def test_a_final_window_that_is_rejected_says_nothing() -> None:
     it = session()
     it.feed(noise(1))
-    it.accept(due(it), heard((" one", 0.1, 0.5)))
+    it.accept(due(it), heard((" one", 0.1, 0.8)))
     it.feed(np.concatenate((noise(0.4), silence(0.6))))
     for _ in range(2):
         it.accept(due(it), heard(rejected="silence"))

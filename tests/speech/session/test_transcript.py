@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from trimodal.audio.values import Word
+from trimodal.audio.values import MOST_CORRECTED, Word
 from trimodal.speech.session.transcript import (
     SpokenWord,
     Transcript,
@@ -93,6 +93,65 @@ def test_the_transcript_remembers_a_bounded_part() -> None:
     transcript.commit(words("w " * 10_000))
     assert len(transcript.take()) == 10_000
     assert len(transcript.recent) == 256
+
+
+def test_a_correction_tells_which_words_it_is_in_place_of() -> None:
+    transcript = Transcript()
+    transcript.commit(words("one two"))
+    transcript.close()
+    transcript.commit(words("howdy mary", 2))
+    transcript.correct(words("had he married", 2), 3)
+    (correction,) = transcript.take_corrections()
+    assert (correction.first, correction.count) == (2, 2)
+    assert [word.text for word in correction.words] == [" had", " he", " married"]
+    assert [word.start for word in correction.words] == sorted(word.start for word in correction.words)
+    assert [word.text for word in transcript.recent] == [" one", " two", " had", " he", " married"]
+    assert (transcript.take_corrections(), len(transcript.take())) == ((), 4)
+    transcript.commit(words("a", 3.2))
+    transcript.correct(words("had he married her", 2), 4)
+    assert [(one.first, one.count) for one in transcript.take_corrections()] == [(2, 3)]
+
+
+@pytest.mark.parametrize(
+    "heard",
+    [
+        [],
+        words("one"),
+        words("one two three four"),  # the last sentence is left out
+        [*words("one two"), *words("eight nine", 2.8)],  # one within
+        words("six seven eight nine", 1.6),  # the first
+        words("one two three four five six seven eight " * 2, each=0.2),  # said twice
+        words("one two three four five six seven eight"),
+    ],
+)
+def test_words_that_cannot_be_all_that_was_said_correct_nothing(heard: list[SpokenWord]) -> None:
+    transcript = Transcript()
+    transcript.commit(words("one two three four five six seven eight"))
+    transcript.correct(heard, len(heard))
+    assert (transcript.take_corrections(), len(transcript.recent)) == ((), 8)
+
+
+def test_a_segment_that_is_over_is_not_corrected() -> None:
+    transcript = Transcript()
+    transcript.commit(words("one two"))
+    transcript.close()
+    transcript.correct(words("one too"), 2)
+    assert not transcript.take_corrections()
+
+
+def test_what_was_heard_behind_them_tells_that_nothing_was_left_out() -> None:
+    transcript = Transcript()
+    transcript.commit(words("one two three", each=0.9))
+    transcript.correct(words("won two tree", each=0.9), 2)
+    (correction,) = transcript.take_corrections()
+    assert (correction.count, [word.text for word in correction.words]) == (3, [" won", " two"])
+
+
+def test_of_a_segment_that_is_not_remembered_whole_nothing_is_corrected() -> None:
+    transcript = Transcript()
+    transcript.commit(words("word " * MOST_CORRECTED))
+    transcript.correct(words("worm " * MOST_CORRECTED), MOST_CORRECTED)
+    assert transcript.take_corrections() == ()
 
 
 def test_the_text_before_a_sample_is_cut_at_words() -> None:

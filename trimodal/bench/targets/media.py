@@ -75,7 +75,7 @@ def speech(
             if update.committed or (update.tentative.strip() and not record.pieces):
                 record.piece()
             record.output_tokens += len(update.committed)
-            record.text += "".join(word.text for word in update.committed)
+            record.text = stream.text
             if pace:
                 record.lags += [now - word.end / pace for word in update.committed]
 

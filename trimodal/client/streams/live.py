@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 import numpy as np
 
 from trimodal import trace
+from trimodal.audio.live_words import LiveWords
 from trimodal.audio.values import SAMPLE_RATE, Word
 from trimodal.client.decoding import merged, read, readable
 from trimodal.client.errors import ConnectionLost, TransportError, may_have_begun
@@ -109,26 +110,24 @@ class LiveStream:
         self._started = False  # the server may know of it
         self._news: asyncio.Future[Tensors] | None = None  # asked for, and not taken in
         self._over: TrimodalError | None = None  # why no further call is possible
-        self._words: list[Word] = []
-        self._texts: list[str] = []
+        self._words = LiveWords()
         self._heard_s = 0.0  # the end of the last committed word
         self.spans: list[trace.Span] = []  # what took the model how long, with the option `trace`
         self.latest = LiveUpdate()  # the last answer of the server, an empty one before the first
 
     @property
     def words(self) -> tuple[Word, ...]:
-        """All committed words so far; times in seconds since the stream began."""
-        return tuple(self._words)
+        """All committed words so far, corrected; times in seconds since the stream began."""
+        return self._words.words
 
     @property
     def text(self) -> str:
-        """The committed text so far."""
-        return "".join(self._texts).strip()
+        """The committed text so far, corrected."""
+        return self._words.text.strip()
 
     def forget(self) -> None:
         """Drops `words` and `text` so far: all that grows of a stream which goes on for days."""
-        self._words.clear()
-        self._texts.clear()
+        self._words.take()
 
     async def send(self, samples: Any) -> LiveUpdate:
         """Sends a chunk and gives what is new since the last one.
@@ -148,7 +147,9 @@ class LiveStream:
             updates = []
             while len(self._gatherer) >= MIN_SAMPLES:
                 updates.append(await self._ask(end=False))
-            return merged(updates) if updates else replace(self.latest, committed=(), text="")
+            if updates:
+                return merged(updates)
+            return replace(self.latest, committed=(), text="", windows=(), corrections=())
 
     async def end(self, samples: Any = None) -> LiveUpdate:
         """Ends the stream, with a last chunk of any length or without; waits until all of it is heard."""
@@ -253,11 +254,9 @@ class LiveStream:
     def _take(self, updates: list[LiveUpdate]) -> LiveUpdate:
         """Takes answers in, in their order, and gives them as one."""
         update = self.latest = merged(updates)
-        self._words += update.committed
+        self._words.add(update.committed, update.corrections)
         if update.committed:
             self._heard_s = update.committed[-1].end
-        if update.text:
-            self._texts.append(update.text)
         return update
 
     @contextlib.contextmanager

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from trimodal.audio.values import SAMPLE_RATE, HeardWindow, Word
+from trimodal.audio.values import SAMPLE_RATE, Correction, HeardWindow, Word
 from trimodal.client.errors import ConnectError, Timeout
 from trimodal.client.transports.base import Array, Request, Responses, Tensors, Timeouts, named
 from trimodal.client.transports.tensors import strings
@@ -295,6 +295,7 @@ class FakeSpeech:
 def speech_outputs(
     *committed: Word,
     tentative: list[Word] | tuple[Word, ...] = (),
+    corrections: Sequence[Correction] = (),
     received_s: float = 0.0,
     lag_s: float = 0.0,
     final: bool = False,
@@ -318,6 +319,7 @@ def speech_outputs(
         "word_ends": np.array([word.end for word in committed], np.float64),
         "word_probabilities": np.array([word.probability for word in committed], np.float32),
         "word_tokens": strings([" ".join(map(str, word.tokens)).encode() for word in committed]),
+        "corrections": strings([json.dumps(asdict(one)).encode() for one in corrections]),
         "windows": strings([json.dumps(asdict(window)).encode() for window in windows]),
         "received_s": np.array([received_s], np.float64),
         "lag_s": np.array([lag_s], np.float64),

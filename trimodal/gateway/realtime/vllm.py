@@ -2,7 +2,8 @@
 
 session.update {model}, input_audio_buffer.commit: the audio that was appended and all that follows is heard,
 until input_audio_buffer.commit {final: true}; then transcription.done. Ours: session.update may have
-`tentative`, and transcription.tentative tells words that may still change.
+`tentative`, and transcription.tentative tells words that may still change, transcription.corrected those that
+have changed.
 """
 
 from __future__ import annotations
@@ -118,6 +119,8 @@ class VllmDialect:
                     self._admitted = True
                     if delta := transcript.add(update):
                         self._outbox.put("transcription.delta", delta=delta, words=transcript.words(update))
+                    if self._tentative and transcript.correction:
+                        self._outbox.put("transcription.corrected", **transcript.correction)
                     if self._tentative and (guess := transcript.tentative(update)) is not None:
                         self._outbox.put("transcription.tentative", text=guess)
             # vLLM counts tokens here, or says null; Whisper's are not known in a live stream.

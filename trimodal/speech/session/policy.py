@@ -39,7 +39,8 @@ class Stretch:
     """Audio [start, end) to be heard, or only `parts` of it, joined.
 
     `moment`: the stream's clock at which that was decided; `prefix`: how its text begins, as is final;
-    `context`: samples at its beginning that are there for the prefix alone.
+    `context`: samples at its beginning that are there for the prefix alone; `whole`: it holds all of the
+    segment so far, and its words correct those that were committed meanwhile.
     """
 
     start: int
@@ -49,6 +50,7 @@ class Stretch:
     parts: tuple[tuple[int, int], ...] = ()
     prefix: str = ""
     context: int = 0
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,12 @@ class SegmentPolicy:
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
         """Takes the words of the planned stretch in; None: a guard rejected them."""
         if stretch.kind is Kind.FINAL:
-            self.settle(self.new_words(stretch, words or ()))
+            words = words or ()
+            new = self.new_words(stretch, words)
+            if stretch.whole:
+                self.transcript.correct(words, len(words) - len(new))
             self.floor = stretch.end
+            self.settle(new)
         else:
             self.carry_on(stretch, words or ())
 
@@ -163,6 +169,7 @@ class SegmentPolicy:
     def settle(self, words: Sequence[SpokenWord]) -> None:
         """Commits words after which nothing is awaited."""
         self.transcript.commit(words)
+        self.transcript.close()
         self.tentative = ()
 
     def carry_on(self, stretch: Stretch, words: Sequence[SpokenWord]) -> None:

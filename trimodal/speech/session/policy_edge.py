@@ -6,7 +6,9 @@ where a word ends; those that end nearer to the edge than `delay` allows may be 
 is AlignAtt's idea (Papi et al. 2023, as in SimulStreaming), by the times of whole words.
 
 Whisper's first guess of a sentence is its worst ("Howdy, Mary" for "Had he married"), unless it hears and
-reads what came before: the first windows after a pause begin with what was said before it.
+reads what came before: the first windows after a pause begin with what was said before it. And once the
+speaker pauses, all that was said since the last pause is heard as a whole, which corrects the words that were
+committed meanwhile.
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ from dataclasses import replace
 from operator import eq
 
 from trimodal.audio.values import SAMPLE_RATE, Delay
+from trimodal.speech.session import policy
 from trimodal.speech.session.policy import EDGE, LEAD, Kind, Segment, SegmentPolicy, Stretch, Timeline
 from trimodal.speech.session.transcript import SpokenWord, Transcript, after_prefix, agreed, normalised
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import MAX_PROMPT
 
-# Seconds that a word ends before the edge, and that a window holds before the first word is believed.
+# Seconds that a word ends before the edge: one on which two windows agree, and any.
 DELAYS_S: dict[Delay, tuple[float, float]] = {
-    "minimal": (0.2, 0.0), "low": (0.2, 1.5), "medium": (0.4, 1.5), "high": (0.8, 1.5), "xhigh": (1.6, 1.5),
+    "minimal": (0.2, 0.3), "low": (0.2, 0.4), "medium": (0.3, 0.5), "high": (0.6, 0.8), "xhigh": (1.4, 1.6),
 }  # fmt: skip
 # Of silence, after which its last word is heard. Words of an answer wait for it.
 _PAUSE = SAMPLE_RATE * 16 // 100
@@ -45,31 +48,39 @@ class EdgePolicy(SegmentPolicy):
     than two steps behind, the next step is the last one that audio has come for,
     at most `max_step_s` away, or the end of the segment.
 
-    A word is believed when two windows agree on it, or a step further behind the edge: where a first window
+    A word is believed when two windows agree on it, or a little further behind the edge: where a first window
     hears "an old", the next one hears "an ill-disposed". A compound is believed as a whole, for what is heard
-    behind a part of it that is final is bent by it ("an inter-aster-risk"). The first words of a stream, on
-    which all others build, also wait for a window that is not too short: short windows share mishearings.
+    behind a part of it that is final is bent by it ("an inter-aster-risk").
 
     In a pause there is one step, as soon as the last word cannot be cut any more: whoever waits for the end
-    of a turn has its words by then. It, or one that lies behind it, has heard all that the pause's own window
-    would, and settles the segment; else that window does, over the rest of the segment.
+    of a turn has its words by then. It hears the segment from its beginning, without the words that are
+    final, which it corrects; a segment that is longer than a window stays as it was heard. It, or a step that
+    lies behind it, has heard all that the pause's own window would, and settles the segment; else that window
+    does.
     """
 
     def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
         super().__init__(settings, transcript)
         self._step = round(settings.step_s * SAMPLE_RATE)
         self._max_step = round(settings.max_step_s * SAMPLE_RATE)
-        self._margin, self._least = (round(each * SAMPLE_RATE) for each in DELAYS_S[settings.delay])
+        self._agreed, self._alone = (round(each * SAMPLE_RATE) for each in DELAYS_S[settings.delay])
         self._cursor = 0  # end of the last step
         self._heard = 0  # end of what `tentative` covers
         self._kept = 0  # nothing before it is held any more
+        self._over = 0  # where the last segment was settled
+        self._cut = False  # this one was longer than a window
 
     def plan(self, timeline: Timeline) -> Stretch | None:
         stretch = self._next(timeline)
         if stretch and stretch.kind is Kind.FINAL and self._has_heard(stretch, timeline):
-            self.settle(self.tentative)
             self.floor = stretch.end
+            self.settle(self.tentative)
             stretch = self._next(timeline)
+        if stretch and stretch.kind in (Kind.PAUSE, Kind.FINAL):
+            begin = self._begin_of_segment(stretch.end, timeline)
+            # What is short is understood by what was said before it.
+            if begin is not None and stretch.end - begin > _BEGINNING:
+                return replace(stretch, start=begin, whole=True)
         if stretch is None or not stretch.kind.is_hypothesis:
             return stretch
         if stretch.kind is Kind.PAUSE and not self.tentative:
@@ -81,6 +92,7 @@ class EdgePolicy(SegmentPolicy):
             self._cursor = stretch.end
         if not stretch.kind.is_hypothesis:
             self._heard = 0  # the words at its edge are cut
+            self._cut = True
             super().accept(stretch, words)
         elif words is not None:
             forced = after_prefix(stretch.prefix, words)
@@ -90,22 +102,29 @@ class EdgePolicy(SegmentPolicy):
             if len(new) > most or self._repeats(stretch, new, stretch.end - own):
                 return
             self._heard = stretch.end
-            self._commit(stretch, new, forced=forced is not None)
+            if stretch.whole:
+                self.transcript.correct(words, len(words) - len(new))
+            self._commit(stretch, new)
             self._trim(stretch)
 
-    def _commit(self, stretch: Stretch, new: Sequence[SpokenWord], *, forced: bool) -> None:
-        """Commits those of the step's new words that are believed; the others are tentative.
+    def settle(self, words: Sequence[SpokenWord]) -> None:
+        super().settle(words)
+        self._over, self._cut = self.floor, False
 
-        `forced`: they go on from words that are final, which a guard may have dropped.
-        """
-        sure = agreed(self.tentative, new)
-        if forced:
-            sure = max(sure, _before(new, stretch.end - self._margin - self._step))
-        elif stretch.end - stretch.start < self._least:
-            sure = 0
-        sure = _whole(new, min(sure, _before(new, stretch.end - self._margin)))
+    def _commit(self, stretch: Stretch, new: Sequence[SpokenWord]) -> None:
+        """Commits those of the step's new words that are believed; the others are tentative."""
+        both = min(agreed(self.tentative, new), _before(new, stretch.end - self._agreed))
+        sure = _whole(new, max(both, _before(new, stretch.end - self._alone)))
         self.transcript.commit(new[:sure])
         self.tentative = tuple(new[sure:])
+
+    def _begin_of_segment(self, end: int, timeline: Timeline) -> int | None:
+        """Where a window begins that holds the segment up to a sample; None: it is too long for one."""
+        segment = policy.first_segment(timeline, self._over, self.pause)
+        if self._cut or segment is None:
+            return None
+        begin = max(self._over, segment.start - self.pad)
+        return begin if begin >= self._kept and end - begin <= self.max_window else None
 
     def _repeats(self, stretch: Stretch, new: Sequence[SpokenWord], since: int) -> bool:
         """Whether the words are those of the prefix again, which took longer than the samples since then."""
@@ -122,6 +141,8 @@ class EdgePolicy(SegmentPolicy):
 
     def needed(self, timeline: Timeline, look_back: int) -> int:
         needed = super().needed(timeline, look_back)
+        begin = self._begin_of_segment(timeline.received, timeline)
+        needed = needed if begin is None else min(needed, begin)
         self._kept = max(self._kept, min(self._begin_of_words(needed - self.max_window), needed))
         return self._kept
 
@@ -217,7 +238,7 @@ class EdgePolicy(SegmentPolicy):
         near = [word.start - LEAD for word in within if word.start >= self.transcript.end - _CONTEXT]
         # A sentence is the better place, if the buffer becomes at most half full by it.
         if sentences and stretch.end - sentences[-1] <= self.max_window // 2:
-            self.floor = sentences[-1]
+            self.floor = max(self.floor, sentences[-1])
         elif near:
             self.floor = max(self.floor, near[0])
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trimodal import trace
-from trimodal.audio.values import SAMPLE_RATE, HeardWindow, PolicyName, Samples, Word
+from trimodal.audio.values import SAMPLE_RATE, Correction, HeardWindow, PolicyName, Samples, Word
 from trimodal.speech.session.language import StreamLanguage
 from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timeline, VadPolicy
 from trimodal.speech.session.policy_edge import EdgePolicy
@@ -54,7 +54,8 @@ class Update:
     """What is new in a stream, all times in seconds since it began.
 
     Attributes:
-        committed: words since the last update; they never change.
+        committed: words since the last update. They never change but by a correction.
+        corrections: of committed words, these included, since the last update.
         tentative: the whole present guess of what follows them.
         received_s: audio taken in.
         lag_s: received_s less the end of the last committed word; 0 before any.
@@ -67,6 +68,7 @@ class Update:
     received_s: float
     lag_s: float
     windows: tuple[HeardWindow, ...] = ()
+    corrections: tuple[Correction, ...] = ()
     trace: Sequence[Span] = ()
 
     def tensors(self, *, final: bool) -> dict[str, NDArray[Any]]:
@@ -80,6 +82,7 @@ class Update:
             "word_ends": ([word.end for word in words], np.float64),
             "word_probabilities": ([word.probability for word in words], np.float32),
             "word_tokens": ([" ".join(map(str, word.tokens)).encode() for word in words], np.object_),
+            "corrections": ([json.dumps(asdict(one)).encode() for one in self.corrections], np.object_),
             "windows": ([json.dumps(asdict(one)).encode() for one in self.windows], np.object_),
             "received_s": ([self.received_s], np.float64),
             "lag_s": ([self.lag_s], np.float64),
@@ -257,6 +260,8 @@ class LiveSession:
         if self._silence:
             spoken = without_made_up(spoken, self._silence)
         guessed = stretch.kind.is_hypothesis and heard.doubted
+        if heard.doubted:
+            stretch = replace(stretch, whole=False)  # what was heard before is no worse
         settled, tentative = self._transcript.end, self._policy.tentative
         if heard.temperature > _RESET:
             self._forgotten = stretch.end
@@ -315,6 +320,7 @@ class LiveSession:
             self._ring.end / SAMPLE_RATE,
             max(lag, 0) / SAMPLE_RATE,
             windows,
+            self._transcript.take_corrections(),
         )
 
     def _timeline(self) -> Timeline:

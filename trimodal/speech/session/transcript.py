@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from trimodal.audio.values import SAMPLE_RATE, Word
+from trimodal.audio.values import MOST_CORRECTED, SAMPLE_RATE, Correction, Word
 
 # Words of two windows are the same one only when their middles lie nearer than this, in samples.
 _NEAR = SAMPLE_RATE * 3 // 4
 _LEAST_LIKENESS = 0.25  # of a match: one word half as far as _NEAR away, or several further away
-_REMEMBERED = 256  # committed words that a window may hold again
 MOST_BEFORE = 800  # characters of a prompt: Whisper has room for some 223 tokens
 
 
@@ -147,11 +146,17 @@ def after_prefix(prefix: str, words: Sequence[SpokenWord]) -> tuple[SpokenWord, 
 
 
 class Transcript:
-    """The words that never change any more, in order of time; `recent` is what later windows may repeat."""
+    """The committed words in order of time; `recent` is what later windows may repeat.
+
+    Those of the segment that somebody speaks may be corrected, by words that were heard in all of it at once.
+    """
 
     def __init__(self) -> None:
-        self.recent: deque[SpokenWord] = deque(maxlen=_REMEMBERED)
+        self.recent: deque[SpokenWord] = deque(maxlen=MOST_CORRECTED)
         self._new: list[SpokenWord] = []
+        self._corrections: list[Correction] = []
+        self._count = self._first = 0  # words committed; those of them before the segment
+        self._open = 0  # words of the segment, which `recent` ends with
 
     @property
     def end(self) -> int:
@@ -160,20 +165,56 @@ class Transcript:
 
     @property
     def has_new(self) -> bool:
-        """Whether words were committed since the last `take`."""
-        return bool(self._new)
+        """Whether words were committed or corrected since the last `take`."""
+        return bool(self._new or self._corrections)
 
     def commit(self, words: Sequence[SpokenWord]) -> None:
         """Adds words; times that reach back behind the last word are moved to its end."""
         for word in words:
-            start = max(word.start, self.end)
-            self.recent.append(replace(word, start=start, end=max(word.end, start)))
+            self._append(word)
             self._new.append(self.recent[-1])
+        self._count += len(words)
+
+    def correct(self, words: Sequence[SpokenWord], count: int) -> None:
+        """Puts the first `count` words that were heard of all the segment in place of the committed ones.
+
+        Not if they are the same, or if Whisper left out what was said in some place, or said it twice.
+        """
+        corrected = words[:count]
+        before = list(self.recent)[len(self.recent) - self._open :]
+        if [word.text for word in before] == [word.text for word in corrected]:
+            return
+        if self._open >= MOST_CORRECTED or not 0 < count < 2 * len(before):
+            return
+        middles = [word.middle for word in words]
+        if any(min(abs(word.middle - middle) for middle in middles) > _NEAR for word in before):
+            return
+        for _ in before:
+            self.recent.pop()
+        self._open = 0
+        for word in corrected:
+            self._append(word)
+        heard = tuple(word.to_word() for word in list(self.recent)[-count:])
+        self._corrections.append(Correction(self._first, self._count - self._first, heard))
+
+    def close(self) -> None:
+        """Ends the segment: its words stay as they are."""
+        self._first, self._open = self._count, 0
 
     def take(self) -> tuple[Word, ...]:
         """The words committed since the last call, in seconds."""
         new, self._new = self._new, []
         return tuple(word.to_word() for word in new)
+
+    def take_corrections(self) -> tuple[Correction, ...]:
+        """The corrections since the last call."""
+        corrections, self._corrections = tuple(self._corrections), []
+        return corrections
+
+    def _append(self, word: SpokenWord) -> None:
+        start = max(word.start, self.end)
+        self.recent.append(replace(word, start=start, end=max(word.end, start)))
+        self._open += 1
 
     def between(self, start: int, end: int, room: int = MOST_BEFORE) -> str:
         """The last words from sample `start` to `end`: at most `room` and MOST_BEFORE letters, one line."""

@@ -8,13 +8,14 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 
-from trimodal.audio.values import SAMPLE_RATE, Samples
+from trimodal.audio.values import MOST_CORRECTED, SAMPLE_RATE, Correction, Samples, Word
 from trimodal.client.client import Client
 from trimodal.client.errors import Timeout
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import FakeSpeech, FakeTransport
+from trimodal.client.values import LiveUpdate
 from trimodal.gateway.realtime.hearing import turn as module
-from trimodal.gateway.realtime.hearing.turn import AudioTurn
+from trimodal.gateway.realtime.hearing.turn import AudioTurn, TurnText
 
 
 def test_captions_of_days_keep_no_word_that_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,6 +39,18 @@ def test_captions_of_days_keep_no_word_that_was_told(monkeypatch: pytest.MonkeyP
     text, most = asyncio.run(hear())
     assert text.split() == [word for word, _, _ in words]
     assert most <= 2
+
+
+def test_the_text_of_days_is_corrected_at_its_end_alone() -> None:
+    text = TurnText()
+    for number in range(1000):
+        text.add(LiveUpdate((Word(f" {number}", number, number + 0.5, 0.9),), f" {number}"))
+    text.add(LiveUpdate(corrections=(Correction(999, 1, (Word(" thousand", 999, 999.5, 0.9),)),)))
+    assert text.correction == {"before": "999", "text": "thousand"}
+    assert text.text == " ".join([*map(str, range(999)), "thousand"])
+    assert len(text._words.words) == MOST_CORRECTED
+    text.add(LiveUpdate())
+    assert text.correction is None
 
 
 def more_than_is_held() -> Samples:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.gateway.conftest import Serve, fake_triton
-from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer, transcription
+from tests.gateway.realtime.conftest import WORDS, Corrects, Dial, Event, Peer, transcription
 from trimodal.client.transports.fake import FakeSpeech
 from trimodal.gateway.realtime.openai.config import TENTATIVE
 
@@ -33,6 +33,9 @@ def shown(events: list[Event]) -> list[tuple[str, str]]:
     for event in events:
         if event["type"].endswith(".delta"):
             final += event["delta"]
+        elif event["type"].endswith(".corrected"):
+            assert final.endswith(event["before"])
+            final = final.removesuffix(event["before"]) + event["text"]
         elif event["type"].endswith(".tentative"):
             seen.append((final, event["text"]))
     return seen
@@ -75,6 +78,30 @@ def test_they_join_the_text_and_only_news_is_told(serve: Serve, dial: Dial, dial
     kinds = [event["type"].rpartition(".")[2] for event in peer.events]
     follows = [after for kind, after in zip(kinds, kinds[1:], strict=False) if kind == "delta"]
     assert set(follows) == {"tentative"}
+
+
+@pytest.mark.parametrize("dialect", UNTIL)
+def test_what_is_corrected_is_told_and_in_the_whole(serve: Serve, dial: Dial, dialect: str) -> None:
+    speech = Corrects(("what", 0.1, 0.3), ("is", 0.4, 0.6), ("this?", 0.7, 0.9), ("now", 2.0, 2.2))
+    peer = dial(serve(fake_triton(speech=speech)), "intent=transcription")
+    opened(peer, dialect)
+    for _ in range(25):
+        peer.append(0.1, 16_000)
+    peer.send("input_audio_buffer.commit", **({"final": True} if dialect == "vllm" else {}))
+    last = peer.until(UNTIL[dialect])
+    corrected = [event for event in peer.events if event["type"].endswith(".corrected")]
+    assert [(event["before"], event["text"]) for event in corrected] == [("is this?", "was that?")]
+    assert (last.get("transcript") or last["text"]) == "what was that? now" == shown(peer.events)[-1][0]
+
+
+def test_who_asks_for_nothing_has_corrections_in_the_whole(serve: Serve, dial: Dial) -> None:
+    speech = Corrects(("what", 0.1, 0.3), ("is", 0.4, 0.6), ("this?", 0.7, 0.9))
+    peer = dial(serve(fake_triton(speech=speech)), "intent=transcription")
+    peer.send("session.update", session=transcription())
+    peer.append(1.5)
+    peer.send("input_audio_buffer.commit")
+    assert peer.until(f"{PREFIX}.completed")["transcript"] == "what was that?"
+    assert not any(event["type"].endswith(".corrected") for event in peer.events)
 
 
 def test_who_does_not_ask_is_told_nothing_new(serve: Serve, dial: Dial) -> None:

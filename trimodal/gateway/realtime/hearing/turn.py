@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 import numpy as np
 
-from trimodal.audio.values import SAMPLE_RATE, Samples
+from trimodal.audio.live_words import LiveWords
+from trimodal.audio.values import MOST_CORRECTED, SAMPLE_RATE, Samples
 from trimodal.client.client import Client
 from trimodal.client.errors import Timeout
 from trimodal.client.streams.live import Listening
@@ -109,13 +111,20 @@ class TurnText:
     def __init__(self, at_s: float = 0.0) -> None:
         self._at_s = at_s
         self._tentative: str | None = ""  # as it was sent last; None: words came since
-        self.text = ""
+        self._settled, self._words = "", LiveWords()  # captions may go on for days
+        self.text = ""  # with what is corrected of it
+        # By the last update: the end of the text with its delta, and what is said in place of it.
+        self.correction: dict[str, str] | None = None
         self.whole = ""  # with the words that may still change
 
     def add(self, update: LiveUpdate) -> str:
-        """Adds what is new and returns it: all that it returns, joined, is the text."""
+        """Adds what is new and returns it: all that it returns, joined, is the text before corrections."""
         delta = update.text if self.text else update.text.lstrip()
-        self.text += delta
+        self._words.add(update.committed, update.corrections)
+        self._settled += "".join(word.text for word in self._words.take(MOST_CORRECTED))
+        before, self.text = self.text + delta, (self._settled + self._words.text).lstrip()
+        same = len(os.path.commonprefix((before, self.text)))
+        self.correction = {"before": before[same:], "text": self.text[same:]} if before != self.text else None
         self.whole = self.text + update.tentative
         if delta:
             self._tentative = None

@@ -345,6 +345,8 @@ class InputBuffer:
                         continue
                     if delta:
                         self._outbox.put(f"{kind}.delta", **item, delta=delta, words=transcript.words(update))
+                    if tentative and transcript.correction:
+                        self._outbox.put(f"{kind}.corrected", **item, **transcript.correction)
                     if tentative and (guess := transcript.tentative(update)) is not None:
                         self._outbox.put(f"{kind}.tentative", **item, text=guess)
         except Exception as error:

@@ -1,8 +1,8 @@
 // Live captions: the words of what the microphone hears, as they come.
 //
 // vLLM's dialect: session.update names the model, a first commit begins, appends carry the sound, a commit
-// with `final` ends. Deltas are words that do not change any more; what may still change is told as a whole
-// each time.
+// with `final` ends. Deltas are words that stay, but for a correction once their speaker pauses; what may still
+// change is told as a whole each time.
 
 import { LiveSession } from "./live.js";
 
@@ -50,6 +50,13 @@ function tell(words) {
   state.textContent = words;
 }
 
+// What was said is heard as a whole in a pause: the end of the text becomes another.
+function correct({ before, text: after }) {
+  const whole = text.textContent + delta;
+  text.textContent = whole.slice(0, whole.length - before.length) + after;
+  delta = "";
+}
+
 // The end stays in view, unless the reader has scrolled away from it.
 function show(guess) {
   const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
@@ -68,6 +75,8 @@ function setRunning(running) {
 function hear(event) {
   if (event.type === "transcription.delta") {
     delta = event.delta;
+  } else if (event.type === "transcription.corrected") {
+    correct(event);
   } else if (event.type === "transcription.tentative") {
     show(event.text); // one follows each delta: shown together, no word flickers
   } else if (event.type === "transcription.done") {

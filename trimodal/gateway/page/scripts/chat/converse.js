@@ -78,6 +78,8 @@ class Conversation {
       Object.assign(said, { end: this.session.at(event.audio_end_ms), stopped: now });
     } else if (event.type === `${HEARD}.delta`) {
       said.text += event.delta;
+    } else if (event.type === `${HEARD}.corrected`) {
+      said.text = said.text.slice(0, said.text.length - event.before.length) + event.text;
     } else if (event.type === `${HEARD}.tentative`) {
       said.guess = event.text;
     } else if (event.type === `${HEARD}.completed` && event.transcript) {
