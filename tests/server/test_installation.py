@@ -76,6 +76,17 @@ def test_variables_by_which_libraries_would_fail_are_not_passed_on(wheel, tmp_pa
     assert "PYTHONOPTIMIZE" not in environment
 
 
+@pytest.mark.parametrize(("own", "passed_on"), [(None, "4"), ("20", "20")])
+def test_threads_that_wait_for_products_sleep_unless_the_operator_says_how_long_they_spin(
+    wheel, tmp_path, monkeypatch, own, passed_on
+):
+    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
+    if own:
+        monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", own)
+    _, environment = assemble(Triton(wheel), tmp_path / "run")
+    assert environment["OPENBLAS_THREAD_TIMEOUT"] == passed_on
+
+
 def test_an_environment_whose_path_is_not_ascii_opens_without_a_locale_as_in_the_stub(tmp_path):
     """Triton waited for stubs that had ended: in a clone below such a folder, for all of --ready-timeout."""
     odd = tmp_path / "ümgebung mit 1"

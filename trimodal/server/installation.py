@@ -27,6 +27,9 @@ STUB = "triton_python_backend_stub"
 # Bytes. glibc by default gives the memory of every image back to the kernel and has it zeroed again for the
 # next: 256 page faults an image. These are the values that it adapts to by itself after one block of 32 MB.
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": 32 << 20, "MALLOC_TRIM_THRESHOLD_": 64 << 20}
+# Each thread that numpy's OpenBLAS (0.3.23) makes when it is imported spins for 2^26 ticks, some 25 ms, then
+# and after each product, on cores where other models load or compute. 2^4 is the least that it takes.
+PRODUCTS = {"OPENBLAS_THREAD_TIMEOUT": 4}
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,6 @@ def assemble(triton: Triton, directory: Path) -> tuple[Path, dict[str, str]]:
     environment.pop("PYTHONHOME", None)
     settle_python(environment)
     environment.setdefault(*DEVICE_ORDER)
-    for name, size in ALLOCATOR.items():
-        environment.setdefault(name, str(size))
+    for name, value in (ALLOCATOR | PRODUCTS).items():
+        environment.setdefault(name, str(value))
     return backends, environment
