@@ -10,6 +10,7 @@ import pytest
 from trimodal.audio.captions import (
     CUE_S,
     LINE_CHARS,
+    WIDE_CHARS,
     as_srt,
     as_text,
     as_vtt,
@@ -116,9 +117,29 @@ def test_text_without_spaces_and_endless_words_are_wrapped():
     chinese = [Word("語", number * 0.2, number * 0.2 + 0.2, 0.9) for number in range(100)]
     shown = cues(chinese)
     assert "".join("".join(cue.lines) for cue in shown) == "語" * 100
-    assert max(len(line) for cue in shown for line in cue.lines) <= LINE_CHARS
+    assert max(len(line) for cue in shown for line in cue.lines) <= WIDE_CHARS
     (cue,) = cues([Word(" " + "u" * 100, 0, 1, 0.9)])
     assert [len(line) for line in cue.lines] == [42, 42, 16]
+
+
+def test_lines_of_wide_characters_have_16_and_break_where_they_may():
+    (cue,) = cues(characters("今天我想去看长城而且我的朋友也有时间和我一起", pace=0.2))
+    assert cue.lines == ("今天我想去看长城而且我", "的朋友也有时间和我一起")
+    text = "「スーパー」と「コンピューター」を使っています"
+    words = [Word(letter, at * 0.1, at * 0.1 + 0.1, 0.9) for at, letter in enumerate(text)]
+    lines = [line for cue in cues(words) for line in cue.lines]
+    assert "".join(lines) == text
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= WIDE_CHARS
+    assert not any(line[0] in "ー」ュっ" or line[-1] == "「" for line in lines)
+
+
+def test_korean_lines_have_16_characters_and_break_at_spaces():
+    text = "오늘은 날씨가 아주 좋아서 친구와 함께 산에 올라가고 싶어요"
+    lines = [line for cue in cues(spoken(text, pace=0.2)) for line in cue.lines]
+    assert " ".join(lines) == text
+    assert len(lines) > 1
+    assert all(sum(letter != " " for letter in line) <= WIDE_CHARS for line in lines)
 
 
 def characters(text, start=0.0, pace=0.25):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -193,6 +194,46 @@ def test_a_copy_that_cannot_be_made_is_told_and_nothing_loaded() -> None:
     with answering(answer) as port:
         done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", str(port)])
     assert "was not loaded: llm/config.pbtxt is not a valid configuration" in done.output
+
+
+def test_a_copy_that_takes_long_is_waited_for_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = threading.Event()
+    echo = module.typer.echo
+
+    def tells(message: str, err: bool = False) -> None:
+        echo(message, err=err)
+        if "copies its repository" in message:
+            told.set()
+
+    def answer(request: Asked) -> tuple[int, bytes]:
+        if (request.command, request.path) == ("POST", "/refresh"):
+            assert told.wait(20)
+            return 200, b"{}"
+        return 200, b'{"http_port": 8000}' if request.path == "/refresh" else b"[]"
+
+    monkeypatch.setattr(module, "TELL_S", 0.0)
+    monkeypatch.setattr(module.typer, "echo", tells)
+    with answering(answer) as port:
+        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", str(port)])
+    assert "the server copies its repository" in done.output
+    assert done.output.endswith("nothing else\n")
+
+
+def test_a_copy_that_never_ends_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    def answer(request: Asked) -> tuple[int, bytes]:
+        assert "/load" not in request.path
+        if (request.command, request.path) == ("POST", "/refresh"):
+            ended.wait(20)
+        return 200, b'{"http_port": 8000}' if request.path == "/refresh" else b"[]"
+
+    monkeypatch.setattr("trimodal.server.admin._COPY_SECONDS", 0.05)
+    with answering(answer) as port:
+        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", str(port)])
+        ended.set()
+    assert done.exit_code == 1
+    assert "model llm was not loaded: the server is still copying its repository after 0.05 s" in done.output
 
 
 @pytest.mark.parametrize(

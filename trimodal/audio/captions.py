@@ -1,16 +1,18 @@
 """Writes timed words as text, SRT, WebVTT or JSON.
 
 A cue ends at a pause, at the end of a sentence, or where another word would make it longer
-than two lines of 42 characters or six seconds; then it is cut where it reads best.
+than two lines or six seconds; then it is cut where it reads best. A line has 42 characters,
+or 16 of Chinese, Japanese and Korean, as in Netflix's guides of timed text.
 """
 
 from __future__ import annotations
 
 import html
 import json
-import textwrap
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Literal
 
 from trimodal.audio.values import Word
@@ -18,6 +20,7 @@ from trimodal.audio.values import Word
 Format = Literal["text", "srt", "vtt", "json"]
 
 LINE_CHARS = 42
+WIDE_CHARS = 16  # of those that are as wide as high
 CUE_S = 6.0
 # A cue stays long enough to be read, if the next one leaves the time.
 SHORTEST_S = 1.0
@@ -28,6 +31,8 @@ PARAGRAPH_S = 2.0
 _SENTENCE = (".", "?", "!", "…", "。", "？", "！")
 _CLAUSE = (",", ";", ":", "、", "，", "；", "：")
 _CLOSING = "\"'”’)»」』）"  # may stand behind a sentence's or a clause's end
+_OPENING = "「『（"  # no line ends with them, and none begins with these:
+_NOT_FIRST = (*_SENTENCE, *_CLAUSE, *_CLOSING, *"ーっゃゅょッャュョ々")
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,8 @@ def _joined(units: Sequence[Word]) -> str:
 def _units(words: Sequence[Word]) -> list[Word]:
     """Words that may stand at the begin of a line: what has no space before it belongs to the one before.
 
-    Languages without spaces are glued up to a line, to what a cue has time for, or to the end of a clause.
+    Languages without spaces are glued up to a line (Chinese and Japanese: to two), to what a cue has time
+    for, or to the end of a clause.
     """
     units: list[Word] = []
     for word in words:
@@ -161,7 +167,9 @@ def _glued(before: Word, word: Word) -> bool:
         return False
     if _ends(before, (*_SENTENCE, *_CLAUSE)) and word.text[0].isalpha():  # but in "3.5", "so..."
         return False
-    return len(before.text) + len(word.text) <= LINE_CHARS and word.end - before.start <= CUE_S
+    # What may be broken anywhere is as long as a cue.
+    most = 2 if _is_wide(word.text[0]) else 1
+    return len(_lines(before.text + word.text)) <= most and word.end - before.start <= CUE_S
 
 
 def _ends(unit: Word, marks: tuple[str, ...]) -> bool:
@@ -203,11 +211,45 @@ def _best_cut(group: Sequence[Word]) -> int:
 
 def _lines(text: str) -> tuple[str, ...]:
     """One line, or two of about the same length; more only for a word that is longer than a line."""
-    if len(text) <= LINE_CHARS:
+    widths = [0.0, *accumulate(map(_width, text))]
+    if widths[-1] <= LINE_CHARS:
         return (text,)
-    spaces = [at for at, letter in enumerate(text) if letter == " "]
-    halves = [(text[:at], text[at + 1 :]) for at in spaces]
-    fitting = [pair for pair in halves if max(map(len, pair)) <= LINE_CHARS]
-    if fitting:
-        return min(fitting, key=lambda pair: abs(len(pair[0]) - len(pair[1])))
-    return tuple(textwrap.wrap(text, LINE_CHARS))
+
+    def first(at: int) -> float:
+        return widths[at - 1 if text[at - 1] == " " else at]
+
+    def second(at: int) -> float:
+        return widths[-1] - widths[at]
+
+    def reads(at: int) -> tuple[bool, float]:
+        return text[at - 1] not in _CLAUSE, abs(first(at) - second(at))
+
+    fitting = [at for at in range(1, min(len(text), LINE_CHARS + 2)) if first(at) <= LINE_CHARS]
+    breaks = [at for at in fitting if _may_break(text, at)] or fitting[-1:]
+    halving = [at for at in breaks if second(at) <= LINE_CHARS]
+    at = min(halving, key=reads) if halving else breaks[-1]
+    return (text[:at].rstrip(), *_lines(text[at:]))
+
+
+def _may_break(text: str, at: int) -> bool:
+    """Whether a line may begin there: behind a space, or between characters of Chinese and Japanese."""
+    before, after = text[at - 1], text[at]
+    if before == " ":
+        return True
+    korean = any("HANGUL" in unicodedata.name(letter, "") for letter in (before, after))
+    return (
+        _is_wide(before)
+        and _is_wide(after)
+        and not korean
+        and before not in _OPENING
+        and after not in _NOT_FIRST
+    )
+
+
+def _width(letter: str) -> float:
+    """How much of LINE_CHARS it takes."""
+    return LINE_CHARS / WIDE_CHARS if _is_wide(letter) else 1.0
+
+
+def _is_wide(letter: str) -> bool:
+    return unicodedata.east_asian_width(letter) in "WF"

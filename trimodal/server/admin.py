@@ -24,7 +24,7 @@ _IN_FLIGHT = re.compile(r"trimodal_\w*(?:active|queued)_requests\{")
 _ENGINES = re.compile(r"trimodal_llm_engine_ready\{")
 _POLL, _SHORT_POLL = 0.1, 0.002  # seconds
 _PORT_SECONDS = 10.0
-_COPY_SECONDS = 30.0  # links, and a few files that are written anew
+_COPY_SECONDS = 600.0  # links, and a few files that are written anew: slow on a disk of a network
 _IDLE_LOOKS = 3  # in a row: the last response may still be on its way out
 
 
@@ -154,9 +154,15 @@ class Api:
     def refresh(self, health_port: int) -> str | None:
         """Has a server that reads a copy of its repository make it again. Returns why it could not be made.
 
-        None: it was not made, as the page is another's.
+        None: it was not made, as the page is another's. Raises TimeoutError: it is still being made.
         """
-        status, body = replace(self, timeout=_COPY_SECONDS)._call("POST", "/refresh", health_port)
+        try:
+            status, body = replace(self, timeout=_COPY_SECONDS)._call("POST", "/refresh", health_port)
+        except TimeoutError:
+            raise TimeoutError(
+                f"the server is still copying its repository after {_COPY_SECONDS:g} s, and goes on with it: "
+                "its disk is slow or hangs; try again later"
+            ) from None
         if status == 200:
             return ""
         return str(json.loads(body)["error"]) if status == 409 else None

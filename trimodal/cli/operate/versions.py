@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +30,7 @@ Routes = Annotated[
 ]
 FILE = Path("routes.toml")
 HEALTH_PORT = 8003
+TELL_S = 3.0  # after which a copy that is made is worth a word
 
 
 def versions(url: Url = URL, routes: Routes = FILE) -> None:
@@ -107,7 +111,8 @@ def reload(
             # Callers first: a copy that is made again is what a process that dies is loaded from.
             reason = _kept_by_callers(api, model)
             if has_page and not reason:
-                copied = api.refresh(port)
+                with _told_when_slow("the server copies its repository as it is now (--set, --engines) …"):
+                    copied = api.refresh(port)
             reason = reason or copied or api.load(model)
         except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
             reason = str(error) or type(error).__name__
@@ -123,6 +128,18 @@ def reload(
             f"{model} is as its files say, after {time.monotonic() - began:.1f} s: "
             f"what had changed was loaded again, nothing else{hint if copied is None else ''}"
         )
+
+
+@contextmanager
+def _told_when_slow(sentence: str) -> Iterator[None]:
+    """Says on stderr what is waited for where that takes longer than TELL_S."""
+    teller = threading.Timer(TELL_S, typer.echo, [sentence], {"err": True})
+    teller.start()
+    try:
+        yield
+    finally:
+        teller.cancel()
+        teller.join()
 
 
 def _kept_by_callers(api: Api, model: str) -> str:

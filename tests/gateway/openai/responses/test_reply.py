@@ -358,11 +358,11 @@ def test_what_other_servers_put_into_a_talk_is_ignored_and_named(serve: Serve) -
             {"type": "reasoning", "id": "rs_1", "summary": []},
             {"role": "user", "content": "hi"},
         ],
-        reasoning={"summary": "auto"},
+        reasoning={"generate_summary": "auto"},
         user="somebody",
     )
     assert said(sent_to(served)) == [("user", "hi")]
-    assert {"reasoning.summary", "user"} <= set(raw.headers["x-ignored-fields"].split(", "))
+    assert {"reasoning.generate_summary", "user"} <= set(raw.headers["x-ignored-fields"].split(", "))
 
 
 def test_the_chat_template_is_told_how_much_to_think(serve: Serve) -> None:
@@ -434,3 +434,26 @@ def test_thoughts_are_an_item_of_their_own(serve: Serve, stream: bool) -> None:
         "Two and two.",
     )
     assert (message.type, answer.output_text) == ("message", "4")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_thoughts_are_a_summary_where_one_is_asked_for(serve: Serve, stream: bool) -> None:
+    client = strict(serve(fake_triton(llm=thinking)))
+    asked: dict[str, Any] = {"model": "llm", "input": "hi", "reasoning": {"summary": "auto"}}
+    if stream:
+        events = list(client.responses.create(**asked, stream=True))
+        told = [event for event in events if "reasoning" in event.type]
+        assert [event.type.removeprefix("response.reasoning_summary_") for event in told] == [
+            "part.added", "text.delta", "text.delta", "text.done", "part.done"
+        ]  # fmt: skip
+        assert {(event.item_id, event.summary_index) for event in told} == {(told[0].item_id, 0)}
+        assert told[0].part.text == ""
+        assert [event.delta for event in told[1:3]] == ["Two", " and two."]
+        assert told[3].text == told[4].part.text == "Two and two."
+        answer = events[-1].response
+    else:
+        answer = client.responses.create(**asked)
+    thoughts, message = answer.output
+    assert (thoughts.type, thoughts.status, thoughts.content) == ("reasoning", "completed", None)
+    assert [(part.type, part.text) for part in thoughts.summary] == [("summary_text", "Two and two.")]
+    assert (answer.reasoning.summary, message.type, answer.output_text) == ("auto", "message", "4")

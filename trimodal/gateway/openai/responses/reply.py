@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from trimodal.client.client import Client
 from trimodal.client.values import Delta, TokenLogprob
@@ -27,15 +27,31 @@ Event = tuple[str, dict[str, Any]]
 """Type, without "response." in front, and fields."""
 
 
+class ThoughtsPlace(NamedTuple):
+    """Where an item has its thoughts, and what its part and events are called."""
+
+    field: str
+    part: str
+    event: str
+    index: str
+
+
+_AS_TEXT = ThoughtsPlace("content", "reasoning_text", "reasoning_text", "content_index")
+_AS_SUMMARY = ThoughtsPlace("summary", "summary_text", "reasoning_summary_text", "summary_index")
+
+
 class Output:
     """The items of one answer, as far as it has come: thoughts, a message, calls of functions.
 
-    `key`: what its response's id ends with, by which the store finds an item.
+    Args:
+        key: what its response's id ends with, by which the store finds an item.
+        summarised: the thoughts, whole, are told as their summary: Vercel's AI SDK (3.0) shows no others.
     """
 
-    def __init__(self, key: str, *, calling: bool) -> None:
+    def __init__(self, key: str, *, calling: bool, summarised: bool) -> None:
         self.items: list[Item] = []
         self._key = key
+        self._thoughts = _AS_SUMMARY if summarised else _AS_TEXT
         self._reader = CallReader(calling=calling)
         self._tokens: list[TokenLogprob] = []  # of text that the reader of calls still holds back
 
@@ -72,12 +88,18 @@ class Output:
         yield from self._end_item(status)
 
     def _think(self, text: str) -> Iterator[Event]:
+        place = self._thoughts
         if not self.items or self.items[-1]["type"] != "reasoning":
-            part = {"type": "reasoning_text", "text": ""}
+            part = {"type": place.part, "text": ""}
             item = {"id": self._id("rs"), "type": "reasoning", "status": "in_progress", "summary": []}
-            yield from self._begin({**item, "content": [part]})
-        self.items[-1]["content"][0]["text"] += text
-        yield "reasoning_text.delta", self._place(content_index=0, delta=text)
+            if place is _AS_SUMMARY:
+                yield from self._begin(item)
+                yield "reasoning_summary_part.added", self._place(summary_index=0, part=dict(part))
+                item["summary"] = [part]
+            else:
+                yield from self._begin({**item, "content": [part]})
+        self.items[-1][place.field][0]["text"] += text
+        yield f"{place.event}.delta", self._place(**{place.index: 0}, delta=text)
 
     def _write(self, text: str) -> Iterator[Event]:
         if not self.items or self.items[-1]["type"] != "message":
@@ -121,7 +143,11 @@ class Output:
             yield "output_text.done", self._place(content_index=0, text=text, logprobs=logprobs)
             yield "content_part.done", self._place(content_index=0, part=part)
         elif item["type"] == "reasoning":
-            yield "reasoning_text.done", self._place(content_index=0, text=item["content"][0]["text"])
+            place = self._thoughts
+            (part,) = item[place.field]
+            yield f"{place.event}.done", self._place(**{place.index: 0}, text=part["text"])
+            if place is _AS_SUMMARY:
+                yield "reasoning_summary_part.done", self._place(summary_index=0, part=part)
         else:
             called = {"name": item["name"], "arguments": item["arguments"]}
             yield "function_call_arguments.done", self._place(**called)
@@ -153,7 +179,7 @@ class Reply:
         self._new = request.messages()
         self.cost = cost_of(self._new)
         key = secrets.token_hex(16)
-        self._output = Output(key, calling=request.calls_tools)
+        self._output = Output(key, calling=request.calls_tools, summarised=request.wants_summary)
         self._left_out = 0  # of the oldest messages of the talk
         self._id = f"resp_{key}"
         self._created = int(time.time())

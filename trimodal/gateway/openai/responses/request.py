@@ -144,6 +144,7 @@ class TextOptions(Body):
 
 class ReasoningOptions(Body):
     effort: str | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
 
 
 class FunctionTool(Function):
@@ -227,6 +228,11 @@ class ResponseRequest(Sampling):
     @property
     def wants_logprobs(self) -> bool:
         return LOGPROBS in self.include or bool(self.top_logprobs)
+
+    @property
+    def wants_summary(self) -> bool:
+        """Whether the thoughts are to be told as a summary."""
+        return self.reasoning is not None and self.reasoning.summary is not None
 
     @property
     def trims(self) -> Literal["auto", "disabled"]:
