@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from trimodal.cli import common
 from trimodal.cli.app import app
 from trimodal.cli.client import live_view
-from trimodal.client import Client, FakeTransport, LiveUpdate
+from trimodal.client import Client, FakeTransport, LiveUpdate, Word
 from trimodal.client.transports.fake import FakeSpeech
 from trimodal.errors import InvalidArgument, Unavailable
 
@@ -229,7 +229,8 @@ async def test_the_screen_of_a_terminal(speech):
                 (" ä", "dim")
             ]
             update = await stream.end(np.zeros(RATE, np.float32))
-            stream._texts += [f" word{number}" for number in range(50)] + ["\x1b[2J"]
+            said = [*(f" word{number}" for number in range(50)), "\x1b[2J"]
+            stream._words.add(Word(text, 3.0, 3.1, 0.9) for text in said)
             tail = live_view.drawn(console, stream, LiveUpdate(tentative=" perhaps\x07")).renderables[0].plain
             assert len(tail) <= 40 * 2 + 1
             assert tail.startswith("…")
