@@ -33,7 +33,7 @@ class ThoughtsPlace(NamedTuple):
     field: str
     part: str
     event: str
-    index: str
+    number: str
 
 
 _AS_TEXT = ThoughtsPlace("content", "reasoning_text", "reasoning_text", "content_index")
@@ -91,7 +91,7 @@ class Output:
         place = self._thoughts
         if not self.items or self.items[-1]["type"] != "reasoning":
             part = {"type": place.part, "text": ""}
-            item = {"id": self._id("rs"), "type": "reasoning", "status": "in_progress", "summary": []}
+            item: Item = {"id": self._id("rs"), "type": "reasoning", "status": "in_progress", "summary": []}
             if place is _AS_SUMMARY:
                 yield from self._begin(item)
                 yield "reasoning_summary_part.added", self._place(summary_index=0, part=dict(part))
@@ -99,7 +99,7 @@ class Output:
             else:
                 yield from self._begin({**item, "content": [part]})
         self.items[-1][place.field][0]["text"] += text
-        yield f"{place.event}.delta", self._place(**{place.index: 0}, delta=text)
+        yield f"{place.event}.delta", self._place(**{place.number: 0}, delta=text)
 
     def _write(self, text: str) -> Iterator[Event]:
         if not self.items or self.items[-1]["type"] != "message":
@@ -145,7 +145,7 @@ class Output:
         elif item["type"] == "reasoning":
             place = self._thoughts
             (part,) = item[place.field]
-            yield f"{place.event}.done", self._place(**{place.index: 0}, text=part["text"])
+            yield f"{place.event}.done", self._place(**{place.number: 0}, text=part["text"])
             if place is _AS_SUMMARY:
                 yield "reasoning_summary_part.done", self._place(summary_index=0, part=part)
         else:
