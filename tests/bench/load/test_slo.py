@@ -23,6 +23,10 @@ def test_a_good_request_keeps_every_bound_with_every_gap() -> None:
     assert not slo.good(answer(0.0, 0.4, outcome="unavailable"))
 
 
+def test_a_percentile_has_one_name() -> None:
+    assert parse_slo("p99.90_ms<=5,p05_ms<=5").text == "p99.9_ms<=5,p5_ms<=5"
+
+
 def test_latency_has_two_names() -> None:
     assert parse_slo("ms<=5").bounds == parse_slo("latency_ms<=5").bounds
     assert not parse_slo("ms<=900").good(record(latency=1.0))

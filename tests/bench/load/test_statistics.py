@@ -68,6 +68,14 @@ def test_a_percentile_that_no_default_has_can_be_bound() -> None:
     assert (verdict.value, verdict.met) == (pytest.approx(999.0), True)
 
 
+def test_a_bound_on_what_no_answer_has_is_not_kept() -> None:
+    """Images have no lag: nobody could break the bound."""
+    (verdict,) = summarise(run_of([record(latency=0.1)], 10.0), parse_slo("lag_ms<=1")).verdicts
+    assert (verdict.value, verdict.met) == (None, False)
+    few = summarise(run_of([record(latency=0.1), answer(1.0, 0.1, [0.05])], 10.0), parse_slo("itl_ms<=60"))
+    assert few.verdicts[0].met, "one token has no gap"
+
+
 def test_a_run_without_any_answer_has_no_figures_and_does_not_fail() -> None:
     nothing = summarise(run_of([], 1.0), parse_slo("ms<=5,p99_ms<=5"))
     assert nothing.metrics == {}

@@ -70,6 +70,30 @@ def test_a_table_and_a_fence_that_are_still_coming_are_no_fault(serve: Serve, op
     expect(page.locator(".answer pre")).to_have_text(["half"])
 
 
+CLOSE = """Prices:
+| a | b |
+|---|---|
+| 1 | 2 |
+
+Use ```print(1)``` here:
+
+````
+```
+inner
+```
+````
+
+It prints 1."""
+
+
+def test_fences_end_where_they_should_and_a_table_needs_no_empty_line(serve: Serve, open_page: Open) -> None:
+    text = shown(serve, open_page, CLOSE).locator(".answer .text")
+    expect(text.locator("> p")).to_have_text(["Prices:", "Use print(1) here:", "It prints 1."])
+    expect(text.locator("td")).to_have_text(["1", "2"])
+    expect(text.locator("p code")).to_have_text(["print(1)"])
+    assert text.locator("pre code").text_content() == "```\ninner\n```"
+
+
 def test_answers_and_code_are_copied_as_they_were_written(serve: Serve, open_page: Open) -> None:
     page = shown(serve, open_page, RICH, permissions=["clipboard-read", "clipboard-write"])
     copied = "navigator.clipboard.readText()"

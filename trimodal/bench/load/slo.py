@@ -96,6 +96,8 @@ def _bound(text: str) -> Bound:
     if not found:
         raise SettingsError(f"--slo {text}: a form as ttft_ms<=500 or p99_ms<=2000 is needed")
     statistic, name = found["statistic"] or "", found["name"]
+    if statistic.startswith("p"):
+        statistic = f"p{float(statistic[1:]):g}"  # "p99.90" is "p99.9", as the figures are called
     if name not in KNOWN:
         raise SettingsError(f"--slo {text}: '{name}' is no metric: known are {', '.join(KNOWN)}")
     try:

@@ -186,10 +186,15 @@ def distribution(values: Sequence[float], percents: Sequence[float] = PERCENTS) 
 def _verdict(
     bound: Bound, metrics: Mapping[str, Distribution], error_rate: float, answered: Sequence[Record]
 ) -> Verdict:
-    """Of a bound on requests: the share that keeps it, and it is met when all do."""
+    """Of a bound on requests: the share that keeps it, and it is met when all do.
+
+    Where no answer has such a figure, as a lag of images, there is none, and it is not met.
+    """
     if bound.metric == ERROR_RATE:
         return Verdict(bound.text, error_rate, error_rate <= bound.limit, True)
     if bound.of_each:
+        if answered and not any(True for record in answered for _ in METRICS[bound.metric](record)):
+            return Verdict(bound.text, None, False, True)
         share = sum(map(bound.met_by, answered)) / len(answered) if answered else 0.0
         return Verdict(bound.text, share, share == 1.0, True)
     found = metrics.get(f"{bound.metric}_ms")

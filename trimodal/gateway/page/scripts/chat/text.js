@@ -3,7 +3,7 @@
 
 import { copyButton, make } from "../figures.js";
 
-const FENCE = /^\s*```/;
+const FENCE = /^\s*(`{3,})[^`]*$/;
 const HEADING = /^#{1,6}\s+(.*?)\s*#*$/;
 const ITEM = /^(\s*)(?:[-*+]|(\d+)[.)])\s+(.*)$/;
 const QUOTE = /^\s*>\s?(.*)$/;
@@ -11,7 +11,7 @@ const RULE = /^\s*([-*_])(\s*\1){2,}\s*$/;
 const ROW = /^\s*\|.*\|\s*$/;
 const UNDER_HEAD = /^\s*\|(\s*:?-+:?\s*\|)+\s*$/;
 const DEEPEST = 8; // quotes within quotes
-const INLINE = /(`[^`\n]+`|\*\*(?=\S)[^\n]*?\S\*\*|\*(?=[^\s*])[^*\n]*?[^\s*]\*(?![\w*]))/;
+const INLINE = /(```[^`\n]+```|`[^`\n]+`|\*\*(?=\S)[^\n]*?\S\*\*|\*(?=[^\s*])[^*\n]*?[^\s*]\*(?![\w*]))/;
 
 export function showText(element, text) {
   element.replaceChildren(...blocks(text.split("\n")));
@@ -26,14 +26,18 @@ function blocks(lines, depth = 0) {
     for (; at < lines.length && pattern.test(lines[at]); at += 1) taken.push(pattern.exec(lines[at]));
     return taken;
   };
+  const isTable = () => ROW.test(lines[at]) && UNDER_HEAD.test(lines[at + 1] ?? "");
+  const isText = () => lines[at].trim() && !isTable() && ![FENCE, HEADING, ITEM, QUOTE, RULE].some((one) => one.test(lines[at]));
   while (at < lines.length) {
     const line = lines[at];
     if (FENCE.test(line)) {
       const from = (at += 1); // the last fence may be open while the text still comes
-      while (at < lines.length && !FENCE.test(lines[at])) at += 1;
+      const [, ticks] = FENCE.exec(line);
+      const closes = (one) => one.trim().length >= ticks.length && /^`+$/.test(one.trim());
+      while (at < lines.length && !closes(lines[at])) at += 1;
       nodes.push(codeBlock(lines.slice(from, at).join("\n")));
       at += 1;
-    } else if (ROW.test(line) && UNDER_HEAD.test(lines[at + 1] ?? "")) {
+    } else if (isTable()) {
       nodes.push(table(takeWhile(ROW).map(([row]) => row)));
     } else if (HEADING.test(line)) {
       nodes.push(withInline(make("h4"), HEADING.exec(line)[1]));
@@ -52,7 +56,7 @@ function blocks(lines, depth = 0) {
     } else {
       const from = at;
       do at += 1;
-      while (at < lines.length && lines[at].trim() && ![FENCE, HEADING, ITEM, QUOTE, RULE].some((one) => one.test(lines[at])));
+      while (at < lines.length && isText());
       nodes.push(withInline(make("p"), lines.slice(from, at).join("\n").trim()));
     }
   }
@@ -103,7 +107,7 @@ function codeBlock(text) {
 function withInline(element, text) {
   text.split(INLINE).forEach((piece, index) => {
     if (index % 2 === 0) element.append(piece);
-    else if (piece.startsWith("`")) element.append(make("code", "", piece.slice(1, -1)));
+    else if (piece.startsWith("`")) element.append(make("code", "", piece.replace(/^`+|`+$/g, "")));
     else if (piece.startsWith("**")) element.append(withInline(make("strong"), piece.slice(2, -2)));
     else element.append(withInline(make("em"), piece.slice(1, -1)));
   });
