@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.top.pages import gateway, served
 from trimodal.top.figures import figures, ready_at_gateway
-from trimodal.top.page import Change
+from trimodal.top.page import Change, read_page
 
 
 def test_the_llm_s_figures() -> None:
@@ -13,6 +13,19 @@ def test_the_llm_s_figures() -> None:
     assert llm.ttft.per_s == 10
     assert llm.kv_usage == 0.95
     assert llm.speculating is False
+
+
+def test_shares_of_two_versions_do_not_add_up() -> None:
+    text = """\
+# TYPE trimodal_llm_ttft_seconds histogram
+trimodal_llm_ttft_seconds_count{model="llm",version="1"} 1
+# TYPE trimodal_llm_kv_usage_ratio gauge
+trimodal_llm_kv_usage_ratio{model="llm",version="1"} 0.7
+trimodal_llm_kv_usage_ratio{model="llm",version="2"} 0.6
+"""
+    llm = figures(Change(read_page(text, 0.0), read_page(text, 1.0)), None, {}).llm
+    assert llm is not None
+    assert (llm.kv_usage, llm.acceptance) == (0.7, None)
 
 
 def test_a_model_s_figures() -> None:

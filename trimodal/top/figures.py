@@ -61,6 +61,11 @@ def _now(gauge: str, text: str = "") -> Any:
     return _read(lambda change: change.after.total(gauge), text, count)
 
 
+def _most(gauge: str) -> Any:
+    """A share or a mean, of which each version of a model has its own: they do not add up."""
+    return _read(lambda change: change.after.most(gauge))
+
+
 @dataclass(frozen=True)
 class Model:
     """As Triton counts it. `ready`: False when it does not answer, None when nobody was asked.
@@ -90,12 +95,12 @@ class Llm:
     turned_away_per_s: Number = _rate("trimodal_llm_unserved_total")
     active: Number = _now("trimodal_llm_active_requests")
     queued: Number = _now("trimodal_llm_queued_requests")
-    kv_usage: Number = _now("trimodal_llm_kv_usage_ratio")
+    kv_usage: Number = _most("trimodal_llm_kv_usage_ratio")
     prompt_tokens_per_s: Number = _rate(_TOKENS, least=0.0, kind="prompt")
     completion_tokens_per_s: Number = _rate(_TOKENS, least=0.0, kind="completion")
     prefix_hit_share: Number = _ratio(_TOKENS, _TOKENS, "", {"kind": "cached"}, {"kind": "prompt"})
-    tokens_per_step: Number = _now("trimodal_llm_tokens_per_step")
-    acceptance: Number = _now("trimodal_llm_speculation_acceptance_ratio")
+    tokens_per_step: Number = _most("trimodal_llm_tokens_per_step")
+    acceptance: Number = _most("trimodal_llm_speculation_acceptance_ratio")
     speculating: bool = _read(lambda change: bool(change.after.total("trimodal_llm_speculation_active")))
     engine_restarts: Number = _now("trimodal_llm_engine_restarts_total")  # since the server's start
 

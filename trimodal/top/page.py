@@ -43,6 +43,10 @@ class Page:
         found = [value for _, value in self.series(name, labels) if not math.isnan(value)]
         return sum(found) if found else None
 
+    def most(self, name: str, **labels: str | Collection[str]) -> float | None:
+        """The largest of the series, as of a share of each version; None where there is none."""
+        return max((value for _, value in self.series(name, labels) if not math.isnan(value)), default=None)
+
 
 def read_page(text: str, at: float) -> Page:
     """Raises: ServerError where it is no such text."""
