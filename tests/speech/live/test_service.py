@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from tests.doubles.waiting import wait_until
-from tests.speech.live.rig import Answer
+from tests.speech.live.rig import Answer, ScriptedSession
+from trimodal.audio.values import SAMPLE_RATE
+from trimodal.metrics import MemoryMetrics
+from trimodal.speech.live.metrics import SpeechMetrics
+from trimodal.speech.live.request import Chunk, StreamOptions
+from trimodal.speech.live.stream import LiveStream
+from trimodal.speech.settings import SpeechSettings
+from trimodal.speech.values import Recognition
 
 
 def test_the_answer_to_end_has_everything(bench):
@@ -32,6 +41,21 @@ def test_end_waits_for_what_is_still_being_heard(bench):
     one.recogniser.go.set()
     assert last.wait().words() == " 0"
     assert last.times == 1
+
+
+def test_a_stream_whose_end_waits_to_be_taken_in_is_not_one_chunk():
+    settings = SpeechSettings()
+    session = ScriptedSession(
+        settings, policy="edge", language="", prompt="", translate=False, temperature=0.0, detector=None
+    )
+    stream = LiveStream(1, session, SpeechMetrics(MemoryMetrics()), max_waiting_s=60.0)
+    sink = SimpleNamespace(is_cancelled=lambda: False)
+    stream.put(Chunk(1, np.zeros(2 * SAMPLE_RATE, np.float32), True, False, StreamOptions()), sink)
+    stream.take_in()
+    planned = stream.next_windows(1)
+    stream.put(Chunk(1, np.zeros(SAMPLE_RATE, np.float32), False, True, StreamOptions()), sink)
+    stream.heard(planned, [Recognition(())])
+    assert stream.live, "how late its words are tells of the load"
 
 
 def test_what_is_counted(bench):

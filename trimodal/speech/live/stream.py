@@ -143,6 +143,7 @@ class LiveStream:
         self.due: float | None = None
         self.patience_s = 0.0
         self._first_s = 0.0
+        self._whole = False  # it was one chunk: it was spoken before
         self._session = session
         self._metrics = metrics
         self._max_waiting_s = max_waiting_s
@@ -218,6 +219,7 @@ class LiveStream:
                 self._session.feed(chunk.samples)
                 if chunk.end:
                     self._session.end()
+                    self._whole = self._session.received_s == self._first_s
                 self._note_progress()
                 self._metrics.chunks["taken"].increment(1)
                 self._metrics.received.increment(len(chunk.samples) / SAMPLE_RATE)
@@ -419,8 +421,7 @@ class LiveStream:
     def _note_progress(self) -> None:
         session, received_s = self._session, self._session.received_s
         later_s = received_s - self._first_s
-        whole = self._state == "ending" and not later_s  # a stream of one chunk: it was spoken before
-        ahead = whole or later_s > self._clock() - self._began + AHEAD_S
+        ahead = self._whole or later_s > self._clock() - self._began + AHEAD_S
         self.progress = Progress(
             received_s,
             received_s - session.behind_s,
