@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from steps.artefact import origin
+from steps.artefact import WEIGHT_BYTES, origin
 from steps.limits import hold_agreement
 from steps.speech import build
 from steps.speech.audio import SAMPLES
@@ -69,7 +69,8 @@ def main(
         usual = opt_batch or max(1, max_batch // 2)
         if usual > max_batch:
             raise ArtefactError(f"--opt-batch {opt_batch} is more than --max-batch {max_batch}")
-        made = build.prepare(source, [precision], name, out, contexts, padding, audio, language)
+        graphs = WEIGHT_BYTES[precision.value]
+        made = build.prepare(source, [precision], name, out, contexts, padding, audio, language, graphs)
         place = made.targets[precision.value]
         shapes = SpeechShapes.model_validate(made.checkpoint.shapes(made.contexts_s))
         print(f"{source} → {place}: TensorRT {version}, {gpu.name} (SM {gpu.sm})")

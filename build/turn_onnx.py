@@ -18,7 +18,7 @@ from steps.artefact import origin
 
 from trimodal.build_support import operator_errors, progress, report, resolve_checkpoint
 from trimodal.errors import ArtefactError
-from trimodal.manifest import Manifest, atomic_directory, write_manifest
+from trimodal.manifest import Manifest, atomic_directory, check_room, write_manifest
 from trimodal.paths import artefact_root
 
 DEFAULT_OUT = artefact_root("turn")
@@ -32,6 +32,7 @@ def main() -> None:
     directory = resolve_checkpoint(options.source)
     graph, precision = read_graph(directory)
     target = options.out_dir / f"onnx-{precision}"
+    check_room(options.out_dir, graph.stat().st_size)
     with atomic_directory(target) as work:
         shutil.copy(graph, work / "model.onnx")
         with progress(f"{precision}: check"):

@@ -38,12 +38,14 @@ CALIBRATED = ("int8", "int8-gpu", "fp8")
 
 def main() -> None:
     options = arguments()
+    from steps.artefact import check_fits
     from steps.vision.check import compare, judge
     from steps.vision.source import from_checkpoint
 
     source = from_checkpoint(options.source, options.images)
-    for precision in options.precision:
-        target = options.out_dir / f"onnx-{precision}"
+    targets = {precision: options.out_dir / f"onnx-{precision}" for precision in options.precision}
+    check_fits(source.weights, targets)
+    for precision, target in targets.items():
         with atomic_directory(target) as work:
             write_graph(source, precision, work / "model.onnx", options)
             found = compare(

@@ -23,7 +23,15 @@ from steps.tensorrt.plan import PlanFigures
 
 from trimodal.build_support import STOPPED, build_command, operator_errors, report, run_script
 from trimodal.errors import ArtefactError
-from trimodal.manifest import MANIFEST, InputRange, Manifest, atomic_directory, sha256, write_manifest
+from trimodal.manifest import (
+    MANIFEST,
+    InputRange,
+    Manifest,
+    atomic_directory,
+    check_room,
+    sha256,
+    write_manifest,
+)
 from trimodal.paths import artefact_root
 from trimodal.vision.artefact import LABELS, ClassifierArtefact, InputSpec, read_classifier
 
@@ -49,6 +57,8 @@ def main() -> None:
     batches = read_batches(options, artefact.input)
     graph = artefact.directory / GRAPH
     target = options.out_dir / f"tensorrt-{precision}"
+    # 8 bits of a weight stand in the plan where the graph has 16.
+    check_room(options.out_dir, graph.stat().st_size / (1 if precision in ("fp16", "fp32") else 2))
     with atomic_directory(target) as work:
         print(f"{graph} → {target / PLAN}: TensorRT {version}, {gpu.name} (SM {gpu.sm})")
         figures = tensorrt_plan.build_plan(graph, work / PLAN, [{"pixels": batches}])

@@ -56,13 +56,21 @@ def targets(model: str, precisions: Iterable[str], name: str, out: str) -> dict[
 
 
 def check_weights_fit(model: Any, places: Mapping[str, Path], beside: float = 0.0) -> None:
-    """Raises: ArtefactError: a torch model's weights alone have no room where the artefacts are to be.
+    """As `check_fits`, for a torch model."""
+    check_fits(count_weights(model), places, beside)
+
+
+def count_weights(model: Any) -> int:
+    return sum(each.numel() for each in model.parameters())
+
+
+def check_fits(weights: int, places: Mapping[str, Path], beside: float = 0.0) -> None:
+    """Raises: ArtefactError: so many weights alone have no room where the artefacts are to be.
 
     Args:
         places: precision → directory.
         beside: bytes of a weight that are written meanwhile, as by an export.
     """
-    weights = sum(each.numel() for each in model.parameters())
     folder = next(iter(places.values())).parent
     sizes = [WEIGHT_BYTES.get(each, 1.0) for each, place in places.items() if place.parent == folder]
     check_room(folder, weights * (beside + sum(sizes)))

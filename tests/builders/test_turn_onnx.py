@@ -62,3 +62,13 @@ def test_probabilities_that_are_no_numbers_are_refused(
     told = refusal(capsys, SCRIPT, saved(tmp_path, factor=float("nan")), "--out-dir", tmp_path / "1")
     assert "turns.onnx: a batch against its rows, largest difference, is nan" in told
     assert not list((tmp_path / "1").iterdir())
+
+
+def test_too_small_a_disk_is_told_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(tmp_path)
+    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: 100)
+    told = refusal(capsys, SCRIPT, tmp_path, "--out-dir", tmp_path / "1")
+    assert "whose disk has 0 MB left: free some" in told
+    assert not (tmp_path / "1").exists()

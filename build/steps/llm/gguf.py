@@ -13,17 +13,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from steps.artefact import reason, resolve_converted
+from steps.artefact import WEIGHT_BYTES, reason, resolve_converted
 from steps.llm.checkpoint import quiet, unreadable
 
 from trimodal.build_support import progress
 from trimodal.errors import ArtefactError
-from trimodal.manifest import atomic_directory, sha256
+from trimodal.manifest import atomic_directory, check_room, sha256
 from trimodal.paths import cache_directory
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3")
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # of tokenizer.ggml.token_type
-_TENSORS = "tensors"
+_TENSORS, _WEIGHTS = "tensors", "weights"
 _SPACE = "\u2581"
 # What llama.cpp's src/llama-vocab.cpp has under these names, written as in the checkpoints' tokenizer.json.
 _WORDS = (
@@ -54,6 +54,7 @@ def checkpoint_from_gguf(file: Path) -> Path:
     if not (directory / "config.json").is_file():
         fields = read_fields(file)
         check_known(file, fields)
+        check_room(directory.parent, fields[_WEIGHTS] * WEIGHT_BYTES["fp16"])
         quiet()
         with progress(f"Converting {file.name}"), atomic_directory(directory) as work:
             _write(file, fields, work)
@@ -61,7 +62,7 @@ def checkpoint_from_gguf(file: Path) -> Path:
 
 
 def read_fields(file: Path) -> dict[str, Any]:
-    """The file's metadata, `general.architecture`, `tokenizer.ggml.tokens`, …, and the tensors' names.
+    """The file's metadata, `general.architecture`, …, its tensors' names, and how many weights they have.
 
     Raises: ArtefactError: it cannot be read.
     """
@@ -70,7 +71,8 @@ def read_fields(file: Path) -> dict[str, Any]:
     try:
         reader = GGUFReader(file)
         fields = {name: field.contents() for name, field in reader.fields.items()}
-        return fields | {_TENSORS: {tensor.name for tensor in reader.tensors}}
+        weights = sum(int(tensor.n_elements) for tensor in reader.tensors)
+        return fields | {_TENSORS: {tensor.name for tensor in reader.tensors}, _WEIGHTS: weights}
     except Exception as error:  # A damaged file ends in errors of numpy, mmap and the reader itself.
         raise ArtefactError(f"{file} cannot be read as GGUF: {reason(error)}") from None
 

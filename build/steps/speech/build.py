@@ -70,9 +70,12 @@ class Prepared:
 
 def prepare(
     source: str, precisions: Iterable[Enum], name: str, out: str, contexts: str, padding: str, audio: Path,
-    language: str,
+    language: str, beside: float = 0.0,
 ) -> Prepared:  # fmt: skip
-    """Takes the options that all scripts have, loads the checkpoint and decodes the audio with torch."""
+    """Takes the options that all scripts have, loads the checkpoint and decodes the audio with torch.
+
+    `beside`: bytes of a weight that are written beside the artefacts meanwhile.
+    """
     places = targets(MODEL, [each.value for each in precisions], name, out)
     directory = resolve_whisper(source)
     if is_converted(directory):
@@ -82,7 +85,7 @@ def prepare(
         )
     with progress("Loading torch and the checkpoint"):
         checkpoint = load(directory, source, parse_padding(padding))
-    check_weights_fit(checkpoint.model, places)
+    check_weights_fit(checkpoint.model, places, beside)
     contexts_s = parse_contexts(contexts, checkpoint.longest_s)
     heard = reference(checkpoint, read_recordings(audio, contexts_s[-1]), contexts_s, language)
     checkpoint.tell()

@@ -17,7 +17,7 @@ from steps.llm.checkpoint import quiet
 
 from trimodal.build_support import progress, resolve_checkpoint
 from trimodal.errors import ArtefactError
-from trimodal.manifest import atomic_directory, sha256
+from trimodal.manifest import atomic_directory, check_room, sha256
 from trimodal.paths import STARTER, cache_directory
 
 TOKENIZER, GENERATION = "tokenizer.json", "generation_config.json"
@@ -66,6 +66,7 @@ def checkpoint_from_pt(file: Path) -> Path:
     key = "-".join(sha256(each)[:12] for each in (file, *beside) if each.is_file())
     directory = cache_directory() / "checkpoints" / f"{file.stem}-{key}"
     if not (directory / "config.json").is_file():
+        check_room(directory.parent, file.stat().st_size)
         quiet()
         with progress(f"Converting {file.name}"), atomic_directory(directory) as work:
             _write(file, work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
-from steps.artefact import source_name
+from steps.artefact import count_weights, source_name
 from steps.vision.check import batched
 from steps.vision.classifier import GRAPH, Classifier, read_classifier
 from steps.vision.export import from_onnx, from_torch
@@ -38,6 +39,7 @@ class Source:
     evaluation: ImageSet
     reference: Logits
     against: str
+    weights: int
     random_weights: bool = False
 
 
@@ -57,7 +59,10 @@ def from_checkpoint(source: str, images_from: Path | None) -> Source:
         logits, against = _of_graph(given, evaluation.pixels, spec), "ONNX Runtime"
     refuse_probabilities(directory / GRAPH, logits)
     graph = partial(from_onnx, given, spec)
-    return Source("onnx", spec, labels, name, digest, graph, calibration, evaluation, logits, against)
+    weights = sum(math.prod(one.dims) for one in given.graph.initializer)
+    return Source(
+        "onnx", spec, labels, name, digest, graph, calibration, evaluation, logits, against, weights
+    )
 
 
 def _of_network(classifier: Classifier, name: str, digest: str, images: tuple[ImageSet, ImageSet]) -> Source:
@@ -81,6 +86,7 @@ def _of_network(classifier: Classifier, name: str, digest: str, images: tuple[Im
         evaluation,
         reference,
         "torch",
+        count_weights(classifier.network),
         classifier.random_weights,
     )
 

@@ -181,3 +181,13 @@ def test_a_file_is_put_in_place_for_vllm_as_the_checkpoint_made_of_it(tmp_path: 
     manifest = read_manifest(tmp_path / "placed", task="llm", runtime="checkpoint")
     assert (manifest.precision, manifest.extra["eos_token_ids"]) == ("fp16", [2])
     assert {"model.safetensors", "tokenizer.json"} <= {each.name for each in (tmp_path / "placed").iterdir()}
+
+
+def test_too_small_a_disk_is_told_before_a_file_is_converted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "tiny.gguf", "llama", "smollm")
+    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: 1_000)
+    with pytest.raises(ArtefactError, match="whose disk has 0 MB left: free some"):
+        gguf.resolve_model(str(tmp_path / "tiny.gguf"))
+    assert not list((tmp_path / "cache").rglob("*.safetensors"))

@@ -12,6 +12,7 @@ import pytest
 
 from tests.builders.engine_builds import command, sentence
 from tests.speech.whisper.checkpoints import LANGUAGES, write_checkpoint
+from trimodal.errors import ArtefactError
 from trimodal.manifest import read_manifest
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
@@ -187,3 +188,11 @@ def test_what_cannot_be_read_or_lacks_a_vocabulary_is_one_sentence(build, tmp_pa
     (tmp_path / "tokenizer.json").unlink()
     assert "put its tokenizer.json beside it" in sentence(build(tmp_path / "b.pt"))
     assert "has 2 .pt files: name one of a.pt, b.pt" in sentence(build(tmp_path))
+
+
+def test_too_small_a_disk_is_told_before_a_pt_file_is_converted(tmp_path, monkeypatch):
+    openai = importlib.import_module("steps.speech.openai")
+    (tmp_path / "small.pt").write_bytes(bytes(2_000))
+    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: 1_000)
+    with pytest.raises(ArtefactError, match="whose disk has 0 MB left: free some"):
+        openai.resolve_whisper(str(tmp_path / "small.pt"))

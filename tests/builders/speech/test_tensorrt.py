@@ -204,3 +204,10 @@ def test_a_machine_whose_torch_has_no_cuda_is_told_of_no_check(refused, build, c
     manifest = read_manifest(tmp_path / "unchecked", task="speech", runtime="tensorrt")
     assert manifest.check == {"not run": "--no-check"}
     assert trt.runs.runs == []
+
+
+def test_room_is_asked_for_the_graphs_beside_the_plans(refused, checkpoint, trt, monkeypatch):
+    weights = (checkpoint / "model.safetensors").stat().st_size  # 4 bytes of each; twice 2 are written
+    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: 0.75 * weights)
+    assert "whose disk has" in refused(checkpoint)
+    assert trt.recorder.named("tensorrt.Builder") == []

@@ -263,3 +263,12 @@ def test_random_weights_of_a_real_shape_are_built(tmp_path):
     manifest = read_manifest(tmp_path / "onnx-fp32", task="vision", runtime="onnxruntime")
     assert manifest.extra["random_weights"]
     assert manifest.check["relative_error"] < 1e-4
+
+
+def test_too_small_a_disk_is_told_before_anything_is_exported(
+    random_checkpoint, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: 1_000)
+    told = refusal(capsys, SCRIPT, random_checkpoint("resnet-nano"), "--out-dir", tmp_path / "out")
+    assert "whose disk has 0 MB left: free some" in told
+    assert not (tmp_path / "out").exists()

@@ -152,3 +152,10 @@ def test_ctrl_c_while_the_graph_is_made_is_no_failure_of_it(trt, tmp_path, monke
         run(SCRIPT, "owner/name", "--out-dir", tmp_path)
     assert ended.value.code == STOPPED
     assert list(tmp_path.iterdir()) == []
+
+
+def test_too_small_a_disk_is_told_before_the_plan_is_compiled(trt, artefact, capsys, monkeypatch):
+    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: 100)
+    told = refusal(capsys, SCRIPT, artefact, "--out-dir", artefact.parent)
+    assert "whose disk has 0 MB left: free some" in told
+    assert trt.recorder.named("tensorrt.Builder") == []

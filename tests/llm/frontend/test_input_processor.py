@@ -6,6 +6,7 @@ import json
 import math
 import random
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from tests.llm.doubles.sinks import Collector
 from trimodal.errors import InvalidArgument
 from trimodal.llm.engines.protocol import EngineInfo, Sampling
+from trimodal.llm.frontend import input_processor as module
 from trimodal.llm.frontend.input_processor import InputProcessor, fit, priority_of, within_output
 from trimodal.llm.frontend.request_state import RequestState
 from trimodal.llm.rendering import Rendering
@@ -368,3 +370,42 @@ def test_a_prompt_that_cannot_be_kept_from_other_tenants_is_refused() -> None:
     processor._defaults = {"repetition_penalty": 1.1}  # the checkpoint asks for it, and nobody else
     assert processed("anna", 1.1).request.sampling.repetition_penalty == 1.0
     assert processed("", 1.1).request.sampling.repetition_penalty == 1.1
+
+
+class DatedTokenizer(ByteTokenizer):
+    is_dated = True
+
+    def render(self, *arguments: Any, **more: Any) -> str:
+        return f"Today is {module.date.today()}.\n{super().render(*arguments, **more)}"
+
+
+def test_public_prompts_are_rendered_again_on_another_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock(date):
+        day = 27
+
+        @classmethod
+        def today(cls) -> Clock:
+            return cls(2026, 11, cls.day)
+
+    monkeypatch.setattr(module, "date", Clock)
+    monkeypatch.setattr(module, "ByteTokenizer", DatedTokenizer)
+    (tmp_path / "system.txt").write_text("You help. " * 20)
+    processor = InputProcessor(
+        LlmSettings(engine="fake", public_prompts="system.txt", version_directory=tmp_path / "1")
+    )
+    admission = Admission(processor._settings, EngineInfo("fake", 512, 32, 4, 1 << 20))
+
+    def public() -> int:
+        asked = chat(("system", ("You help. " * 20).strip()), ("user", "hi"))
+        return processor.process(asked, Collector(), admission).public_tokens
+
+    whole = public()
+    assert whole >= 192
+    Clock.day = 28
+    assert public() == whole
+    (tmp_path / "system.txt").unlink()
+    assert public() == whole, "it is read once a day"
+    Clock.day = 29
+    assert public() == 0, "as it was rendered the day before"

@@ -6,13 +6,15 @@ Tokens are counted on the very prompt that the engine gets, chat template includ
 from __future__ import annotations
 
 import json
+import logging
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import partial
 
-from trimodal.errors import InvalidArgument
+from trimodal.errors import InvalidArgument, SettingsError
 from trimodal.llm.detokenizer import context_of
 from trimodal.llm.engines.protocol import EngineInfo, Sampling
 from trimodal.llm.frontend.public_prompts import public_tokens, read_public_prompts
@@ -26,6 +28,7 @@ from trimodal.llm.structured.families import AnswerReader
 from trimodal.llm.tiers import Tier, Tiers, read_tiers
 from trimodal.llm.tokenizer import ByteTokenizer, CheckpointTokenizer, Message, Tokenizer
 
+logger = logging.getLogger(__name__)
 Count = Callable[[GenerationRequest], "list[int]"]
 Size = Callable[[str], int]
 _PROMPT_END = 16  # tokens, among which thoughts begin if the template begins them
@@ -179,6 +182,7 @@ class InputProcessor:
         )
         tiers = settings.beside_config(settings.tiers)
         self._tiers = read_tiers(tiers) if tiers else Tiers()
+        self._rendered_on = date.today()  # local, as the template has it
         self.public_prompts = read_public_prompts(settings, self.tokenizer)
         self._defaults = settings.sampling_defaults.model_dump()
 
@@ -218,7 +222,7 @@ class InputProcessor:
             request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed, salt
         )
         if not terms.cache_salt:
-            state.public_tokens = public_tokens(prompt.ids, self.public_prompts.values())
+            state.public_tokens = public_tokens(prompt.ids, self._public_today().values())
         templated = self._settings.apply_chat_template and self.tokenizer.has_chat_template
         is_chat = request.is_templated(templated) and not request.prompt_token_ids
         if is_chat:
@@ -226,6 +230,20 @@ class InputProcessor:
         if not is_chat or request.rendering.continue_final_message:
             state.context = context_of(prompt.ids, self.tokenizer)
         return state
+
+    def _public_today(self) -> dict[str, list[int]]:
+        """The public prompts, rendered again on another day where the chat template writes it.
+
+        The day's first request then makes them public. Files that cannot be used any more: as they were.
+        """
+        today = date.today()
+        if self.public_prompts and self.tokenizer.is_dated and self._rendered_on != today:
+            self._rendered_on = today
+            try:
+                self.public_prompts = read_public_prompts(self._settings, self.tokenizer)
+            except SettingsError as error:
+                logger.warning("public prompts stay as they were rendered before %s: %s", today, error)
+        return self.public_prompts
 
     def _reader(self, request: GenerationRequest, ids: list[int]) -> AnswerReader | None:
         """What tells thoughts and calls of functions from the words of an answer; None: nothing."""
