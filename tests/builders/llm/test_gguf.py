@@ -29,7 +29,7 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TRIMODAL_CACHE", str(tmp_path / "cache"))
 
 
 def write(file: Path, architecture: str, rule: str, **fields: Any) -> tuple[Any, Any]:
@@ -187,7 +187,7 @@ def test_too_small_a_disk_is_told_before_a_file_is_converted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "tiny.gguf", "llama", "smollm")
-    monkeypatch.setattr("trimodal.manifest.free_room", lambda place: 1_000)
+    monkeypatch.setitem(gguf.check_room.__globals__, "free_room", lambda place: 1_000)
     with pytest.raises(ArtefactError, match="whose disk has 0 MB left: free some"):
         gguf.resolve_model(str(tmp_path / "tiny.gguf"))
     assert not list((tmp_path / "cache").rglob("*.safetensors"))
