@@ -126,7 +126,7 @@ def test_http_clients_of_triton_are_told_at_every_death(served: TritonServer, de
 
 async def test_pictures_in_a_process_that_dies_are_told(served: TritonServer) -> None:
     async with Client(served.url) as client:
-        asked = [asyncio.ensure_future(client.classify([fakes.png(1)])) for _ in range(200)]
+        asked = [asyncio.ensure_future(client.classify([fakes.png(1)])) for _ in range(1000)]
         await asked[0]
         await asyncio.to_thread(kill, served, "vision")
         told = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), BOUND)
