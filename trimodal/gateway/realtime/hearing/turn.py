@@ -122,9 +122,12 @@ class TurnText:
         delta = update.text if self.text else update.text.lstrip()
         self._words.add(update.committed, update.corrections)
         self._settled += "".join(word.text for word in self._words.take(MOST_CORRECTED))
-        before, self.text = self.text + delta, (self._settled + self._words.text).lstrip()
-        same = len(os.path.commonprefix((before, self.text)))
-        self.correction = {"before": before[same:], "text": self.text[same:]} if before != self.text else None
+        self.text, self.correction = self.text + delta, None
+        if update.corrections:  # the whole text is compared: not at each update of captions that run for days
+            before, self.text = self.text, (self._settled + self._words.text).lstrip()
+            same = len(os.path.commonprefix((before, self.text)))
+            if before != self.text:
+                self.correction = {"before": before[same:], "text": self.text[same:]}
         self.whole = self.text + update.tentative
         if delta:
             self._tentative = None
