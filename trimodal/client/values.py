@@ -146,7 +146,8 @@ class LiveUpdate:
     """What is new in a live stream after a chunk.
 
     Attributes:
-        committed: words that are final now and were not before; times in seconds since the stream began.
+        committed: words that are new; they stay as they are but for `corrections`; times in seconds since the
+            stream began.
         text: the same words as text. The texts of all updates, joined, are the transcript as it was heard at
             once; `LiveStream.text` has the corrections, too.
         tentative: the whole guess, at present, of what comes after all committed words.

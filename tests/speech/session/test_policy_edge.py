@@ -490,3 +490,13 @@ def test_audio_of_a_segment_is_kept_while_all_of_it_may_be_heard() -> None:
     assert it.needed(speaking(7), S // 2) <= round(0.1 * S)
     planned = due(it, paused(7.4, 7.7))
     assert (planned.start, planned.whole) == (round(0.1 * S), True)
+
+
+def test_it_is_kept_too_while_the_stream_is_behind() -> None:
+    it, hypothesis = policy(max_speech_duration_s=8), words("a b c d. e f g h", each=0.8)
+    for second in range(1, 8):
+        hear(it, second, [word for word in hypothesis if word.end <= second * S])
+    late = paused(7.4, 12)
+    assert it.needed(late, S // 2) <= round(0.1 * S)
+    planned = due(it, late)
+    assert (planned.start, planned.whole) == (round(0.1 * S), True)

@@ -131,6 +131,19 @@ def test_words_that_cannot_be_all_that_was_said_correct_nothing(heard: list[Spok
     assert (transcript.take_corrections(), len(transcript.recent)) == ((), 8)
 
 
+def test_one_word_may_have_been_three() -> None:
+    transcript = Transcript()
+    transcript.commit(words("howdy", each=0.8))
+    transcript.correct(words("had he married", each=0.3), 3)
+    assert [word.text for word in transcript.recent] == [" had", " he", " married"]
+
+
+def test_a_segment_of_which_nothing_is_committed_is_not_corrected() -> None:
+    transcript = Transcript()
+    transcript.correct(words("one"), 1)
+    assert transcript.take_corrections() == ()
+
+
 def test_a_segment_that_is_over_is_not_corrected() -> None:
     transcript = Transcript()
     transcript.commit(words("one two"))

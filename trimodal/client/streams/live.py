@@ -126,7 +126,10 @@ class LiveStream:
         return self._words.text.strip()
 
     def forget(self) -> None:
-        """Drops `words` and `text` so far: all that grows of a stream which goes on for days."""
+        """Drops `words` and `text` so far: all that grows of a stream which goes on for days.
+
+        A correction of what is dropped, or of a segment that begins in it, changes nothing any more.
+        """
         self._words.take()
 
     async def send(self, samples: Any) -> LiveUpdate:

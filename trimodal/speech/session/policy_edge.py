@@ -77,7 +77,7 @@ class EdgePolicy(SegmentPolicy):
             self.settle(self.tentative)
             stretch = self._next(timeline)
         if stretch and stretch.kind in (Kind.PAUSE, Kind.FINAL):
-            begin = self._begin_of_segment(stretch.end, timeline)
+            begin = self._begin_of_segment(timeline, stretch.end)
             # What is short is understood by what was said before it.
             if begin is not None and stretch.end - begin > _BEGINNING:
                 return replace(stretch, start=begin, whole=True)
@@ -118,11 +118,18 @@ class EdgePolicy(SegmentPolicy):
         self.transcript.commit(new[:sure])
         self.tentative = tuple(new[sure:])
 
-    def _begin_of_segment(self, end: int, timeline: Timeline) -> int | None:
-        """Where a window begins that holds the segment up to a sample; None: it is too long for one."""
+    def _begin_of_segment(self, timeline: Timeline, end: int | None = None) -> int | None:
+        """Where a window begins that holds the segment up to a sample, or as far as it is known.
+
+        None: it is too long for one.
+        """
         segment = policy.first_segment(timeline, self._over, self.pause)
         if self._cut or segment is None:
             return None
+        if end is None:
+            end = timeline.received
+            if segment.final is not None and segment.end is not None:  # the stream may be far behind
+                end = segment.end + self.pad
         begin = max(self._over, segment.start - self.pad)
         return begin if begin >= self._kept and end - begin <= self.max_window else None
 
@@ -141,7 +148,7 @@ class EdgePolicy(SegmentPolicy):
 
     def needed(self, timeline: Timeline, look_back: int) -> int:
         needed = super().needed(timeline, look_back)
-        begin = self._begin_of_segment(timeline.received, timeline)
+        begin = self._begin_of_segment(timeline)
         needed = needed if begin is None else min(needed, begin)
         self._kept = max(self._kept, min(self._begin_of_words(needed - self.max_window), needed))
         return self._kept

@@ -184,7 +184,10 @@ class Transcript:
         before = list(self.recent)[len(self.recent) - self._open :]
         if [word.text for word in before] == [word.text for word in corrected]:
             return
-        if self._open >= MOST_CORRECTED or not 0 < count < 2 * len(before):
+        if not before or self._open >= MOST_CORRECTED:
+            return
+        # One word may have been two or three; of more, twice as many are a sentence said twice.
+        if not 0 < count < max(2 * len(before), 4):
             return
         middles = [word.middle for word in words]
         if any(min(abs(word.middle - middle) for middle in middles) > _NEAR for word in before):

@@ -21,6 +21,7 @@ const gap = document.createTextNode(""); // the guess' first space, if it has on
 const state = document.getElementById("captions-state");
 let session = null;
 let delta = "";
+let correction = null; // in a pause the end of the text becomes another
 
 export function startCaptions() {
   tentative.before(gap);
@@ -31,6 +32,7 @@ async function begin() {
   tell("Opening the microphone");
   button.disabled = true;
   delta = "";
+  correction = null;
   if (text.textContent) text.append("\n");
   const mine = (session = new LiveSession("", HELLO, hear, over));
   try {
@@ -50,18 +52,13 @@ function tell(words) {
   state.textContent = words;
 }
 
-// What was said is heard as a whole in a pause: the end of the text becomes another.
-function correct({ before, text: after }) {
-  const whole = text.textContent + delta;
-  text.textContent = whole.slice(0, whole.length - before.length) + after;
-  delta = "";
-}
-
 // The end stays in view, unless the reader has scrolled away from it.
 function show(guess) {
   const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
   text.append(delta);
+  if (correction) text.textContent = text.textContent.slice(0, -correction.before.length || undefined) + correction.text;
   delta = "";
+  correction = null;
   tentative.textContent = guess.trimStart();
   gap.data = guess.slice(0, guess.length - tentative.textContent.length);
   if (atEnd) box.scrollTop = box.scrollHeight;
@@ -76,7 +73,8 @@ function hear(event) {
   if (event.type === "transcription.delta") {
     delta = event.delta;
   } else if (event.type === "transcription.corrected") {
-    correct(event);
+    correction = event;
+    if (!delta) show(gap.data + tentative.textContent); // behind a delta the guess follows
   } else if (event.type === "transcription.tentative") {
     show(event.text); // one follows each delta: shown together, no word flickers
   } else if (event.type === "transcription.done") {
