@@ -189,10 +189,11 @@ async def _look(soaked: Soak, server: Server) -> None:
         found = await asyncio.to_thread(lambda: list(processes.tree(server.launcher)))
         total = 0.0
         for pid, name in found:
-            if pid not in names:
-                names[pid] = f"{name} #{1 + sum(one.rpartition(' #')[0] == name for one in names.values())}"
             one = await asyncio.to_thread(processes.figures, pid)
-            if one:
+            if one:  # none of a process that is ending: it would take a number and never be a series
+                if pid not in names:
+                    earlier = sum(other.rpartition(" #")[0] == name for other in names.values())
+                    names[pid] = f"{name} #{1 + earlier}"
                 total += one.pop("pss")
                 for kind, value in one.items():
                     soaked.add(kind, names[pid], value)
