@@ -87,7 +87,7 @@ def continuing(token: str, talk: Streaming | None = None) -> Streaming:
     answers, goes_on = talk or scripted(ANSWER, step=0.002), scripted(token)
 
     async def model(request: Request) -> AsyncIterator[Tensors]:
-        async for outputs in (answers if "messages" in request.inputs else goes_on)(request):
+        async for outputs in (goes_on if "continue_final_message" in request.inputs else answers)(request):
             yield outputs
 
     return model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -26,6 +27,7 @@ from trimodal.speech.session.vad import EnergyDetector
 
 pytestmark = pytest.mark.usefixtures("_loud_is_speech")
 LONG = "word " * 100
+JUDGED = "continue_final_message"  # of what the language model is asked: whether words are a whole sentence
 
 
 def turns(**fields: object) -> Event:
@@ -72,8 +74,8 @@ def test_a_pause_in_which_a_turn_sounds_over_is_its_end(serve: Serve, dial: Dial
 
 def judged(running: Running) -> list[str]:
     """The words that the language model was asked about."""
-    texts = [request.inputs.get("text_input") for request in running.triton.requests]
-    return [text[0].decode() for text in texts if text is not None]
+    asked = [one.inputs for one in running.triton.requests if JUDGED in one.inputs]
+    return [json.loads(inputs["messages"][0])[0]["content"] for inputs in asked]
 
 
 @pytest.fixture
@@ -109,6 +111,26 @@ def test_the_language_model_says_whether_the_words_are_a_whole_sentence(
         assert ("input_audio_buffer.speech_stopped" in peer.kinds()) is ends
 
 
+def test_sound_and_words_are_judged_at_the_same_time(
+    serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buffer, "JUDGED_WITHIN_S", 60.0)
+    both = threading.Event()
+
+    async def by_sound(request: Request) -> Tensors:
+        while not both.is_set():
+            await asyncio.sleep(0.005)
+        return {"finished": np.array([[0.95]], np.float32)}
+
+    running = serve(fake_triton(turn=by_sound, llm=continuing(".")))
+    peer = semantic_of(running, dial)
+    peer.say(1.5, silence=0.25)
+    wait_until(lambda: judged(running) == ["what is this"], "the words are asked about meanwhile")
+    both.set()
+    peer.append(0.15, level=0.0)
+    peer.until("response.created")
+
+
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The language model may take minutes to judge."""
@@ -120,7 +142,7 @@ def answers_when(may: threading.Event, token: str) -> Streaming:
     answers = continuing(token, scripted("a " * 500, step=0.03))
 
     async def model(request: Request) -> AsyncIterator[Tensors]:
-        while "messages" not in request.inputs and not may.is_set():
+        while JUDGED in request.inputs and not may.is_set():
             await asyncio.sleep(0.005)
         async for outputs in answers(request):
             yield outputs
@@ -179,20 +201,20 @@ def test_who_sends_no_more_audio_is_waited_for_as_the_last_verdict_says(
 def test_when_words_come_those_before_are_judged_no_further(serve: Serve, dial: Dial) -> None:
     running, peer = paused(serve, dial, threading.Event(), ".")
     peer.say(1.5, silence=0.25)
-    wait_until(lambda: cancelled(running, "text_input") == 1, "nobody waits for it")
-    wait_until(lambda: judged(running) == ["what is this", "what is this? Well"], "all words are judged")
+    wait_until(lambda: cancelled(running, JUDGED) == 1, "nobody waits for it")
+    wait_until(lambda: judged(running) == ["what is this", "what is this well"], "all words are judged")
 
 
 @pytest.mark.usefixtures("_patient")
 @pytest.mark.parametrize("ending", ["input_audio_buffer.commit", "input_audio_buffer.clear", ""])
 def test_words_of_a_turn_that_is_over_are_judged_no_further(serve: Serve, dial: Dial, ending: str) -> None:
     running, peer = paused(serve, dial, threading.Event(), ".")
-    assert cancelled(running, "text_input") == 0
+    assert cancelled(running, JUDGED) == 0
     if ending:
         peer.send(ending)
     else:
         peer.socket.close()
-    wait_until(lambda: cancelled(running, "text_input") == 1, "nobody waits for it")
+    wait_until(lambda: cancelled(running, JUDGED) == 1, "nobody waits for it")
 
 
 def test_a_pause_in_which_it_does_not_is_waited_out(serve: Serve, dial: Dial) -> None:

@@ -95,6 +95,11 @@ class TurnDetector:
         return self._silence / SAMPLE_RATE
 
     @property
+    def paused(self) -> bool:
+        """Whether a pause was told that goes on."""
+        return self._paused
+
+    @property
     def spoken_s(self) -> float:
         """Speech in the turn that goes on."""
         return (self._detector.speech - self._before) / SAMPLE_RATE

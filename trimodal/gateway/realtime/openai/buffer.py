@@ -44,7 +44,7 @@ class _Utterance:
 
     Attributes:
         recent: the end of its audio, which is judged.
-        paused: nobody speaks at the moment.
+        paused: nobody speaks at the moment, and its sound is judged.
         finished: how probable it is by that audio that the speaker has finished; None: not known.
         read: the words that the language model was asked about last.
         complete: whether they are a whole sentence; None: not known.
@@ -239,6 +239,7 @@ class InputBuffer:
 
     async def _pause(self, utterance: _Utterance, detector: TurnDetector) -> None:
         """Finds out whether the turn sounds over, and what follows from it."""
+        self._read(utterance)  # meanwhile
         if isinstance(self._vad, SemanticVad):
             utterance.finished = await self._finished(utterance)
         utterance.paused = True
@@ -246,8 +247,8 @@ class InputBuffer:
 
     def _weigh(self, utterance: _Utterance, detector: TurnDetector) -> None:
         """Says how long a silence ends the turn; begins its answer where that is short."""
+        self._read(utterance)
         if isinstance(self._vad, SemanticVad):
-            self._read(utterance)
             words, eagerness = utterance.transcript.whole, self._vad.eagerness
             detector.end_after(silence_s(utterance.finished, utterance.complete, words, eagerness))
             if self._quiet is not None:  # else audio is being taken in
@@ -259,8 +260,8 @@ class InputBuffer:
 
     def _read(self, utterance: _Utterance) -> None:
         """Has the language model say whether the words are a whole sentence."""
-        words = utterance.transcript.whole
-        if self._answers is not None and spoken(words) != utterance.read:
+        words, semantic = utterance.transcript.whole, isinstance(self._vad, SemanticVad)
+        if semantic and self._answers is not None and spoken(words) != utterance.read:
             utterance.read = spoken(words)
             if utterance.complete:  # what was a part of a sentence may be one still
                 utterance.complete = None
@@ -337,8 +338,11 @@ class InputBuffer:
                     self._admitted = True
                     delta = transcript.add(update)
                     self._interrupt(utterance)
-                    if utterance is self._open and utterance.paused and self._detector is not None:
-                        self._weigh(utterance, self._detector)
+                    detector = self._detector if utterance is self._open else None
+                    if detector is not None and utterance.paused:
+                        self._weigh(utterance, detector)
+                    elif detector is not None and detector.paused:  # its sound is being judged
+                        self._read(utterance)
                     elif not update.final:
                         self._foresee(utterance)
                     if not shown:
