@@ -132,8 +132,8 @@ class TunedSystem(Protocol):
     async def apply(self, setting: Setting) -> None:
         """Loads the setting. Raises: TrialError."""
 
-    async def measure(self) -> Round:
-        """One round. Raises: TrialError."""
+    async def measure(self, number: int) -> Round:
+        """One round; those of one number have the same load, whatever the setting. Raises: TrialError."""
 
 
 OnTrial = Callable[[Trial, Trial], None]
@@ -244,8 +244,9 @@ class Search:
         reason = ""
         try:
             await self._system.apply(setting)
-            for left in reversed(range(self._budget.rounds)):
-                rounds.append(await self._system.measure())
+            for number in range(self._budget.rounds):
+                rounds.append(await self._system.measure(number))
+                left = len(rounds) < self._budget.rounds
                 if best and left and (reason := _hopeless(rounds[-1], best, noise)):
                     state = "stopped"
                     break
@@ -275,7 +276,8 @@ class Search:
                     continue
                 try:
                     await self._system.apply(one.setting)
-                    rounds[one.number].append(await self._system.measure())
+                    # A load that no trial had: none was chosen for it.
+                    rounds[one.number].append(await self._system.measure(budget.rounds + number))
                 except TrialError as error:
                     lost[one.number] = str(error)
         if start.number in lost:

@@ -103,15 +103,15 @@ async def run_vision(test: LoadTest, width: int, height: int, batch: int, *, bar
     return await _run(test, ("vision",), "Images", IMAGES, workload, make, engine if bare else None)
 
 
-async def run_embedding(test: LoadTest, words: Lengths) -> Measurement:
-    """A text in each request, of so many words. Raises: OperatorError."""
+async def run_embedding(test: LoadTest, words: Lengths, batch: int) -> Measurement:
+    """`batch` texts in each request, of so many words. Raises: OperatorError."""
 
     def make(client: Client, seed: str, options: dict[str, Any]) -> Send:
         questions = Questions(Mix(words, words), seed, tokens_per_word=1.0)
-        questions.prepare(test.plan.expected)
-        return media.embedding(client, questions, **options)
+        questions.prepare(batch * test.plan.expected)
+        return media.embedding(client, questions, batch=batch, **options)
 
-    workload = f"texts of {words.text} words, one in a request"
+    workload = f"texts of {words.text} words, {batch} in a request"
     return await _run(test, ("embedding",), "Embeddings", TEXTS, workload, make)
 
 
