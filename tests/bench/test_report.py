@@ -107,3 +107,12 @@ def test_a_full_disk_leaves_the_figures_of_before(tmp_path: Path) -> None:
     ):
         write_json(file, {"after": "x" * 4 * ROOM})
     assert json.loads(file.read_text()) == {"before": 1}
+
+
+def test_a_run_shorter_than_an_answer_says_so() -> None:
+    """It said that no request was answered."""
+    slow = run_of([record(latency=9.0)], 3.0, began=1.0)
+    (sentence,) = doubts([Result(LoadPlan().cases[0], "served", [slow], summarise(slow))])
+    assert sentence.endswith(
+        "no request began in the time that counts: --seconds gives more, or --warmup less."
+    )

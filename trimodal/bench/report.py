@@ -126,7 +126,8 @@ def slo_table(results: Sequence[Result]) -> Table | None:
         ]
 
     columns = [verdict.text for verdict in judged[0].summary.verdicts]
-    note = "An objective of requests: the share that keeps it. One of the run: what it came to."
+    note = "An objective of requests: the share of all that keeps it, and what is not answered keeps none. "
+    note += "One of the run: what its answers came to."
     return by_case("Objectives", columns, judged, cells, note)
 
 
@@ -195,7 +196,11 @@ def doubts(results: Sequence[Result]) -> list[str]:
                 unsent,
                 f"{unsent} requests were not sent, as --max-in-flight were under way; they count as errors.",
             ),
-            (not one.ok, "no request was answered."),
+            (
+                not one.requests and not one.stopped,
+                "no request began in the time that counts: --seconds gives more, or --warmup less.",
+            ),
+            (one.requests and not one.ok, "no request was answered."),
         ]
         if not result.part:
             where = f"{result.case.name}, {result.side}"

@@ -45,6 +45,8 @@ def said(result: Result) -> str:
         ("vision --rate 2 --concurrency 8", "--rate is of an open loop, --concurrency of closed ones"),
         ("embedding --max-in-flight 9", "--max-in-flight is of an open loop: it goes with --rate"),
         ("llm --seconds 3 --requests 3", "one of them"),
+        ("llm --rate 1000 --seconds 1000", "--rate 1000 for 1002 s: 1000000 requests at most"),
+        ("llm --requests 1000000 --warmup 1", "--requests and --warmup: 1000000 requests at most"),
         ("llm --streams 5000", "a closed loop of 5000 clients: 1 to 4096"),
         ("llm --prompt-tokens 4", "lognormal:400,0.6 is needed, from 8 to"),
         ("llm --prompts /nowhere.txt", "--prompts /nowhere.txt: cannot be read"),
