@@ -166,19 +166,32 @@ def run_load(measure: Measure, slo: Slo, json: Path | None) -> None:
 
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
 
-    async def main() -> Measurement:
+    async def main() -> Measurement | None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        begun = asyncio.Event()
+
+        def tell(text: str) -> None:
+            begun.set()
+            progress.print(text, style="dim")
 
         def interrupted() -> None:
             loop.remove_signal_handler(signal.SIGINT)
-            console.print("interrupted: what was measured so far is shown", style="dim")
             stop.set()
+            if begun.is_set():
+                console.print("interrupted: what was measured so far is shown", style="dim")
+            else:  # a server starts, or the first request waits for its answer
+                measuring.cancel()
 
+        measuring = asyncio.ensure_future(measure(stop, tell))
         with on_interrupt(loop, interrupted):
-            return await measure(stop, lambda text: progress.print(text, style="dim"))
+            await asyncio.wait([measuring])
+        return None if measuring.cancelled() else measuring.result()
 
     with one_sentence("bench"):
         found = asyncio.run(main())
+        if found is None:
+            typer.echo("bench: interrupted before anything was measured", err=True)
+            raise typer.Exit(130)
         print_tables(found.title, found.unit, found.results, slo, console)
         if json:
             cases = [{**names_of(one), **asdict(one.summary)} for one in found.results]
