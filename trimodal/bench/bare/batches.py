@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from trimodal.bench.load.generator import LoadRun
 from trimodal.bench.load.records import Record
@@ -76,18 +78,19 @@ class BareBatches:
         def work() -> None:
             try:
                 self._work = self._work or self._opener()
-                much = {"batch": batch, "seconds": seconds, "batches": batches}
-                done.set_result(run_alone(self._work, records, **much, stop=over.is_set))
+                alone = partial(run_alone, self._work, records, batch=batch, stop=over.is_set)
+                done.set_result(alone(seconds=seconds, batches=batches))
             except Exception as error:
                 done.set_exception(OperatorError(f"the bare engine failed: {type(error).__name__}: {error}"))
 
         threading.Thread(target=work, name="bench-bare", daemon=True).start()
         running = asyncio.wrap_future(done)
         stopping = asyncio.ensure_future((stop or asyncio.Event()).wait())
+        either: tuple[asyncio.Future[Any], ...] = running, stopping
         try:
             while not running.done():
                 known = len(records)
-                await asyncio.wait([running, stopping], timeout=_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(either, timeout=_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
                 if stopping.done():
                     over.set()
                     await asyncio.wait([running], timeout=_ENDING_S)
