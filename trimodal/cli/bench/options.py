@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +13,8 @@ import typer
 from trimodal.cli.common import check_writable, is_given, on_interrupt, one_sentence
 
 if TYPE_CHECKING:
+    import asyncio
+
     from trimodal.bench.load.plan import LoadPlan
     from trimodal.bench.load.slo import Slo
     from trimodal.bench.scenarios.server import LoadTest, Measurement
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 SIDES, LOAD, SERVER, REPORT = "Side by side", "Load", "Server", "Report"
 WARM_UP_S = 2.0
 # Measures until the event is set; takes what is told of the progress, too.
-Measure = Callable[[asyncio.Event, Callable[[str], object]], Awaitable["Measurement"]]
+Measure = Callable[["asyncio.Event", Callable[[str], object]], Awaitable["Measurement"]]
 
 
 def _option(*names: str, panel: str, help: str, **more: Any) -> Any:
@@ -160,6 +161,8 @@ def run_load(measure: Measure, slo: Slo, json: Path | None) -> None:
 
     Ctrl-C ends it with what was measured; a second one ends the command at once.
     """
+    import asyncio
+
     from rich.console import Console
 
     from trimodal.bench.report import names_of, print_tables, write_json
