@@ -52,6 +52,12 @@ def test_the_first_table_has_rates_goodput_and_errors(results: list[Result]) -> 
     assert busy["errors"] != "0%"
 
 
+def test_one_side_has_no_column(results: list[Result]) -> None:
+    """It took the room of the figures' names on a narrow terminal."""
+    table = main_table("By case", TOKENS, [one for one in results if one.side == "served"], SLO)
+    assert (table.names, table.columns[:2], table.rows[0][0]) == (1, ["case", "req/s"], "poisson 2/s")
+
+
 def test_objectives_are_marked(results: list[Result]) -> None:
     table = slo_table(results)
     assert table

@@ -81,9 +81,11 @@ def by_case(
     cells: Callable[[Summary], Sequence[str]],
     note: str = "",
 ) -> Table:
-    """A row for each case and side."""
-    rows = [[result.case.name, result.label, *cells(result.summary)] for result in results]
-    return Table(title, ["case", "side", *columns], rows, note, names=2)
+    """A row for each case and side; where there is one side it has no column."""
+    several = len({result.label for result in results}) > 1
+    names = ["case", "side"][: 1 + several]
+    rows = [[result.case.name, result.label][: 1 + several] + [*cells(result.summary)] for result in results]
+    return Table(title, [*names, *columns], rows, note, names=len(names))
 
 
 def main_table(title: str, unit: Unit, results: Sequence[Result], slo: Slo) -> Table:

@@ -130,8 +130,8 @@ def judge(summary: Summary, slo: Slo, objective: Objective, value: float) -> Rou
 
 
 def figure_of(bound: Bound) -> str:
-    """The name of the figure that a bound is on: `p99_ms`."""
-    return bound.text.partition("<=")[0]
+    """The name of the figure that a bound is on: `p99_ms`, or `kept ttft_ms<=500` for a share of requests."""
+    return f"kept {bound.text}" if bound.of_each else bound.text.partition("<=")[0]
 
 
 def label(metric: str, statistic: str) -> str:

@@ -1,4 +1,4 @@
-"""Runs an engine in this process, one batch after the other: the best that a server could become."""
+"""Runs an engine in this process, one batch after the other."""
 
 from __future__ import annotations
 
