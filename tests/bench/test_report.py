@@ -122,3 +122,17 @@ def test_a_run_shorter_than_an_answer_says_so() -> None:
     assert sentence.endswith(
         "no request began in the time that counts: --seconds gives more, or --warmup less."
     )
+
+
+@pytest.mark.parametrize(("takes", "told"), [(1.0, False), (9.0, True)])
+def test_a_load_that_is_not_answered_as_it_comes_is_told(takes: float, told: bool) -> None:
+    """Its times are as long as the run was: no SLO can be judged by them."""
+    records = [record(number, number / 2, takes + (number / 2 if told else 0.0)) for number in range(40)]
+    run = run_of(records, 18.0, began=2.0)
+    found = doubts([Result(LoadPlan("poisson", (2.0,)).cases[0], "served", [run], summarise(run))])
+    assert any("more came than were answered" in sentence for sentence in found) == told
+
+
+def test_a_closed_loop_that_is_slow_is_no_load_that_grows() -> None:
+    run = run_of([record(number, 9.0 * (number // 8), 9.0) for number in range(24)], 25.0, began=2.0)
+    assert doubts([Result(LoadPlan(sizes=(8,)).cases[0], "served", [run], summarise(run))]) == []

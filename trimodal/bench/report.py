@@ -30,6 +30,7 @@ NAMES: Mapping[str, str] = {
 }
 _SATURATED = 0.85
 _LATE_MS = 10.0
+_GROWN, _GROWN_SHARE = 5, 0.1  # requests under way, and of those that came
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,7 @@ def doubts(results: Sequence[Result]) -> list[str]:
     for result in results:
         one = result.summary
         unsent = one.outcomes.get(UNSENT, 0)
+        grown = sum(_under_way(run, run.seconds) - _under_way(run, 0.0) for run in result.runs)
         sentences = [
             (one.stopped, f"the run ended early ({one.stopped}); what was measured until then is shown."),
             (
@@ -193,6 +195,11 @@ def doubts(results: Sequence[Result]) -> list[str]:
                 one.send_lag_ms > _LATE_MS,
                 f"1 % of the requests went out more than {one.send_lag_ms:.0f} ms after they were due; the "
                 "times hold that wait.",
+            ),
+            (
+                grown > max(_GROWN, _GROWN_SHARE * one.requests),
+                f"{grown} more requests were under way at the end than at the beginning: more came than were "
+                "answered, so times grow with --seconds, or --warmup was too short.",
             ),
             (
                 unsent,
@@ -208,6 +215,11 @@ def doubts(results: Sequence[Result]) -> list[str]:
             where = f"{result.case.name}, {result.side}"
             found += [f"{where}: {sentence}" for doubtful, sentence in sentences if doubtful]
     return found
+
+
+def _under_way(run: LoadRun, at: float) -> int:
+    """Requests that were, so many seconds after the window began."""
+    return sum(record.sent <= run.began + at < record.ended for record in run.records)
 
 
 def print_tables(title: str, unit: Unit, results: Sequence[Result], slo: Slo, console: Console) -> None:

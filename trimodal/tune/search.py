@@ -247,7 +247,8 @@ class Search:
             for number in range(self._budget.rounds):
                 rounds.append(await self._system.measure(number))
                 left = len(rounds) < self._budget.rounds
-                if best and left and (reason := _hopeless(rounds[-1], best, noise)):
+                # Beside the same round of the best: a round may have more to do than another.
+                if best and left and (reason := _hopeless(rounds[-1], best.rounds[number], noise)):
                     state = "stopped"
                     break
         except TrialError as error:
@@ -296,8 +297,8 @@ class Search:
         return self._trials[chosen.number], finals, why
 
 
-def _hopeless(last: Round, best: Trial, noise: float) -> str:
-    """Why no further round is needed; empty: it could still be the best."""
+def _hopeless(last: Round, best: Round, noise: float) -> str:
+    """Why no further round is needed; empty: it could still be better than what `best` is a round of."""
     if last.violation > best.violation + _VIOLATION_SLACK:
         return "misses the SLO by far"
     if best.violation == 0 and last.gain < best.gain - max(_SLACK * abs(best.gain), 2 * noise):
