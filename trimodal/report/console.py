@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-_WHOLE = 14  # letters of a name that is not folded where a terminal is narrow
+_WHOLE = 16  # letters of a name that is not folded where a terminal is narrow
 
 
 @dataclass(frozen=True)
