@@ -253,7 +253,7 @@ def test_a_model_slower_than_a_round_is_told_so(repository: Path, monkeypatch: p
 @pytest.mark.usefixtures("triton")
 def test_a_batch_of_what_has_none_is_refused(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "kind_of", lambda config: "llm")
-    with pytest.raises(SettingsError, match="--batch is of images, texts and rows: m has none"):
+    with pytest.raises(SettingsError, match="--batch is of embedding and tensors and vision: leave it out"):
         tune(settings(repository, workload=Workload(batch=4)))
 
 

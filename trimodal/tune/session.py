@@ -31,7 +31,7 @@ from trimodal.tune.knobs import Knob, Pipeline, Setting, Space
 from trimodal.tune.mix import CUT_S, MixedLoad, Part
 from trimodal.tune.objective import STREAMS, Objective, figure_of, judge
 from trimodal.tune.search import Budget, OnTrial, Result, Round, Search, Trial, TrialError
-from trimodal.tune.workload import BATCHED, STREAM_S, TIMEOUT_S, Workload, kind_of, target_of
+from trimodal.tune.workload import STREAM_S, TIMEOUT_S, Workload, kind_of, target_of
 
 WARM_UP_S = 1.0  # of a round, also of one that is no server's first: all count the same requests
 _GRACE_S = 60.0  # of a round, for answers that are under way at its end
@@ -287,9 +287,7 @@ def tune(
     with tempfile.TemporaryDirectory(prefix="trimodal-tune-") as folder:
         repository = ServedRepository(settings.options, Path(folder)).path
         pipeline = read_pipeline(settings.models, settings.options, repository)
-        kinds = {kind_of(pipeline.models[name].config) for name in settings.models}
-        if settings.workload.batch > 1 and not kinds & BATCHED:
-            raise SettingsError(f"--batch is of images, texts and rows: {settings.model} has none")
+        settings.workload.check({kind_of(pipeline.models[name].config) for name in settings.models})
         knobs = chosen_knobs(pipeline, settings.knobs, only=settings.only)
         began(pipeline, knobs)
         with closing(TunedServer(settings, pipeline, repository, Path(folder))) as server:

@@ -62,6 +62,7 @@ def said(result: Result) -> str:
         ("vision --set top_z=1", "unknown parameter 'top_z'"),
         ("vision --profile tpu", "tpu is not a profile: cpu, cuda or tensorrt"),
         ("vision --url http://127.0.0.1:1", "this bench goes over gRPC: host:port is needed"),
+        ("vision --profile cuda --url 127.0.0.1:1", "--profile is of a server that is started: leave it or"),
         ("speech --policy best", "--policy best: known are edge, vad, file"),
         ("speech --set engine=fake", "write it as model.parameter=value"),
         ("speech --samples /nowhere", "--samples /nowhere/samples.json: FileNotFoundError"),

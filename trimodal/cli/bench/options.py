@@ -112,6 +112,8 @@ class LoadOptions:
             raise typer.BadParameter(f"--rate is of an open loop, --{closed} of closed ones: leave one out")
         if is_given(context, "max_in_flight") and not self.rate:
             raise typer.BadParameter("--max-in-flight is of an open loop: it goes with --rate")
+        if self.url and is_given(context, "profile"):
+            raise typer.BadParameter("--profile is of a server that is started: leave it or --url out")
         changes = (
             text if "." in text.partition("=")[0] or not model else f"{model}.{text}" for text in self.set_
         )
