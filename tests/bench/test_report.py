@@ -134,5 +134,5 @@ def test_a_load_that_is_not_answered_as_it_comes_is_told(takes: float, told: boo
 
 
 def test_a_closed_loop_that_is_slow_is_no_load_that_grows() -> None:
-    run = run_of([record(number, 9.0 * (number // 8), 9.0) for number in range(24)], 25.0, began=2.0)
+    run = run_of([record(number, 9.0 * (number // 8) + 0.01, 9.0) for number in range(24)], 25.0)
     assert doubts([Result(LoadPlan(sizes=(8,)).cases[0], "served", [run], summarise(run))]) == []

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import to_json
 from rich.console import Console
 
-from trimodal.bench.load.generator import LoadRun
+from trimodal.bench.load.generator import Closed, LoadRun
 from trimodal.bench.load.records import METRICS, OK, UNSENT
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import Slo
@@ -183,7 +183,8 @@ def doubts(results: Sequence[Result]) -> list[str]:
     for result in results:
         one = result.summary
         unsent = one.outcomes.get(UNSENT, 0)
-        grown = sum(_under_way(run, run.seconds) - _under_way(run, 0.0) for run in result.runs)
+        closed = isinstance(result.case.arrivals(0), Closed)  # as many are under way all the time
+        grown = 0 if closed else sum(map(_growth, result.runs))
         sentences = [
             (one.stopped, f"the run ended early ({one.stopped}); what was measured until then is shown."),
             (
@@ -217,9 +218,13 @@ def doubts(results: Sequence[Result]) -> list[str]:
     return found
 
 
-def _under_way(run: LoadRun, at: float) -> int:
-    """Requests that were, so many seconds after the window began."""
-    return sum(record.sent <= run.began + at < record.ended for record in run.records)
+def _growth(run: LoadRun) -> int:
+    """How many more requests are under way at the window's end than at its beginning."""
+    began, ended = run.began, run.began + run.seconds
+    return sum(
+        (record.sent <= ended < record.ended) - (record.sent <= began < record.ended)
+        for record in run.records
+    )
 
 
 def print_tables(title: str, unit: Unit, results: Sequence[Result], slo: Slo, console: Console) -> None:
