@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.load.records import record, run_of
+from tests.bench.load.records import answer, record, run_of
 from tests.bench.runs import answering, results_of
 from tests.doubles.full_disk import ROOM, full_disk
 from trimodal.bench.load.plan import LoadPlan
@@ -136,3 +136,16 @@ def test_a_load_that_is_not_answered_as_it_comes_is_told(takes: float, told: boo
 def test_a_closed_loop_that_is_slow_is_no_load_that_grows() -> None:
     run = run_of([record(number, 9.0 * (number // 8) + 0.01, 9.0) for number in range(24)], 25.0)
     assert doubts([Result(LoadPlan(sizes=(8,)).cases[0], "served", [run], summarise(run))]) == []
+
+
+def test_a_side_that_finds_the_prompts_of_the_first_in_its_cache_is_told() -> None:
+    """Both were ways to one server, and the second was the faster one."""
+    case = LoadPlan().cases[0]
+    runs = {
+        name: run_of([answer(0.0, 0.1, input_tokens=100, cached_tokens=cached)], 9.0)
+        for name, cached in (("served", 2), ("beside", 90))
+    }
+    (sentence,) = doubts([Result(case, name, [run], summarise(run)) for name, run in runs.items()])
+    assert sentence.startswith(
+        "1 client, beside: 90% of its prompt tokens came from its prefix cache, and 2.0%"
+    )

@@ -31,6 +31,7 @@ NAMES: Mapping[str, str] = {
 _SATURATED = 0.85
 _LATE_MS = 10.0
 _GROWN, _GROWN_SHARE = 5, 0.1  # requests under way, and of those that came
+_CACHED = 0.3  # of the prompt tokens, more than of the first side's
 
 
 @dataclass(frozen=True)
@@ -180,8 +181,11 @@ def _median(metric: str, run: LoadRun) -> float:
 def doubts(results: Sequence[Result]) -> list[str]:
     """Says what makes figures doubtful: this client was the limit, too much was left out, a run was cut."""
     found = []
+    firsts: dict[str, Summary] = {}
     for result in results:
         one = result.summary
+        first = firsts.setdefault(result.case.name, one)
+        cached = (one.cached_share or 0.0) - (first.cached_share or 0.0)
         unsent = one.outcomes.get(UNSENT, 0)
         closed = isinstance(result.case.arrivals(0), Closed)  # as many are under way all the time
         grown = 0 if closed else sum(map(_growth, result.runs))
@@ -201,6 +205,11 @@ def doubts(results: Sequence[Result]) -> list[str]:
                 grown > max(_GROWN, _GROWN_SHARE * one.requests),
                 f"{grown} more requests were under way at the end than at the beginning: more came than were "
                 "answered, so times grow with --seconds, or --warmup was too short.",
+            ),
+            (
+                cached > _CACHED,
+                f"{percent(one.cached_share)} of its prompt tokens came from its prefix cache, and "
+                f"{percent(first.cached_share)} of the first side's: are both the same server?",
             ),
             (
                 unsent,
