@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.load.records import record, run_of
+from tests.bench.load.records import answer, record, run_of
 from tests.bench.runs import answering, results_of
 from tests.doubles.full_disk import ROOM, full_disk
 from trimodal.bench.load.plan import LoadPlan
@@ -50,6 +50,12 @@ def test_the_first_table_has_rates_goodput_and_errors(results: list[Result]) -> 
     busy = dict(zip(table.columns, cells(table, "poisson 9/s", "served"), strict=True))
     assert float(busy["TTFT p99"]) > 500
     assert busy["errors"] != "0%"
+
+
+def test_one_side_has_no_column(results: list[Result]) -> None:
+    """It took the room of the figures' names on a narrow terminal."""
+    table = main_table("By case", TOKENS, [one for one in results if one.side == "served"], SLO)
+    assert (table.names, table.columns[:2], table.rows[0][0]) == (1, ["case", "req/s"], "poisson 2/s")
 
 
 def test_objectives_are_marked(results: list[Result]) -> None:
@@ -107,3 +113,39 @@ def test_a_full_disk_leaves_the_figures_of_before(tmp_path: Path) -> None:
     ):
         write_json(file, {"after": "x" * 4 * ROOM})
     assert json.loads(file.read_text()) == {"before": 1}
+
+
+def test_a_run_shorter_than_an_answer_says_so() -> None:
+    """It said that no request was answered."""
+    slow = run_of([record(latency=9.0)], 3.0, began=1.0)
+    (sentence,) = doubts([Result(LoadPlan().cases[0], "served", [slow], summarise(slow))])
+    assert sentence.endswith(
+        "no request began in the time that counts: --seconds gives more, or --warmup less."
+    )
+
+
+@pytest.mark.parametrize(("takes", "told"), [(1.0, False), (9.0, True)])
+def test_a_load_that_is_not_answered_as_it_comes_is_told(takes: float, told: bool) -> None:
+    """Its times are as long as the run was: no SLO can be judged by them."""
+    records = [record(number, number / 2, takes + (number / 2 if told else 0.0)) for number in range(40)]
+    run = run_of(records, 18.0, began=2.0)
+    found = doubts([Result(LoadPlan("poisson", (2.0,)).cases[0], "served", [run], summarise(run))])
+    assert any("more came than were answered" in sentence for sentence in found) == told
+
+
+def test_a_closed_loop_that_is_slow_is_no_load_that_grows() -> None:
+    run = run_of([record(number, 9.0 * (number // 8) + 0.01, 9.0) for number in range(24)], 25.0)
+    assert doubts([Result(LoadPlan(sizes=(8,)).cases[0], "served", [run], summarise(run))]) == []
+
+
+def test_a_side_that_finds_the_prompts_of_the_first_in_its_cache_is_told() -> None:
+    """Both were ways to one server, and the second was the faster one."""
+    case = LoadPlan().cases[0]
+    runs = {
+        name: run_of([answer(0.0, 0.1, input_tokens=100, cached_tokens=cached)], 9.0)
+        for name, cached in (("served", 2), ("beside", 90))
+    }
+    (sentence,) = doubts([Result(case, name, [run], summarise(run)) for name, run in runs.items()])
+    assert sentence.startswith(
+        "1 client, beside: 90% of its prompt tokens came from its prefix cache, and 2.0%"
+    )

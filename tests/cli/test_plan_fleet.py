@@ -82,6 +82,8 @@ def test_a_trace(plans: Path, tmp_path: Path) -> None:
         (("--rate", "5", "--slo", "itl_ms<=5"), "--slo itl_ms<=5: of each request ttft_ms, tpot_ms and"),
         (("--rate", "5", "--slo", "p99_ttft_ms<=5"), "--slo p99_ttft_ms<=5: of each request"),
         (("--trace", "none.csv"), "--trace none.csv: cannot be read"),
+        (("--trace", "t.csv", "--prefixes", "5:100"), "--prefixes is of arrivals that are made: a trace has"),
+        (("--trace", "t.csv", "--output-tokens", "64"), "--output-tokens is of arrivals that are made"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(plans: Path, arguments: tuple[str, ...], sentence: str) -> None:

@@ -11,7 +11,7 @@ from trimodal.errors import SettingsError
 
 
 def test_help_imports_nothing_heavy():
-    heavy = "numpy, tritonclient, grpc, google, pydantic, torch, PIL, tokenizers, onnxruntime"
+    heavy = "asyncio, numpy, tritonclient, grpc, google, pydantic, torch, PIL, tokenizers, onnxruntime"
     code = f"import sys, trimodal.cli.app; print([m for m in '{heavy}'.split(', ') if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60

@@ -45,3 +45,24 @@ def test_the_last_line():
 
     assert summary(some(better=2, worse=10), 7) == "7 cases compared: 10 worse, 2 better"
     assert summary([], 1) == "1 cases compared: nothing changed"
+
+
+def test_too_few_requests_to_find_a_change_are_told():
+    """Three on each side have p 0.1 at least: whatever the times were, nothing was worse, without a word."""
+
+    def said(repeat, factor=9.0):
+        before, after = (
+            run(
+                **{f"case_{number}": record(ttft=[scale * one for one in SLOW[:repeat]]) for number in (1, 2)}
+            )
+            for scale in (1.0, factor)
+        )
+        comparison = found(before, after, case(1), case(2))
+        return comparison[0].note, printed(lambda console: print_comparison(*comparison, console))
+
+    note, text = said(3)
+    assert note == "no change of 3 times could be found, however large: that takes --repeat 5"
+    assert note in text
+    note, text = said(5)
+    assert (note, "3 worse" in text) == ("", True)
+    assert said(2)[0] == "times were not compared: that takes --repeat 3, and more to find a change"

@@ -82,7 +82,7 @@ class MadeUpSystem:
         if error := self._breaks(setting):
             raise error
 
-    async def measure(self) -> Round:
+    async def measure(self, number: int) -> Round:
         self.now += 1.0
         self.rounds += 1
         setting = self.applied[-1]

@@ -48,6 +48,14 @@ def test_defaults_come_from_the_configuration() -> None:
     assert "llm.threads" not in gpu  # vLLM does not read it
 
 
+@pytest.mark.parametrize(("blocks", "choices"), [("0", None), ("4096", ("4096", "8192"))])
+def test_a_kv_pool_is_never_made_smaller(blocks: str, choices: tuple[str, ...] | None) -> None:
+    """256, 512 and 1024 were tried whatever there was: longer prompts than that would be refused."""
+    one = pipeline("llm")
+    one.models["llm"].config.parameters["num_kv_blocks"].string_value = blocks
+    assert {knob.name: knob.choices for knob in one.defaults(4)}.get("num_kv_blocks") == choices
+
+
 def test_a_step_never_takes_less_than_its_ensemble_gives() -> None:
     one = pipeline("vision", "tensorrt")
     step = one.models["vision"].steps[0]

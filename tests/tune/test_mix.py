@@ -191,7 +191,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., T
         (tmp_path / name / "1").mkdir(parents=True)
         (tmp_path / name / "config.pbtxt").write_text(MODEL.format(name))
 
-    def target_of(config: Any, *_: object) -> Engine:
+    def target_of(config: Any, *_: object, **__: object) -> Engine:
         (server,) = FakeTriton.running
         now = server.config(config.name)
         delay = int(now.dynamic_batching.max_queue_delay_microseconds)

@@ -65,6 +65,20 @@ def test_errors_are_a_bound_by_themselves(failed: int, slo: str, kept: bool) -> 
     assert (worth(run([0.1] * 100, failed), slo).violation == 0) == kept
 
 
+def test_a_share_of_requests_is_named_as_such() -> None:
+    """It stood below `ttft_ms`, as milliseconds do."""
+    figures = worth(run([0.1] * 9 + [0.9]), "ms<=200,p99_ms<=900").figures
+    assert figures["kept latency_ms<=200"] == 0.9
+    assert "latency_ms" not in figures
+
+
+def test_what_is_refused_keeps_no_bound_and_fewer_need_to_where_the_slo_allows_it() -> None:
+    assert worth(run([0.1] * 99 + [0.9], failed=1), "ms<=200").violation == 0
+    both = run([0.1] * 50 + [0.9] + [0.1] * 49, failed=1)
+    assert worth(both, "ms<=200").violation == pytest.approx(0.01)
+    assert worth(run([0.1] * 100, failed=30), "ms<=200,error_rate<=0.3").violation == 0
+
+
 def test_what_is_minimised_gains_by_less() -> None:
     slow, fast = worth(run([0.4] * 50), minimize="p90_ms"), worth(run([0.2] * 50), minimize="p90_ms")
     assert fast.gain > slow.gain

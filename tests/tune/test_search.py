@@ -100,8 +100,8 @@ def test_time_for_no_more_than_the_start_is_told() -> None:
 class Lucky(MadeUpSystem):
     """Everything is alike, but one setting was lucky in each of its rounds of the search."""
 
-    async def measure(self) -> Round:
-        one = await super().measure()
+    async def measure(self, number: int) -> Round:
+        one = await super().measure(number)
         first = self.applied.count(self.applied[-1]) == 1
         lucky = self.applied[-1]["m.threads"] == "4" and first
         return Round(one.gain * (1.5 if lucky else 1.0), 0.0, one.figures)
@@ -173,3 +173,21 @@ def test_tells_of_each_trial_and_the_best() -> None:
     assert [one.number for one, _ in told] == list(range(6))
     assert search.trials == tuple(one for one, _ in told)
     assert [best.score for _, best in told] == sorted(best.score for _, best in told)
+
+
+def test_all_settings_have_the_same_rounds_and_the_final_has_others() -> None:
+    """Each setting had arrivals of its own: the luck of a draw was part of its figure."""
+    seen: dict[str, list[int]] = {}
+
+    class Numbered(MadeUpSystem):
+        async def measure(self, number: int) -> Round:
+            seen.setdefault(self.applied[-1]["m.threads"], []).append(number)
+            return await super().measure(number)
+
+    system = Numbered(lambda setting: float(setting["m.threads"]) + 100)
+    budget = Budget(trials=4, rounds=2, final_rounds=3)
+    result = run(system, budget, {"m.threads": "0"}, Space(KNOBS[:1]))
+    finalists = {one.setting["m.threads"] for one in result.finals}
+    assert len(finalists) == 3
+    for name, numbers in seen.items():
+        assert numbers == ([0, 1, 2, 3, 4] if name in finalists else [0, 1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,7 +72,7 @@ def options(repository: Path) -> ServerOptions:
 def measuring(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """`value` of the queue delay that is served now: the figure, or what is raised."""
 
-    async def measure(system: session.TunedServer) -> Round:
+    async def measure(system: session.TunedServer, number: int) -> Round:
         (server,) = FakeTriton.running
         found = value(int(server.config("m").dynamic_batching.max_queue_delay_microseconds))
         if isinstance(found, BaseException):
@@ -154,7 +155,7 @@ def test_a_server_is_started_for_another_setting_and_in_place_of_one_that_is_dea
     assert triton.starts == 3
     monkeypatch.setattr(session.generator, "run", hangs)
     with pytest.raises(TrialError, match="the round did not end"):
-        asyncio.run(system.measure())
+        asyncio.run(system.measure(0))
     asyncio.run(system.apply({"m.max_batch_size": "16"}))
     assert triton.starts == 4
     system.close()
@@ -202,11 +203,58 @@ def test_live_streams_count_from_the_first_one_or_when_as_many_are_under_way_as_
         return LoadRun((Record(0, warmup, warmup, (20.0,), 20.0),), warmup, seconds)
 
     monkeypatch.setattr(session, "kind_of", lambda config: "speech")
-    monkeypatch.setattr(session, "target_of", lambda *_: None)
+    monkeypatch.setattr(session, "target_of", lambda *_, **__: None)
     monkeypatch.setattr(session.generator, "run", run)
     budget = Budget(trials=1, rounds=2)
     assert tune(settings(repository, workload=Workload(**load), budget=budget)).result
     assert seen == warmups
+
+
+@pytest.mark.usefixtures("triton")
+def test_settings_get_the_same_load_of_texts_that_no_cache_has(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dues: list[list[float]] = []
+    seeds: list[dict[str, int]] = []
+
+    async def run(send: Any, arrivals: Any, *, seconds: float, warmup: float, drain_s: float) -> LoadRun:
+        dues.append([warmup, *itertools.islice(arrivals, 5)])
+        return LoadRun((Record(0, 1.0, 1.0, (1.1,), 1.1),), warmup, seconds)
+
+    monkeypatch.setattr(session, "target_of", lambda *_, **given: seeds.append(given))
+    monkeypatch.setattr(session.generator, "run", run)
+    budget = Budget(trials=3, rounds=2, final_rounds=0)
+    assert tune(settings(repository, workload=Workload(rate=9.0), budget=budget)).result
+    assert dues[0] != dues[1]
+    assert dues == dues[:2] * 3
+    assert [one["sizes"] for one in seeds] == [0, 1] * 3
+    assert len({one["texts"] for one in seeds}) == 6
+
+
+@pytest.mark.usefixtures("triton")
+def test_a_model_slower_than_a_round_is_told_so(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was said that no request was answered."""
+
+    async def run(send: Any, arrivals: Any, *, seconds: float, warmup: float, drain_s: float) -> LoadRun:
+        return LoadRun((Record(0, 0.0, 0.0, (7.0,), 7.0),), warmup, seconds)
+
+    monkeypatch.setattr(session, "target_of", lambda *_, **__: None)
+    monkeypatch.setattr(session.generator, "run", run)
+    why = "no request began in the 3 s that count, and an answer took 7 s: --seconds gives more"
+    with pytest.raises(TrialError, match=why):
+        tune(settings(repository))
+    # Streams at once: what each client's first one took says whether so many are kept.
+    slo = parse_slo("p95_ms<=6000")
+    tuned = tune(settings(repository, slo=slo, objective=STREAMS, budget=Budget(trials=1, rounds=1)))
+    assert tuned.result
+    assert tuned.result.chosen.figure("p95_ms") == 7000
+
+
+@pytest.mark.usefixtures("triton")
+def test_a_batch_of_what_has_none_is_refused(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "kind_of", lambda config: "llm")
+    with pytest.raises(SettingsError, match="--batch is of embedding and tensors and vision: leave it out"):
+        tune(settings(repository, workload=Workload(batch=4)))
 
 
 def test_a_start_under_way_ends_with_its_search(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

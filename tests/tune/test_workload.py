@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from trimodal.errors import SettingsError
 from trimodal.repository import read_model
-from trimodal.tune.workload import kind_of
+from trimodal.tune.workload import Workload, kind_of
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 
@@ -25,3 +27,19 @@ REPOSITORY = Path(__file__).parents[2] / "model_repository"
 )
 def test_the_kind_of_a_model(model: str, kind: str) -> None:
     assert kind_of(read_model(REPOSITORY, model, "cpu").config) == kind
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "why"),
+    [
+        ({"batch": 4}, "speech", "--batch is of embedding and tensors and vision: leave it out for speech"),
+        ({"max_tokens": "64"}, "vision", "--max-tokens is of llm: leave it out for vision"),
+        ({"prompt_tokens": "9"}, "tensors", "--prompt-tokens is of embedding and llm"),
+        ({"pace": 2.0}, "llm", "--pace is of speech"),
+    ],
+)
+def test_what_a_model_has_not_is_refused(given: dict[str, Any], kind: str, why: str) -> None:
+    with pytest.raises(SettingsError, match=why):
+        Workload(**given).check({kind})
+    Workload(**given).check({"vision", "embedding", "tensors", "llm", "speech"})  # a mix
+    Workload().check({kind})

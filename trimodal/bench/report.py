@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import to_json
 from rich.console import Console
 
-from trimodal.bench.load.generator import LoadRun
+from trimodal.bench.load.generator import Closed, LoadRun
 from trimodal.bench.load.records import METRICS, OK, UNSENT
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import Slo
@@ -30,6 +30,8 @@ NAMES: Mapping[str, str] = {
 }
 _SATURATED = 0.85
 _LATE_MS = 10.0
+_GROWN, _GROWN_SHARE = 5, 0.1  # requests under way, and of those that came
+_CACHED = 0.3  # of the prompt tokens, more than of the first side's
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,11 @@ def by_case(
     cells: Callable[[Summary], Sequence[str]],
     note: str = "",
 ) -> Table:
-    """A row for each case and side."""
-    rows = [[result.case.name, result.label, *cells(result.summary)] for result in results]
-    return Table(title, ["case", "side", *columns], rows, note, names=2)
+    """A row for each case and side; where there is one side it has no column."""
+    several = len({result.label for result in results}) > 1
+    names = ["case", "side"][: 1 + several]
+    rows = [[result.case.name, result.label][: 1 + several] + [*cells(result.summary)] for result in results]
+    return Table(title, [*names, *columns], rows, note, names=len(names))
 
 
 def main_table(title: str, unit: Unit, results: Sequence[Result], slo: Slo) -> Table:
@@ -126,7 +130,8 @@ def slo_table(results: Sequence[Result]) -> Table | None:
         ]
 
     columns = [verdict.text for verdict in judged[0].summary.verdicts]
-    note = "An objective of requests: the share that keeps it. One of the run: what it came to."
+    note = "An objective of requests: the share of all that keeps it, and what is not answered keeps none. "
+    note += "One of the run: what its answers came to."
     return by_case("Objectives", columns, judged, cells, note)
 
 
@@ -176,9 +181,14 @@ def _median(metric: str, run: LoadRun) -> float:
 def doubts(results: Sequence[Result]) -> list[str]:
     """Says what makes figures doubtful: this client was the limit, too much was left out, a run was cut."""
     found = []
+    firsts: dict[str, Summary] = {}
     for result in results:
         one = result.summary
+        first = firsts.setdefault(result.case.name, one)
+        cached = (one.cached_share or 0.0) - (first.cached_share or 0.0)
         unsent = one.outcomes.get(UNSENT, 0)
+        closed = isinstance(result.case.arrivals(0), Closed)  # as many are under way all the time
+        grown = 0 if closed else sum(map(_growth, result.runs))
         sentences = [
             (one.stopped, f"the run ended early ({one.stopped}); what was measured until then is shown."),
             (
@@ -192,15 +202,38 @@ def doubts(results: Sequence[Result]) -> list[str]:
                 "times hold that wait.",
             ),
             (
+                grown > max(_GROWN, _GROWN_SHARE * one.requests),
+                f"{grown} more requests were under way at the end than at the beginning: more came than were "
+                "answered, so times grow with --seconds, or --warmup was too short.",
+            ),
+            (
+                cached > _CACHED,
+                f"{percent(one.cached_share)} of its prompt tokens came from its prefix cache, and "
+                f"{percent(first.cached_share)} of the first side's: are both the same server?",
+            ),
+            (
                 unsent,
                 f"{unsent} requests were not sent, as --max-in-flight were under way; they count as errors.",
             ),
-            (not one.ok, "no request was answered."),
+            (
+                not one.requests and not one.stopped,
+                "no request began in the time that counts: --seconds gives more, or --warmup less.",
+            ),
+            (one.requests and not one.ok, "no request was answered."),
         ]
         if not result.part:
             where = f"{result.case.name}, {result.side}"
             found += [f"{where}: {sentence}" for doubtful, sentence in sentences if doubtful]
     return found
+
+
+def _growth(run: LoadRun) -> int:
+    """How many more requests are under way at the window's end than at its beginning."""
+    began, ended = run.began, run.began + run.seconds
+    return sum(
+        (record.sent <= ended < record.ended) - (record.sent <= began < record.ended)
+        for record in run.records
+    )
 
 
 def print_tables(title: str, unit: Unit, results: Sequence[Result], slo: Slo, console: Console) -> None:

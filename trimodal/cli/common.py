@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import inspect
 import os
@@ -19,6 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hi
 import typer
 
 if TYPE_CHECKING:
+    import asyncio
+
     from trimodal.client import Client
 
 Url = Annotated[str, typer.Option(envvar="TRIMODAL_URL", help="host:port of the gRPC endpoint.")]
@@ -209,6 +210,8 @@ def plain(text: str) -> str:
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
     """Runs a command's coroutine; Ctrl-C cancels it, also on the server; exit code 130."""
+    import asyncio
+
     try:
         return asyncio.run(main)
     except KeyboardInterrupt:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trimodal.cli.common import one_sentence, with_settings
+from trimodal.cli.common import is_given, one_sentence, with_settings
 from trimodal.plan.memory import KvPrecision, Precision, Runtime
 
 if TYPE_CHECKING:
@@ -125,7 +125,9 @@ class FleetCommand:
 @plan.command()
 @with_settings(FleetCommand)
 def fleet(
-    settings: FleetCommand, plans: Path = typer.Argument(..., help="TOML file of plans, which are compared.")
+    context: typer.Context,
+    settings: FleetCommand,
+    plans: Path = typer.Argument(..., help="TOML file of plans, which are compared."),
 ) -> None:
     """Simulate replicas behind a balancer: goodput, latencies and cost of several plans."""
     with one_sentence("plan"):
@@ -136,6 +138,10 @@ def fleet(
 
         if bool(settings.trace) == bool(settings.rate):
             raise SettingsError("--trace FILE or --rate REQUESTS_A_SECOND: one of them is needed")
+        made = (name for name in ("prompt_tokens", "output_tokens", "prefixes") if is_given(context, name))
+        if settings.trace and (name := next(made, "")):
+            option = name.replace("_", "-")
+            raise SettingsError(f"--{option} is of arrivals that are made: a trace has its own, leave it out")
         specs, objective = read_specs(plans), _objective(settings.slo)
         if settings.trace:
             arrivals = read_trace(settings.trace)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trimodal.regress.answers import compare_answers, compare_cache, compare_expectations, shown
 from trimodal.regress.cases import Case
 from trimodal.regress.identity import differences
-from trimodal.regress.latencies import ALPHA, Latency, compare_latencies, findings
+from trimodal.regress.latencies import ALPHA, Latency, compare_latencies, findings, too_few
 from trimodal.regress.schema import Expectation
 from trimodal.regress.values import VERDICTS, Finding, RecordedRun
 
@@ -22,12 +22,14 @@ class Comparison:
         findings: worse ones first.
         latencies: all that were compared, groups first.
         compared: cases that both runs have.
+        note: why no change of a time could be found; empty: one could.
     """
 
     knobs: list[str]
     findings: list[Finding]
     latencies: list[Latency]
     compared: int
+    note: str = ""
 
     @property
     def worse(self) -> bool:
@@ -73,7 +75,10 @@ def compare(
     )
     found += findings(latencies)
     found.sort(key=lambda one: (VERDICTS.index(one.verdict), one.case))
-    return Comparison(differences(before.server, after.server), found, latencies, len(both))
+    knobs = differences(before.server, after.server)
+    counted = [len(run.cases[name].observations) - 1 for run in (before, after) for name in both]
+    note = too_few(latencies, min(counted)) if both else ""
+    return Comparison(knobs, found, latencies, len(both), note)
 
 
 def check(cases: Sequence[Case], run: RecordedRun) -> list[Finding]:

@@ -10,6 +10,8 @@ independent samples. The tests are of ranks, because latencies are skewed and ha
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +24,7 @@ from trimodal.regress.values import METRICS, Finding, Metric, Record, Verdict
 
 # Chance that a run without any change is called worse or better by its times.
 ALPHA = 0.05
-# No test can find a difference with fewer.
+# With fewer on either side no difference is looked for.
 _MIN_SAMPLES = 3
 # Differences of the medians, milliseconds, below which no user notices, however significant they are.
 FLOOR_MS: dict[Metric, float] = {"ttft": 1.0, "tpot": 0.05, "total": 1.0}
@@ -48,6 +50,7 @@ class Latency:
         before, after: medians in milliseconds; over several cases, medians of those.
         ratio: after over before.
         p: of no difference, corrected for all tests of the comparison.
+        least: that so few measurements can have, not corrected.
     """
 
     case: str
@@ -58,6 +61,7 @@ class Latency:
     after: float
     ratio: float
     p: float
+    least: float
     verdict: Verdict | None = None
 
     @property
@@ -94,6 +98,26 @@ def compare_latencies(
     return [_judged(replace(one, p=p), tolerance) for one, p in zip(found, corrected, strict=True)]
 
 
+def too_few(latencies: Sequence[Latency], requests: int) -> str:
+    """Says that no change of a time could be found, and what it takes; empty: one could.
+
+    Args:
+        requests: counted ones of the case that has the fewest.
+    """
+    tests = len(latencies)
+    if not tests and requests < _MIN_SAMPLES:
+        return f"times were not compared: that takes --repeat {_MIN_SAMPLES}, and more to find a change"
+    if not tests or tests * min(one.least for one in latencies) < ALPHA:
+        return ""
+    repeat = next(number for number in itertools.count(1) if tests * _least(number, number) < ALPHA)
+    return f"no change of {tests} times could be found, however large: that takes --repeat {repeat}"
+
+
+def _least(first: int, second: int) -> float:
+    """The least p of the Mann–Whitney test on so many values: all of one side are above all of the other."""
+    return 2 / math.comb(first + second, first)
+
+
 def findings(latencies: list[Latency]) -> list[Finding]:
     """Those that are worse or better."""
     return [
@@ -118,7 +142,8 @@ def _latency(case: str, group: _Group, pairs: Sequence[_Pair]) -> Latency:
     else:
         first, second = _rounds(pairs)
     ratio = float(np.median(second) / np.median(first))
-    return Latency(case, *group, old, new, ratio, mann_whitney(first, second))
+    p, least = mann_whitney(first, second), _least(len(first), len(second))
+    return Latency(case, *group, old, new, ratio, p, least)
 
 
 def _rounds(pairs: Sequence[_Pair]) -> tuple[list[float], list[float]]:

@@ -27,6 +27,8 @@ def print_comparison(
         console.print(Text(f"  {knob}"))
     print_findings(comparison.findings, console)
     _print_groups([one for one in comparison.latencies if not one.case], console)
+    if comparison.note:
+        console.print(comparison.note, soft_wrap=True)
     console.print(summary(comparison.findings, comparison.compared))
 
 

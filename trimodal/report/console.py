@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+_WHOLE = 16  # letters of a name that is not folded where a terminal is narrow
+
 
 @dataclass(frozen=True)
 class Table:
@@ -39,7 +41,13 @@ def print_table(table: Table, console: Console) -> None:
         show_edge=False,
     )
     for index, column in enumerate(table.columns):
-        shown.add_column(escape(column), justify="left" if index < table.names else "right", overflow="fold")
+        longest = max((len(row[index]) for row in table.rows), default=0)
+        shown.add_column(
+            escape(column),
+            justify="left" if index < table.names else "right",
+            overflow="fold",
+            no_wrap=index < table.names and longest <= _WHOLE,
+        )
     for row in table.rows:
         shown.add_row(*map(escape, row))
     console.print(shown)

@@ -24,13 +24,14 @@ Setting = dict[str, str]
 """`model.knob` → value as text."""
 
 # Parameters that change speed and memory, not answers: searched without being named. Each with the values
-# that are tried beside the present one; cores: powers of two up to their number; literal: all that there are.
-SEARCHED: dict[str, tuple[str, ...] | Literal["cores", "literal"]] = {
+# that are tried beside the present one; cores: powers of two up to their number; literal: all that there are;
+# double: what clients count on, which never shrinks (0: as much as there is room for).
+SEARCHED: dict[str, tuple[str, ...] | Literal["cores", "literal", "double"]] = {
     "threads": "cores",
     "intra_op_threads": "cores",
     "max_num_seqs": ("4", "8", "16", "32", "64"),
     "max_num_batched_tokens": ("64", "128", "256", "512", "1024", "2048"),
-    "num_kv_blocks": ("256", "512", "1024"),
+    "num_kv_blocks": "double",
     "speculation": "literal",
     "max_batch_windows": ("2", "4", "8", "16"),
     "step_s": ("0.3", "0.5", "0.8", "1.2"),
@@ -207,13 +208,16 @@ class Pipeline:
             field = cls.model_fields.get(name)
             if field is None or not _is_read(model, field.metadata):
                 continue
-            choices = (
-                _cores(cores)
-                if wanted == "cores"
-                else typing.get_args(field.annotation)
-                if wanted == "literal"
-                else wanted
-            )
+            choices: tuple[str, ...]
+            if wanted == "cores":
+                choices = _cores(cores)
+            elif wanted == "literal":
+                choices = typing.get_args(field.annotation)
+            elif wanted == "double":
+                present = self.present(model.name, name)
+                choices = (str(2 * int(present)),) if present.isdecimal() and int(present) else ()
+            else:
+                choices = wanted
             if (
                 name == "speculation"
                 and not (model.version_directory / self.present(model.name, "draft_artefact")).is_dir()

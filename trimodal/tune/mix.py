@@ -17,7 +17,7 @@ from trimodal.bench.load.records import TIMEOUT, UNSENT, Record
 from trimodal.bench.load.slo import Slo, parse_slo
 from trimodal.bench.load.statistics import summarise
 from trimodal.errors import SettingsError, Unavailable
-from trimodal.tune.objective import LOAD, SHARE, figure_of, violation
+from trimodal.tune.objective import LOAD, figure_of, least_share, violation
 from trimodal.tune.search import Round, Trial, TrialError
 
 CUT_S = 6.0  # of a live stream: the load is even after so long
@@ -140,9 +140,10 @@ def missed(parts: Sequence[Part], trial: Trial) -> list[str]:
     """The bounds that a trial misses, each with its figure."""
     found = []
     for part in parts:
+        least = least_share(part.slo)
         for bound in part.slo.bounds:
             value = trial.figure(f"{part.model} {figure_of(bound)}")
-            if value is not None and (value < SHARE if bound.of_each else value > bound.limit):
+            if value is not None and (value < least if bound.of_each else value > bound.limit):
                 found.append(f"{part.model} {bound.text} ({value:.3g})")
     errors = ((part.model, trial.figure(f"{part.model} error_rate")) for part in parts)
     return found or [f"{model} error_rate ({rate:.3g})" for model, rate in errors if rate]

@@ -18,8 +18,9 @@ RATES = {
     "tokens_per_s": ("output_tokens_per_s", "tokens/s"),
     "rtfx": ("audio_s_per_s", ""),
 }
-# A bound on each request has to hold for so many of them, and so many must be answered unless the SLO says.
-SHARE, _ERRORS = 0.99, 0.01
+# Share of requests that may be refused or fail, unless the SLO says, and for the others a bound on each of
+# them need not hold.
+_ERRORS, _MISSES = 0.01, 0.01
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,23 @@ def parse_objective(maximize: str | None, minimize: str | None, slo: Slo) -> Obj
     return Objective(minimize, False, bounds[0].metric, bounds[0].statistic)
 
 
+def least_share(slo: Slo) -> float:
+    """Which share of all requests has to keep a bound on each: 99 %, less where more errors are allowed."""
+    return round(1 - max(_errors(slo), _MISSES), 9)
+
+
+def _errors(slo: Slo) -> float:
+    return next((bound.limit for bound in slo.bounds if bound.metric == ERROR_RATE), _ERRORS)
+
+
 def violation(summary: Summary, slo: Slo, objective: Objective) -> float:
     """By what share the bounds are missed, summed; 0: all are met.
 
-    Bounds on each request must hold for 99 % of the requests, unless goodput, which counts those that keep
-    them, is the objective. Where the SLO says nothing of errors, 1 % is allowed.
+    Bounds on each request must hold for `least_share` of the requests, unless goodput, which counts those
+    that keep them, is the objective. Where the SLO says nothing of errors, 1 % is allowed.
     """
     total = 0.0
-    errors = next((bound.limit for bound in slo.bounds if bound.metric == ERROR_RATE), _ERRORS)
+    errors = _errors(slo)
     total += max(0.0, summary.error_rate - errors) / max(errors, 0.01)
     for bound, verdict in zip(slo.bounds, summary.verdicts, strict=True):
         if bound.metric == ERROR_RATE:
@@ -94,7 +104,7 @@ def violation(summary: Summary, slo: Slo, objective: Objective) -> float:
             total += 1.0
         elif bound.of_each:
             if objective.name != "goodput":
-                total += max(0.0, SHARE - verdict.value)
+                total += max(0.0, least_share(slo) - verdict.value)
         else:
             total += max(0.0, verdict.value / bound.limit - 1) if bound.limit else verdict.value
     return total
@@ -120,8 +130,8 @@ def judge(summary: Summary, slo: Slo, objective: Objective, value: float) -> Rou
 
 
 def figure_of(bound: Bound) -> str:
-    """The name of the figure that a bound is on: `p99_ms`."""
-    return bound.text.partition("<=")[0]
+    """The name of the figure that a bound is on: `p99_ms`, or `kept ttft_ms<=500` for a share of requests."""
+    return f"kept {bound.text}" if bound.of_each else bound.text.partition("<=")[0]
 
 
 def label(metric: str, statistic: str) -> str:

@@ -132,8 +132,8 @@ class TunedSystem(Protocol):
     async def apply(self, setting: Setting) -> None:
         """Loads the setting. Raises: TrialError."""
 
-    async def measure(self) -> Round:
-        """One round. Raises: TrialError."""
+    async def measure(self, number: int) -> Round:
+        """One round; those of one number have the same load, whatever the setting. Raises: TrialError."""
 
 
 OnTrial = Callable[[Trial, Trial], None]
@@ -244,9 +244,11 @@ class Search:
         reason = ""
         try:
             await self._system.apply(setting)
-            for left in reversed(range(self._budget.rounds)):
-                rounds.append(await self._system.measure())
-                if best and left and (reason := _hopeless(rounds[-1], best, noise)):
+            for number in range(self._budget.rounds):
+                rounds.append(await self._system.measure(number))
+                left = len(rounds) < self._budget.rounds
+                # Beside the same round of the best: a round may have more to do than another.
+                if best and left and (reason := _hopeless(rounds[-1], best.rounds[number], noise)):
                     state = "stopped"
                     break
         except TrialError as error:
@@ -275,7 +277,8 @@ class Search:
                     continue
                 try:
                     await self._system.apply(one.setting)
-                    rounds[one.number].append(await self._system.measure())
+                    # A load that no trial had: none was chosen for it.
+                    rounds[one.number].append(await self._system.measure(budget.rounds + number))
                 except TrialError as error:
                     lost[one.number] = str(error)
         if start.number in lost:
@@ -294,8 +297,8 @@ class Search:
         return self._trials[chosen.number], finals, why
 
 
-def _hopeless(last: Round, best: Trial, noise: float) -> str:
-    """Why no further round is needed; empty: it could still be the best."""
+def _hopeless(last: Round, best: Round, noise: float) -> str:
+    """Why no further round is needed; empty: it could still be better than what `best` is a round of."""
     if last.violation > best.violation + _VIOLATION_SLACK:
         return "misses the SLO by far"
     if best.violation == 0 and last.gain < best.gain - max(_SLACK * abs(best.gain), 2 * noise):

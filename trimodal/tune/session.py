@@ -33,7 +33,7 @@ from trimodal.tune.objective import STREAMS, Objective, figure_of, judge
 from trimodal.tune.search import Budget, OnTrial, Result, Round, Search, Trial, TrialError
 from trimodal.tune.workload import STREAM_S, TIMEOUT_S, Workload, kind_of, target_of
 
-WARM_UP_S = 0.5  # of a round; twice as long after a start
+WARM_UP_S = 1.0  # of a round, also of one that is no server's first: all count the same requests
 _GRACE_S = 60.0  # of a round, for answers that are under way at its end
 
 
@@ -103,7 +103,7 @@ class TunedServer:
         self._server: TritonServer | None = None
         self._served: Mapping[str, Any] = {}
         self._log: Path | None = None  # one for all of them
-        self._starts = self._rounds = self._runs = 0
+        self._starts = self._round = self._runs = 0
         self._edge: float | None = None
         self._fresh = self._closing = False
 
@@ -142,8 +142,8 @@ class TunedServer:
             server.start(stop=lambda: self._closing)
             self._server, self._served, self._log, self._fresh = server, configs, server.log_path, True
 
-    async def measure(self) -> Round:
-        self._rounds += 1
+    async def measure(self, number: int) -> Round:
+        self._round = number
         if self._fresh and self._first_count:
             await self._run(1.0)  # to warm up
         if self._settings.mix:
@@ -159,9 +159,7 @@ class TunedServer:
         """One run of the load; of a mix so many times it, else of so many streams. Raises: TrialError."""
         self._runs += 1
         # Of streams: until as many are under way as will be.
-        warmup = max(WARM_UP_S * (2 if self._fresh else 1), self._stream_s)
-        if self._first_count:
-            warmup = 0.0
+        warmup = 0.0 if self._first_count else max(WARM_UP_S, self._stream_s)
         self._fresh = False
         assert self._server
         url = self._server.grpc_url
@@ -180,13 +178,15 @@ class TunedServer:
         settings, stream_s = self._settings, CUT_S if self._settings.mix else STREAM_S
         configs = [self._pipeline.models[name].config for name in settings.models]
         return [
-            target_of(config, client, transport, settings.workload, self._runs, stream_s)
+            target_of(
+                config, client, transport, settings.workload, stream_s, sizes=self._round, texts=self._runs
+            )
             for config in configs
         ]
 
     async def _mixed(self, client: Client, transport: GrpcTransport, warmup: float, factor: float) -> Round:
         settings = self._settings
-        load = MixedLoad(settings.mix, self._targets(client, transport), factor, self._rounds)
+        load = MixedLoad(settings.mix, self._targets(client, transport), factor, self._round)
         run = await self._send(load.send, load.arrivals(), warmup, load.seconds(settings.seconds))
         return load.judge(run)
 
@@ -209,9 +209,17 @@ class TunedServer:
         settings, clients = self._settings, int(factor)
         (send,) = self._targets(client, transport)
         streams = settings.objective == STREAMS
-        arrivals = generator.Closed(clients) if streams else settings.workload.arrivals(self._rounds)
+        arrivals = generator.Closed(clients) if streams else settings.workload.arrivals(self._round)
         run = await self._send(send, arrivals, warmup, settings.seconds)
+        if streams and not run.counted:  # each client's first answer took longer: it counts
+            run = replace(run, began=0.0, seconds=run.began + run.seconds)
         summary = summarise(run, settings.slo, (settings.objective.statistic,))
+        if not summary.requests and not run.stopped:
+            took = max((record.latency for record in run.records), default=0.0)
+            slow = f", and an answer took {took:.3g} s" if took else ""
+            raise self._failed(
+                f"no request began in the {settings.seconds:g} s that count{slow}: --seconds gives more"
+            )
         if not summary.ok and clients == 1:  # where several are refused, fewer may be kept
             why = next(iter(summary.errors), run.stopped or "no request was answered")
             raise self._failed(f"no request succeeded: {why}")
@@ -279,6 +287,7 @@ def tune(
     with tempfile.TemporaryDirectory(prefix="trimodal-tune-") as folder:
         repository = ServedRepository(settings.options, Path(folder)).path
         pipeline = read_pipeline(settings.models, settings.options, repository)
+        settings.workload.check({kind_of(pipeline.models[name].config) for name in settings.models})
         knobs = chosen_knobs(pipeline, settings.knobs, only=settings.only)
         began(pipeline, knobs)
         with closing(TunedServer(settings, pipeline, repository, Path(folder))) as server:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,13 @@ _RECORDINGS = data_directory() / "samples" / "speech"
 TIMEOUT_S = 20.0  # of a request
 STREAM_S = 20.0  # of a live stream, as `trimodal bench speech` has it
 _VARIABLE = 8  # length of a dimension that the configuration leaves open
+# Attribute of a workload → the kinds of models that it is of.
+_OF = {
+    "batch": {"vision", "embedding", "tensors"},
+    "prompt_tokens": {"llm", "embedding"},
+    "max_tokens": {"llm"},
+    "pace": {"speech"},
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class Workload:
     Attributes:
         concurrency: clients that each send the next request when the last one is answered.
         rate: requests a second of an open loop instead; 0: a closed loop.
-        batch: images or rows in a request.
+        batch: images, texts or rows in a request.
         pace: of speech: 1 as it was spoken; 0 as fast as the server takes it, where words have no lag.
     """
 
@@ -46,6 +54,13 @@ class Workload:
 
     def arrivals(self, seed: int) -> Arrivals:
         return poisson(self.rate, seed) if self.rate else Closed(self.concurrency)
+
+    def check(self, kinds: Set[str]) -> None:
+        """Raises: SettingsError: something is given that none of these kinds of models has."""
+        for name, of in _OF.items():
+            if getattr(self, name) != type(self).__dataclass_fields__[name].default and not kinds & of:
+                option, known = name.replace("_", "-"), " and ".join(sorted(of))
+                raise SettingsError(f"--{option} is of {known}: leave it out for {', '.join(sorted(kinds))}")
 
     def __str__(self) -> str:
         return f"{self.rate:g} requests/s" if self.rate else f"{self.concurrency} clients in a closed loop"
@@ -68,13 +83,21 @@ def kind_of(config: Any) -> str:
 
 
 def target_of(
-    config: Any, client: Client, transport: Transport, workload: Workload, number: int, stream_s: float
+    config: Any,
+    client: Client,
+    transport: Transport,
+    workload: Workload,
+    stream_s: float,
+    *,
+    sizes: int,
+    texts: int,
 ) -> Send:
     """What sends the load of a round.
 
     Args:
-        number: of the round: each asks other questions, as caches would answer.
         stream_s: live streams end after so many seconds.
+        sizes: seed of the lengths of prompts and answers.
+        texts: seed of what is asked: caches would answer what was asked before.
 
     Raises: SettingsError: no load is known for such a model.
     """
@@ -85,10 +108,10 @@ def target_of(
         return vision(client, jpegs(224, 224), batch=workload.batch, timeout=timeout, model=model)
     if kind in ("llm", "embedding"):
         prompt = parse_lengths(workload.prompt_tokens, "--prompt-tokens")
-        questions = Questions(Mix(prompt, parse_lengths(workload.max_tokens, "--max-tokens")))
-        questions = questions.reseeded(number)
+        mix = Mix(prompt, parse_lengths(workload.max_tokens, "--max-tokens"))
+        questions = Questions(mix, texts, sizes=sizes)
         if kind == "embedding":
-            return embedding(client, questions, timeout=timeout, model=model)
+            return embedding(client, questions, batch=workload.batch, timeout=timeout, model=model)
         return GrpcLlm(client, questions, timeout=timeout, model=model).send
     if kind == "speech":
         from trimodal.bench.samples import spoken_streams

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.virtual_clock import run_virtually
+from trimodal.bench.load import generator
 from trimodal.bench.load.generator import Closed, LoadRun, Send, poisson, run
 from trimodal.bench.load.records import OK, UNREACHABLE, Record
 
@@ -172,3 +173,31 @@ def test_poisson_arrivals_have_exponential_gaps_and_come_again_with_the_seed() -
     assert mean(gaps(times)) == pytest.approx(1 / 50, rel=0.03)
     assert pstdev(gaps(times)) == pytest.approx(1 / 50, rel=0.05)
     assert times[:9] == list(islice(poisson(50.0, seed=3), 9)) != list(islice(poisson(50.0, seed=4), 9))
+
+
+@pytest.mark.parametrize("arrivals", [Closed(2), evenly(10.0)], ids=["closed", "open"])
+def test_a_run_that_keeps_no_more_requests_says_so(arrivals: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It went on to the end without a request, and its rates were too low."""
+    monkeypatch.setattr(generator, "MOST_REQUESTS", 20)
+    done = ran(server(lambda _: 0.2), arrivals, seconds=60.0)
+    assert done.stopped == "20 requests were sent: no run keeps more"
+    assert len(done.records) == 20
+    assert done.seconds == pytest.approx(2.0)
+    assert not ran(server(lambda _: 0.2), Closed(2), requests=20).stopped
+
+
+def test_the_cost_of_the_generator_is_that_of_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait for the last answers, which costs nothing, made the share of a core small."""
+
+    async def counted() -> LoadRun:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        def process_time() -> float:  # half a core in the window, a whole one before it, none behind it
+            at = loop.time() - began
+            return min(at, 2.0) + 0.5 * min(max(at - 2.0, 0.0), 4.0)
+
+        monkeypatch.setattr(generator.time, "process_time", process_time)
+        return await run(server(lambda _: 60.0), evenly(2.0), seconds=4.0, warmup=2.0)
+
+    assert run_virtually(counted()).cpu_share == pytest.approx(0.5, abs=0.02)

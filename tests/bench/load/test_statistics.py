@@ -49,7 +49,7 @@ def test_goodput_counts_good_requests() -> None:
     assert summary.error_rate == pytest.approx(2 / 4)
     assert summary.errors == {"timeout: late": 1, "unsent: ": 1}
     each, p50, errors = summary.verdicts
-    assert (each.value, each.met) == (0.5, False)
+    assert (each.value, each.met) == (0.25, False), "what was not answered kept no objective"
     assert (p50.value, p50.met) == (pytest.approx(100.0), False)
     assert (errors.value, errors.met) == (0.5, True)
 
@@ -79,5 +79,5 @@ def test_a_bound_on_what_no_answer_has_is_not_kept() -> None:
 def test_a_run_without_any_answer_has_no_figures_and_does_not_fail() -> None:
     nothing = summarise(run_of([], 1.0), parse_slo("ms<=5,p99_ms<=5"))
     assert nothing.metrics == {}
-    assert not any(verdict.met for verdict in nothing.verdicts)
+    assert [(verdict.value, verdict.met) for verdict in nothing.verdicts] == [(None, False)] * 2
     assert summarise(run_of([record(outcome="internal", error="x")], 1.0)).error_rate == 1.0

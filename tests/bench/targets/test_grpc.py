@@ -66,6 +66,20 @@ async def test_a_vector_is_one_piece() -> None:
     assert (record.outcome, len(record.pieces), record.items) == ("ok", 1, 1)
 
 
+async def test_each_request_of_a_batch_has_texts_of_its_own() -> None:
+    """`--batch` sent one text."""
+    asked: list[list[bytes]] = []
+
+    def model(request: Request) -> dict[str, Any]:
+        asked.append(request.inputs["text_input"].ravel().tolist())
+        return {"embedding": np.ones((len(asked[-1]), 3), np.float32)}
+
+    texts = listed([Question(str(number), 1) for number in range(9)])
+    send = embedding(Client(transport=FakeTransport(embedding=model)), texts, batch=3)
+    assert [(await send(number)).items for number in range(2)] == [3, 3]
+    assert asked == [[b"0", b"1", b"2"], [b"3", b"4", b"5"]]
+
+
 @dataclass
 class Update:
     committed: tuple[Word, ...] = ()

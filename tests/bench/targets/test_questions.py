@@ -19,6 +19,15 @@ def test_a_number_is_the_same_question_and_another_seed_asks_others() -> None:
     assert len({one(n).text for n in range(9)} | {other(n).text for n in range(9)}) == 18
 
 
+def test_of_one_seed_of_sizes_others_are_asked_that_are_as_long() -> None:
+    one, other = (Questions(mix("uniform:20-400", "uniform:4-90"), text, sizes=7) for text in (1, 2))
+    for number in range(20):
+        mine, theirs = one(number), other(number)
+        assert mine.text != theirs.text
+        assert mine.max_tokens == theirs.max_tokens
+        assert len(mine.text.split()) == len(theirs.text.split())
+
+
 async def test_prompts_are_as_long_as_the_model_counts() -> None:
     async def count(text: str) -> int:
         return 10 + 5 * len(text.split())  # a chat template of 10 tokens, 5 for a word

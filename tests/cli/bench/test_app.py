@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,8 @@ def said(result: Result) -> str:
         ("vision --rate 2 --concurrency 8", "--rate is of an open loop, --concurrency of closed ones"),
         ("embedding --max-in-flight 9", "--max-in-flight is of an open loop: it goes with --rate"),
         ("llm --seconds 3 --requests 3", "one of them"),
+        ("llm --rate 1000 --seconds 1000", "--rate 1000 for 1002 s: 1000000 requests at most"),
+        ("llm --requests 1000000 --warmup 1", "--requests and --warmup: 1000000 requests at most"),
         ("llm --streams 5000", "a closed loop of 5000 clients: 1 to 4096"),
         ("llm --prompt-tokens 4", "lognormal:400,0.6 is needed, from 8 to"),
         ("llm --prompts /nowhere.txt", "--prompts /nowhere.txt: cannot be read"),
@@ -58,6 +62,7 @@ def said(result: Result) -> str:
         ("vision --set top_z=1", "unknown parameter 'top_z'"),
         ("vision --profile tpu", "tpu is not a profile: cpu, cuda or tensorrt"),
         ("vision --url http://127.0.0.1:1", "this bench goes over gRPC: host:port is needed"),
+        ("vision --profile cuda --url 127.0.0.1:1", "--profile is of a server that is started: leave it or"),
         ("speech --policy best", "--policy best: known are edge, vad, file"),
         ("speech --set engine=fake", "write it as model.parameter=value"),
         ("speech --samples /nowhere", "--samples /nowhere/samples.json: FileNotFoundError"),
@@ -68,6 +73,38 @@ def test_wrong_options_are_refused_before_anything_starts(command: str, sentence
     assert result.exit_code in (1, 2), result.output
     assert sentence in said(result)
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_ctrl_c_ends_a_bench_before_its_load_and_shows_what_was_measured_of_it(
+    begun: bool, tmp_path: Path
+) -> None:
+    """While a server started, or a first request waited, nothing took it."""
+    script = f"""
+import asyncio, os, signal, typer
+from trimodal.bench.load.slo import NO_SLO
+from trimodal.bench.report import IMAGES
+from trimodal.bench.scenarios.server import Measurement
+from trimodal.cli.bench.options import run_load
+
+async def measure(stop, tell):
+    if {begun}:
+        tell("1 client, served, round 1 of 1")
+    os.kill(os.getpid(), signal.SIGINT)
+    await (stop.wait() if {begun} else asyncio.sleep(60))
+    return Measurement("Images", IMAGES, [], [])
+
+try:
+    run_load(measure, NO_SLO, None)
+except typer.Exit as end:
+    os._exit(end.exit_code)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50)
+    assert done.returncode == (0 if begun else 130), done.stderr
+    if begun:
+        assert "interrupted: what was measured so far is shown" in done.stdout
+    else:
+        assert "bench: interrupted before anything was measured" in done.stderr
 
 
 @pytest.mark.parametrize("name", COMMANDS)

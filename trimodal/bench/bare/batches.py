@@ -1,4 +1,4 @@
-"""Runs an engine in this process, one batch after the other: the best that a server could become."""
+"""Runs an engine in this process, one batch after the other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from trimodal.bench.load.generator import LoadRun
 from trimodal.bench.load.records import Record
@@ -20,21 +22,34 @@ from trimodal.vision.settings import VisionSettings
 # Runs batch number n of this size.
 Work = Callable[[int, int], object]
 MOST_BATCHES = 20_000  # of a run, however long it was to last
-_LIMIT_S = 180.0  # beyond the time that a run is to last: to open the engine, and for the last batch
+_LIMIT_S = 180.0  # to open the engine, or for a batch
+_ENDING_S = 5.0  # for the batch that an interruption finds
 
 
-def run_alone(work: Work, *, batch: int, seconds: float) -> LoadRun:
-    """Runs batches in this thread: one to warm up, then for `seconds`."""
+def run_alone(
+    work: Work,
+    records: list[Record],
+    *,
+    batch: int,
+    seconds: float = 0.0,
+    batches: int = 0,
+    stop: Callable[[], bool] = lambda: False,
+) -> LoadRun:
+    """Runs batches in this thread: one to warm up, then for `seconds`, or so many, or until `stop()`.
+
+    Args:
+        records: gets one of each batch when it has ended.
+    """
     work(batch, 0)
-    records: list[Record] = []
+    most = min(batches or MOST_BATCHES, MOST_BATCHES)
     began = at = time.perf_counter()
-    while at - began < seconds and len(records) < MOST_BATCHES:
+    while len(records) < most and (batches or at - began < seconds) and not stop():
         work(batch, len(records) + 1)
         now = time.perf_counter()
         one = Record(number=0, due=at, sent=at, pieces=[now], ended=now, items=batch)
         records.append(one.since(began, len(records)))
         at = now
-    return LoadRun(tuple(records), 0.0, at - began)
+    return LoadRun(tuple(records), 0.0, max(at - began, 1e-9), stopped="interrupted" if stop() else "")
 
 
 class BareBatches:
@@ -44,27 +59,49 @@ class BareBatches:
         self._opener = opener
         self._work: Work | None = None
 
-    async def run(self, *, batch: int, seconds: float) -> LoadRun:
-        """Runs batches of `batch` items for so long, in a thread that a hanging engine may keep.
+    async def run(
+        self, *, batch: int, seconds: float = 0.0, batches: int = 0, stop: asyncio.Event | None = None
+    ) -> LoadRun:
+        """Runs batches of `batch` items for so long, or so many, in a thread that a hanging engine may keep.
+
+        Args:
+            stop: ends the run when it is set; what was measured is returned.
 
         Raises:
             OperatorError: the engine cannot be opened, failed or hangs; says why.
         """
         done: Future[LoadRun] = Future()
         done.set_running_or_notify_cancel()  # so that nobody who stops waiting cancels it
+        records: list[Record] = []
+        over = threading.Event()
 
         def work() -> None:
             try:
                 self._work = self._work or self._opener()
-                done.set_result(run_alone(self._work, batch=batch, seconds=seconds))
+                alone = partial(run_alone, self._work, records, batch=batch, stop=over.is_set)
+                done.set_result(alone(seconds=seconds, batches=batches))
             except Exception as error:
                 done.set_exception(OperatorError(f"the bare engine failed: {type(error).__name__}: {error}"))
 
         threading.Thread(target=work, name="bench-bare", daemon=True).start()
+        running = asyncio.wrap_future(done)
+        stopping = asyncio.ensure_future((stop or asyncio.Event()).wait())
+        either: tuple[asyncio.Future[Any], ...] = running, stopping
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(done), seconds + _LIMIT_S)
-        except asyncio.TimeoutError:
-            raise OperatorError("the bare engine does not answer") from None
+            while not running.done():
+                known = len(records)
+                await asyncio.wait(either, timeout=_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+                if stopping.done():
+                    over.set()
+                    await asyncio.wait([running], timeout=_ENDING_S)
+                    break
+                if not running.done() and len(records) == known:
+                    raise OperatorError("the bare engine does not answer")
+            return running.result() if running.done() else LoadRun((), 0.0, 1e-9, stopped="interrupted")
+        finally:
+            over.set()
+            stopping.cancel()
+            running.cancel()
 
 
 def open_vision(version: Path, settings: VisionSettings, files: Sequence[bytes]) -> Work:

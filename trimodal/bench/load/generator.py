@@ -15,8 +15,11 @@ import itertools
 import math
 import random
 import time
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from trimodal.bench.load.records import TIMEOUT, UNREACHABLE, UNSENT, Record
@@ -64,8 +67,8 @@ class LoadRun:
         first: number of the first counted request.
         unfinished: requests that were cut off when the run was stopped; they have no record.
         stopped: why the run ended before its time; empty: it did not.
-        cpu_share: processor time of this process over the window's time: near 1 it measures itself.
-        loop_lag: how late the event loop ran, seconds, looked at every 20 ms: p99.
+        cpu_share: processor time of this process in the window over its time: near 1 it measures itself.
+        loop_lag: how late the event loop ran in the window, seconds, looked at every 20 ms: p99.
     """
 
     records: tuple[Record, ...]
@@ -125,15 +128,15 @@ class _Running:
     records: list[Record] = field(default_factory=list)
     under_way: dict[asyncio.Task[None], tuple[int, float]] = field(default_factory=dict)
     clients: list[asyncio.Task[None]] = field(default_factory=list)
-    lags: list[float] = field(default_factory=list)
+    looked: array[float] = field(default_factory=lambda: array("d"))
+    spent: array[float] = field(default_factory=lambda: array("d"))
     unreachable_since: float | None = None
     over: bool = False
     stopped: str = ""
 
     def __post_init__(self) -> None:
         self.length = self.warmup + self.seconds if self.seconds else math.inf
-        most = int(self.warmup) + self.requests if self.requests else MOST_REQUESTS
-        self.most = min(MOST_REQUESTS, most)
+        self.most = int(self.warmup) + self.requests if self.requests else math.inf
         self.clock = asyncio.get_running_loop().time
         self.began = 0.0
         self.dead = asyncio.Event()
@@ -142,7 +145,6 @@ class _Running:
         gc.collect()
         gc.freeze()  # what is there already need not be looked at again: a collection would be a lag
         self.began = self.clock()
-        cpu = time.process_time()
         sending = asyncio.create_task(self._drive())
         ends = [asyncio.create_task(event.wait()) for event in (self.dead, stop) if event]
         watching = asyncio.create_task(self._watch_loop())
@@ -155,7 +157,7 @@ class _Running:
         finally:
             unfinished = len(self.under_way)
             ended = self.clock() - self.began
-            cpu = time.process_time() - cpu
+            self._look()
             self.over = True  # clients stop after the request that they have
             await _cancel([sending, watching, *ends])
             if self.under_way:
@@ -165,7 +167,7 @@ class _Running:
                 del self.records[counted:]
             await _cancel([*self.clients, *self.under_way])
             gc.unfreeze()
-        return self._made(ended, unfinished, cpu)
+        return self._made(ended, unfinished)
 
     async def _drive(self) -> None:
         if isinstance(self.arrivals, Closed):
@@ -194,7 +196,7 @@ class _Running:
         assert me
         for number in numbers:
             at = self.clock()
-            if self.over or number >= self.most or at - self.began >= self.length:
+            if self.over or at - self.began >= self.length or self._enough(number, at - self.began):
                 return
             self.under_way[me] = number, at
             await self._one(number, None)
@@ -212,7 +214,7 @@ class _Running:
                 failed.append(task)
 
         for number, at in enumerate(dues):
-            if number >= self.most or at >= self.length or failed:
+            if at >= self.length or failed or self._enough(number, at):
                 break
             due = self.began + at
             # Sleeps even when it is late already: without a pause no answer would be read.
@@ -228,6 +230,15 @@ class _Running:
         if not math.isinf(self.length) and not failed:
             await asyncio.sleep(max(0.0, self.began + self.length - self.clock()))
         return failed or list(self.under_way)
+
+    def _enough(self, number: int, at: float) -> bool:
+        """Whether this request, of a time from the run's begin, is one too many."""
+        if number < min(self.most, MOST_REQUESTS):
+            return False
+        if number < self.most:
+            self.stopped = self.stopped or f"{MOST_REQUESTS} requests were sent: no run keeps more"
+            self.length = min(self.length, at)
+        return True
 
     async def _one(self, number: int, due: float | None) -> None:
         record = await self.send(number)
@@ -246,18 +257,35 @@ class _Running:
 
     async def _watch_loop(self) -> None:
         while True:
-            at = self.clock()
+            self._look()
             await asyncio.sleep(_LOOK_S)
-            self.lags.append(self.clock() - at - _LOOK_S)
 
-    def _made(self, ended: float, unfinished: int, cpu: float) -> LoadRun:
+    def _look(self) -> None:
+        self.looked.append(self.clock() - self.began)
+        self.spent.append(time.process_time())
+
+    def _cost(self, began: float, until: float) -> tuple[float, float]:
+        """Its share of a core, and how late the loop ran (p99), between two times.
+
+        Nothing of what is before or behind the window: while the last answers are waited for nothing is sent.
+        """
+        first = max(0, bisect_right(self.looked, began) - 1)
+        last = min(len(self.looked) - 1, bisect_left(self.looked, until))
+        if first >= last:
+            return 0.0, 0.0
+        lags = sorted(later - at - _LOOK_S for at, later in pairwise(self.looked[first : last + 1]))
+        seconds = max(self.looked[last] - self.looked[first], 1e-9)
+        share = (self.spent[last] - self.spent[first]) / seconds
+        return share, max(0.0, lags[int(0.99 * (len(lags) - 1))])
+
+    def _made(self, ended: float, unfinished: int) -> LoadRun:
         began, first = min(self.warmup, ended), 0
         if not self.seconds:
             first = int(self.warmup)
             counted = [record.due for record in self.records if record.number >= first]
             began = min(counted, default=ended)
         until = min(ended, self.length) if self.seconds else ended
-        lags = sorted(self.lags)
+        cpu_share, loop_lag = self._cost(began, until)
         return LoadRun(
             records=tuple(self.records),
             began=began,
@@ -265,8 +293,8 @@ class _Running:
             first=first,
             unfinished=unfinished,
             stopped=self.stopped,
-            cpu_share=cpu / max(ended, 1e-9),
-            loop_lag=max(0.0, lags[int(0.99 * (len(lags) - 1))]) if lags else 0.0,
+            cpu_share=cpu_share,
+            loop_lag=loop_lag,
         )
 
 

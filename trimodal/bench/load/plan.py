@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from trimodal.bench.load.generator import MAX_IN_FLIGHT, Arrivals, Closed, poisson
+from trimodal.bench.load.generator import MAX_IN_FLIGHT, MOST_REQUESTS, Arrivals, Closed, poisson
 from trimodal.bench.load.slo import NO_SLO, Slo
 from trimodal.errors import SettingsError
 
@@ -54,8 +54,15 @@ class LoadPlan:
                 raise SettingsError(f"a closed loop of {size:g} clients: 1 to 4096 is needed")
             if self.load != "closed" and not 0 < size <= _MOST_RATE:
                 raise SettingsError(f"--rate {size:g}: above 0 and at most {_MOST_RATE:g} a second is needed")
+            timed = self.load != "closed" and self.duration
+            if timed and size * (self.duration + self.warmup) > MOST_REQUESTS:
+                raise SettingsError(
+                    f"--rate {size:g} for {self.duration + self.warmup:g} s: {MOST_REQUESTS} requests at most"
+                )
         if self.seconds and self.requests:
             raise SettingsError("--seconds and --requests: one of them")
+        if self.requests and self.requests + self.warmup > MOST_REQUESTS:
+            raise SettingsError(f"--requests and --warmup: {MOST_REQUESTS} requests at most")
 
     @property
     def duration(self) -> float:

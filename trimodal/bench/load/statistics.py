@@ -113,7 +113,7 @@ def summarise(
         cached_share=_cached_share(answered),
         good_share=None if good is None else good / judged,
         metrics=metrics,
-        verdicts=tuple(_verdict(bound, metrics, error_rate, answered) for bound in slo.bounds),
+        verdicts=tuple(_verdict(bound, metrics, error_rate, counted) for bound in slo.bounds),
         send_lag_ms=1e3 * (percentile([one.sent - one.due for one in counted], 99.0) or 0.0),
         loop_lag_ms=1e3 * max(run.loop_lag for run in rounds),
         cpu_share=max(run.cpu_share for run in rounds),
@@ -184,18 +184,19 @@ def distribution(values: Sequence[float], percents: Sequence[float] = PERCENTS) 
 
 
 def _verdict(
-    bound: Bound, metrics: Mapping[str, Distribution], error_rate: float, answered: Sequence[Record]
+    bound: Bound, metrics: Mapping[str, Distribution], error_rate: float, counted: Sequence[Record]
 ) -> Verdict:
-    """Of a bound on requests: the share that keeps it, and it is met when all do.
+    """Of a bound on requests: the share that is answered and keeps it, and it is met when all do.
 
     Where no answer has such a figure, as a lag of images, there is none, and it is not met.
     """
     if bound.metric == ERROR_RATE:
         return Verdict(bound.text, error_rate, error_rate <= bound.limit, True)
     if bound.of_each:
-        if answered and not any(True for record in answered for _ in METRICS[bound.metric](record)):
+        answered = [record for record in counted if record.outcome == OK]
+        if not counted or (answered and f"{bound.metric}_ms" not in metrics):
             return Verdict(bound.text, None, False, True)
-        share = sum(map(bound.met_by, answered)) / len(answered) if answered else 0.0
+        share = sum(map(bound.met_by, answered)) / len(counted)
         return Verdict(bound.text, share, share == 1.0, True)
     found = metrics.get(f"{bound.metric}_ms")
     value = found.get(bound.statistic) if found else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, replace
@@ -59,7 +60,8 @@ async def run_llm(test: LoadTest, scenario: LlmScenario) -> Measurement:
         await served.open()
         sides: dict[str, Side] = {"served": sending(test.plan, served.sender, test.stop)}
         if scenario.bare:
-            engine = stack.enter_context(closing(BareEngine(served_settings(server.models["llm"]))))
+            settings = served_settings(server.models["llm"])
+            engine = stack.enter_context(closing(await asyncio.to_thread(BareEngine, settings)))
 
             def alone(case: Case, number: int) -> Send:
                 return engine.sender(served.questions(case, number))

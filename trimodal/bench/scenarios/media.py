@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -16,7 +17,7 @@ from trimodal.audio.word_errors import word_error_rate
 from trimodal.bench.bare.batches import BareBatches, Work, open_vision
 from trimodal.bench.load.generator import LoadRun, Send
 from trimodal.bench.load.lengths import Lengths
-from trimodal.bench.load.plan import SECONDS, Case
+from trimodal.bench.load.plan import Case
 from trimodal.bench.load.records import OK
 from trimodal.bench.load.rounds import Result, Side, run_cases, sending
 from trimodal.bench.report import AUDIO, IMAGES, TEXTS, Unit
@@ -55,10 +56,14 @@ async def _run(
     workload: str,
     make: Make,
     bare: OpenBare | None = None,
+    batch: int = 1,
 ) -> Measurement:
     """Runs the load on these models, beside the bare engine where one is given.
 
-    A bare engine runs batches as large as there are clients: the best that they could become.
+    A bare engine runs batches as large as those of all clients together may become in the model.
+
+    Args:
+        batch: items of a request.
     """
     if bare and (test.url or test.plan.load != "closed"):
         raise SettingsError("--bare: this machine's own model in closed loops: no --rate, no --url")
@@ -75,8 +80,14 @@ async def _run(
         if bare:
             engine = BareBatches(bare(server))
 
+            most = server.models[models[0]].config.max_batch_size
+
             async def alone(case: Case, number: int) -> LoadRun:
-                return await engine.run(batch=int(case.size), seconds=test.plan.duration or SECONDS)
+                size = max(1, min(batch * int(case.size), most))
+                batches = math.ceil(batch * test.plan.requests / size)
+                return await engine.run(
+                    batch=size, seconds=test.plan.duration, batches=batches, stop=test.stop
+                )
 
             sides["bare"] = alone
         results = await run_cases(test.plan, sides, test.tell)
@@ -100,18 +111,18 @@ async def run_vision(test: LoadTest, width: int, height: int, batch: int, *, bar
         return media.vision(client, files, batch=batch, **options)
 
     workload = f"JPEG {width}x{height}, {batch} in a request"
-    return await _run(test, ("vision",), "Images", IMAGES, workload, make, engine if bare else None)
+    return await _run(test, ("vision",), "Images", IMAGES, workload, make, engine if bare else None, batch)
 
 
-async def run_embedding(test: LoadTest, words: Lengths) -> Measurement:
-    """A text in each request, of so many words. Raises: OperatorError."""
+async def run_embedding(test: LoadTest, words: Lengths, batch: int) -> Measurement:
+    """`batch` texts in each request, of so many words. Raises: OperatorError."""
 
     def make(client: Client, seed: str, options: dict[str, Any]) -> Send:
         questions = Questions(Mix(words, words), seed, tokens_per_word=1.0)
-        questions.prepare(test.plan.expected)
-        return media.embedding(client, questions, **options)
+        questions.prepare(batch * test.plan.expected)
+        return media.embedding(client, questions, batch=batch, **options)
 
-    workload = f"texts of {words.text} words, one in a request"
+    workload = f"texts of {words.text} words, {batch} in a request"
     return await _run(test, ("embedding",), "Embeddings", TEXTS, workload, make)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import platform
 import re
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -78,10 +79,22 @@ async def server_under_test(test: LoadTest, *models: str) -> AsyncIterator[Serve
     if test.url:
         yield ServerUnderTest(test.url.removeprefix("grpc://"))
         return
-    options = ServerOptions.on_free_ports(*models, profile=test.profile, changes=test.changes)
-    with TritonServer(options) as started:
+    server = TritonServer(ServerOptions.on_free_ports(*models, profile=test.profile, changes=test.changes))
+    cancelled = threading.Event()
+    # On a thread: meanwhile the event loop takes Ctrl-C.
+    starting = asyncio.ensure_future(asyncio.to_thread(server.start, stop=cancelled.is_set))
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        cancelled.set()
+        await asyncio.gather(starting, return_exceptions=True)
+        server.kill()
+        raise
+    try:
         # As they are served: a bare engine reads the changes, too.
-        yield ServerUnderTest(started.grpc_url, started.models)
+        yield ServerUnderTest(server.grpc_url, server.models)
+    finally:
+        server.stop()
 
 
 def client_of(test: LoadTest, server: ServerUnderTest) -> Client:

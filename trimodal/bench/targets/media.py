@@ -27,14 +27,18 @@ def vision(
     return sender(ask)
 
 
-def embedding(client: Client, questions: Source, *, timeout: float = 60.0, model: str = "embedding") -> Send:
-    """The embedding model, a text in each request."""
+def embedding(
+    client: Client, questions: Source, *, batch: int = 1, timeout: float = 60.0, model: str = "embedding"
+) -> Send:
+    """The embedding model, `batch` texts in each request."""
 
     async def send(number: int) -> Record:
-        text = questions(number).text  # made before the record begins: it is no part of the latency
+        # Made before the record begins: it is no part of the latency.
+        texts = [questions(number * batch + index).text for index in range(batch)]
 
         async def ask(record: Record) -> None:
-            await client.embed([text], timeout=timeout, model=model)
+            record.items = batch
+            await client.embed(texts, timeout=timeout, model=model)
             record.piece()
 
         return await taken(ask)

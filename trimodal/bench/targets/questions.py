@@ -53,11 +53,19 @@ class Questions:
 
     Args:
         seed: other seeds ask other questions: what one run asked is in no cache of the next.
+        sizes: seed of the lengths alone; None: the same.
     """
 
-    def __init__(self, mix: Mix, seed: int | str = 0, tokens_per_word: float = TOKENS_PER_WORD) -> None:
+    def __init__(
+        self,
+        mix: Mix,
+        seed: int | str = 0,
+        tokens_per_word: float = TOKENS_PER_WORD,
+        sizes: int | str | None = None,
+    ) -> None:
         self._mix = mix
         self._seed = seed
+        self._sizes = seed if sizes is None else sizes
         self._per_word = tokens_per_word
         self._added = 0.0  # by a chat template
         self._first_line = 0
@@ -93,13 +101,12 @@ class Questions:
         return self._kept.get(number) or self._question(number)
 
     def _question(self, number: int) -> Question:
-        rng = random.Random(f"{self._seed} {number}")
-        mix = self._mix
-        prompt, answer = mix.prompt.draw(rng), mix.answer.draw(rng)
+        mix, drawn = self._mix, random.Random(f"sizes {self._sizes} {number}")
+        prompt, answer = mix.prompt.draw(drawn), mix.answer.draw(drawn)
         if mix.lines:
             return Question(mix.lines[(self._first_line + number) % len(mix.lines)], answer)
         words = max(1, round((prompt - self._added) / self._per_word))
-        return Question(self._made(rng, words), answer)
+        return Question(self._made(random.Random(f"{self._seed} {number}"), words), answer)
 
     def _made(self, rng: random.Random, words: int) -> str:
         return " ".join(rng.choices(self._words, k=words))

@@ -91,6 +91,7 @@ def vision(
 def embedding(
     context: typer.Context,
     concurrency: list[int] = typer.Option([1, 8, 16], min=1, help="Clients of a closed loop; repeatable."),
+    batch: int = typer.Option(1, min=1, max=64, help="Texts in a request."),
     words: str = typer.Option("16", help=f"Of a text: {DISTRIBUTION}"),
     *,
     settings: LoadOptions,
@@ -104,7 +105,7 @@ def embedding(
 
     with one_sentence("bench"):
         drawn = parse_lengths(words, "--words")
-    settings.run(context, concurrency, partial(run_embedding, words=drawn), "embedding")
+    settings.run(context, concurrency, partial(run_embedding, words=drawn, batch=batch), "embedding")
 
 
 @bench.command()

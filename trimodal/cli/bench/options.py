@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +13,8 @@ import typer
 from trimodal.cli.common import check_writable, is_given, on_interrupt, one_sentence
 
 if TYPE_CHECKING:
+    import asyncio
+
     from trimodal.bench.load.plan import LoadPlan
     from trimodal.bench.load.slo import Slo
     from trimodal.bench.scenarios.server import LoadTest, Measurement
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 SIDES, LOAD, SERVER, REPORT = "Side by side", "Load", "Server", "Report"
 WARM_UP_S = 2.0
 # Measures until the event is set; takes what is told of the progress, too.
-Measure = Callable[[asyncio.Event, Callable[[str], object]], Awaitable["Measurement"]]
+Measure = Callable[["asyncio.Event", Callable[[str], object]], Awaitable["Measurement"]]
 
 
 def _option(*names: str, panel: str, help: str, **more: Any) -> Any:
@@ -111,6 +112,8 @@ class LoadOptions:
             raise typer.BadParameter(f"--rate is of an open loop, --{closed} of closed ones: leave one out")
         if is_given(context, "max_in_flight") and not self.rate:
             raise typer.BadParameter("--max-in-flight is of an open loop: it goes with --rate")
+        if self.url and is_given(context, "profile"):
+            raise typer.BadParameter("--profile is of a server that is started: leave it or --url out")
         changes = (
             text if "." in text.partition("=")[0] or not model else f"{model}.{text}" for text in self.set_
         )
@@ -160,25 +163,40 @@ def run_load(measure: Measure, slo: Slo, json: Path | None) -> None:
 
     Ctrl-C ends it with what was measured; a second one ends the command at once.
     """
+    import asyncio
+
     from rich.console import Console
 
     from trimodal.bench.report import names_of, print_tables, write_json
 
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
 
-    async def main() -> Measurement:
+    async def main() -> Measurement | None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        begun = asyncio.Event()
+
+        def tell(text: str) -> None:
+            begun.set()
+            progress.print(text, style="dim")
 
         def interrupted() -> None:
             loop.remove_signal_handler(signal.SIGINT)
-            console.print("interrupted: what was measured so far is shown", style="dim")
             stop.set()
+            if begun.is_set():
+                console.print("interrupted: what was measured so far is shown", style="dim")
+            else:  # a server starts, or the first request waits for its answer
+                measuring.cancel()
 
+        measuring = asyncio.ensure_future(measure(stop, tell))
         with on_interrupt(loop, interrupted):
-            return await measure(stop, lambda text: progress.print(text, style="dim"))
+            await asyncio.wait([measuring])
+        return None if measuring.cancelled() else measuring.result()
 
     with one_sentence("bench"):
         found = asyncio.run(main())
+        if found is None:
+            typer.echo("bench: interrupted before anything was measured", err=True)
+            raise typer.Exit(130)
         print_tables(found.title, found.unit, found.results, slo, console)
         if json:
             cases = [{**names_of(one), **asdict(one.summary)} for one in found.results]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from trimodal.cli import common
-from trimodal.cli.client import live_view
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -111,6 +110,7 @@ async def _hear(
     from rich.markup import escape
 
     from trimodal.audio.files import read_blocks
+    from trimodal.cli.client import live_view
     from trimodal.client import Transcript
 
     if not settings.live:

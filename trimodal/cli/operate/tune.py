@@ -64,7 +64,7 @@ class TuneCommand(RepositorySettings):
     seed: Annotated[int, _search(min=0, help="Of the search.")] = 0
     concurrency: Annotated[int, _load(min=1, max=4096, help="Clients in a closed loop.")] = 8
     rate: Annotated[float, _load(min=0, help="Requests a second in an open loop (Poisson), instead.")] = 0.0
-    batch: Annotated[int, _load(min=1, max=1024, help="Images or rows in a request.")] = 1
+    batch: Annotated[int, _load(min=1, max=1024, help="Images, texts or rows in a request.")] = 1
     prompt_tokens: Annotated[str, _load(help="llm: 64, uniform:32-256, lognormal:400,0.6.")] = "64"
     max_tokens: Annotated[str, _load(help="llm: length of answers, in the same forms.")] = "32"
     pace: Annotated[float, _load(min=0, max=64, help="speech: 1 as spoken, 0 as fast as it goes.")] = 1.0

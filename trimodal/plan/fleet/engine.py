@@ -1,14 +1,17 @@
 """Simulates the engine of one replica: continuous batching, step by step where something changes.
 
-The same as in the server (`trimodal/llm/scheduler/`, `trimodal/llm/engine_core/core.py`, the fake engine):
+The same as in the server with `scheduler` "fifo" (`trimodal/llm/scheduler/`, `llm/engine_core/core.py`):
 
-- a request is handed to the engine when a batch slot and KV blocks for its prompt and its whole answer are
-  free; the first in line waits for its room and none overtakes it; a full queue refuses
+- a request is handed to the engine when a batch slot and KV blocks are free; the first in line waits for its
+  room and none overtakes it; a full queue refuses
 - between two steps the engine takes what was handed over, so room that a step frees is filled in the step
   after the next; an idle engine begins at once
-- a step gives one token to every sequence that decodes, then computes prompt tokens in the order of coming,
-  up to max_num_batched_tokens together; the step that ends a prompt makes its first token
+- a step gives one token to every sequence that decodes, then computes prompt tokens, up to
+  max_num_batched_tokens together; the step that ends a prompt makes its first token
 - the last token of a prompt is computed even where all of it is cached
+
+Otherwise than in the server: KV blocks are reserved for the whole answer, of which the server reserves a part
+at first (`Admission.first_blocks`); prompts share a step in the order of coming (`engines/prefill.py`).
 
 Simplified: one tier without deadlines, and no bound on ITL that holds prompts back; the answer's length is
 the max_tokens that was asked for; no speculation; prefill is chunked; a step's time depends on how many
