@@ -29,18 +29,20 @@ def main():
     prompt = tensor("text_input", [args.prompt.encode()], "BYTES", object)
     max_tokens = tensor("max_tokens", [args.max_tokens], "INT32", np.int32)
     responses = queue.Queue()
-    client = triton.InferenceServerClient(args.url)
+    client, over = triton.InferenceServerClient(args.url), False
     try:
         client.is_server_ready(client_timeout=5)  # fails at once where no server answers
         client.start_stream(lambda result, error: responses.put((result, error)))
         client.async_stream_infer("llm", [prompt, max_tokens], enable_empty_final_response=True)
         while True:
             result, error = responses.get(timeout=args.timeout)
+            finish_reason = "" if error else result.as_numpy("finish_reason")[0].decode()
+            over = bool(error or finish_reason)
             if error:
                 raise error
             # Each response holds whole characters: the server never splits one.
             print(result.as_numpy("text_output")[0].decode(), end="", flush=True)
-            if finish_reason := result.as_numpy("finish_reason")[0].decode():
+            if over:
                 print(f"\n[{finish_reason}]", file=sys.stderr)
                 return 0
     except (KeyboardInterrupt, BrokenPipeError):
@@ -50,7 +52,8 @@ def main():
         print(f"\n{error!s}" if str(error) else f"\nsilent for {args.timeout:g} s", file=sys.stderr)
         return 1
     finally:
-        client.stop_stream(cancel_requests=True)
+        # Triton (2.51) may keep a request for good that is cancelled while it completes.
+        client.stop_stream(cancel_requests=not over)
         client.close()
 
 
