@@ -51,9 +51,12 @@ def main():
                 failed = True
                 continue
             for file, (label, score) in zip(batch, answers, strict=True):
-                print(f"{file}\t{label}\t{score:.4f}")
+                print(f"{file}\t{label}\t{score:.4f}", flush=True)
     return int(failed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (KeyboardInterrupt, BrokenPipeError):  # as of `| head`
+        sys.exit(130)

@@ -336,6 +336,16 @@ async def test_what_runs_when_the_client_is_closed_is_told_so_and_what_comes_lat
         await client.aclose()
 
 
+def test_a_client_of_another_event_loop_is_refused():
+    """It ended with gRPC's RuntimeError, and asyncio.run has a loop of its own each time."""
+    client = Client("127.0.0.1:1")
+    with pytest.raises(ConnectError):
+        asyncio.run(client.embed(["x"]))
+    for call in (client.embed, client.complete, client.ready):
+        with pytest.raises(InvalidArgument, match="was used in another event loop"):
+            asyncio.run(call(["x"] if call == client.embed else "llm"))
+
+
 async def test_a_network_that_is_dead_is_noticed_by_its_pings(monkeypatch):
     """gRPC 1.85 waited a minute for the answer to one, whatever its keepalive_timeout."""
     monkeypatch.setattr(module, "_PING_MS", 200)

@@ -123,6 +123,7 @@ class GrpcTransport:
         self._wanted = max(1, connections)
         self._connections: list[_Connection] = []
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def infer(self, request: Request, timeouts: Timeouts) -> dict[str, Array]:
         message, began = encode(request), time.monotonic()
@@ -224,11 +225,14 @@ class GrpcTransport:
     def _check(self) -> None:
         if self._closed:
             raise InvalidArgument("the client is closed: open another one")
+        if self._connections and self._loop is not asyncio.get_running_loop():
+            raise InvalidArgument("the client was used in another event loop: open one in each")
 
     def _take(self) -> _Connection:
         """Counts a request on the connection with the fewest, and returns it. Raises: InvalidArgument."""
         self._check()
         if not self._connections:  # not in __init__: gRPC binds a channel to the running event loop
+            self._loop = asyncio.get_running_loop()
             self._connections = [
                 _Connection(self._url, tls=self._tls, options=self._options) for _ in range(self._wanted)
             ]
