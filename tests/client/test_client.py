@@ -68,6 +68,7 @@ async def test_a_model_that_is_loaded_again_with_smaller_batches_is_asked_for_th
         (lambda client: client.complete(b"hi"), "prompt is bytes: text or its token ids are needed"),
         (lambda client: client.complete("hi", stop=[b"end"]), "stop is bytes: text is needed"),
         (lambda client: client.cancel(7), "cancel_key is int: text is needed"),
+        (lambda client: client.ask("hi", history="text").answer(), "history has str: messages with role"),
     ],
 )
 async def test_a_text_in_place_of_a_list_is_not_taken_apart(call, told):

@@ -130,8 +130,8 @@ def _correction(entry: Mapping[str, Any]) -> Correction:
 
 
 def _word(entry: Mapping[str, Any]) -> Word:
-    times = (float(entry[name]) for name in ("start", "end", "probability"))
-    return Word(str(entry["text"]), *times, tuple(map(int, entry["tokens"])))
+    start, end, probability = (float(entry[name]) for name in ("start", "end", "probability"))
+    return Word(str(entry["text"]), start, end, probability, tuple(map(int, entry["tokens"])))
 
 
 def merged(updates: Sequence[LiveUpdate]) -> LiveUpdate:

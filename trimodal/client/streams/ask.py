@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, TypeVar
@@ -93,6 +93,8 @@ async def ask_inputs(
 
 
 def _turn(turn: Turn) -> dict[str, object]:
+    if not isinstance(turn, Mapping):
+        raise InvalidArgument(f"history has {type(turn).__name__}: messages with role and content are needed")
     labels = [{"label": one.label, "score": one.score} for one in turn.get("labels", ())]
     return {**turn, "labels": labels}
 
