@@ -14,8 +14,7 @@ import tritonclient.grpc as triton
 
 def tensor(name, values, dtype, numpy_type):
     array = np.array(values, dtype=numpy_type)
-    infer_input = triton.InferInput(name, array.shape, dtype)
-    return infer_input.set_data_from_numpy(array)
+    return triton.InferInput(name, array.shape, dtype).set_data_from_numpy(array)
 
 
 def main():
@@ -36,14 +35,13 @@ def main():
         client.async_stream_infer("llm", [prompt, max_tokens], enable_empty_final_response=True)
         while True:
             result, error = responses.get(timeout=args.timeout)
-            finish_reason = "" if error else result.as_numpy("finish_reason")[0].decode()
-            over = bool(error or finish_reason)
+            over = bool(error or result.as_numpy("finish_reason")[0])
             if error:
                 raise error
             # Each response holds whole characters: the server never splits one.
             print(result.as_numpy("text_output")[0].decode(), end="", flush=True)
             if over:
-                print(f"\n[{finish_reason}]", file=sys.stderr)
+                print(f"\n[{result.as_numpy('finish_reason')[0].decode()}]", file=sys.stderr)
                 return 0
     except (KeyboardInterrupt, BrokenPipeError):
         print("\n[cancelled]", file=sys.stderr)
