@@ -47,7 +47,7 @@ def main():
     args = parser.parse_args()
 
     responses = queue.Queue()
-    client = triton.InferenceServerClient(args.url)
+    client, over = triton.InferenceServerClient(args.url), False
     try:
         inputs = [tensor("text_input", np.array([args.text.encode()], object), "BYTES")] if args.text else []
         if args.image:
@@ -59,6 +59,7 @@ def main():
         client.async_stream_infer("assistant", inputs, enable_empty_final_response=True)
         while True:
             result, error = responses.get(timeout=args.timeout)
+            over = error is not None
             if error:
                 raise error
             stage, text = (result.as_numpy(name)[0].decode() for name in ("stage", "text_output"))
@@ -68,8 +69,9 @@ def main():
                 best, score = result.as_numpy("labels")[0].decode(), result.as_numpy("scores")[0]
                 print(f"saw: {best} ({score:.2f})", file=sys.stderr)
             else:
+                over = bool(result.as_numpy("finish_reason")[0])
                 print(text, end="", flush=True)
-                if result.as_numpy("finish_reason")[0]:
+                if over:
                     print(f"\n{result.as_numpy('timing')[0].decode()}", file=sys.stderr)
                     return 0
     except (KeyboardInterrupt, BrokenPipeError):
@@ -79,7 +81,8 @@ def main():
         print(f"\n{error!s}" if str(error) else f"\nsilent for {args.timeout:g} s", file=sys.stderr)
         return 1
     finally:
-        client.stop_stream(cancel_requests=True)
+        # Triton (2.51) may keep a request for good that is cancelled while it completes.
+        client.stop_stream(cancel_requests=not over)
         client.close()
 
 

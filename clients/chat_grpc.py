@@ -14,8 +14,7 @@ import tritonclient.grpc as triton
 
 def tensor(name, values, dtype, numpy_type):
     array = np.array(values, dtype=numpy_type)
-    infer_input = triton.InferInput(name, array.shape, dtype)
-    return infer_input.set_data_from_numpy(array)
+    return triton.InferInput(name, array.shape, dtype).set_data_from_numpy(array)
 
 
 def main():
@@ -29,19 +28,20 @@ def main():
     prompt = tensor("text_input", [args.prompt.encode()], "BYTES", object)
     max_tokens = tensor("max_tokens", [args.max_tokens], "INT32", np.int32)
     responses = queue.Queue()
-    client = triton.InferenceServerClient(args.url)
+    client, over = triton.InferenceServerClient(args.url), False
     try:
         client.is_server_ready(client_timeout=5)  # fails at once where no server answers
         client.start_stream(lambda result, error: responses.put((result, error)))
         client.async_stream_infer("llm", [prompt, max_tokens], enable_empty_final_response=True)
         while True:
             result, error = responses.get(timeout=args.timeout)
+            over = bool(error or result.as_numpy("finish_reason")[0])
             if error:
                 raise error
             # Each response holds whole characters: the server never splits one.
             print(result.as_numpy("text_output")[0].decode(), end="", flush=True)
-            if finish_reason := result.as_numpy("finish_reason")[0].decode():
-                print(f"\n[{finish_reason}]", file=sys.stderr)
+            if over:
+                print(f"\n[{result.as_numpy('finish_reason')[0].decode()}]", file=sys.stderr)
                 return 0
     except (KeyboardInterrupt, BrokenPipeError):
         print("\n[cancelled]", file=sys.stderr)
@@ -50,7 +50,8 @@ def main():
         print(f"\n{error!s}" if str(error) else f"\nsilent for {args.timeout:g} s", file=sys.stderr)
         return 1
     finally:
-        client.stop_stream(cancel_requests=True)
+        # Triton (2.51) may keep a request for good that is cancelled while it completes.
+        client.stop_stream(cancel_requests=not over)
         client.close()
 
 

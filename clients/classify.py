@@ -16,8 +16,8 @@ SUFFIXES = {".avif", ".bmp", ".gif", ".heic", ".heif", ".jpeg", ".jpg", ".png", 
 
 def classify(client, images, timeout):
     """The best label of each image and its score."""
-    image = triton.InferInput("image", [len(images), 1], "BYTES")
-    image.set_data_from_numpy(np.array(images, dtype=object).reshape(-1, 1))
+    files = np.array(images, dtype=object).reshape(-1, 1)
+    image = triton.InferInput("image", files.shape, "BYTES").set_data_from_numpy(files)
     result = client.infer("vision", [image], client_timeout=timeout)
     labels, scores = result.as_numpy("labels"), result.as_numpy("scores")
     return [(label[0].decode(), float(score[0])) for label, score in zip(labels, scores, strict=True)]
@@ -32,10 +32,8 @@ def main():
     args = parser.parse_args()
 
     files = []
-    for path in args.paths:
-        files += (
-            sorted(f for f in path.iterdir() if f.suffix.lower() in SUFFIXES) if path.is_dir() else [path]
-        )
+    for one in args.paths:
+        files += sorted(f for f in one.iterdir() if f.suffix.lower() in SUFFIXES) if one.is_dir() else [one]
     failed = False
     with triton.InferenceServerClient(args.url) as client:
         batches = [files[at : at + args.batch_size] for at in range(0, len(files), args.batch_size)]
@@ -51,9 +49,12 @@ def main():
                 failed = True
                 continue
             for file, (label, score) in zip(batch, answers, strict=True):
-                print(f"{file}\t{label}\t{score:.4f}")
+                print(f"{file}\t{label}\t{score:.4f}", flush=True)
     return int(failed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (KeyboardInterrupt, BrokenPipeError):  # as of `| head`
+        sys.exit(130)

@@ -37,7 +37,7 @@ def main():
             if text:
                 first = first or time.perf_counter() - began
                 print(text, end="", flush=True)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BrokenPipeError):
         sys.exit("\nstopped")
     except openai.OpenAIError as error:
         sys.exit(f"\nopenai_chat.py: {error}")

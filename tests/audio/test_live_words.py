@@ -27,6 +27,13 @@ def test_a_later_correction_goes_before_an_earlier_one() -> None:
     assert live.text == " had he married a more woman"
 
 
+def test_a_correction_that_names_more_words_than_there_are_ends_at_the_last() -> None:
+    live = LiveWords()
+    live.add(words("howdy mary"), [Correction(1, 1 << 40, words("married"))])
+    live.add(words("a"))
+    assert live.text == " howdy married a"
+
+
 def test_what_was_taken_out_stays_as_it_was() -> None:
     live = LiveWords()
     live.add(words("one two three"))

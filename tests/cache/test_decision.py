@@ -187,6 +187,20 @@ class TestSemantic:
         assert one.count("refused_total", reason="length") == 1
         assert one.count("lookups_total", layer="semantic", outcome="miss") == 1
 
+    def test_a_raw_prompt_is_answered_by_itself_alone(self, rig):
+        """One that ends otherwise goes on otherwise, though both are the same question to the judge."""
+        one = rig()
+        question = ask("The capital of France is", verbatim=True)
+        assert one.cache.lookup(question).semantic() is None
+        one.keep(question)
+        for asked in ("The capital of France is?", "the capital of France is", "The capital of France is "):
+            other = one.cache.lookup(ask(asked, verbatim=True))
+            assert (other.exact(), other.semantic()) == (None, None)
+        assert one.cache.lookup(question).exact()
+        ((_, vector),) = one.store.held.values()
+        assert vector is None, "nothing looks for it"
+        assert one.count("lookups_total", layer="semantic", outcome="miss") == 0
+
     def test_a_similarity_that_is_no_number_is_below_every_threshold(self, rig):
         one = rig()
         one.keep(ask())

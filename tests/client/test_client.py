@@ -58,6 +58,26 @@ async def test_a_model_that_is_loaded_again_with_smaller_batches_is_asked_for_th
     assert (await client.embed(texts)).shape == (4, 2)
 
 
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda client: client.embed("text"), "texts is one str: a list of them is needed"),
+        (lambda client: client.embed(b"text"), "texts is one bytes: a list of them is needed"),
+        (lambda client: client.embed([b"text"]), "texts is bytes: text is needed"),
+        (lambda client: client.classify(b"image"), "images is one bytes: a list of them is needed"),
+        (lambda client: client.complete(b"hi"), "prompt is bytes: text or its token ids are needed"),
+        (lambda client: client.complete("hi", stop=[b"end"]), "stop is bytes: text is needed"),
+        (lambda client: client.cancel(7), "cancel_key is int: text is needed"),
+        (lambda client: client.ask("hi", history="text").answer(), "history has str: messages with role"),
+    ],
+)
+async def test_a_text_in_place_of_a_list_is_not_taken_apart(call, told):
+    transport = FakeTransport(embedding=embedding, vision=vision, llm=scripted("a"))
+    with pytest.raises(InvalidArgument, match=told):
+        await call(Client(transport=transport))
+    assert transport.requests == []
+
+
 async def test_top_k():
     client = Client(transport=FakeTransport(vision=labelled(("a", 0.7), ("b", 0.2))))
     assert await client.classify([b"x"], top_k=1) == [[Prediction("a", pytest.approx(0.7))]]

@@ -1,3 +1,4 @@
+import json
 import math
 from dataclasses import replace
 
@@ -5,7 +6,8 @@ import numpy as np
 import pytest
 
 from trimodal.client import Client, FakeTransport, ProtocolError
-from trimodal.client.transports.fake import scripted
+from trimodal.client.decoding import read
+from trimodal.client.transports.fake import scripted, speech_outputs
 from trimodal.client.transports.tensors import strings
 from trimodal.client.values import TokenLogprob
 
@@ -103,3 +105,21 @@ async def test_log_probabilities_come_with_their_text():
 async def test_log_probabilities_that_cannot_be_read(told):
     with pytest.raises(ProtocolError, match="the llm model"):
         await client({**note(), "logprobs": strings([told])}).complete("x")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"first": -1},
+        {"count": 0},
+        {"count": "two"},
+        {"words": [{"text": "a"}]},
+        {"words": [{"text": "a", "start": None, "end": 1, "probability": 1, "tokens": []}]},
+        {"words": 1},
+    ],
+)
+def test_corrections_that_cannot_be_read(changes):
+    told = {"first": 0, "count": 1, "words": [], **changes}
+    outputs = speech_outputs() | {"corrections": strings([json.dumps(told).encode()])}
+    with pytest.raises(ProtocolError, match="the speech model cannot be read"):
+        read(outputs)

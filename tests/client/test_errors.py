@@ -56,6 +56,10 @@ NO_NAME = "errors resolving nohost.invalid:80: [address lookup failed: Domain na
         (S.UNAVAILABLE, "Socket closed", ConnectionLost, "went away"),
         (S.UNAVAILABLE, "recvmsg:Connection reset by peer", ConnectionLost, "went away"),
         (S.INTERNAL, "Received RST_STREAM with error code 2", ConnectionLost, "went away"),
+        (S.UNAVAILABLE, "Stream removed (ping timeout)", ConnectionLost, "went away"),
+        (S.UNAVAILABLE, "Too many pings", ConnectionLost, "went away"),
+        (S.UNAVAILABLE, "ipv4:127.0.0.1:80: GOAWAY received; Error code: 0", ConnectionLost, "went away"),
+        (S.UNAVAILABLE, "Endpoint closing", ConnectionLost, "went away"),
         (S.DEADLINE_EXCEEDED, "Deadline Exceeded", Timeout, "deadline"),
         (S.CANCELLED, "cancelled", Cancelled, "cancelled"),
         (S.INTERNAL, "the model failed", InternalError, "the model failed"),
@@ -68,6 +72,31 @@ def test_statuses(code, details, kind, words):
     assert words in str(error)
     assert "ensemble" not in str(error)
     assert "request id" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        HTTP_PORT,
+        REFUSED,
+        NO_NAME,
+        "Received http2 header with status: 404",
+        "Socket closed",
+        "Too many pings",
+    ],
+)
+@pytest.mark.parametrize(
+    ("code", "details", "kind"),
+    [
+        (S.NOT_FOUND, "Request for unknown model: '{}' is not found", ModelNotFound),
+        (S.UNAVAILABLE, "Request for unknown model: '{}' is not at ready state", Unavailable),
+        (S.UNAVAILABLE, "[request id: {}] the queue is full", Unavailable),
+        (S.INVALID_ARGUMENT, "language is '{}': it is unknown", InvalidArgument),
+        (S.INTERNAL, "text_input: '{}' made the tokenizer fail", InternalError),
+    ],
+)
+def test_what_a_caller_wrote_is_not_taken_for_grpcs_own_words(words, code, details, kind):
+    assert type(from_status(code, details.format(words), "h:1")) is kind
 
 
 @pytest.mark.parametrize(

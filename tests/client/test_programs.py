@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import importlib.util
 import wave
@@ -11,6 +12,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from tests.client.transports.grpc_server import refusal, response, serving
+from tests.doubles.waiting import until
+from trimodal.client.transports.tensors import strings
 from trimodal.vision.settings import Limits
 
 PROGRAMS = Path(__file__).parents[2] / "clients"
@@ -65,3 +69,25 @@ def test_of_a_picture_without_end_only_so_much_is_read_that_the_server_refuses_i
     read.append(base64.b64decode(program("openai_picture_and_voice").encoded(Path("/dev/zero"))))
     assert {len(one) for one in read} == {32 << 20}
     assert Limits().max_bytes < 32 << 20
+
+
+@pytest.mark.parametrize("name", ["ask", "chat_grpc"])
+@pytest.mark.parametrize("how", ["answered", "refused", "left"])
+async def test_only_what_is_not_over_is_cancelled(name: str, how: str, monkeypatch, capsys) -> None:
+    """Triton (2.51) now and then keeps a request for good that is cancelled while it completes."""
+    last = {"stage": strings([b"answer"]), "timing": strings([b"{}"])}
+    script = {
+        "answered": [response("an ", **last), response("answer", "stop", **last)],
+        "refused": [refusal("UNAVAILABLE: the queue is full", by_model=True)],
+        "left": [response("an ", **last), asyncio.Event()],
+    }
+    async with serving() as (servicer, _, _):
+        servicer.script = script[how]
+        timeout = "0.3" if how == "left" else "60"
+        monkeypatch.setattr("sys.argv", [name, "hi", "--url", servicer.url, "--timeout", timeout])
+        status = await asyncio.to_thread(program(name).main)
+        assert status == (how != "answered")
+        await until(lambda: servicer.running == 0)
+        assert servicer.cancelled == (servicer.begun if how == "left" else 0)
+    if how == "answered":
+        assert capsys.readouterr().out == "an answer"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +78,19 @@ def test_the_copyable_cosine(server):
     nobody = run_python(CLIENTS / "embed.py", "a", "b", "--url", "127.0.0.1:1")
     assert nobody.returncode == 1
     assert "Traceback" not in nobody.stderr
+
+
+@pytest.mark.parametrize("program", ["chat_grpc", "chat_http", "classify"])
+def test_nobody_who_reads_any_more_ends_a_copyable_program_without_a_traceback(server, folder, program):
+    asked = [folder] if program == "classify" else ["a question"]
+    url = server.http_url.removeprefix("http://") if program == "chat_http" else server.grpc_url
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, CLIENTS / f"{program}.py", *asked, "--url", url]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(write)
+    assert done.returncode == 130, done.stderr
+    assert b"Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("program", ["chat_grpc", "chat_http", "classify", "embed"])

@@ -31,7 +31,8 @@ class LiveWords:
         for one in corrections:
             first = one.first - self._taken
             if 0 <= first < len(self._places):
-                self._places[first : first + one.count] = [one.words, *[()] * (one.count - 1)]
+                count = min(one.count, len(self._places) - first)
+                self._places[first : first + count] = [one.words, *[()] * (count - 1)]
 
     def take(self, keep: int = 0) -> tuple[Word, ...]:
         """Takes out all but the last `keep` of the words that were committed."""

@@ -137,7 +137,7 @@ class AnswerCache:
             return
         now = time.time()
         entry = Entry(
-            text=_kept_text(question.text),
+            text=_kept_text(question),
             answer=answer,
             finish_reason=finish_reason,
             completion_tokens=completion_tokens,
@@ -214,7 +214,9 @@ class AnswerLookup:
 
     def semantic(self) -> Hit | None:
         """The answer to a question that means the same."""
-        return self._timed("semantic", self._cache.find_semantic) if self._cache.embeds else None
+        if not self._cache.embeds or self._question.verbatim:
+            return None
+        return self._timed("semantic", self._cache.find_semantic)
 
     def give_up(self, now: float) -> bool:
         """Gives up a step that has had its time; True once."""
@@ -285,16 +287,16 @@ def _cut_key(question: Question) -> str:
     return hashlib.sha256(f"{question.key} {question.max_tokens}".encode()).hexdigest()
 
 
-def _kept_text(text: str) -> str:
-    """A question as it is stored: of a long one its SHA-256, as only the exact layer has a use for it."""
-    if len(text) <= MAX_CHARACTERS:
-        return text
-    return DIGEST + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+def _kept_text(question: Question) -> str:
+    """A question as it is stored: its SHA-256 where only the exact layer has a use for it."""
+    if len(question.text) <= MAX_CHARACTERS and not question.verbatim:
+        return question.text
+    return DIGEST + hashlib.sha256(question.text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _answers(entry: Entry, question: Question) -> bool:
     """Whether an entry answers the question: a damaged store may return another question's."""
-    return entry.text == _kept_text(question.text) and _usable(entry, question)
+    return entry.text == _kept_text(question) and _usable(entry, question)
 
 
 def _usable(entry: Entry, question: Question) -> bool:

@@ -63,7 +63,7 @@ def question(
     shape = b"verbatim" if verbatim else b"normalised"
     digest = hashlib.sha256(join((*names, context, sampling, pack(*stops), shape))).hexdigest()
     scope = CacheScope(fingerprint, tenant, namespace, digest)
-    return Question(scope, text if verbatim else normalised(text), max_tokens, temperature > 0)
+    return Question(scope, text if verbatim else normalised(text), max_tokens, temperature > 0, verbatim)
 
 
 def normalised(text: str) -> str:

@@ -46,13 +46,15 @@ class CacheScope:
 class Question:
     """One request as the cache sees it. `text` is the normalised last user message (or raw prompt).
 
-    `sampled`: asked again, it may get another answer.
+    `sampled`: asked again, it may get another answer. `verbatim`: it is continued as it stands, so no other
+    text means the same; it has no semantic layer.
     """
 
     scope: CacheScope
     text: str
     max_tokens: int
     sampled: bool = False
+    verbatim: bool = False
 
     @cached_property
     def key(self) -> str:

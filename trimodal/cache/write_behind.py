@@ -17,7 +17,7 @@ from trimodal.cache.values import CacheScope, Entry, Vector
 _WAITING = 256
 _COUNT_EVERY_S = 5.0
 DIGEST = "sha256:"
-"""Begins the stored text of a question that is too long to be kept: its hash follows."""
+"""Begins the stored text of a question that is too long to be kept, or verbatim: its hash follows."""
 _LOOK_EVERY_S = 0.05
 
 

@@ -19,12 +19,14 @@ from trimodal.client.values import (
     Answer,
     AudioFindings,
     Delta,
+    Embeddings,
     ImageFindings,
     LiveUpdate,
     Message,
     Model,
     Note,
     Prediction,
+    TokenLogprob,
     Transcript,
     Turn,
     Usage,
@@ -35,14 +37,16 @@ from trimodal.errors import (
     InvalidArgument,
     ModelNotFound,
     RequestError,
+    TrimodalError,
     Unavailable,
 )
 
 # fmt: off
 __all__ = [
     "Answer", "AnswerStream", "AskStream", "AudioFindings", "Cancelled", "Client", "ConnectError",
-    "ConnectionLost", "Correction", "Delta", "FakeTransport", "ImageFindings", "InternalError",
-    "InvalidArgument", "LiveStream", "LiveUpdate", "Message", "Model", "ModelNotFound", "Note", "Prediction",
-    "ProtocolError", "RequestError", "Timeout", "Timeouts", "Timing", "Transcript", "TransportError", "Turn",
-    "Unavailable", "Usage", "Word",
+    "ConnectionLost", "Correction", "Delta", "Embeddings", "FakeTransport", "ImageFindings",
+    "InternalError", "InvalidArgument", "LiveStream", "LiveUpdate", "Message", "Model", "ModelNotFound",
+    "Note", "Prediction", "ProtocolError", "RequestError", "Timeout", "Timeouts", "Timing",
+    "TokenLogprob", "Transcript", "TransportError", "TrimodalError", "Turn", "Unavailable", "Usage",
+    "Word",
 ]

@@ -113,7 +113,7 @@ class Client:
         return self._batch_sizes[model]
 
     async def aclose(self) -> None:
-        """Closes the connections; what still runs is cancelled."""
+        """Closes the connections; what still runs ends with Cancelled, later calls with InvalidArgument."""
         if not self._shared:
             await self._transport.aclose()
 
@@ -248,6 +248,7 @@ class Client:
             timeout: seconds for each batch.
             spans: gets what took the model how long; None: it is not asked.
         """
+        _refuse_one("images", images)
         if top_k is not None and top_k < 1:
             raise InvalidArgument(f"top_k is {top_k}: at least 1 is needed")
 
@@ -283,6 +284,7 @@ class Client:
             timeout: seconds for each batch.
             spans: gets what took the model how long; None: it is not asked.
         """
+        _refuse_one("texts", texts)
         if not texts:
             raise InvalidArgument("texts is empty: at least one is needed")
 
@@ -370,3 +372,9 @@ class Client:
     async def _stream(self, request: Request, timeout: float | None) -> Responses:
         request = replace(request, id=request.id or self._request_id, metadata=self._metadata)
         return await self._transport.stream(request, self._within(timeout))
+
+
+def _refuse_one(name: str, items: Sequence[object]) -> None:
+    """Refuses a text or bytes where a list of them is needed: each of its letters would be an item."""
+    if isinstance(items, str | bytes | bytearray):
+        raise InvalidArgument(f"{name} is one {type(items).__name__}: a list of them is needed")

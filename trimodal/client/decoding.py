@@ -123,8 +123,15 @@ def read(outputs: Tensors) -> LiveUpdate:
 
 
 def _correction(entry: Mapping[str, Any]) -> Correction:
-    words = (Word(**{**word, "tokens": tuple(word["tokens"])}) for word in entry["words"])
-    return Correction(int(entry["first"]), int(entry["count"]), tuple(words))
+    first, count = int(entry["first"]), int(entry["count"])
+    if first < 0 or count < 1:
+        raise ValueError(f"a correction of {count} words from {first}")
+    return Correction(first, count, tuple(map(_word, entry["words"])))
+
+
+def _word(entry: Mapping[str, Any]) -> Word:
+    start, end, probability = (float(entry[name]) for name in ("start", "end", "probability"))
+    return Word(str(entry["text"]), start, end, probability, tuple(map(int, entry["tokens"])))
 
 
 def merged(updates: Sequence[LiveUpdate]) -> LiveUpdate:

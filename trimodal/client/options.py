@@ -106,6 +106,8 @@ def generation_inputs(
     if isinstance(prompt, str):
         inputs["text_input"] = strings([utf8("prompt", prompt)])
     elif prompt is not None:
+        if isinstance(prompt, bytes | bytearray):
+            raise InvalidArgument(f"prompt is {type(prompt).__name__}: text or its token ids are needed")
         inputs["prompt_token_ids"] = _numbers("prompt", prompt)
     if messages is not None:
         inputs["messages"] = strings([_json("messages", list(messages))])
@@ -134,7 +136,9 @@ def _json(name: str, value: Any) -> bytes:
 
 
 def utf8(name: str, text: str) -> bytes:
-    """Returns the bytes of a text field."""
+    """Returns the bytes of a text field. Raises: InvalidArgument."""
+    if not isinstance(text, str):
+        raise InvalidArgument(f"{name} is {type(text).__name__}: text is needed")
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,12 @@
+import asyncio
 import json
+import os
+import threading
 
 import numpy as np
 import pytest
 
+from tests.doubles.waiting import until
 from trimodal.client import (
     AudioFindings,
     Client,
@@ -138,3 +142,21 @@ async def test_a_picture_without_end_is_refused_before_it_is_sent():
         async for _ in one.ask("q?", image="/dev/zero"):
             pass
     assert not transport.requests
+
+
+@pytest.mark.parametrize("given", ["image", "audio"])
+async def test_a_pipe_that_gives_nothing_keeps_no_program_alive(given, tmp_path):
+    fifo = tmp_path / "a.raw"
+    os.mkfifo(fifo)
+    before = set(threading.enumerate())
+    one, transport = client()
+    asking = asyncio.create_task(one.ask("q?", **{given: fifo}).answer())
+    try:
+        await until(lambda: set(threading.enumerate()) - before)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert all(thread.daemon for thread in set(threading.enumerate()) - before)
+    finally:
+        os.close(os.open(fifo, os.O_RDWR))  # which ends the wait for somebody who writes
+    assert transport.requests == []

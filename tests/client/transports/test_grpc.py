@@ -3,132 +3,37 @@
 import asyncio
 import contextlib
 import gc
+import math
+import time
+from types import SimpleNamespace
 
 import grpc
 import numpy as np
 import pytest
-from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.grpc import service_pb2
 
+from tests.client.transports.grpc_server import RETIRED, refusal, response, serving
 from tests.doubles.waiting import until
 from trimodal.client import Client, ConnectError, ConnectionLost, ModelNotFound, Timeout, Timeouts
+from trimodal.client.transports import grpc as module
+from trimodal.client.transports import watchdog
 from trimodal.client.transports.base import Request
-from trimodal.client.transports.fake import llm_outputs
-from trimodal.client.transports.tensors import encode, strings
-from trimodal.errors import InvalidArgument, RequestError, Unavailable
+from trimodal.client.transports.tensors import strings
+from trimodal.errors import Cancelled, InvalidArgument, RequestError, Unavailable
+
+LATER_S = 100.0
 
 
-def response(text, finish_reason=""):
-    message = service_pb2.ModelStreamInferResponse()
-    inferred = message.infer_response
-    inferred.model_name = "llm"
-    as_request = encode(Request("llm", llm_outputs(text, finish_reason)))
-    for tensor in as_request.inputs:
-        inferred.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
-    inferred.raw_output_contents.extend(as_request.raw_input_contents)
-    inferred.parameters["triton_final_response"].bool_param = bool(finish_reason)
-    return message
+@pytest.fixture
+def later(monkeypatch):
+    """Lets the watchdog of a stream look `LATER_S` seconds later."""
 
+    def look(stream):
+        clock = SimpleNamespace(monotonic=lambda: time.monotonic() + LATER_S)
+        monkeypatch.setattr(watchdog, "time", clock)
+        stream._responses._watchdog._look()
 
-def refusal(message, by_model):
-    failure = service_pb2.ModelStreamInferResponse(error_message=message)
-    failure.infer_response.model_name = "llm" if by_model else ""
-    return failure
-
-
-RETIRED = "Request for unknown model: 'llm' version 7 is not at ready state"
-
-
-class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
-    """`script` is what a stream does: messages to send, seconds to wait, or an exception to end with."""
-
-    def __init__(self):
-        self.script = []
-        self.requests = []
-        self.metadata = []
-        self.steps = ()
-        self.cancelled = self.asked = 0
-        self.running = 0
-
-    async def ModelStreamInfer(self, requests, context):
-        self.metadata.append(dict(context.invocation_metadata()))
-        self.running += 1
-        try:
-            async for request in requests:
-                self.requests.append(request)
-                for step in self.script:
-                    if isinstance(step, float):
-                        await asyncio.sleep(step)
-                    elif isinstance(step, tuple):
-                        await context.abort(*step)
-                    else:
-                        yield step
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        finally:
-            self.running -= 1
-
-    async def ModelInfer(self, request, context):
-        self.requests.append(request)
-        self.metadata.append(dict(context.invocation_metadata()))
-        if request.model_name == "nope":
-            await context.abort(grpc.StatusCode.NOT_FOUND, "Request for unknown model: 'nope' is not found")
-        if request.model_version == "7":
-            await context.abort(grpc.StatusCode.UNAVAILABLE, RETIRED)
-        if request.model_name == "busy":
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the queue is full")
-        if request.model_name == "slow":
-            await asyncio.sleep(30)
-        answer = service_pb2.ModelInferResponse(model_name=request.model_name)
-        answer.outputs.add(name="embedding", datatype="FP32", shape=[1, 2])
-        answer.raw_output_contents.append(np.array([3, 4], np.float32).tobytes())
-        return answer
-
-    async def ModelConfig(self, request, context):
-        answer = service_pb2.ModelConfigResponse()
-        answer.config.max_batch_size = 4
-        for step in self.steps:
-            answer.config.ensemble_scheduling.step.add(model_name=step)
-        return answer
-
-    async def ServerReady(self, request, context):
-        return service_pb2.ServerReadyResponse(ready=True)
-
-    async def ModelReady(self, request, context):
-        return service_pb2.ModelReadyResponse(ready=request.name == "own")
-
-    async def RepositoryIndex(self, request, context):
-        self.asked += 1
-        if ("key", "right") not in context.invocation_metadata():
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "This protocol is restricted, expecting header")
-        answer = service_pb2.RepositoryIndexResponse()
-        for version in ("10", "2"):
-            answer.models.add(name="llm", version=version, state="READY")
-        answer.models.add(name="llm", version="7", state="UNAVAILABLE", reason="unloaded")
-        return answer
-
-    async def ModelStatistics(self, request, context):
-        answer = service_pb2.ModelStatisticsResponse()
-        if request.name in ("", "vision"):
-            answer.model_stats.add(name="vision", version="1", inference_count=3)
-        if request.name in ("", "llm"):
-            answer.model_stats.add(name="llm", version="10")
-            answer.model_stats.add(name="llm", version="2")
-        return answer
-
-
-@contextlib.asynccontextmanager
-async def serving(**timeouts):
-    servicer = Servicer()
-    server = grpc.aio.server()
-    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(servicer, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with Client(f"127.0.0.1:{port}", timeouts=Timeouts(**timeouts)) as client:
-        try:
-            yield servicer, client, server
-        finally:
-            await server.stop(0)
+    return look
 
 
 async def test_a_stream():
@@ -148,11 +53,7 @@ async def test_a_stream():
 @pytest.mark.parametrize("model", ["llm", "assistant"])
 async def test_a_stage_that_is_none_is_ignored(stage, model):
     async with serving() as (servicer, client, _):
-        told, given = response("a", "stop"), encode(Request(model, {"stage": stage}))
-        inferred, tensor = told.infer_response, given.inputs[0]
-        inferred.outputs.add(name="stage", datatype=tensor.datatype, shape=tensor.shape)
-        inferred.raw_output_contents.append(given.raw_input_contents[0])
-        servicer.script = [told]
+        servicer.script = [response("a", "stop", stage=stage)]
         request = Request(model, {"image": strings([b""])})
         responses = await client._transport.stream(request, Timeouts())
         outputs = await responses.read()
@@ -192,7 +93,7 @@ async def test_errors_in_a_stream(message, by_model, kind):
     async with serving() as (servicer, client, _):
         failure = service_pb2.ModelStreamInferResponse(error_message=message)
         failure.infer_response.model_name = "llm" if by_model else ""
-        servicer.script = [response("a"), failure, 30.0]
+        servicer.script = [response("a"), failure, asyncio.Event()]
         with pytest.raises(kind) as caught:
             await client.complete("hi")
         assert type(caught.value) is kind
@@ -237,51 +138,69 @@ async def test_a_version_that_was_never_there_is_told_with_those_that_are():
             await client.complete("hi", model="llm@2")
 
 
-@pytest.mark.parametrize("how", ["break", "cancel", "aclose", "task", "deadline", "silence", "client"])
-async def test_the_server_sees_every_way_of_leaving(how):
-    async with serving(silence=0.3 if how == "silence" else 20) as (servicer, client, _):
-        assert await client.ready()  # connected: the limit is for the answer alone
-        servicer.script = [response("a"), 30.0, response("b", "stop")]
-        stream = client.generate("hi", timeout=0.3 if how == "deadline" else None)
+@pytest.mark.parametrize("how", ["break", "cancel", "aclose", "task", "silence", "client"])
+async def test_the_server_sees_every_way_of_leaving(how, later):
+    async with serving() as (servicer, client, _):
+        servicer.script = [response("a"), asyncio.Event(), response("b", "stop")]
+        stream = client.generate("hi")
         first = await stream.__anext__()
         assert first.text == "a"
         if how == "break":
             del stream
             gc.collect()
-        elif how == "cancel":
-            asyncio.get_running_loop().call_later(0.05, stream.cancel)
-            assert [delta async for delta in stream] == []
         elif how == "aclose":
             await stream.aclose()
-        elif how == "client":
-            await client.aclose()
-        elif how == "task":
-            task = asyncio.create_task(stream.answer())
-            await asyncio.sleep(0.05)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
         else:
-            with pytest.raises(Timeout, match="deadline" if how == "deadline" else "silent for 0.3 s"):
-                await stream.answer()
+            waiting, watched = asyncio.create_task(stream.answer()), stream._responses._watchdog
+            await until(lambda: watched._since is not None)
+            if how == "cancel":
+                stream.cancel()
+                assert (await waiting).text == "a"
+            elif how == "task":
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+            elif how == "client":
+                await client.aclose()
+                with pytest.raises(Cancelled, match="the client was closed"):
+                    await waiting
+            else:
+                later(stream)
+                with pytest.raises(Timeout, match="silent for 60 s"):
+                    await waiting
         await until(lambda: servicer.running == 0)
         assert servicer.cancelled == 1
 
 
-@pytest.mark.parametrize("how", ["break", "cancel", "aclose", "task", "client", "refusal"])
-async def test_who_leaves_at_the_last_output_cancels_nothing(how):
-    """Triton (2.51) now and then keeps a request for good that is cancelled while it completes."""
+async def test_the_server_sees_a_deadline():
     async with serving() as (servicer, client, _):
-        servicer.script = [response("a", "stop"), 0.3]
+        servicer.script = [response("a"), asyncio.Event()]
+        with pytest.raises(Timeout, match="deadline"):
+            await client.complete("hi", timeout=0.3)
+        await until(lambda: servicer.running == 0)
+        assert servicer.cancelled == servicer.begun, "it may have come too late for the server"
+
+
+@pytest.mark.parametrize("how", ["break", "cancel", "aclose", "task", "client", "refusal"])
+async def test_who_leaves_at_the_last_output_cancels_nothing(how, monkeypatch):
+    """Triton (2.51) now and then keeps a request for good that is cancelled while it completes."""
+    monkeypatch.setattr(module, "_END_S", 60.0)
+    async with serving() as (servicer, client, _):
+        completes = asyncio.Event()
+        servicer.script = [response("a", "stop"), completes]
         if how == "refusal":
-            servicer.script = [refusal("UNAVAILABLE: the queue is full", True), 0.3]
+            servicer.script = [refusal("UNAVAILABLE: the queue is full", True), completes]
             with pytest.raises(Unavailable):
                 await client.complete("hi")
         elif how == "task":
+            finish = module.GrpcResponses.finish
+
+            def cancel(responses):
+                finish(responses)
+                task.cancel()
+
+            monkeypatch.setattr(module.GrpcResponses, "finish", cancel)
             task = asyncio.create_task(client.complete("hi"))
-            await until(lambda: servicer.running == 1)
-            await asyncio.sleep(0.05)
-            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         else:
@@ -292,26 +211,30 @@ async def test_who_leaves_at_the_last_output_cancels_nothing(how):
                 gc.collect()
             elif how == "cancel":
                 stream.cancel()
+            elif how == "aclose":
+                await stream.aclose()
             else:
-                await (client if how == "client" else stream).aclose()
+                closing = asyncio.create_task(client.aclose())  # which waits for the end
+        await asyncio.sleep(0)
+        completes.set()
         await until(lambda: servicer.running == 0)
+        if how == "client":
+            await closing
         assert servicer.cancelled == 0
 
 
-async def test_a_slow_reader_is_not_taken_for_a_silent_server():
-    async with serving(silence=0.2) as (servicer, client, _):
-        assert await client.ready()  # connected: the limit is for the answer alone
+async def test_a_slow_reader_is_not_taken_for_a_silent_server(later):
+    async with serving() as (servicer, client, _):
         servicer.script = [response("a"), response("b", "stop")]
-        texts = []
-        async for delta in client.generate("hi"):
-            texts.append(delta.text)
-            await asyncio.sleep(0.5)
-        assert texts == ["a", "b"]
+        stream = client.generate("hi")
+        assert (await stream.__anext__()).text == "a"
+        later(stream)
+        assert (await stream.answer()).text == "ab"
 
 
 async def test_a_server_that_goes_away_is_an_error_and_not_a_hang():
     async with serving() as (servicer, client, server):
-        servicer.script = [response("a"), 30.0]
+        servicer.script = [response("a"), asyncio.Event()]
         stream = client.generate("hi")
         await stream.__anext__()
         stopping = asyncio.create_task(server.stop(0))
@@ -347,13 +270,16 @@ async def test_a_stream_that_the_server_ends_with_a_status():
         (refusal("Stub process 'llm_0_0' is not healthy.", by_model=True), False),
         (refusal("Request for unknown model: 'llm' is not found", by_model=False), False),
         ((grpc.StatusCode.INTERNAL, "Stub process 'llm_0_0' is not healthy."), False),
-        (30.0, False),
+        (None, False),
     ],
     ids=["answers", "refuses", "no engine", "killed", "not there", "killed, as a status", "silent"],
 )
 async def test_a_model_is_ready_when_it_answers_or_refuses_the_smallest_request(step, ready):
-    async with serving(connect=0.3) as (servicer, client, _):
-        servicer.script = [step]
+    async with serving(connect=60 if step else 0.3) as (servicer, client, _):
+        servicer.script = [step or asyncio.Event()]
+        if not step:  # that may come too late for the server
+            assert not await client.ready("llm")
+            return
         assert await client.ready("llm") is ready
         assert servicer.requests[0].parameters["probe"].bool_param
 
@@ -367,7 +293,7 @@ async def test_vision_is_asked_itself_where_it_is_one_model(steps, asked):
 
 
 async def test_unary_calls():
-    async with serving(silence=0.3) as (_, client, _):
+    async with serving() as (_, client, _):
         assert (await client.embed(["x"])).tolist() == [[3, 4]]
         assert await client.max_batch_size("any") == 4
         assert await client.ready()
@@ -383,7 +309,60 @@ async def test_unary_calls():
         with pytest.raises(Unavailable, match="the queue is full"):
             await client.embed(["x"], model="busy")
         with pytest.raises(Timeout):
-            await client.embed(["x"], model="slow")
+            await client.embed(["x"], model="slow", timeout=0.3)
+
+
+@pytest.mark.parametrize("name", ["connect", "silence", "total"])
+@pytest.mark.parametrize("seconds", [math.inf, 1e300, 1e10])
+async def test_a_timeout_without_end(name, seconds):
+    async with serving(**{name: seconds}) as (servicer, client, _):
+        servicer.script = [response("a", "stop")]
+        assert (await client.embed(["x"])).tolist() == [[3, 4]]
+        assert (await client.complete("hi", timeout=seconds)).text == "a"
+
+
+async def test_what_runs_when_the_client_is_closed_is_told_so_and_what_comes_later_is_refused():
+    async with serving() as (_, client, _):
+        running = asyncio.create_task(client.embed(["x"], model="slow"))
+        await until(lambda: any(one.requests for one in client._transport._connections))
+        await client.aclose()
+        with pytest.raises(Cancelled, match="the client was closed"):
+            await running
+        live = client.listen()
+        calls = [client.embed(["x"]), client.complete("hi"), client.models(), client.ready()]
+        for call in (*calls, client.ready("llm"), live.send(np.zeros(16_000, np.float32))):
+            with pytest.raises(InvalidArgument, match="the client is closed: open another one"):
+                await call
+        await client.aclose()
+
+
+def test_a_client_of_another_event_loop_is_refused():
+    """It ended with gRPC's RuntimeError, and asyncio.run has a loop of its own each time."""
+    client = Client("127.0.0.1:1")
+    with pytest.raises(ConnectError):
+        asyncio.run(client.embed(["x"]))
+    for call in (client.embed, client.complete, client.ready):
+        with pytest.raises(InvalidArgument, match="was used in another event loop"):
+            asyncio.run(call(["x"] if call == client.embed else "llm"))
+
+
+async def test_a_network_that_is_dead_is_noticed_by_its_pings(monkeypatch):
+    """gRPC 1.85 waited a minute for the answer to one, whatever its keepalive_timeout."""
+    monkeypatch.setattr(module, "_PING_MS", 200)
+    monkeypatch.setattr(module, "_PONG_MS", 200)
+
+    async def answer(reader, writer):
+        writer.write(b"\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0\0")  # its settings, and that it has ours
+        await reader.read(-1)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        async with Client(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+            with pytest.raises(ConnectionLost):
+                await client.complete("hi", timeout=30)
+    finally:
+        server.close()
 
 
 async def test_metadata_goes_with_every_request_of_its_client():

@@ -12,7 +12,7 @@ import numpy as np
 from tritonclient.grpc import service_pb2
 
 from tests.fuzz.choices import Choices
-from tests.fuzz.hostile import NUMBERS, dumped, spoil_bytes, text, value
+from tests.fuzz.hostile import NUMBERS, dumped, spoil, spoil_bytes, text, value
 from tests.fuzz.targets.promise import Broken, promise
 from trimodal.client.decoding import merged, predictions, read, vectors
 from trimodal.client.errors import from_message, from_status
@@ -21,6 +21,7 @@ from trimodal.client.transports.fake import llm_outputs
 from trimodal.client.transports.tensors import decode, strings
 from trimodal.client.transports.watchdog import HealthPage
 from trimodal.errors import TrimodalError
+from trimodal.gateway.realtime.hearing.turn import TurnText
 
 _DATATYPES = ("BYTES", "FP32", "INT32", "BOOL", "INT64", "FP16", "BF16", "", "STRING", "FP65")
 _MESSAGES = (
@@ -44,6 +45,8 @@ _SPEECH = {
     "lag_s": np.zeros(1, np.float32),
     "final": np.ones(1, np.bool_),
 }
+_WORD = {"text": " ho", "start": 0.0, "end": 1.0, "probability": 0.5, "tokens": [1]}
+_CORRECTION = {"first": 0, "count": 1, "words": [_WORD]}
 _LABELS = {"labels": strings([b"a", b"b"]).reshape(1, 2), "scores": np.ones((1, 2), np.float32)}
 
 
@@ -107,7 +110,14 @@ def _labels(choices: Choices) -> None:
 
 
 def _heard(choices: Choices) -> None:
-    merged([read(_spoilt(choices, _SPEECH)), read(_SPEECH)])
+    """A chunk's answer, with a correction whose JSON is spoilt, as a gateway's turn takes it."""
+    told = strings([dumped(spoil(choices, _CORRECTION))])
+    update = merged([read(_SPEECH), read(_spoilt(choices, {**_SPEECH, "corrections": told}))])
+    transcript = TurnText()
+    for one in (update, read(_SPEECH)):
+        transcript.add(one)
+    transcript.words(update)
+    transcript.tentative(update)
 
 
 def _answer(choices: Choices) -> None:

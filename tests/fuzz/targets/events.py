@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import math
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from tests.fuzz.choices import Choices
@@ -12,12 +14,14 @@ from tests.fuzz.hostile import dumped, spoil, spoil_bytes, text, value
 from tests.fuzz.targets.app import App
 from tests.fuzz.targets.pictures import FILES
 from tests.fuzz.targets.promise import Broken
+from tests.gateway.realtime.conftest import Corrects
+from trimodal.audio.values import Correction, Word
 from trimodal.client.client import Client
 from trimodal.gateway.access import Access, Caller
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.keys import ANYBODY
 from trimodal.gateway.quota import KeyUsage
-from trimodal.gateway.realtime.openai.config import first_config
+from trimodal.gateway.realtime.openai.config import TENTATIVE, first_config
 from trimodal.gateway.realtime.openai.early import EarlyBudget
 from trimodal.gateway.realtime.session import Pace, Session
 
@@ -49,7 +53,10 @@ EVENTS: tuple[dict[str, Any], ...] = (
     {"type": "input_audio_buffer.commit"},
     {"type": "input_audio_buffer.commit", "final": True},
     {"type": "input_audio_buffer.clear"},
-    {"type": "session.update", "session": {"type": "transcription", "audio": {"input": _HEARING}}},
+    {
+        "type": "session.update",
+        "session": {"type": "transcription", "include": [TENTATIVE], "audio": {"input": _HEARING}},
+    },
     {
         "type": "session.update",
         "session": {"type": "transcription", "audio": {"input": {"turn_detection": _VAD}}},
@@ -86,6 +93,9 @@ EVENTS: tuple[dict[str, Any], ...] = (
     {"type": "response.create"},
     {"type": "response.cancel"},
 )
+_SPOKEN = ({"type": "session.update", "model": "speech", "tentative": True}, *[EVENTS[0]] * 3, *EVENTS[1:3])
+HEARD = tuple(dumped(event).decode() for event in _SPOKEN)  # at the end: words, in either dialect
+SAID = (("what", 0.01, 0.05), ("is", 0.06, 0.1), ("this?", 0.12, 0.14), ("Well.", 0.2, 0.25))
 FATAL = 1011  # how a socket is closed after a failure of ours
 
 
@@ -97,8 +107,22 @@ def _app() -> App:
 def run(data: bytes) -> None:
     choices = Choices(data)
     app = _app()
+    app.triton.functions["speech"] = Corrects(*SAID, told=_corrections(Choices(data[::-1])))
     app.run(_session(choices, app))
     del app.triton.requests[:]
+
+
+def _corrections(choices: Choices) -> list[tuple[float, Correction]]:
+    """What of the words is heard otherwise later, and when."""
+    told = []
+    for _ in range(choices.integer(1, 4)):
+        words = tuple(
+            Word(choices.pick((" no", "", " ", " what", "\u202e")), 0.0, 0.1, 0.5)
+            for _ in range(choices.integer(0, 3))
+        )
+        first, count = choices.integer(0, len(SAID)), choices.integer(1, len(SAID))
+        told.append((choices.pick((0.0, 0.4, math.inf)), Correction(first, count, words)))
+    return told
 
 
 def frame(choices: Choices) -> str:
@@ -138,14 +162,15 @@ async def _session(choices: Choices, app: App) -> None:
         Pace().session(),
     )
     try:
-        for _ in range(choices.integer(1, 12)):
-            sent = frame(choices)
+        drawn = (frame(choices) for _ in range(choices.integer(1, 12)))
+        for sent in chain(drawn, HEARD):
             await asyncio.wait_for(session.handle(sent), 10)
             if choices.chance(3):
                 await asyncio.sleep(0.001)
             ending = session.outbox.ending
             if ending is not None and ending.code == FATAL:
                 raise Broken(f"the session ended with {ending} after {sent!r:.1500}")
+        await asyncio.sleep(0.005)
     finally:
         session.outbox.end(1000, "the client left")
         await asyncio.wait_for(session.run(), 10)

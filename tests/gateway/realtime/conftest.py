@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from websockets.sync.client import ClientConnection, connect
 
 from tests.gateway.conftest import LIMIT_S, Running
-from trimodal.audio.values import Correction, Word
+from trimodal.audio.values import SAMPLE_RATE, Correction, Word
 from trimodal.client.transports.fake import FakeSpeech
 from trimodal.client.transports.tensors import strings
 from trimodal.gateway.realtime.hearing import detection
@@ -113,13 +113,30 @@ def transcription(**fields: object) -> Event:
     return {"type": "transcription", "audio": {"input": {"turn_detection": None, **fields}}}
 
 
-class Corrects(FakeSpeech):
-    """Hears its second word otherwise once it has committed all."""
+ONE = Correction(1, 2, (Word(" was", 0.4, 0.6, 0.9), Word(" that?", 0.7, 0.9, 0.9)))
 
-    def _answer(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        outputs = super()._answer(*args, **kwargs)
-        if b"this" in outputs["committed"].item():
-            words = (Word(" was", 0.4, 0.6, 0.9), Word(" that?", 0.7, 0.9, 0.9))
-            told = json.dumps(asdict(Correction(1, 2, words))).encode()
-            outputs["corrections"] = strings([told])
+
+class Corrects(FakeSpeech):
+    """Hears committed words otherwise later.
+
+    `told`: corrections, each with the seconds of audio from which on it is told, in its turn and once its
+    words are committed; math.inf: at the end.
+    """
+
+    def __init__(
+        self, *words: tuple[str, float, float], told: Sequence[tuple[float, Correction]] = ()
+    ) -> None:
+        super().__init__(*words)
+        self._told = told or ((0.0, ONE),)
+        self._next: dict[int, int] = {}  # by stream
+
+    def _answer(self, stream, until_s, *, final=False):  # type: ignore[no-untyped-def]
+        outputs = super()._answer(stream, until_s, final=final)
+        at = self._next.get(id(stream), 0)
+        if at < len(self._told):
+            from_s, correction = self._told[at]
+            is_due = final or stream.received / SAMPLE_RATE >= from_s
+            if is_due and stream.committed >= correction.first + correction.count:
+                self._next[id(stream)] = at + 1
+                outputs["corrections"] = strings([json.dumps(asdict(correction)).encode()])
         return outputs

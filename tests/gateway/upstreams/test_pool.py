@@ -133,14 +133,14 @@ async def test_a_server_that_is_busy_with_one_run_is_asked_last(monkeypatch: pyt
         busy, other = servers.pool.servers
         busy._late.add(("embedding", "1"))
         for _ in range(4):
-            await servers.client.embed("hi")
+            await servers.client.embed(["hi"])
         asked_for = [
             sum(one.name == "embedding" for one in servers.fakes[server.address].requests)
             for server in (busy, other)
         ]
         assert asked_for == [0, 4]
         other.draining = True
-        await servers.client.embed("hi")
+        await servers.client.embed(["hi"])
 
 
 async def test_a_busy_server_is_asked_where_the_other_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ async def test_a_busy_server_is_asked_where_the_other_fails(monkeypatch: pytest.
         assert (await servers.client.complete("hi")).text == "from the busy one"
         assert [asked(fake) for fake in fakes] == [1, 1]
         fakes[1].reachable = False
-        await servers.client.embed("hi")
+        await servers.client.embed(["hi"])
 
 
 async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ async def test_what_waits_where_nothing_answers_any_more_is_asked_elsewhere(
         one.functions |= {"llm": hanging.llm, "embedding": hanging.embedding}
         two.functions["llm"] = scripted("from the other")
         text = asyncio.ensure_future(servers.client.complete("hi"))
-        embedded = [asyncio.ensure_future(servers.client.embed("hi")) for _ in range(2)]  # by turns
+        embedded = [asyncio.ensure_future(servers.client.embed(["hi"])) for _ in range(2)]  # by turns
         await until(lambda: asked(one) and any(server.movable for server in servers.pool.servers))
         stop(one)
         assert (await text).text == "from the other"
@@ -326,7 +326,7 @@ async def test_a_look_that_fails_at_once_moves_no_call(
         for fake in (one, two):
             fake.functions |= {"llm": hanging.llm, "embedding": hanging.embedding}
         text = asyncio.ensure_future(servers.client.complete("hi"))
-        embedded = [asyncio.ensure_future(servers.client.embed("hi")) for _ in range(2)]  # by turns
+        embedded = [asyncio.ensure_future(servers.client.embed(["hi"])) for _ in range(2)]  # by turns
         await until(lambda: len([request for fake in (one, two) for request in fake.requests]) >= 3)
         if error:
             one.models = models  # type: ignore[method-assign]

@@ -285,6 +285,20 @@ def test_a_load_that_fails_is_tried_again(
     assert "model llm cannot be loaded: no memory" in caplog.text
 
 
+def test_a_model_that_a_semantic_cache_does_not_know_is_not_loaded_in_place_of_a_dead_one(
+    triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "LONGEST_WAIT_S", 0.01)
+    supervisor = watched(a_model("judge"))
+    refusals = ["the semantic cache of llm knows another checkpoint of it"] * 2
+    monkeypatch.setattr(supervisor._asked, "refusal", lambda name: refusals.pop() if refusals else "")
+    triton.kill("judge")
+    wait_until(lambda: ("load", "judge") in triton.calls, "its load")
+    wait_until(lambda: supervisor.health().ready, "the model")
+    assert triton.calls == [("unload", "judge"), ("load", "judge")]
+    assert caplog.text.count("model judge cannot be loaded: the semantic cache of llm knows another") == 2
+
+
 def test_calls_that_fail_on_their_way_are_made_again(
     triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

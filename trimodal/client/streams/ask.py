@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from trimodal.client.async_iteration import pumped
 from trimodal.client.decoding import labels, readable
 from trimodal.client.options import Options, generation_inputs, utf8
 from trimodal.client.streams.answer import BaseStream
-from trimodal.client.streams.chunks import Audio, checked
+from trimodal.client.streams.chunks import Audio, blocks_of, checked
 from trimodal.client.transports.base import Array, Responses, Tensors
 from trimodal.client.transports.tensors import strings
 from trimodal.client.values import AudioFindings, Delta, ImageFindings, Prediction, Turn
@@ -23,6 +24,7 @@ from trimodal.files import read_at_most
 # What is decoded at once of a file; the server bounds the whole.
 _BLOCK_S = 30.0
 _MAX_FILE_S = 600
+Part = TypeVar("Part")
 
 
 class AskStream(BaseStream["AudioFindings | ImageFindings | Delta"]):
@@ -70,7 +72,7 @@ async def ask_inputs(
     history: Sequence[Turn],
     options: Options,
 ) -> dict[str, Array]:
-    """Makes the input tensors of the assistant; files are read and decoded in a thread.
+    """Makes the input tensors of the assistant; files are read and decoded in a daemon thread.
 
     Raises:
         InvalidArgument: a value has no place in its tensor's type, or the image file cannot be read.
@@ -83,34 +85,37 @@ async def ask_inputs(
     if history:
         inputs["history"] = strings([utf8("history", json.dumps([_turn(one) for one in history]))])
     if image is not None:
-        contents = image if isinstance(image, bytes) else await asyncio.to_thread(_file, image)
-        inputs["image"] = strings([contents])
+        inputs["image"] = strings([image] if isinstance(image, bytes) else await _read(_file(image)))
     if audio is not None:
-        samples = await asyncio.to_thread(_samples, audio)
+        samples = np.concatenate(await _read(_samples(audio)))
         inputs["audio_int16" if samples.dtype == np.int16 else "audio"] = samples
     return inputs
 
 
 def _turn(turn: Turn) -> dict[str, object]:
+    if not isinstance(turn, Mapping):
+        raise InvalidArgument(f"history has {type(turn).__name__}: messages with role and content are needed")
     labels = [{"label": one.label, "score": one.score} for one in turn.get("labels", ())]
     return {**turn, "labels": labels}
 
 
-def _file(path: str | Path) -> bytes:
+async def _read(parts: Generator[Part, None, None]) -> list[Part]:
+    async with aclosing(pumped(parts)) as read:
+        return [part async for part in read]
+
+
+def _file(path: str | Path) -> Generator[bytes, None, None]:
     try:
-        return read_at_most(Path(path))
+        yield read_at_most(Path(path))
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"{path}: {(getattr(error, 'strerror', None) or str(error)).lower()}") from None
 
 
-def _samples(audio: str | Path | Audio) -> Audio:
+def _samples(audio: str | Path | Audio) -> Generator[Audio, None, None]:
     if not isinstance(audio, str | Path):
-        return checked(audio)
-    from trimodal.audio.files import read_blocks
-
-    blocks = []
-    for block in read_blocks(audio, _BLOCK_S):
-        blocks.append(block)
-        if len(blocks) * _BLOCK_S > _MAX_FILE_S:
+        yield checked(audio)
+        return
+    for count, block in enumerate(blocks_of(audio, _BLOCK_S), 1):
+        if count * _BLOCK_S > _MAX_FILE_S:
             raise InvalidArgument(f"{audio}: longer than {_MAX_FILE_S} s, which no assistant takes")
-    return np.concatenate(blocks)
+        yield block

@@ -17,6 +17,9 @@ Array = np.ndarray[Any, Any]
 # STRING tensors are object arrays of bytes.
 Tensors = Mapping[str, Array]
 Parameter = bool | int | float | str
+_LONGEST_S = (
+    2_000_000.0  # 23 days: gRPC counts some milliseconds in 31 bits, and ends a call due in 300 years
+)
 
 
 def named(model: str) -> tuple[str, str]:
@@ -49,7 +52,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds. Without `total` an answer may take as long as it is not silent for longer than `silence`."""
+    """Seconds. Without `total` an answer may take as long as it is not silent for longer than `silence`.
+
+    More than 23 days, as math.inf, are 23 days.
+    """
 
     connect: float = 5.0
     silence: float = 60.0
@@ -58,8 +64,11 @@ class Timeouts:
     def __post_init__(self) -> None:
         for name in ("connect", "silence", "total"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value is None:
+                continue
+            if not value > 0:
                 raise ValueError(f"timeout '{name}' is {value}: it must be above 0 seconds")
+            object.__setattr__(self, name, min(value, _LONGEST_S))
 
 
 class Responses(Protocol):

@@ -36,9 +36,11 @@ from trimodal.client.transports.probes import DECOUPLED, PIPELINES, PROBES, aliv
 from trimodal.client.transports.tensors import decode, encode
 from trimodal.client.transports.watchdog import HealthPage, Watchdog
 from trimodal.client.values import Model
-from trimodal.errors import ModelNotFound, RequestError, Unavailable
+from trimodal.errors import Cancelled, InvalidArgument, ModelNotFound, RequestError, Unavailable
 
 _MESSAGE_BYTES = 256 << 20
+_PING_MS, _PONG_MS = 30_000, 10_000
+_CLOSED = "the client was closed"
 _END_S = 1.0  # for the end of a call whose last message is here
 _ASK_S = 2.0  # for which versions there are
 _ADDRESS = re.compile(r"(?P<address>(?P<host>[^:]+|\[[^\]]*\]):(?P<port>\d+))(?::(?P<health>\d+))?")
@@ -55,8 +57,10 @@ def _options(timeouts: Timeouts) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", _MESSAGE_BYTES),
         ("grpc.max_receive_message_length", _MESSAGE_BYTES),
         # A dead network is noticed in 40 s; Triton closes connections that ping more often without data.
-        ("grpc.keepalive_time_ms", 30_000),
-        ("grpc.keepalive_timeout_ms", 10_000),
+        # gRPC 1.85 waits a minute for the answer to a ping, whatever keepalive_timeout says.
+        ("grpc.keepalive_time_ms", _PING_MS),
+        ("grpc.keepalive_timeout_ms", _PONG_MS),
+        ("grpc.http2.ping_timeout_ms", _PONG_MS),
         ("grpc.http2.max_pings_without_data", 2),
         # Also bounds one attempt to connect. A server that comes back is found within 2 s.
         ("grpc.min_reconnect_backoff_ms", int(timeouts.connect * 1000)),
@@ -86,6 +90,7 @@ class _Connection:
             response_deserializer=service_pb2.ModelStreamInferResponse.FromString,
         )
         self.requests = 0
+        self.closed = False
         self.finishing: set[asyncio.Task[None]] = set()
 
 
@@ -117,6 +122,8 @@ class GrpcTransport:
         self._operator = operator
         self._wanted = max(1, connections)
         self._connections: list[_Connection] = []
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def infer(self, request: Request, timeouts: Timeouts) -> dict[str, Array]:
         message, began = encode(request), time.monotonic()
@@ -132,16 +139,13 @@ class GrpcTransport:
         message = encode(request)
         message.parameters["triton_enable_empty_final_response"].bool_param = True
         connection = self._take()
-        try:
-            call = connection.stream_infer(message, timeout=timeouts.total, metadata=_metadata(request))
-        except BaseException:  # the channel was closed
-            connection.requests -= 1
-            raise
+        call = connection.stream_infer(message, timeout=timeouts.total, metadata=_metadata(request))
         watchdog = Watchdog(call, request.name, timeouts.silence, self._health, stages(request))
         told = partial(self._told, model=request.model)
         return GrpcResponses(call, self._url, timeouts.silence, connection, watchdog, told)
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
+        self._check()
         timeouts = replace(timeouts, total=timeouts.connect)  # a ready server answers at once
         try:
             name, version = named(model)
@@ -211,14 +215,24 @@ class GrpcTransport:
         return error
 
     async def aclose(self) -> None:
+        self._closed = True
         for connection in self._connections:
             if connection.finishing:
                 await asyncio.wait(connection.finishing)
+            connection.closed = True
             await connection.channel.close(None)
 
+    def _check(self) -> None:
+        if self._closed:
+            raise InvalidArgument("the client is closed: open another one")
+        if self._connections and self._loop is not asyncio.get_running_loop():
+            raise InvalidArgument("the client was used in another event loop: open one in each")
+
     def _take(self) -> _Connection:
-        """Counts a request on the connection with the fewest, and returns it."""
+        """Counts a request on the connection with the fewest, and returns it. Raises: InvalidArgument."""
+        self._check()
         if not self._connections:  # not in __init__: gRPC binds a channel to the running event loop
+            self._loop = asyncio.get_running_loop()
             self._connections = [
                 _Connection(self._url, tls=self._tls, options=self._options) for _ in range(self._wanted)
             ]
@@ -241,8 +255,12 @@ class GrpcTransport:
                 watchdog.wait()
             return await call
         except asyncio.CancelledError:
-            if watchdog and watchdog.lost and not is_cancelling():
+            if is_cancelling():
+                raise
+            if watchdog and watchdog.lost:
                 raise watchdog.loss() from None
+            if connection.closed:
+                raise Cancelled(_CLOSED) from None
             raise
         except grpc.aio.AioRpcError as error:
             raise from_status(error.code(), error.details(), self._url) from None
@@ -272,7 +290,8 @@ class GrpcResponses:
         try:
             message = await self._call.read()
         except asyncio.CancelledError:
-            ended = self._cancelled or watchdog.silent or watchdog.lost
+            shut = self._connection is not None and self._connection.closed
+            ended = self._cancelled or watchdog.silent or watchdog.lost or shut
             task_cancelled = not ended or is_cancelling()
             self.cancel()
             if task_cancelled:
@@ -281,6 +300,8 @@ class GrpcResponses:
                 raise watchdog.loss() from None
             if watchdog.silent:
                 raise Timeout(f"the server at {self._url} was silent for {self._silence:g} s") from None
+            if shut:
+                raise Cancelled(_CLOSED) from None
             return None
         except grpc.aio.AioRpcError as error:
             self._end()
