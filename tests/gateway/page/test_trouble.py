@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fake_triton
 from tests.gateway.page.conftest import Open, answers, ask
 from tests.gateway.page.wire import Wire
-from trimodal.client.transports.base import Request, Tensors
+from trimodal.client.transports.base import Request, Tensors, Timeouts
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.gateway.keys import Key, add_key
 
@@ -81,6 +81,56 @@ def test_a_model_server_that_goes_and_comes_back(serve: Serve, open_page: Open) 
     triton.reachable = True
     expect(page.locator("#readiness")).to_have_text("Ready")
     expect(page.locator("#models li")).to_have_text(["assistant", "embedding", "llm", "speech", "vision"])
+
+
+def test_a_model_that_goes_while_others_answer_is_named(serve: Serve, open_page: Open) -> None:
+    triton, down = fake_triton(), {"speech"}
+
+    async def ready(model: str, timeouts: Timeouts) -> bool:
+        return model.partition("@")[0] not in down
+
+    triton.ready = ready  # type: ignore[method-assign]
+    page = open_page(serve(triton).url)
+    expect(page.locator("#readiness")).to_have_text("Partly ready")
+    expect(page.get_by_role("alert")).to_have_text("Not ready: speech. The other models answer.")
+    expect(page.locator("#models [data-state=ready]")).to_have_text(["assistant", "embedding", "llm", "vision"])
+    ask(page, "one")
+    expect(page.locator("details.timing")).to_be_visible()
+    down.clear()
+    expect(page.locator("#readiness")).to_have_text("Ready")
+    expect(page.locator("#banner")).to_be_hidden()
+    expect(page.locator("#models [data-state=ready]")).to_have_count(5)
+
+
+def test_a_no_to_the_question_for_a_key_is_taken(serve: Serve, open_page: Open, tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    key = add_key(file, Key(name="page"))
+    triton = fake_triton()
+    page = open_page(serve(triton, keys=file).url)
+    dialog = page.get_by_role("dialog")
+    models = page.locator("#models")
+
+    def decline(how: str) -> None:
+        with page.expect_response("**/v1/models"):
+            dialog.get_by_role("button", name=how).click()
+        page.wait_for_timeout(100)
+        expect(dialog).to_be_hidden()
+
+    dialog.get_by_role("button", name="Cancel").click()
+    triton.reachable = False
+    expect(page.locator("#readiness")).to_have_text("Not ready")
+    with page.expect_response("**/v1/models"):
+        triton.reachable = True
+    expect(page.locator("#readiness")).to_have_text("Ready")
+    page.get_by_role("button", name="API key").click()
+    decline("Cancel")
+    page.get_by_role("button", name="API key").click()
+    dialog.get_by_label("Key", exact=True).fill(key)
+    dialog.get_by_role("button", name="Use").click()
+    expect(models.get_by_role("listitem")).to_have_count(5)
+    page.get_by_role("button", name="API key").click()
+    decline("Forget")
+    expect(models).to_have_text("Shown to callers with a key.")
 
 
 def test_a_key_is_asked_for_and_kept_in_this_tab_only(serve: Serve, open_page: Open, tmp_path: Path) -> None:

@@ -191,6 +191,5 @@ startStatus();
 converseButton.addEventListener("click", talk);
 document.getElementById("new-talk").addEventListener("click", newChat);
 document.getElementById("key-button").addEventListener("click", async () => {
-  await askForKey(false);
-  showModels();
+  showModels(await askForKey(false)); // after a no it does not ask again
 });
