@@ -122,6 +122,24 @@ def test_a_talk_beyond_all_bounds_is_sent_without_its_oldest_turns(serve: Serve,
     expect(page.locator(".trimmed")).to_contain_text(f"its oldest {left_out} messages were left out")
 
 
+def test_a_long_question_leaves_older_turns_out(serve: Serve, open_page: Open) -> None:
+    served = serve()
+    page = open_page(served.url)
+    turns = [
+        {"question": {"text": f"q{n}"}, "answer": {"text": "x" * 3000, "state": "done"}} for n in range(40)
+    ]
+    page.add_init_script(f"sessionStorage.setItem('trimodal.turns', {json.dumps(json.dumps(turns))})")
+    page.reload()
+    ask(page, "y" * 150_000)
+    finished(page)
+    ask(page, "z" * 210_000)  # alone it is beyond all bounds: the model says so
+    finished(page, 2)
+    first, second = sent_messages(served.triton)
+    assert len(json.dumps(first)) < 210_000
+    assert len(first) == 1 + 2 * (40 - 32)
+    assert [len(one["content"]) for one in second] == [210_000]
+
+
 def test_stop_cancels_the_generation(serve: Serve, open_page: Open) -> None:
     served = serve(fake_triton(llm=endless))
     page = open_page(served.url)

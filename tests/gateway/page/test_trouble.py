@@ -19,6 +19,18 @@ from trimodal.gateway.keys import Key, add_key
 pytestmark = pytest.mark.slow
 
 
+# Leaves no room in the tab's storage.
+FILL = """() => {
+  let filled = 0;
+  for (let size = 1 << 24; size >= 1; size /= 2) {
+    try {
+      sessionStorage.setItem("filler", "x".repeat(filled + size));
+      filled += size;
+    } catch {}
+  }
+}"""
+
+
 async def stuck(request: Request) -> AsyncIterator[Tensors]:
     """Says two words and then nothing."""
     yield llm_outputs("Half an")
@@ -45,6 +57,33 @@ def test_a_reload_keeps_the_talk_and_marks_the_answer_that_was_cut(serve: Serve,
     page.get_by_role("button", name="Try again").click()
     expect(page.locator("details.timing")).to_have_count(2)
     assert answers(page) == [ANSWER, ANSWER]
+
+
+def test_a_talk_is_kept_without_its_oldest_parts_where_the_tab_has_no_room(
+    serve: Serve, open_page: Open
+) -> None:
+    page = open_page(serve().url)
+    finished = page.locator("details.timing")
+    page.get_by_role("button", name="What is in this picture?").click()
+    expect(finished).to_have_count(1)
+    page.evaluate(FILL)
+    ask(page, "one")
+    expect(finished).to_have_count(2)
+    page.reload()
+    expect(page.locator(".question .hint")).to_have_text(["The picture did not fit into this tab's storage."])
+    assert answers(page) == ["A seven.", "A seven."]
+    page.evaluate(FILL)
+    page.get_by_label("Your question").press_sequentially("two")
+    page.keyboard.press("Enter")
+    expect(finished).to_have_count(3)
+    page.reload()
+    hint = page.locator(".turn > .hint")
+    expect(hint).to_contain_text("This tab's storage had no room for")
+    assert answers(page)[-1] == ANSWER
+    assert len(answers(page)) < 3
+    expect(hint).to_have_count(1)
+    page.reload()
+    expect(hint).to_have_count(1)
 
 
 def test_a_gateway_that_goes_and_comes_back(serve: Serve, open_page: Open) -> None:
@@ -93,13 +132,14 @@ def test_a_model_that_goes_while_others_answer_is_named(serve: Serve, open_page:
     page = open_page(serve(triton).url)
     expect(page.locator("#readiness")).to_have_text("Partly ready")
     expect(page.get_by_role("alert")).to_have_text("Not ready: speech. The other models answer.")
-    expect(page.locator("#models [data-state=ready]")).to_have_text(["assistant", "embedding", "llm", "vision"])
+    ready_ones = page.locator("#models [data-state=ready]")
+    expect(ready_ones).to_have_text(["assistant", "embedding", "llm", "vision"])
     ask(page, "one")
     expect(page.locator("details.timing")).to_be_visible()
     down.clear()
     expect(page.locator("#readiness")).to_have_text("Ready")
     expect(page.locator("#banner")).to_be_hidden()
-    expect(page.locator("#models [data-state=ready]")).to_have_count(5)
+    expect(ready_ones).to_have_count(5)
 
 
 def test_a_no_to_the_question_for_a_key_is_taken(serve: Serve, open_page: Open, tmp_path: Path) -> None:

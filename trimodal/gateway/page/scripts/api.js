@@ -1,12 +1,16 @@
 // Calls the gateway: the key, failures as two kinds of errors, server-sent events.
 
+import { store } from "./storage.js";
+
 const KEY = "trimodal.key";
+let key = sessionStorage.getItem(KEY) ?? "";
 
 // In this tab only, and gone with it.
-export const readKey = () => sessionStorage.getItem(KEY) ?? "";
+export const readKey = () => key;
 
-export function keepKey(key) {
-  if (key) sessionStorage.setItem(KEY, key);
+export function keepKey(given) {
+  key = given;
+  if (given) store(KEY, given);
   else sessionStorage.removeItem(KEY);
 }
 
@@ -24,7 +28,6 @@ export class Unreachable extends Error {}
 // Paths are relative to the page, which may stand behind a proxy under a path of its own.
 export async function request(path, options = {}) {
   const headers = { ...options.headers };
-  const key = readKey();
   if (key) headers.authorization = `Bearer ${key}`;
   let response;
   try {

@@ -1,5 +1,7 @@
 // What all questions of this tab are asked with: a system prompt, a temperature.
 
+import { store } from "../storage.js";
+
 const SETTINGS = "trimodal.settings";
 const system = document.getElementById("system");
 const temperature = document.getElementById("temperature");
@@ -22,7 +24,7 @@ export function startSettings() {
   const panel = document.getElementById("settings");
   const mark = () => panel.classList.toggle("set", Boolean(system.value.trim() || temperature.value.trim()));
   panel.addEventListener("input", () => {
-    sessionStorage.setItem(SETTINGS, JSON.stringify(readSettings()));
+    store(SETTINGS, JSON.stringify(readSettings()));
     mark();
   });
   mark();
