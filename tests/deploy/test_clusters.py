@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.objects import PROFILES, files, pods, problems, queries, rendered
+from tests.deploy.objects import (
+    PROFILES,
+    containers,
+    environment,
+    files,
+    pods,
+    problems,
+    queries,
+    rendered,
+)
 from tests.deploy.test_programs import promtool
 
 OURS = ("v1", "apps/v1", "networking.k8s.io/v1", "policy/v1", "batch/v1")  # Kubernetes' own
@@ -41,6 +50,30 @@ def test_pods_keep_the_restricted_standard(where: str) -> None:
             assert security["readOnlyRootFilesystem"] is True
             assert security["allowPrivilegeEscalation"] is False
             assert security["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_vllms_own_image_is_told_the_name_of_a_user() -> None:
+    """Else `getpwuid(): uid not found: 1000` ends it (vllm-project/vllm#44548)."""
+    engines = [
+        one for file in files().values() for one in containers(file) if re.match("vllm[/-]", one["image"])
+    ]
+    engines = [one for one in engines if not one["image"].startswith("vllm-router")]
+    assert len(engines) == 5
+    assert all({"HOME", "USER"} <= environment(one).keys() for one in engines)
+
+
+def test_the_disaggregated_server_waits_for_engines_and_long_answers() -> None:
+    """As long as its own probe does; 180 s each by default."""
+    (router,) = (
+        one
+        for file in files().values()
+        for one in containers(file)
+        if "disaggregated" in one.get("command", ())
+    )
+    asked = dict(zip(router["args"][::2], router["args"][1::2], strict=True))
+    probe = router["startupProbe"]
+    assert int(asked["-t"]) == probe["periodSeconds"] * probe["failureThreshold"]
+    assert int(asked["-r"]) == 3600
 
 
 SERVERS = 2
