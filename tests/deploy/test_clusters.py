@@ -62,18 +62,21 @@ def test_vllms_own_image_is_told_the_name_of_a_user() -> None:
     assert all({"HOME", "USER"} <= environment(one).keys() for one in engines)
 
 
-def test_the_disaggregated_server_waits_for_engines_and_long_answers() -> None:
-    """As long as its own probe does; 180 s each by default."""
-    (router,) = (
-        one
-        for file in files().values()
-        for one in containers(file)
-        if "disaggregated" in one.get("command", ())
-    )
-    asked = dict(zip(router["args"][::2], router["args"][1::2], strict=True))
+@pytest.mark.parametrize(
+    ("program", "start", "answer"),
+    [
+        ("vllm-router", "--worker-startup-timeout-secs", "--request-timeout-secs"),
+        ("disaggregated", "-t", "-r"),
+    ],
+)
+def test_routers_wait_for_engines_and_for_whole_answers(program: str, start: str, answer: str) -> None:
+    """For engines as long as their own probe does. By themselves 600 s and 180 s, and 180 s for an answer."""
+    every = [one for file in files().values() for one in containers(file)]
+    (router,) = (one for one in every if program in one.get("command", ()))
+    words = [word for arg in router["args"] for word in arg.split("=", 1)]
     probe = router["startupProbe"]
-    assert int(asked["-t"]) == probe["periodSeconds"] * probe["failureThreshold"]
-    assert int(asked["-r"]) == 3600
+    assert int(words[words.index(start) + 1]) == probe["periodSeconds"] * probe["failureThreshold"]
+    assert words[words.index(answer) + 1] == "3600"
 
 
 SERVERS = 2
