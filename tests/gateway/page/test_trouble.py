@@ -30,6 +30,10 @@ FILL = """() => {
   }
 }"""
 
+BLOCKED = """for (const name of ["sessionStorage", "localStorage"]) {
+  Object.defineProperty(window, name, { get() { throw new DOMException("", "SecurityError"); } });
+}"""
+
 
 async def stuck(request: Request) -> AsyncIterator[Tensors]:
     """Says two words and then nothing."""
@@ -84,6 +88,20 @@ def test_a_talk_is_kept_without_its_oldest_parts_where_the_tab_has_no_room(
     expect(hint).to_have_count(1)
     page.reload()
     expect(hint).to_have_count(1)
+
+
+def test_a_browser_that_lets_pages_keep_nothing(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve().url)
+    page.add_init_script(BLOCKED)
+    page.reload()
+    ask(page, "one")
+    expect(page.locator("details.timing")).to_be_visible()
+    page.locator("#theme-button").click()
+    expect(page.locator("#theme-button")).to_have_text("Light theme")
+    page.get_by_text("System prompt and temperature").click()
+    page.get_by_label("System prompt", exact=True).fill("Be brief.")
+    page.get_by_role("button", name="New chat").click()
+    expect(page.locator(".turn")).to_have_count(0)
 
 
 def test_a_gateway_that_goes_and_comes_back(serve: Serve, open_page: Open) -> None:

@@ -1,9 +1,9 @@
 // Calls the gateway: the key, failures as two kinds of errors, server-sent events.
 
-import { store } from "./storage.js";
+import { forget, read, store } from "./storage.js";
 
 const KEY = "trimodal.key";
-let key = sessionStorage.getItem(KEY) ?? "";
+let key = read(KEY) ?? "";
 
 // In this tab only, and gone with it.
 export const readKey = () => key;
@@ -11,7 +11,7 @@ export const readKey = () => key;
 export function keepKey(given) {
   key = given;
   if (given) store(KEY, given);
-  else sessionStorage.removeItem(KEY);
+  else forget(KEY);
 }
 
 // The gateway answered, and refused.

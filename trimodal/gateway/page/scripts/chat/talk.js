@@ -4,7 +4,7 @@
 // picture: { name, url, key }, recording: { data, seconds, key }: stored under `key`; state: waiting, done, stopped,
 // interrupted, cut or failed; forgotten: how many turns before it the tab had no room for.
 
-import { store } from "../storage.js";
+import { forget, names, read, store } from "../storage.js";
 
 const TURNS = "trimodal.turns";
 const DRAFT = "trimodal.draft";
@@ -29,13 +29,13 @@ export function addTurn(question) {
 }
 
 export function clearTurns() {
-  files().forEach((key) => sessionStorage.removeItem(key));
+  files().forEach((key) => forget(key));
   turns.length = from = 0;
   keep();
 }
 
 // The keys of what is stored beside the turns, the oldest first.
-const files = () => Object.keys(sessionStorage).filter((key) => FILES.test(key)).sort((a, b) => age(a) - age(b));
+const files = () => names().filter((key) => FILES.test(key)).sort((a, b) => age(a) - age(b));
 const age = (key) => Number(key.split(".")[2]);
 
 let left = false;
@@ -63,7 +63,7 @@ export function keep() {
   }));
   while (!store(TURNS, JSON.stringify(newest(bare)))) {
     const [oldest] = files();
-    if (oldest) sessionStorage.removeItem(oldest);
+    if (oldest) forget(oldest);
     else if (from < turns.length) from += 1;
     else return;
   }
@@ -78,14 +78,14 @@ function newest(bare) {
 function load() {
   let found;
   try {
-    found = JSON.parse(sessionStorage.getItem(TURNS)) ?? [];
+    found = JSON.parse(read(TURNS)) ?? [];
   } catch {
     return [];
   }
   for (const { question, answer } of found) {
     for (const [kind, field] of Object.entries(CONTENTS)) {
       if (!question[kind]) continue;
-      const contents = sessionStorage.getItem(question[kind].key);
+      const contents = read(question[kind].key);
       question[kind] = contents && { ...question[kind], [field]: contents };
       if (!contents) question.lost = question.lost ? `${question.lost} and ${kind}` : kind;
     }
@@ -97,7 +97,7 @@ function load() {
   return found;
 }
 
-export const readDraft = () => sessionStorage.getItem(DRAFT) ?? "";
+export const readDraft = () => read(DRAFT) ?? "";
 export const keepDraft = (text) => store(DRAFT, text);
 
 // What one request may hold. Of what it holds the model leaves out more where that is too long for it.
