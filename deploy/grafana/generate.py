@@ -45,6 +45,11 @@ def gauge(name: str, by: str = "instance") -> str:
     return f"sum by ({by}) ({name}{{{HERE}}})"
 
 
+def share(name: str, by: str = "instance") -> str:
+    """A share or a mean, of which each version of a model has its own: they do not add up."""
+    return f"max by ({by}) ({name}{{{HERE}}})"
+
+
 def mean(histogram: str) -> str:
     return f"{rate(f'{histogram}_sum')} / {rate(f'{histogram}_count')}"
 
@@ -183,7 +188,7 @@ LLM = (
         },
     ),
     Panel(
-        "KV blocks in use", "percentunit", {"{{instance}}": gauge("trimodal_llm_kv_usage_ratio")}, limit=0.9
+        "KV blocks in use", "percentunit", {"{{instance}}": share("trimodal_llm_kv_usage_ratio")}, limit=0.9
     ),
     Panel("Turned away", "reqps", {"{{reason}}": rate("trimodal_llm_unserved_total", by="reason")}),
     Panel(
@@ -209,7 +214,9 @@ LLM = (
         "Cache: what the audit estimates",
         "percentunit",
         {
-            "false hits {{bound}}": gauge("trimodal_cache_audit_false_hit_ratio", "instance, bound"),
+            "false hits {{bound}} {{instance}}": share(
+                "trimodal_cache_audit_false_hit_ratio", "instance, bound"
+            ),
         },
         text="Wrong ones among semantic hits.",
     ),
@@ -226,9 +233,9 @@ LLM = (
         "Speculation",
         "none",
         {
-            "tokens a step": gauge("trimodal_llm_tokens_per_step"),
-            "accepted, 0 to 1": gauge("trimodal_llm_speculation_acceptance_ratio"),
-            "on": gauge("trimodal_llm_speculation_active"),
+            "tokens a step {{instance}}": share("trimodal_llm_tokens_per_step"),
+            "accepted, 0 to 1 {{instance}}": share("trimodal_llm_speculation_acceptance_ratio"),
+            "on {{instance}}": share("trimodal_llm_speculation_active"),
         },
     ),
     Panel(

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.objects import PROFILES, files, pods, problems, queries, rendered
+from tests.deploy.objects import (
+    PROFILES,
+    containers,
+    environment,
+    files,
+    pods,
+    problems,
+    queries,
+    rendered,
+)
 from tests.deploy.test_programs import promtool
 
 OURS = ("v1", "apps/v1", "networking.k8s.io/v1", "policy/v1", "batch/v1")  # Kubernetes' own
@@ -41,6 +50,33 @@ def test_pods_keep_the_restricted_standard(where: str) -> None:
             assert security["readOnlyRootFilesystem"] is True
             assert security["allowPrivilegeEscalation"] is False
             assert security["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_vllms_own_image_is_told_the_name_of_a_user() -> None:
+    """Else `getpwuid(): uid not found: 1000` ends it (vllm-project/vllm#44548)."""
+    engines = [
+        one for file in files().values() for one in containers(file) if re.match("vllm[/-]", one["image"])
+    ]
+    engines = [one for one in engines if not one["image"].startswith("vllm-router")]
+    assert len(engines) == 5
+    assert all({"HOME", "USER"} <= environment(one).keys() for one in engines)
+
+
+@pytest.mark.parametrize(
+    ("program", "start", "answer"),
+    [
+        ("vllm-router", "--worker-startup-timeout-secs", "--request-timeout-secs"),
+        ("disaggregated", "-t", "-r"),
+    ],
+)
+def test_routers_wait_for_engines_and_for_whole_answers(program: str, start: str, answer: str) -> None:
+    """For engines as long as their own probe does. By themselves 600 s and 180 s, and 180 s for an answer."""
+    every = [one for file in files().values() for one in containers(file)]
+    (router,) = (one for one in every if program in one.get("command", ()))
+    words = [word for arg in router["args"] for word in arg.split("=", 1)]
+    probe = router["startupProbe"]
+    assert int(words[words.index(start) + 1]) == probe["periodSeconds"] * probe["failureThreshold"]
+    assert words[words.index(answer) + 1] == "3600"
 
 
 SERVERS = 2

@@ -58,6 +58,20 @@ def test_a_program_takes_its_file(name: str, tmp_path: Path, monkeypatch: pytest
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_gateways_whole_answer_may_take_an_hour() -> None:
+    """It says nothing until it is whole. HAProxy's bound is the backend's, Envoy's the route's."""
+    fleet = (DEPLOY / "haproxy" / "fleet.cfg").read_text().partition("\nbackend gateways\n")[2]
+    for text in (fleet.partition("\nbackend ")[0], PICKER["haproxy.cfg"]):
+        assert re.findall(r"timeout server (\w+)", text) == ["1h"]
+    *_, gateway = yaml.safe_load(ENVOY)["static_resources"]["listeners"]
+    (routing,) = gateway["filter_chains"][0]["filters"]
+    (host,) = routing["typed_config"]["route_config"]["virtual_hosts"]
+    bounds = [one["route"].get("idle_timeout") for one in host["routes"] if "route" in one]
+    assert bounds == [None, "3600s", "3600s"], "a WebSocket's is the listener's"
+    services = of_kind("InferenceService")
+    assert {one["spec"]["predictor"]["timeout"] for one in services} == {3600}
+
+
 @pytest.mark.parametrize(
     ("path", "through"),
     [

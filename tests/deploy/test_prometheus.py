@@ -9,7 +9,17 @@ import subprocess
 import pytest
 import yaml
 
-from tests.deploy.expressions import RULES, expressions, metrics, rules, scaled_by, scaling, scraped
+from tests.deploy.expressions import (
+    RULES,
+    expressions,
+    labels,
+    metrics,
+    panels,
+    rules,
+    scaled_by,
+    scaling,
+    scraped,
+)
 from tests.deploy.objects import DEPLOY, ROOT
 from tests.project.test_docs import families
 from trimodal.top.screen import LIMITS
@@ -24,6 +34,8 @@ TRITONS = {
     "nv_cpu_utilization",
     "nv_cpu_memory_used_bytes",
 }
+# What Prometheus itself puts on every series, deploy/keda/scrape.yml on those of a cluster.
+SCRAPED = {"job", "instance", "release"}
 # Those of a process, as every program with prometheus_client has them: the gateway.
 PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
 
@@ -33,6 +45,20 @@ def gateway_families() -> set[str]:
     page = (ROOT / "docs" / "gateway.md").read_text()
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (counter|gauge|histogram) \|", page, re.MULTILINE)
     return {f"trimodal_gateway_{name}" for row, _ in rows for name in re.findall(r"`(\w+)`", row)}
+
+
+def labelled() -> dict[str, set[str]]:
+    """Family → what the two pages of metrics set in backticks of it: its labels, and values of them."""
+    found = {}
+    for page, prefix, common in (
+        ("metrics", "", {"model", "version"}),
+        ("gateway", "trimodal_gateway_", set()),
+    ):
+        text = (ROOT / "docs" / f"{page}.md").read_text()
+        for names, told in re.findall(r"^\| (`\w.*?) \| (?:counter|gauge|histogram) \| (.*) \|$", text, re.M):
+            for name in re.findall(r"`(\w+)`", names):
+                found[prefix + name] = common | set(re.findall(r"`(\w+)`", told))
+    return found
 
 
 def base(name: str) -> str:
@@ -46,6 +72,46 @@ def test_every_metric_exists() -> None:
     assert not {name for name in asked if name not in known and base(name) not in known}
     histograms = {name for name, kind in families().items() if kind == "histogram"}
     assert not histograms & asked, "a histogram's samples end in _bucket, _sum or _count"
+
+
+def test_every_label_exists() -> None:
+    """Without it a selector finds nothing, and a sum has one line; neither is an error in PromQL."""
+    known = labelled()
+    known |= {name: {"model", "version", "reason"} for name in TRITONS} | {name: set() for name in PROCESS}
+    for rule in rules():
+        if "record" in rule:
+            kept = {
+                label.strip()
+                for by in re.findall(r" by \(([^)]*)\)", rule["expr"])
+                for label in by.split(",")
+            }
+            known[rule["record"]] = known.get(rule["record"], set()) | kept | set(rule.get("labels", ()))
+    pairs = {pair for each in [*expressions(), *scaling()] for pair in labels(each)}
+    assert len(pairs) > 100
+    families = {
+        name: name if name in known else base(name) for name, _ in pairs if name not in ("up", "ALERTS")
+    }
+    buckets = {name for name in families if name.endswith("_bucket")}
+    wrong = [
+        (name, label)
+        for name, label in pairs
+        if name in families
+        and label not in known[families[name]] | SCRAPED | ({"le"} if name in buckets else set())
+    ]
+    assert not wrong
+
+
+def test_a_legend_names_labels_that_are_left() -> None:
+    for query, legend in panels():
+        sums = re.findall(r" by \(([^)]*)\)", query)
+        left = {label.strip() for by in sums for label in by.split(",")}
+        assert not sums or set(re.findall(r"\{\{(\w+)\}\}", legend)) <= left, (query, legend)
+
+
+def test_shares_of_two_versions_do_not_add_up() -> None:
+    """A model that is rolled out has two."""
+    shares = re.compile(r"sum by \([^)]*\) \(\w+(?:_ratio|_per_step|_active)\{")
+    assert not [query for query, _ in panels() if shares.search(query)]
 
 
 def test_every_recorded_metric_that_is_read_is_recorded() -> None:

@@ -94,6 +94,49 @@ def test_fences_end_where_they_should_and_a_table_needs_no_empty_line(serve: Ser
     assert text.locator("pre code").text_content() == "```\ninner\n```"
 
 
+STEPS = """1. Make it:
+   ```python
+   if x:
+       y()
+   ```
+   Then look.
+2. Run it:
+
+   ```
+no indent
+   ```
+
+   - at once
+	- or later
+
+3. ```
+   inside
+   ```
+- other
+
+  a second paragraph
+after"""
+
+
+def test_an_item_holds_its_code_and_paragraphs(serve: Serve, open_page: Open) -> None:
+    text = shown(serve, open_page, STEPS).locator(".answer .text")
+    kinds = text.evaluate("element => [...element.children].map((one) => one.localName)")
+    assert kinds == ["ol", "ul", "p"]
+    expect(text.locator("> ol > li")).to_have_count(3)
+    codes = text.locator("> ol > li > .block code").evaluate_all("all => all.map((one) => one.textContent)")
+    assert codes == ["if x:\n    y()", "no indent", "inside"]
+    expect(text.locator("> ol > li").first).to_contain_text("Then look.")
+    expect(text.locator("> ol > li > ul > li")).to_have_text(["at once", "or later"])
+    expect(text.locator("> ul > li > p")).to_have_text(["a second paragraph"])
+    expect(text.locator("> p")).to_have_text(["after"])
+
+
+def test_lists_within_lists_end_somewhere(serve: Serve, open_page: Open) -> None:
+    page = shown(serve, open_page, "- " * 10_000 + "x\n" + "\n".join(" " * n + "- x" for n in range(300)))
+    assert page.locator(".answer .text :is(ul ul ul ul ul ul ul ul)").count() > 0
+    assert page.locator(".answer .text :is(ul ul ul ul ul ul ul ul ul)").count() == 0
+
+
 def test_answers_and_code_are_copied_as_they_were_written(serve: Serve, open_page: Open) -> None:
     page = shown(serve, open_page, RICH, permissions=["clipboard-read", "clipboard-write"])
     copied = "navigator.clipboard.readText()"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
@@ -15,6 +17,8 @@ from tests.gateway.page.conftest import Open, answers, ask
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
 from trimodal.errors import InvalidArgument
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 async def endless(request: Request) -> AsyncIterator[Tensors]:
@@ -122,6 +126,24 @@ def test_a_talk_beyond_all_bounds_is_sent_without_its_oldest_turns(serve: Serve,
     expect(page.locator(".trimmed")).to_contain_text(f"its oldest {left_out} messages were left out")
 
 
+def test_a_long_question_leaves_older_turns_out(serve: Serve, open_page: Open) -> None:
+    served = serve()
+    page = open_page(served.url)
+    turns = [
+        {"question": {"text": f"q{n}"}, "answer": {"text": "x" * 3000, "state": "done"}} for n in range(40)
+    ]
+    page.add_init_script(f"sessionStorage.setItem('trimodal.turns', {json.dumps(json.dumps(turns))})")
+    page.reload()
+    ask(page, "y" * 150_000)
+    finished(page)
+    ask(page, "z" * 210_000)  # alone it is beyond all bounds: the model says so
+    finished(page, 2)
+    first, second = sent_messages(served.triton)
+    assert len(json.dumps(first)) < 210_000
+    assert len(first) == 1 + 2 * (40 - 32)
+    assert [len(one["content"]) for one in second] == [210_000]
+
+
 def test_stop_cancels_the_generation(serve: Serve, open_page: Open) -> None:
     served = serve(fake_triton(llm=endless))
     page = open_page(served.url)
@@ -173,3 +195,24 @@ def test_a_reader_hears_the_answer_once(serve: Serve, open_page: Open) -> None:
     assert page.locator("#announcement").get_attribute("role") == "status"
     assert page.locator("#turns").evaluate("e => e.closest('[aria-live], [role=log]')") is None
     assert page.locator(".answer").get_attribute("aria-busy") == "false"
+
+
+def test_the_example_for_pages_of_your_own_shows_one_answer_at_a_time(serve: Serve, open_page: Open) -> None:
+    served = serve(fake_triton(llm=endless))
+    page = open_page(served.url)
+    example = (ROOT / "clients" / "browser_chat.html").read_text()
+    page.route(re.compile("/own.html"), lambda route: route.fulfill(body=example, content_type="text/html"))
+    page.goto(f"{served.url}/own.html?gateway={served.url}")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator("#answer")).to_contain_text("word3")
+    served.triton.functions["llm"] = scripted("Another one.")
+    page.get_by_role("button", name="Ask").click()
+    wait_until(lambda: served.triton.cancelled, "the first generation is cancelled")
+    expect(page.locator("#answer")).to_have_text("Another one.")
+    expect(page.get_by_role("button", name="Stop")).to_be_disabled()
+    served.triton.functions["llm"] = endless
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator("#answer")).to_contain_text("word3")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("button", name="Stop")).to_be_disabled()
+    assert "abort" not in page.locator("#answer").inner_text()

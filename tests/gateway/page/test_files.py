@@ -20,6 +20,7 @@ NAME = "seven.png"
 # Files that the page makes itself, given to it by an event as a user's hand would.
 GIVE = """([kind, type, ...names]) => {
   const transfer = new DataTransfer();
+  if (window.copied) transfer.setData("text/plain", window.copied);
   for (const name of names) transfer.items.add(new File(["a picture"], name, { type }));
   const data = kind === "paste" ? { clipboardData: transfer } : { dataTransfer: transfer };
   const Event = kind === "paste" ? ClipboardEvent : DragEvent;
@@ -29,6 +30,15 @@ GIVE = """([kind, type, ...names]) => {
   }
 }"""
 
+# The microphone's tracks, so that what happens to a device can be told of them: `happen(event)`.
+WATCHED = """() => {
+  const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+  navigator.mediaDevices.getUserMedia = async (wanted) => {
+    const stream = await open(wanted);
+    window.happen = (event) => stream.getTracks().forEach((track) => track.dispatchEvent(new Event(event)));
+    return stream;
+  };
+}"""
 NO_MICROPHONE = """() => {
   navigator.mediaDevices.getUserMedia = async () => { throw new DOMException("", "NotFoundError"); };
 }"""
@@ -72,6 +82,21 @@ def test_a_picture_that_is_pasted_and_one_that_is_none(serve: Serve, open_page: 
     expect(page.locator("#attachments")).to_be_hidden()
     page.evaluate(GIVE, ["paste", "image/png", NAME])
     ask_about_the_picture(page, served.triton)
+
+
+def test_what_is_copied_as_text_too_is_text_but_for_a_files_name(serve: Serve, open_page: Open) -> None:
+    """Spreadsheets copy cells as both, systems a file with its name."""
+    page = open_page(serve().url)
+    page.evaluate("window.copied = '1\\t2\\n3\\t4'")
+    page.evaluate(GIVE, ["paste", "image/png", "image.png"])
+    page.evaluate(f"window.copied = '/home/me/{NAME}'")
+    page.evaluate(GIVE, ["paste", "image/png", NAME])
+    expect(page.locator("#attachments .file")).to_have_text([NAME])
+    page.get_by_role("button", name=f"Remove {NAME}").click()
+    page.evaluate("window.copied = 'words'")
+    page.evaluate(GIVE, ["paste", "image/png", "image.png"])
+    page.wait_for_timeout(100)
+    expect(page.locator("#attachments")).to_be_hidden()
 
 
 @pytest.mark.parametrize("name", ["IMG_0001.HEIC", "seven.avif"])
@@ -129,6 +154,41 @@ def test_speaking_with_the_keyboard(serve: Serve, open_page: Open) -> None:
     assert len(served.asked) == 1
 
 
+def test_a_microphone_that_is_muted_and_lost(serve: Serve, open_page: Open) -> None:
+    served = serve()
+    page = open_page(served.url)
+    page.evaluate(WATCHED)
+    notice, state = page.locator("#notice"), page.locator("#captions-state")
+    button = page.get_by_role("button", name="Hold to talk")
+    button.hover()
+    page.mouse.down()
+    expect(page.get_by_role("button", name="Listening")).to_contain_text(SOME_SPEECH)
+    page.evaluate("happen('mute')")
+    expect(notice).to_have_text("The microphone is muted.")
+    page.evaluate("happen('ended')")
+    expect(notice).to_have_text("The microphone was lost.")
+    expect(button).to_be_visible()
+    page.mouse.up()
+    page.get_by_role("button", name="Start").click()
+    expect(state).to_have_text("Listening")
+    page.evaluate("happen('mute')")
+    expect(state).to_have_text("The microphone is muted.")
+    page.evaluate("happen('unmute')")
+    expect(state).to_have_text("Listening")
+    page.evaluate("happen('ended')")
+    expect(state).to_have_text("The microphone was lost.")
+    expect(page.get_by_role("button", name="Start")).to_be_enabled()
+    page.get_by_role("button", name="Converse").click()
+    expect(page.get_by_role("button", name="Converse", pressed=True)).to_be_visible()
+    expect(page.locator("#turn-ends")).not_to_have_text("None was begun yet.")
+    page.evaluate("happen('mute')")
+    expect(notice).to_have_text("The microphone is muted.")
+    page.evaluate("happen('ended')")
+    expect(notice).to_have_text("The microphone was lost.")
+    expect(page.get_by_role("button", name="Converse", pressed=False)).to_be_visible()
+    assert not [one for one in served.asked if one.model == "assistant"], "half a question is not asked"
+
+
 def test_without_a_microphone(serve: Serve, open_page: Open) -> None:
     page = open_page(serve().url)
     page.evaluate(NO_MICROPHONE)
@@ -152,3 +212,18 @@ def test_a_suggestion_is_asked_with_its_photo_and_one_with_its_recording(
     page.get_by_role("button", name="A recording").click()
     expect(page.locator(".found .value")).to_have_text("what is this")
     assert "audio" in served.asked[-1].inputs
+
+
+@pytest.mark.parametrize("status", [429, 503, 0])
+def test_a_suggestion_outlives_a_failure_that_passes(serve: Serve, open_page: Open, status: int) -> None:
+    """0: nobody answers."""
+    page = open_page(serve().url)
+    failing = {"status": status, "json": {"error": {"message": "later"}}}
+    page.route("**/samples/*", lambda route: route.fulfill(**failing) if status else route.abort())
+    suggestion = page.get_by_role("button", name="What is in this picture?")
+    suggestion.click()
+    expect(page.locator("#notice")).to_have_text("later" if status else "The gateway does not answer.")
+    page.unroute("**/samples/*")
+    suggestion.click()
+    expect(page.locator(".answer .text")).to_have_text("A seven.")
+    expect(page.locator("#notice")).to_be_empty()

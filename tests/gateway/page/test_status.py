@@ -59,3 +59,13 @@ def test_a_gateway_that_tells_this_caller_no_figures(serve: Serve, open_page: Op
     page.reload()
     expect(page.locator("#models li")).to_have_count(5)
     expect(page.locator("#server-figures")).to_be_hidden()
+
+
+def test_figures_that_were_out_of_reach_for_a_while(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve().url)
+    page.route("**/metrics", lambda route: route.fulfill(status=429, json={"error": {"message": "later"}}))
+    with page.expect_response("**/metrics"):
+        page.reload()
+    expect(page.locator("#server-figures")).to_be_hidden()
+    page.unroute("**/metrics")
+    expect(page.locator("#server-figures")).to_be_visible()

@@ -1,13 +1,17 @@
 // Calls the gateway: the key, failures as two kinds of errors, server-sent events.
 
+import { forget, read, store } from "./storage.js";
+
 const KEY = "trimodal.key";
+let key = read(KEY) ?? "";
 
 // In this tab only, and gone with it.
-export const readKey = () => sessionStorage.getItem(KEY) ?? "";
+export const readKey = () => key;
 
-export function keepKey(key) {
-  if (key) sessionStorage.setItem(KEY, key);
-  else sessionStorage.removeItem(KEY);
+export function keepKey(given) {
+  key = given;
+  if (given) store(KEY, given);
+  else forget(KEY);
 }
 
 // The gateway answered, and refused.
@@ -24,7 +28,6 @@ export class Unreachable extends Error {}
 // Paths are relative to the page, which may stand behind a proxy under a path of its own.
 export async function request(path, options = {}) {
   const headers = { ...options.headers };
-  const key = readKey();
   if (key) headers.authorization = `Bearer ${key}`;
   let response;
   try {

@@ -165,14 +165,15 @@ function startTheme() {
   };
   themeButton.addEventListener("click", () => {
     const next = order[(order.indexOf(name()) + 1) % order.length];
-    if (next === "system") {
-      delete root.dataset.theme;
-      localStorage.removeItem("trimodal.theme");
-    } else {
-      root.dataset.theme = next;
-      localStorage.setItem("trimodal.theme", next);
-    }
+    if (next === "system") delete root.dataset.theme;
+    else root.dataset.theme = next;
     name();
+    try {
+      if (next === "system") localStorage.removeItem("trimodal.theme");
+      else localStorage.setItem("trimodal.theme", next);
+    } catch {
+      // no room, or the user blocks all sites' data: it holds until the page is loaded again
+    }
   });
   name();
 }
@@ -191,6 +192,5 @@ startStatus();
 converseButton.addEventListener("click", talk);
 document.getElementById("new-talk").addEventListener("click", newChat);
 document.getElementById("key-button").addEventListener("click", async () => {
-  await askForKey(false);
-  showModels();
+  showModels(await askForKey(false)); // after a no it does not ask again
 });

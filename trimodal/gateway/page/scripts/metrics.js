@@ -5,6 +5,7 @@ import { figureRow } from "./figures.js";
 import { milliseconds } from "./timing.js";
 
 const PREFIX = "trimodal_gateway_";
+const REFUSALS = [401, 403, 404];
 let refused = null; // the key that was refused, or "" where there are no figures without one
 
 // Shows nothing where the gateway has no figures or this caller may not see them.
@@ -15,7 +16,7 @@ export async function showMetrics() {
   try {
     families = parse(await (await request("metrics")).text());
   } catch (error) {
-    if (error.status) refused = key;
+    if (REFUSALS.includes(error.status)) refused = key; // others pass: a limit, a busy proxy
     document.getElementById("server-figures").hidden = true;
     return;
   }

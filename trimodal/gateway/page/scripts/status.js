@@ -11,6 +11,7 @@ const UNWELL_MS = 1500;
 const PATIENCE_MS = 4000;
 const STATES = {
   ready: ["Ready", ""],
+  part: ["Partly ready", "Not ready: "],
   waiting: ["Not ready", "The model server does not answer. This page tries again; what you typed is kept."],
   gone: ["No gateway", "The gateway does not answer. This page tries again; what you typed is kept."],
 };
@@ -19,6 +20,8 @@ const readiness = document.getElementById("readiness");
 const banner = document.getElementById("banner");
 const models = document.getElementById("models");
 let timer = null;
+let told = {}; // of each model, whether it answers; empty where none does
+let mayAsk = true; // for the key, by itself: until the user says no
 
 export function startStatus() {
   document.addEventListener("visibilitychange", () => {
@@ -30,21 +33,26 @@ export function startStatus() {
 // Looks now, and again after a while; less often while all is well, not at all in a hidden tab.
 export async function check() {
   clearTimeout(timer);
-  const before = readiness.dataset.state;
-  const state = await look();
-  if (state !== before) show(state);
-  if (state === "ready" && before !== "ready") await showModels();
-  if (state === "ready") await showMetrics();
+  const { state, models: found = {} } = await look();
+  const answers = state === "ready" || state === "part";
+  if (state !== readiness.dataset.state || JSON.stringify(found) !== JSON.stringify(told)) {
+    told = found;
+    show(state);
+    if (answers) await showModels();
+  }
+  if (answers) await showMetrics();
   clearTimeout(timer);
   if (!document.hidden) timer = setTimeout(check, state === "ready" ? WELL_MS : UNWELL_MS);
 }
 
 async function look() {
   try {
-    const response = await fetch("ready", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
-    return response.ok ? "ready" : "waiting";
+    const response = await fetch("ready?any=1", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
+    if (!response.ok) return { state: "waiting" };
+    const { models: found } = await response.json();
+    return { state: Object.values(found).every(Boolean) ? "ready" : "part", models: found };
   } catch {
-    return "gone";
+    return { state: "gone" };
   }
 }
 
@@ -52,12 +60,15 @@ function show(state) {
   const [word, sentence] = STATES[state];
   readiness.dataset.state = state;
   readiness.firstElementChild.textContent = word;
+  const missing = Object.keys(told).filter((name) => !told[name]);
   banner.hidden = !sentence;
-  banner.textContent = sentence;
-  if (sentence) for (const item of models.children) item.dataset.state = state;
+  banner.textContent = state === "part" ? `${sentence}${missing.join(", ")}. The other models answer.` : sentence;
+  if (state === "waiting" || state === "gone") for (const item of models.children) item.dataset.state = state;
 }
 
-export async function showModels() {
+// `ask`: whether to ask for a key where one is needed.
+export async function showModels(ask = mayAsk) {
+  mayAsk = ask;
   let found;
   const key = readKey();
   try {
@@ -66,12 +77,12 @@ export async function showModels() {
     if (!(error instanceof Refusal && error.status === 401)) return; // the next look tells
     models.replaceChildren(make("li", "hint", "Shown to callers with a key."));
     // A key that another question brought meanwhile is tried before asking again.
-    if (readKey() !== key || (await askForKey())) await showModels();
+    if (readKey() !== key || (mayAsk && (mayAsk = await askForKey()))) await showModels();
     return;
   }
   const items = found.map(({ id }) => {
     const item = make("li", "", id);
-    item.dataset.state = "ready";
+    item.dataset.state = told[id] === false ? "waiting" : "ready"; // Triton lists models whose process died
     return item;
   });
   models.replaceChildren(...items);

@@ -2,6 +2,11 @@
 "use strict";
 
 (() => {
-  const chosen = localStorage.getItem("trimodal.theme");
+  let chosen = null;
+  try {
+    chosen = localStorage.getItem("trimodal.theme");
+  } catch {
+    // SecurityError: the user blocks all sites' data
+  }
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
 })();

@@ -11,6 +11,7 @@ const HELLO = [
   { type: "input_audio_buffer.commit" },
 ];
 const END_MS = 10000;
+const LISTENING = "Listening";
 const IDLE = "Words appear here while you speak.";
 
 const button = document.getElementById("captions-button");
@@ -39,7 +40,7 @@ async function begin() {
     await mine.open();
     if (!mine.ended) {
       setRunning(true);
-      tell("Listening");
+      tell(LISTENING);
     }
   } catch (error) {
     mine.end(error.message);
@@ -79,6 +80,8 @@ function hear(event) {
     show(event.text); // one follows each delta: shown together, no word flickers
   } else if (event.type === "transcription.done") {
     session.end(IDLE);
+  } else if (event.type === "microphone") {
+    tell(event.words || LISTENING);
   } else if (event.type === "error") {
     session.end(String(event.error?.message ?? event.error));
   }

@@ -10,7 +10,8 @@ const RECENT_MS = 3000;
 const MAX_WAITING_BYTES = 10 * RATE * 2 * (4 / 3); // of base64 for 10 s
 
 export class LiveSession {
-  // `hello`: the events that are sent first. `hear` is called with each event, `over` once, with a sentence.
+  // `hello`: the events that are sent first. `hear` is called with each event, of the microphone also with
+  // { type: "microphone", words } (empty: it is well again), `over` once, with a sentence.
   constructor(query, hello, hear, over) {
     Object.assign(this, { query, hello, hear, over, blocks: [], count: 0, taken: 0, origins: [] });
     this.begun = this.ended = this.muted = false;
@@ -18,7 +19,10 @@ export class LiveSession {
 
   // Throws Error with a sentence.
   async open() {
-    this.closeMicrophone = await openMicrophone((block) => this.take(block));
+    this.closeMicrophone = await openMicrophone((block) => this.take(block), (words, over) => {
+      if (over) this.end(words);
+      else if (!this.ended && !this.muted) this.hear({ type: "microphone", words });
+    });
     if (this.ended) return this.closeMicrophone();
     await this.connect();
   }

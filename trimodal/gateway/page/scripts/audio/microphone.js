@@ -4,8 +4,9 @@ import { Resampler } from "./wave.js";
 
 const WORKLET = new URL("./worklet.js", import.meta.url);
 
-// Calls `take` with each block. Resolves to what closes the microphone; throws Error with a sentence.
-export async function openMicrophone(take) {
+// Calls `take` with each block, and `changed` with a sentence, empty where all is well again, and whether no more
+// sound will come. Resolves to what closes the microphone; throws Error with a sentence.
+export async function openMicrophone(take, changed) {
   if (!navigator.mediaDevices?.getUserMedia) {
     throw new Error("Browsers give the microphone to pages of https or localhost only.");
   }
@@ -15,6 +16,10 @@ export async function openMicrophone(take) {
   } catch (error) {
     throw new Error(REASONS[error.name] ?? "The microphone cannot be opened.");
   }
+  const [track] = stream.getAudioTracks();
+  track.addEventListener("ended", () => changed("The microphone was lost.", true)); // not when it is closed here
+  track.addEventListener("mute", () => changed("The microphone is muted.", false));
+  track.addEventListener("unmute", () => changed("", false));
   // At the device's own rate: not every browser converts the rate of a microphone.
   const context = new AudioContext();
   const close = () => {

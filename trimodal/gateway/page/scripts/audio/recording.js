@@ -7,9 +7,10 @@ import { RATE, wave } from "./wave.js";
 const TAIL_MS = 200;
 const MAX_S = 120;
 
-// Begins at once. `told` is called with the seconds so far and the level, 0 to 1, of the last block.
+// Begins at once. `told` is called with the seconds so far and the level, 0 to 1, of the last block; `changed` as
+// openMicrophone calls it.
 // `opened` fails where there is no microphone; `end()` resolves to { data, seconds }, or null without sound.
-export function record(told) {
+export function record(told, changed) {
   const blocks = [];
   let count = 0;
   const take = (block) => {
@@ -18,7 +19,7 @@ export function record(told) {
     count += block.length;
     told(count / RATE, level(block));
   };
-  const opened = openMicrophone(take);
+  const opened = openMicrophone(take, changed);
   const end = async () => {
     if (count) await new Promise((resolve) => setTimeout(resolve, TAIL_MS));
     const close = await opened.catch(() => null);

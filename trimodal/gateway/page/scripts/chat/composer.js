@@ -85,10 +85,12 @@ function takePictures() {
     input.value = ""; // the same file may be chosen again
   });
   document.addEventListener("paste", (event) => {
-    if (event.clipboardData?.files.length) {
-      event.preventDefault();
-      takeFiles(event.clipboardData.files);
-    }
+    const files = [...(event.clipboardData?.files ?? [])];
+    // Cells of a spreadsheet come as text and as a picture of it: text wins, but for a copied file's own name.
+    const text = event.clipboardData?.getData("text/plain").trim() ?? "";
+    if (!files.length || (text && !files.some(({ name }) => text.endsWith(name)))) return;
+    event.preventDefault();
+    takeFiles(files);
   });
   const brings = (event) => event.dataTransfer?.types.includes("Files");
   document.addEventListener("dragover", (event) => {
@@ -162,6 +164,10 @@ function holdToTalk(send) {
       if (holding !== mine) return; // let go of: the tail is still recorded
       label.textContent = `Listening ${seconds.toFixed(1)} s`;
       button.style.setProperty("--level", level.toFixed(3));
+    }, (words, over) => {
+      if (holding !== mine) return;
+      if (over) end(false);
+      tell(words);
     }));
     mine.opened.catch((error) => {
       if (holding === mine) end(false);

@@ -63,6 +63,8 @@ class Conversation {
       this.changed(this.current.turn);
     } else if (event.type === "response.done" && this.current) {
       this.finish(event.response, now);
+    } else if (event.type === "microphone") {
+      tell(event.words || SPEAK);
     } else if (event.type === "error") {
       this.problem = String(event.error?.message ?? event.error);
       tell(this.problem);

@@ -1,5 +1,7 @@
 // What all questions of this tab are asked with: a system prompt, a temperature.
 
+import { forget, read, store } from "../storage.js";
+
 const SETTINGS = "trimodal.settings";
 const system = document.getElementById("system");
 const temperature = document.getElementById("temperature");
@@ -13,16 +15,16 @@ export function readSettings() {
 
 export function startSettings() {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(SETTINGS)) ?? {};
+    const kept = JSON.parse(read(SETTINGS)) ?? {};
     system.value = kept.system ?? "";
     temperature.value = kept.temperature ?? "";
   } catch {
-    sessionStorage.removeItem(SETTINGS);
+    forget(SETTINGS);
   }
   const panel = document.getElementById("settings");
   const mark = () => panel.classList.toggle("set", Boolean(system.value.trim() || temperature.value.trim()));
   panel.addEventListener("input", () => {
-    sessionStorage.setItem(SETTINGS, JSON.stringify(readSettings()));
+    store(SETTINGS, JSON.stringify(readSettings()));
     mark();
   });
   mark();

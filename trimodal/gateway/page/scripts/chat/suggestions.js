@@ -3,6 +3,7 @@
 import { base64 } from "../audio/wave.js";
 import { request } from "../api.js";
 import { make } from "../figures.js";
+import { tell } from "./composer.js";
 
 const SAMPLES = "page/samples/";
 
@@ -19,16 +20,18 @@ export function startSuggestions(ask) {
     }
     button.addEventListener("click", async () => {
       button.disabled = true; // while the sample is fetched: one click, one question
+      tell("");
       try {
         ask({
           text,
           picture: picture ? { name: picture, url: `data:image/jpeg;base64,${await load(picture)}` } : null,
           recording: recording ? { data: await load(recording), seconds: Number(seconds) } : null,
         });
-        button.disabled = false;
       } catch (error) {
-        button.textContent = error.message; // there is no sample: it stays disabled
+        tell(error.message);
+        if (error.status === 404) return; // there is no sample: it stays disabled
       }
+      button.disabled = false;
     });
   }
 }

@@ -1,20 +1,27 @@
 // The talk of this tab: its turns, what of them the API gets, and their copy that outlives a reload.
 //
-// A turn: { question: { text, picture, recording }, answer: { text, state, error, note, usage, timing } }
-// picture: { name, url }, recording: { data, seconds }; state: waiting, done, stopped, interrupted, cut or failed.
+// A turn: { question: { text, picture, recording }, answer: { text, state, error, note, usage, timing }, forgotten }
+// picture: { name, url, key }, recording: { data, seconds, key }: stored under `key`; state: waiting, done, stopped,
+// interrupted, cut or failed; forgotten: how many turns before it the tab had no room for.
+
+import { forget, names, read, store } from "../storage.js";
 
 const TURNS = "trimodal.turns";
 const DRAFT = "trimodal.draft";
 // Files are stored beside the turns, once each: the turns are stored again and again while an answer comes.
 const CONTENTS = { picture: "url", recording: "data" };
-const fileKey = (kind, index) => `trimodal.${kind}.${index}`;
+const FILES = /^trimodal\.(picture|recording)\./;
 
 export const turns = load();
+let from = 0; // the tab has no room for turns before it
 
 export function addTurn(question) {
   const turn = { question, answer: { text: "", state: "waiting" } };
   for (const [kind, field] of Object.entries(CONTENTS)) {
-    if (question[kind]) store(fileKey(kind, turns.length), question[kind][field]);
+    if (!question[kind]) continue;
+    const key = `trimodal.${kind}.${Date.now()}`;
+    question[kind] = { ...question[kind], key };
+    store(key, question[kind][field]); // what does not fit is missing after a reload
   }
   turns.push(turn);
   keep();
@@ -22,20 +29,14 @@ export function addTurn(question) {
 }
 
 export function clearTurns() {
-  for (const kind of Object.keys(CONTENTS)) {
-    turns.forEach((turn, index) => sessionStorage.removeItem(fileKey(kind, index)));
-  }
-  turns.length = 0;
+  files().forEach((key) => forget(key));
+  turns.length = from = 0;
   keep();
 }
 
-function store(name, text) {
-  try {
-    sessionStorage.setItem(name, text);
-  } catch {
-    sessionStorage.removeItem(name); // full, a few megabytes: what does not fit is missing after a reload
-  }
-}
+// The keys of what is stored beside the turns, the oldest first.
+const files = () => names().filter((key) => FILES.test(key)).sort((a, b) => age(a) - age(b));
+const age = (key) => Number(key.split(".")[2]);
 
 let left = false;
 
@@ -48,31 +49,43 @@ window.addEventListener("pageshow", () => {
   left = false;
 });
 
+// Where there is no room, without the oldest files, then without the oldest turns.
 export function keep() {
   if (left) return;
   const bare = turns.map(({ question: { text, picture, recording, lost }, answer }) => ({
     question: {
       text,
       lost,
-      picture: picture && { name: picture.name },
-      recording: recording && { seconds: recording.seconds },
+      picture: picture && { name: picture.name, key: picture.key },
+      recording: recording && { seconds: recording.seconds, key: recording.key },
     },
     answer,
   }));
-  store(TURNS, JSON.stringify(bare));
+  while (!store(TURNS, JSON.stringify(newest(bare)))) {
+    const [oldest] = files();
+    if (oldest) forget(oldest);
+    else if (from < turns.length) from += 1;
+    else return;
+  }
+}
+
+function newest(bare) {
+  const [first, ...others] = bare.slice(from);
+  const forgotten = from + (turns[0]?.forgotten ?? 0) || undefined;
+  return first ? [{ ...first, forgotten }, ...others] : [];
 }
 
 function load() {
   let found;
   try {
-    found = JSON.parse(sessionStorage.getItem(TURNS)) ?? [];
+    found = JSON.parse(read(TURNS)) ?? [];
   } catch {
     return [];
   }
-  found.forEach(({ question, answer }, index) => {
+  for (const { question, answer } of found) {
     for (const [kind, field] of Object.entries(CONTENTS)) {
       if (!question[kind]) continue;
-      const contents = sessionStorage.getItem(fileKey(kind, index));
+      const contents = read(question[kind].key);
       question[kind] = contents && { ...question[kind], [field]: contents };
       if (!contents) question.lost = question.lost ? `${question.lost} and ${kind}` : kind;
     }
@@ -80,12 +93,12 @@ function load() {
       answer.state = "cut";
       answer.error = "Cut off when the page was loaded again.";
     }
-  });
+  }
   return found;
 }
 
-export const readDraft = () => sessionStorage.getItem(DRAFT) ?? "";
-export const keepDraft = (text) => sessionStorage.setItem(DRAFT, text);
+export const readDraft = () => read(DRAFT) ?? "";
+export const keepDraft = (text) => store(DRAFT, text);
 
 // What one request may hold. Of what it holds the model leaves out more where that is too long for it.
 const MOST = { turns: 500, text: 200_000, files: 16_000_000 };
@@ -96,9 +109,10 @@ const STEP = 16;
 // answered is no part of it: models are trained on turns that alternate.
 export function messages(turn) {
   const answered = turns.slice(0, turns.indexOf(turn)).filter(({ answer }) => answer.text);
-  const sizes = answered.map(size);
+  const [asked, ...sizes] = [turn, ...answered].map(size);
+  const fits = (name) => sum([...sizes.slice(from), asked], name) <= MOST[name];
   let from = 0;
-  while (Object.keys(MOST).some((name) => sum(sizes.slice(from), name) > MOST[name])) from += STEP;
+  while (from < sizes.length && !Object.keys(MOST).every(fits)) from += STEP;
   const said = answered.slice(from).flatMap(({ question, answer }) => [
     { role: "user", content: content(question) },
     { role: "assistant", content: answer.text },

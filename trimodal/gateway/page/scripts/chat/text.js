@@ -3,14 +3,14 @@
 
 import { copyButton, make } from "../figures.js";
 
-const FENCE = /^\s*(`{3,})[^`]*$/;
+const FENCE = /^(\s*)(`{3,})[^`]*$/;
 const HEADING = /^#{1,6}\s+(.*?)\s*#*$/;
 const ITEM = /^(\s*)(?:[-*+]|(\d+)[.)])\s+(.*)$/;
 const QUOTE = /^\s*>\s?(.*)$/;
 const RULE = /^\s*([-*_])(\s*\1){2,}\s*$/;
 const ROW = /^\s*\|.*\|\s*$/;
 const UNDER_HEAD = /^\s*\|(\s*:?-+:?\s*\|)+\s*$/;
-const DEEPEST = 8; // quotes within quotes
+const DEEPEST = 8; // quotes and lists within each other
 const INLINE = /(```[^`\n]+```|`[^`\n]+`|\*\*(?=\S)[^\n]*?\S\*\*|\*(?=[^\s*])[^*\n]*?[^\s*]\*(?![\w*]))/;
 
 export function showText(element, text) {
@@ -31,12 +31,10 @@ function blocks(lines, depth = 0) {
   while (at < lines.length) {
     const line = lines[at];
     if (FENCE.test(line)) {
-      const from = (at += 1); // the last fence may be open while the text still comes
-      const [, ticks] = FENCE.exec(line);
-      const closes = (one) => one.trim().length >= ticks.length && /^`+$/.test(one.trim());
-      while (at < lines.length && !closes(lines[at])) at += 1;
-      nodes.push(codeBlock(lines.slice(from, at).join("\n")));
-      at += 1;
+      const { length: columns } = FENCE.exec(line)[1];
+      const end = fenceEnd(lines, at);
+      nodes.push(codeBlock(lines.slice(at + 1, end).map((one) => outdent(one, columns)).join("\n")));
+      at = end + 1;
     } else if (isTable()) {
       nodes.push(table(takeWhile(ROW).map(([row]) => row)));
     } else if (HEADING.test(line)) {
@@ -45,8 +43,10 @@ function blocks(lines, depth = 0) {
     } else if (RULE.test(line)) {
       nodes.push(make("hr"));
       at += 1;
-    } else if (ITEM.test(line)) {
-      nodes.push(list(takeWhile(ITEM)));
+    } else if (depth < DEEPEST && ITEM.test(line)) {
+      const end = listEnd(lines, at);
+      nodes.push(list(lines.slice(at, end), depth));
+      at = end;
     } else if (depth < DEEPEST && QUOTE.test(line)) {
       const quote = make("blockquote");
       quote.append(...blocks(takeWhile(QUOTE).map(([, said]) => said), depth + 1));
@@ -63,17 +63,66 @@ function blocks(lines, depth = 0) {
   return nodes;
 }
 
-// Items that are set in further than the first of a list are a list within the item before them.
-function list(items) {
-  const [[, { length: depth }, number]] = items;
+// Of the fence at `from`, where it ends; the last one may be open while the text still comes.
+function fenceEnd(lines, from, line = lines[from]) {
+  const [, , ticks] = FENCE.exec(line);
+  const closes = (one) => one.trim().length >= ticks.length && /^`+$/.test(one.trim());
+  let at = from + 1;
+  while (at < lines.length && !closes(lines[at])) at += 1;
+  return at;
+}
+
+// Without so many columns of white space at its beginning; a tab goes to the next fourth.
+function outdent(line, columns) {
+  let at = 0;
+  for (let column = 0; column < columns && /\s/.test(line[at] ?? ""); at += 1) {
+    column += line[at] === "\t" ? 4 - (column % 4) : 1;
+  }
+  return line.slice(at);
+}
+
+const isItem = (line, ordered) => !RULE.test(line) && ITEM.test(line) && Boolean(ITEM.exec(line)[2]) === ordered;
+
+// Where the item at `from` ends: what is set in further than its mark belongs to it, with empty lines between.
+function itemEnd(lines, from) {
+  const [, { length: depth }, , first] = ITEM.exec(lines[from]);
+  let end = FENCE.test(first) ? fenceEnd(lines, from, first) + 1 : from + 1;
+  for (let at = end; at < lines.length; ) {
+    if (lines[at].trim() && lines[at].search(/\S/) <= depth) break;
+    const fenced = FENCE.test(lines[at]);
+    at = fenced ? fenceEnd(lines, at) + 1 : at + 1;
+    if (fenced || lines[at - 1].trim()) end = at;
+  }
+  return Math.min(end, lines.length);
+}
+
+function listEnd(lines, from) {
+  const ordered = isItem(lines[from], true);
+  let end = from;
+  for (let at = from; at < lines.length && isItem(lines[at], ordered); ) {
+    at = end = itemEnd(lines, at);
+    while (at < lines.length && !lines[at].trim()) at += 1; // empty lines between items
+  }
+  return end;
+}
+
+function list(lines, depth) {
+  const [, , number] = ITEM.exec(lines[0]);
   const element = make(number ? "ol" : "ul");
   if (number) element.start = Number(number);
-  for (let at = 0; at < items.length; ) {
-    const item = withInline(make("li"), items[at][3]);
-    const from = (at += 1);
-    while (at < items.length && items[at][1].length > depth) at += 1;
-    if (at > from) item.append(list(items.slice(from, at)));
+  for (let at = 0; at < lines.length; ) {
+    if (!lines[at].trim()) {
+      at += 1;
+      continue;
+    }
+    const [line, , , first] = ITEM.exec(lines[at]);
+    const end = itemEnd(lines, at);
+    const others = lines.slice(at + 1, end).map((one) => outdent(one, line.length - first.length));
+    const [head, ...rest] = blocks([first, ...others], depth + 1);
+    const item = make("li");
+    if (head) item.append(...(head.localName === "p" ? head.childNodes : [head]), ...rest);
     element.append(item);
+    at = end;
   }
   return element;
 }

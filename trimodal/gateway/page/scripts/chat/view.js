@@ -22,6 +22,7 @@ export class TurnView {
     this.text = make("div", "text");
     this.end = make("div", "end");
     this.answer.append(this.text, this.end);
+    if (turn.forgotten) this.element.append(make("p", "hint", `This tab's storage had no room for ${older(turn.forgotten)}.`));
     this.element.append(this.question, this.answer);
     this.again = again;
     this.update();
@@ -47,6 +48,8 @@ export class TurnView {
     this.end.replaceChildren(...endParts(this.turn, this.again));
   }
 }
+
+const older = (count) => (count === 1 ? "an older question" : `${count} older questions`);
 
 function questionParts({ picture, recording, lost }, words) {
   const parts = [];
