@@ -99,6 +99,14 @@ def test_what_a_caller_wrote_is_not_taken_for_grpcs_own_words(words, code, detai
     assert type(from_status(code, details.format(words), "h:1")) is kind
 
 
+@pytest.mark.parametrize("words", ["Stub process 'a' is not healthy", "stream 7 is not open", "in exit"])
+def test_a_request_id_is_not_taken_for_tritons_own_words(words):
+    error = from_status(S.INVALID_ARGUMENT, f"[request id: {words}] image is empty", "h:1")
+    assert (type(error), str(error)) == (InvalidArgument, "image is empty")
+    error = from_message(f"[request id: {words}] image is empty", by_model=False)
+    assert (type(error), str(error)) == (InvalidArgument, "image is empty")
+
+
 @pytest.mark.parametrize(
     ("message", "kind", "words"),
     [

@@ -50,7 +50,7 @@ class Ticks:
         wait_until(lambda: len(self.numbers) >= 3, "the first ticks")
 
     def close(self) -> None:
-        self._client.stop_stream(cancel_requests=True)
+        self._client.stop_stream(cancel_requests=not self.ended.is_set())
         self._client.close()
 
 

@@ -125,13 +125,14 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
         return ConnectError(f"no server at {url}")
     if code in _MAY_BE_LOST and _LOST.match(text):
         return ConnectionLost(f"the server at {url} went away")
+    text = _plain(text)
     if known := _of_triton(text):
         return known
     if _NO_STREAM.search(text):
         return Unavailable("the server does not know this stream any more: begin it again")
     if code is grpc.StatusCode.NOT_FOUND and _NOT_NOW.search(text):  # it was unloaded: the server drains
-        return Unavailable(_plain(text))
-    return _made(_STATUS.get(code, InternalError), _plain(text))
+        return Unavailable(text)
+    return _made(_STATUS.get(code, InternalError), text)
 
 
 def from_message(message: str, *, by_model: bool) -> RequestError:

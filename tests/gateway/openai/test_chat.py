@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import openai
 import pytest
 
 from tests.doubles.waiting import wait_until
-from tests.gateway.conftest import ANSWER, CHAT, Serve, connect, fails, fake_triton
+from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, connect, fails, fake_triton
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.client.transports.tensors import strings
@@ -340,3 +343,18 @@ def test_thoughts_come_beside_the_content(serve: Serve) -> None:
     plain = serve().openai().chat.completions.create(**asked)
     assert "reasoning_content" not in plain.choices[0].message.model_extra
     assert plain.usage.completion_tokens_details.reasoning_tokens == 0
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_the_copyable_program_and_nobody_who_reads_it(serve: Serve, read: bool) -> None:
+    theirs, ours = os.pipe()
+    program = Path(__file__).parents[3] / "clients" / "openai_chat.py"
+    command = [sys.executable, str(program), "a question", "--url", f"{serve().url}/v1"]
+    with open(theirs, encoding="utf-8") as answer, open(ours, "wb") as output:
+        if not read:
+            answer.close()
+        done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False)
+        output.close()
+        assert done.returncode == (not read), done.stderr
+        assert b"Traceback" not in done.stderr
+        assert not read or answer.read() == f"{ANSWER}\n"

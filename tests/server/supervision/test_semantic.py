@@ -90,9 +90,13 @@ def test_where_no_semantic_cache_is_open_any_may_be_loaded(repository: Repositor
     assert asked.refusal("judge") == ""
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}"])
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "a loop"])
 def test_what_cannot_be_read_is_left_to_the_model_to_say(repository: Repository, content: str) -> None:
     asked = repository.asked()
     asked.look(Stubs())  # type: ignore[arg-type]
-    (repository.folder / "judge/1/onnx/manifest.json").write_text(content)
+    manifest = repository.folder / "judge/1/onnx/manifest.json"
+    manifest.write_text(content)
+    if content == "a loop":
+        repository.judge(artefact="loop")
+        (repository.folder / "judge/1/loop").symlink_to("loop")
     assert asked.refusal("judge") == ""

@@ -138,6 +138,14 @@ def test_one_word_may_have_been_three() -> None:
     assert [word.text for word in transcript.recent] == [" had", " he", " married"]
 
 
+@pytest.mark.parametrize(("sure", "corrected"), [(0.8, False), (0.84, True), (0.9, True)])
+def test_words_that_whisper_is_less_sure_of_correct_nothing(sure: float, corrected: bool) -> None:
+    transcript = Transcript()
+    transcript.commit([replace(word, probability=0.85) for word in words("the speed dial entry")])
+    transcript.correct([replace(word, probability=sure) for word in words("the speed dialantry is")], 4)
+    assert bool(transcript.take_corrections()) is corrected
+
+
 def test_a_segment_of_which_nothing_is_committed_is_not_corrected() -> None:
     transcript = Transcript()
     transcript.correct(words("one"), 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from trimodal.errors import ServerError
+from trimodal.errors import OperatorError
 from trimodal.manifest import MANIFEST
 from trimodal.repository import FAKE, ONLY_WITH, Model, read_model
 from trimodal.server.admin import Api
@@ -60,7 +60,7 @@ class AskedModels:
                 return FAKE
             manifest = (model.artefact_directory(model.artefact) / MANIFEST).read_bytes()
             return str(json.loads(manifest)["source_sha256"])
-        except (ServerError, OSError, ValueError, LookupError, TypeError):
+        except (OperatorError, OSError, RuntimeError, ValueError, LookupError, TypeError):
             return ""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import openai
 import pytest
 
+from tests.doubles.waiting import wait_until
 from tests.gateway.conftest import ANSWER, Running, Serve, fails, fake_triton
 from tests.gateway.openai.test_chat import thinking
 from tests.gateway.openai.test_conversation import PICTURE
@@ -266,6 +267,18 @@ def test_what_is_not_to_be_kept_is_not(serve: Serve) -> None:
     assert answer.store is False
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(answer.id)
+
+
+def test_one_whose_client_left_before_its_end_is_not_kept(serve: Serve) -> None:
+    """As at OpenAI without `background`: its generation ends with the connection."""
+    served = serve(fake_triton(llm=scripted("word " * 10_000, step=0.01)))
+    client = strict(served)
+    with client.responses.create(model="llm", input="hi", stream=True) as events:
+        began = next(iter(events))
+    assert began.type == "response.created"
+    wait_until(lambda: served.triton.cancelled, "the end of its generation")
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(began.response.id)
 
 
 def test_each_tenant_has_its_own(serve: Serve, file: Path) -> None:
