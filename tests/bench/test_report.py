@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.bench.load.records import answer, record, run_of
 from tests.bench.runs import answering, results_of
@@ -14,6 +16,7 @@ from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import parse_slo
 from trimodal.bench.load.statistics import summarise
 from trimodal.bench.report import (
+    IMAGES,
     TOKENS,
     doubts,
     error_table,
@@ -23,6 +26,7 @@ from trimodal.bench.report import (
     write_json,
 )
 from trimodal.errors import SettingsError
+from trimodal.report.console import print_table
 
 SLO = parse_slo("ttft_ms<=500,itl_ms<=60,p99_ms<=4000")
 
@@ -56,6 +60,17 @@ def test_one_side_has_no_column(results: list[Result]) -> None:
     """It took the room of the figures' names on a narrow terminal."""
     table = main_table("By case", TOKENS, [one for one in results if one.side == "served"], SLO)
     assert (table.names, table.columns[:2], table.rows[0][0]) == (1, ["case", "req/s"], "poisson 2/s")
+
+
+def test_no_head_of_a_column_is_folded_within_a_word(results: list[Result]) -> None:
+    """`latenc` stood above `y p90` on a terminal of 80 columns."""
+    console = Console(file=io.StringIO(), width=80)
+    served = [one for one in results if one.side == "served"]
+    print_table(main_table("Images", IMAGES, served, parse_slo("ms<=500")), console)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    head = "case req/s images/s good/s good p50 p90 p95 p99 errors"
+    assert shown.splitlines()[1].split() == head.split()
+    assert "Latency in ms; good: requests that keep latency_ms<=500" in shown
 
 
 def test_objectives_are_marked(results: list[Result]) -> None:

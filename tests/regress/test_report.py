@@ -50,19 +50,18 @@ def test_the_last_line():
 def test_too_few_requests_to_find_a_change_are_told():
     """Three on each side have p 0.1 at least: whatever the times were, nothing was worse, without a word."""
 
-    def said(repeat, factor=9.0):
+    def said(repeat, stored=0):
         before, after = (
-            run(
-                **{f"case_{number}": record(ttft=[scale * one for one in SLOW[:repeat]]) for number in (1, 2)}
-            )
-            for scale in (1.0, factor)
+            run(**{f"case_{number}": record(ttft=[scale * one for one in SLOW[:of]]) for number in (1, 2)})
+            for scale, of in ((1.0, stored or repeat), (9.0, repeat))
         )
         comparison = found(before, after, case(1), case(2))
         return comparison[0].note, printed(lambda console: print_comparison(*comparison, console))
 
     note, text = said(3)
-    assert note == "no change of 3 times could be found, however large: that takes --repeat 5"
+    assert note == "no change of 3 times could be found, however large: that takes --repeat 5 of both runs"
     assert note in text
+    assert said(5, stored=3)[0] == note, "the stored run has too few, too"
     note, text = said(5)
     assert (note, "3 worse" in text) == ("", True)
-    assert said(2)[0] == "times were not compared: that takes --repeat 3, and more to find a change"
+    assert said(2)[0] == "times were not compared: that takes --repeat 3 of both runs, more to find a change"

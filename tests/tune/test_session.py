@@ -251,6 +251,22 @@ def test_a_model_slower_than_a_round_is_told_so(repository: Path, monkeypatch: p
 
 
 @pytest.mark.usefixtures("triton")
+@pytest.mark.parametrize("bound", ["p99_lag_ms<=9", "lag_ms<=9"])
+def test_a_bound_on_what_the_model_does_not_have_ends_it_at_once(
+    bound: str, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All trials missed it, and nothing said why."""
+
+    async def run(send: Any, arrivals: Any, *, seconds: float, warmup: float, drain_s: float) -> LoadRun:
+        return LoadRun((Record(0, 1.0, 1.0, (1.1,), 1.1),), warmup, seconds)
+
+    monkeypatch.setattr(session, "target_of", lambda *_, **__: None)
+    monkeypatch.setattr(session.generator, "run", run)
+    with pytest.raises(TrialError, match=f"{bound}: its answers have no such figure"):
+        tune(settings(repository, slo=parse_slo(bound)))
+
+
+@pytest.mark.usefixtures("triton")
 def test_a_batch_of_what_has_none_is_refused(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "kind_of", lambda config: "llm")
     with pytest.raises(SettingsError, match="--batch is of embedding and tensors and vision: leave it out"):

@@ -92,7 +92,8 @@ def by_case(
 
 def main_table(title: str, unit: Unit, results: Sequence[Result], slo: Slo) -> Table:
     """Throughput, goodput, times and errors, as wide as a terminal."""
-    labels = ("p50", "p99") if len(unit.metrics) > 1 else ("p50", "p90", "p95", "p99")
+    alone = len(unit.metrics) == 1
+    labels = ("p50", "p90", "p95", "p99") if alone else ("p50", "p99")
     times = [(metric, label) for metric in unit.metrics[:2] for label in labels]
     judged = any(one.summary.goodput is not None for one in results)
     heard = any(one.summary.word_error_rate is not None for one in results)
@@ -106,9 +107,10 @@ def main_table(title: str, unit: Unit, results: Sequence[Result], slo: Slo) -> T
         ]  # fmt: skip
 
     columns = ["req/s", unit.name, *(["good/s", "good"] if judged else [])]
-    columns += [f"{NAMES[metric]} {label}" for metric, label in times]
+    # One metric is named in the note: its name in every column was folded within the word.
+    columns += [label if alone else f"{NAMES[metric]} {label}" for metric, label in times]
     columns += [*(["wrong words"] if heard else []), "errors"]
-    note = "Times in ms"
+    note = f"{NAMES[unit.metrics[0]].capitalize()} in ms" if alone else "Times in ms"
     if slo.of_requests:
         kept = ", ".join(bound.text for bound in slo.of_requests)
         note += f"; good: requests that keep {kept}"

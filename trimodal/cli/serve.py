@@ -101,7 +101,7 @@ class ServeCommand(AccessSettings, ListenSettings):
     gateway: Annotated[bool, served("--gateway", help="OpenAI's API in front of it")] = False
     gateway_host: Annotated[str, addresses(help="of the gateway")] = "127.0.0.1"
     gateway_port: Annotated[int, addresses()] = 8080
-    drain_timeout: Annotated[float, life(min=0, help="seconds for running requests")] = 30.0
+    drain_timeout: Annotated[float, life(min=0, max=86_400, help="seconds for running requests")] = 30.0
     ready_timeout: Annotated[
         float, life(min=1, help="seconds until all must be loaded and its files read")
     ] = 300.0

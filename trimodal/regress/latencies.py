@@ -106,11 +106,15 @@ def too_few(latencies: Sequence[Latency], requests: int) -> str:
     """
     tests = len(latencies)
     if not tests and requests < _MIN_SAMPLES:
-        return f"times were not compared: that takes --repeat {_MIN_SAMPLES}, and more to find a change"
+        return (
+            f"times were not compared: that takes --repeat {_MIN_SAMPLES} of both runs, more to find a change"
+        )
     if not tests or tests * min(one.least for one in latencies) < ALPHA:
         return ""
     repeat = next(number for number in itertools.count(1) if tests * _least(number, number) < ALPHA)
-    return f"no change of {tests} times could be found, however large: that takes --repeat {repeat}"
+    return (
+        f"no change of {tests} times could be found, however large: that takes --repeat {repeat} of both runs"
+    )
 
 
 def _least(first: int, second: int) -> float:

@@ -226,6 +226,9 @@ class TunedServer:
         value = factor if streams else settings.objective.value(summary)
         if value is None:
             raise SettingsError(f"{settings.objective.name} is not a figure of model {settings.model}")
+        for bound, verdict in zip(settings.slo.bounds, summary.verdicts, strict=True):
+            if verdict.value is None and summary.ok:
+                raise self._failed(f"{bound.text}: its answers have no such figure")
         return judge(summary, settings.slo, settings.objective, value)
 
     async def _send(

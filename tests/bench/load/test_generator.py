@@ -201,3 +201,19 @@ def test_the_cost_of_the_generator_is_that_of_the_window(monkeypatch: pytest.Mon
         return await run(server(lambda _: 60.0), evenly(2.0), seconds=4.0, warmup=2.0)
 
     assert run_virtually(counted()).cpu_share == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_run_that_is_ended_in_its_warm_up_says_nothing_of_the_clients_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The report said of the milliseconds in which it ended that this client may be what was measured."""
+    monkeypatch.setattr(generator.time, "process_time", count().__next__)
+
+    async def ended() -> LoadRun:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.1, stop.set)
+        return await run(server(lambda _: 0.01), Closed(1), seconds=60.0, warmup=60.0, stop=stop)
+
+    done = asyncio.run(ended())
+    assert (done.stopped, done.counted) == ("interrupted", ())
+    assert (done.cpu_share, done.loop_lag) == (0.0, 0.0)

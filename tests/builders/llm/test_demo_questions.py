@@ -1,4 +1,4 @@
-"""What the demo, the README and the page ask SmolLM2 is answered alike by every processor: no token is a tie.
+"""What the demo, README, page and golden set ask SmolLM2, every processor answers alike: no token is a tie.
 
 "What is the capital of France?" begins with one: torch gives "The" 0.15 and "L" 0.14. There rounding decides,
 which differs between processors: a Zen 5 answered "L'Étoile, la Marseillaise, la femme, la femme, …".
@@ -6,6 +6,7 @@ which differs between processors: a Zen 5 answered "L'Étoile, la Marseillaise, 
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,21 @@ MARGIN = 0.5
 (_FIRST, _CAPITAL), (_SECOND, _OTHER) = acts.TURNS
 TALK = [(_FIRST, f"The capital of Japan is {_CAPITAL}."), (_SECOND, _OTHER)]
 TYPED = [(one.text, one.words[0]) for one in assistant.QUESTIONS if not (one.image or one.audio)]
+ROOT = Path(__file__).parents[3]
+CASES = map(json.loads, (ROOT / "samples" / "golden.jsonl").read_text(encoding="utf-8").splitlines())
+GOLDEN = [
+    (case["input"].get("prompt") or case["input"]["text"], case["expect"]["contains"])
+    for case in CASES
+    if case["input"].keys() & {"prompt", "text"} and "contains" in case.get("expect", {})
+]
 QUESTIONS = {
     "the demo's first turn": ([], _FIRST, _CAPITAL),
     "the demo's second turn": ([TALK[0]], _SECOND, _OTHER),
     **{f"stored: {text}": ([], text, word) for text, _, word in acts.CACHED},
     **{f"assistant: {text}": ([], text, word) for text, word in TYPED},
     "explain": ([], QUESTION, _CAPITAL),
+    **{f"golden set: {text}": ([], text, word) for text, word in GOLDEN},
 }
-
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("file", ["README.md", "trimodal/gateway/page/index.html"])

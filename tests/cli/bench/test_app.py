@@ -10,16 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
+import typer
+from click.testing import Result as Ended
 from typer.testing import CliRunner
 
 from tests.bench.recordings import write_recordings
 from tests.vision.pictures import artefact
+from trimodal.bench.load.generator import LoadRun
+from trimodal.bench.load.plan import LoadPlan
+from trimodal.bench.load.records import OK, Record
+from trimodal.bench.load.rounds import Result
+from trimodal.bench.load.slo import parse_slo
+from trimodal.bench.load.statistics import summarise
+from trimodal.bench.report import IMAGES
 from trimodal.bench.samples import Recording
 from trimodal.bench.scenarios import llm as llm_scenario
 from trimodal.bench.scenarios.llm import LlmScenario
-from trimodal.bench.scenarios.server import LoadTest
+from trimodal.bench.scenarios.server import LoadTest, Measurement
 from trimodal.cli.app import app
+from trimodal.cli.bench.options import run_load
 from trimodal.errors import SettingsError
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
@@ -29,12 +38,12 @@ COMMANDS = ["llm", "vision", "speech", "embedding"]
 FAKE_LLM = ("--set", "engine=fake", "--set", "fake_prefill_us=0")
 
 
-def run(*arguments: object) -> Result:
+def run(*arguments: object) -> Ended:
     environment = {"COLUMNS": "120", "TERM": "dumb"}
     return CliRunner().invoke(app, ["bench", *map(str, arguments)], env=environment)
 
 
-def said(result: Result) -> str:
+def said(result: Ended) -> str:
     return " ".join(result.output.replace("│", " ").split())
 
 
@@ -57,6 +66,8 @@ def said(result: Result) -> str:
         ("llm --prompts /dev/null --prompt-tokens 64", "leave --prompt-tokens out"),
         ("llm --json /nowhere/r.json", "--json /nowhere/r.json: no file can be"),
         ("llm --url 127.0.0.1:1", "no server at 127.0.0.1:1"),
+        ("llm --warmup inf", "Invalid value for '--warmup'"),
+        ("llm --strict", "--strict is of objectives: it goes with --slo"),
         ("vision --image-size big", "--image-size big: 224 or 640x480 is needed"),
         ("vision --image-size 8x8", "16 to 4096 pixels a side"),
         ("vision --set top_z=1", "unknown parameter 'top_z'"),
@@ -73,6 +84,42 @@ def test_wrong_options_are_refused_before_anything_starts(command: str, sentence
     assert result.exit_code in (1, 2), result.output
     assert sentence in said(result)
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "slo", "strict", "why"),
+    [
+        ([OK, OK], "ms<=9000,error_rate<=0", True, ""),
+        ([OK, OK], "ms<=1", False, ""),
+        ([OK, OK], "p99_ms<=9000,mean_ms<=1", True, "--slo was missed: 1 client: mean_ms<=1"),
+        ([OK, "refused"], "error_rate<=0.4", True, "--slo was missed: 1 client: error_rate<=0.4"),
+        ([OK, "refused"], "", False, ""),
+        (["refused", "refused"], "", False, "1 client, served: no request was answered"),
+        ([], "", False, "1 client, served: no request was answered"),
+    ],
+)  # fmt: skip
+def test_what_was_not_answered_or_to_be_kept_is_exit_code_1(
+    outcomes: list[str], slo: str, strict: bool, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bench that nobody answered ended with exit code 0. What a server beside it keeps is not asked."""
+    objectives, case = parse_slo(slo), LoadPlan().cases[0]
+
+    async def measure(*_: object) -> Measurement:
+        served, slow = (
+            LoadRun(tuple(Record(n, 0, 0, [], took, one) for n, one in enumerate(told)), 0.0, 10.0)
+            for told, took in ((outcomes, 0.5), ([OK], 9.5))
+        )
+        sides = {"served": served, "beside": slow}
+        found = [Result(case, side, [run], summarise(run, objectives)) for side, run in sides.items()]
+        return Measurement("Images", IMAGES, found, [])
+
+    if why:
+        with pytest.raises(typer.Exit) as ended:
+            run_load(measure, objectives, None, strict=strict)
+        assert ended.value.exit_code == 1
+    else:
+        run_load(measure, objectives, None, strict=strict)
+    assert capsys.readouterr().err == (f"bench: {why}\n" if why else "")
 
 
 @pytest.mark.parametrize("begun", [False, True])

@@ -65,6 +65,7 @@ def test_a_warning_counts_when_it_is_told_to(repository: Path) -> None:
         (("models", "--select", "XYZ"), "XYZ is no rule"),
         (("models", "--triton-version", "latest"), "latest is no version of Triton"),
         (("models", "--format", "xml"), "xml"),
+        (("models", "--gpu-memory", "inf"), "--gpu-memory"),
         (("models", "--deployment", "nowhere.yaml"), "nowhere.yaml"),
     ],
 )

@@ -73,6 +73,14 @@ def test_a_closed_loop_beside_another_load(others: tuple[str, ...], named: str) 
 
 
 @pytest.mark.usefixtures("no_server")
+def test_a_rate_without_end_is_refused() -> None:
+    """Its requests were all due at once, so that no round ended."""
+    code, output = invoke("llm", "--rate", "inf")
+    assert code == 2
+    assert "Invalid value for '--rate'" in output
+
+
+@pytest.mark.usefixtures("no_server")
 def test_a_file_that_cannot_be_written_is_told_before_the_search() -> None:
     """It was told after a quarter of an hour, and nothing was written."""
     code, output = invoke("vision", "--json", "/nowhere/figures.json")

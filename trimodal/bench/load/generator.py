@@ -156,8 +156,7 @@ class _Running:
                 raise fault
         finally:
             unfinished = len(self.under_way)
-            ended = self.clock() - self.began
-            self._look()
+            ended = self._look()
             self.over = True  # clients stop after the request that they have
             await _cancel([sending, watching, *ends])
             if self.under_way:
@@ -260,9 +259,10 @@ class _Running:
             self._look()
             await asyncio.sleep(_LOOK_S)
 
-    def _look(self) -> None:
+    def _look(self) -> float:
         self.looked.append(self.clock() - self.began)
         self.spent.append(time.process_time())
+        return self.looked[-1]
 
     def _cost(self, began: float, until: float) -> tuple[float, float]:
         """Its share of a core, and how late the loop ran (p99), between two times.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from trimodal.bench.load.plan import LoadPlan
+    from trimodal.bench.load.rounds import Result
     from trimodal.bench.load.slo import Slo
     from trimodal.bench.scenarios.server import LoadTest, Measurement
     from trimodal.bench.targets.questions import Mix
@@ -47,7 +48,12 @@ class LoadOptions:
     ] = 0
     warmup: Annotated[
         float | None,
-        _option(panel=LOAD, min=0, help="Not counted: seconds (2), with --requests a number of them (0)."),
+        _option(
+            panel=LOAD,
+            min=0,
+            max=1_000_000,
+            help="Not counted: seconds (2), with --requests a number of them (0).",
+        ),
     ] = None
     max_in_flight: Annotated[
         int, _option(panel=LOAD, min=1, max=100_000, help="Of an open loop; more are not sent, and counted.")
@@ -66,6 +72,10 @@ class LoadOptions:
         list[str], _option("--set", panel=SERVER, help="model.parameter=value of its config; repeatable.")
     ] = ()  # type: ignore[assignment]
     slo: Annotated[str, _option(panel=REPORT, help="As ttft_ms<=500,p99_ms<=2000,error_rate<=0.01.")] = ""
+    strict: Annotated[
+        bool,
+        _option("--strict", panel=REPORT, help="Exit code 1 where the server misses an objective of --slo."),
+    ] = False
     json: Annotated[Path | None, _option(panel=REPORT, help="All figures.")] = None
 
     def __post_init__(self) -> None:
@@ -114,6 +124,8 @@ class LoadOptions:
             raise typer.BadParameter("--max-in-flight is of an open loop: it goes with --rate")
         if self.url and is_given(context, "profile"):
             raise typer.BadParameter("--profile is of a server that is started: leave it or --url out")
+        if self.strict and not self.slo:
+            raise typer.BadParameter("--strict is of objectives: it goes with --slo")
         changes = (
             text if "." in text.partition("=")[0] or not model else f"{model}.{text}" for text in self.set_
         )
@@ -126,7 +138,12 @@ class LoadOptions:
                 profile=parse_profile(self.profile),
                 changes=parse_changes(changes),
             )
-        run_load(lambda stop, tell: measure(replace(test, stop=stop, tell=tell)), test.plan.slo, self.json)
+        run_load(
+            lambda stop, tell: measure(replace(test, stop=stop, tell=tell)),
+            test.plan.slo,
+            self.json,
+            strict=self.strict,
+        )
 
     def _plan(self, clients: list[int], warm_up: float, *, sides: bool) -> LoadPlan:
         from trimodal.bench.load.plan import LoadPlan
@@ -158,10 +175,13 @@ def size(text: str) -> tuple[int, int]:
     return found
 
 
-def run_load(measure: Measure, slo: Slo, json: Path | None) -> None:
-    """Runs a load test and shows it. A run that ended early is exit code 1.
+def run_load(measure: Measure, slo: Slo, json: Path | None, *, strict: bool = False) -> None:
+    """Runs a load test and shows it. A run that ended early, or was not answered, is exit code 1.
 
     Ctrl-C ends it with what was measured; a second one ends the command at once.
+
+    Args:
+        strict: an objective that the first side misses is exit code 1, too.
     """
     import asyncio
 
@@ -201,7 +221,23 @@ def run_load(measure: Measure, slo: Slo, json: Path | None) -> None:
         if json:
             cases = [{**names_of(one), **asdict(one.summary)} for one in found.results]
             write_json(json, {"facts": dict(found.facts), "slo": slo.text, "cases": cases})
-        stopped = next((one.summary.stopped for one in found.results if one.summary.stopped), "")
-    if stopped:
-        typer.echo(f"bench: the run ended early: {stopped}", err=True)
-        raise typer.Exit(130 if stopped == "interrupted" else 1)
+    why, code = _failure(found.results, strict=strict)
+    if code:
+        typer.echo(f"bench: {why}", err=True)
+        raise typer.Exit(code)
+
+
+def _failure(results: Sequence[Result], *, strict: bool) -> tuple[str, int]:
+    """Why a load test failed, and the exit code; "" and 0: it did not."""
+    whole = [one for one in results if not one.part]
+    if stopped := next((one.summary.stopped for one in whole if one.summary.stopped), ""):
+        return f"the run ended early: {stopped}", 130 if stopped == "interrupted" else 1
+    if silent := next((one for one in whole if not one.summary.ok), None):
+        return f"{silent.case.name}, {silent.side}: no request was answered", 1
+    missed = [
+        f"{one.case.name}: {verdict.text}"
+        for one in whole
+        for verdict in one.summary.verdicts
+        if strict and one.side == whole[0].side and not verdict.met
+    ]
+    return (f"--slo was missed: {'; '.join(missed)}", 1) if missed else ("", 0)

@@ -26,7 +26,7 @@ def check(
     strict: bool = typer.Option(False, "--strict", help="Warnings count as errors for the exit code."),
     slo_ms: float = typer.Option(0, min=0, help="Time that a request may take: longer delays are found."),
     cores: int = typer.Option(0, min=0, help="CPU cores of the serving machine: more instances are found."),
-    gpu_memory: float = typer.Option(0, min=0, help="GiB of one GPU: larger models are found."),
+    gpu_memory: float = typer.Option(0, min=0, max=1e6, help="GiB of one GPU: larger models are found."),
     triton_version: str | None = typer.Option(
         None,
         help="Server to check for, as 24.10 or 2.51. By default the one installed here, else the newest.",

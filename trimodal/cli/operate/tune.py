@@ -63,7 +63,7 @@ class TuneCommand(RepositorySettings):
     seconds: Annotated[float, _search(min=0.2, max=600, help="One measurement.")] = 3.0
     seed: Annotated[int, _search(min=0, help="Of the search.")] = 0
     concurrency: Annotated[int, _load(min=1, max=4096, help="Clients in a closed loop.")] = 8
-    rate: Annotated[float, _load(min=0, help="Requests a second in an open loop (Poisson), instead.")] = 0.0
+    rate: Annotated[float, _load(min=0, max=10_000, help="Requests a second of an open loop, instead.")] = 0.0
     batch: Annotated[int, _load(min=1, max=1024, help="Images, texts or rows in a request.")] = 1
     prompt_tokens: Annotated[str, _load(help="llm: 64, uniform:32-256, lognormal:400,0.6.")] = "64"
     max_tokens: Annotated[str, _load(help="llm: length of answers, in the same forms.")] = "32"

@@ -61,7 +61,8 @@ def test_without_words_nothing_is_asked() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [("There is one other. In the conference.", "There is one other in the conference"),
-     ("I'm sorry. I'm late. Can I come?", "I'm sorry I'm late can I come"), ("Wait. … yes.", "Wait … yes")],
+     ("I'm sorry. I'm late. Can I come?", "I'm sorry I'm late can I come"), ("Wait. … yes.", "Wait … yes"),
+     ("Yes. I, too. It is. I… I think so.", "Yes I, too it is I I think so")],
 )  # fmt: skip
 def test_where_whisper_ended_a_sentence_is_not_believed(words: str, told: str) -> None:
     transport = FakeTransport(llm=scripted("."))

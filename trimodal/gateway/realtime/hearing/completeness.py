@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from trimodal.client.client import Client
@@ -14,6 +15,7 @@ _WORDS = 60  # of a long turn the last ones say it
 _LAST = SIGNS + " \t\n-’"
 _ENDS = (".", "?", "!", "…", "。", "？", "！", "।")
 _STOPS = "".join(_ENDS)
+_I = re.compile(r"I\b")  # also in I'm and "I," but not in "It"
 
 
 async def is_complete(client: Client, model: str, words: str, options: Options) -> bool:
@@ -44,7 +46,7 @@ def _in_one(words: Sequence[str]) -> str:
     joined, ended = [], False
     for word in words:
         said = word.rstrip(_STOPS) or word
-        goes_on = ended and word != "I" and not word.startswith(("I'", "I’"))
+        goes_on = ended and not _I.match(word)
         joined.append(said[:1].lower() + said[1:] if goes_on else said)
         ended = said != word
     return " ".join(joined)
