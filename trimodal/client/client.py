@@ -19,7 +19,7 @@ from trimodal import trace
 from trimodal.client.async_iteration import pumped
 from trimodal.client.batches import each_alone, in_batches
 from trimodal.client.decoding import predictions, readable, vectors
-from trimodal.client.options import Options, generation_inputs, utf8
+from trimodal.client.options import Options, generation_inputs, listed, utf8
 from trimodal.client.streams.answer import AnswerStream
 from trimodal.client.streams.ask import AskStream, ask_inputs
 from trimodal.client.streams.chunks import blocks_of
@@ -248,7 +248,10 @@ class Client:
             timeout: seconds for each batch.
             spans: gets what took the model how long; None: it is not asked.
         """
-        _refuse_one("images", images)
+        images = listed("images", images)
+        for one in images:
+            if not isinstance(one, bytes):  # tritonclient would send the letters of its `str`
+                raise InvalidArgument(f"images has {type(one).__name__}: the bytes of files are needed")
         if top_k is not None and top_k < 1:
             raise InvalidArgument(f"top_k is {top_k}: at least 1 is needed")
 
@@ -284,7 +287,7 @@ class Client:
             timeout: seconds for each batch.
             spans: gets what took the model how long; None: it is not asked.
         """
-        _refuse_one("texts", texts)
+        texts = listed("texts", texts)
         if not texts:
             raise InvalidArgument("texts is empty: at least one is needed")
 
@@ -372,9 +375,3 @@ class Client:
     async def _stream(self, request: Request, timeout: float | None) -> Responses:
         request = replace(request, id=request.id or self._request_id, metadata=self._metadata)
         return await self._transport.stream(request, self._within(timeout))
-
-
-def _refuse_one(name: str, items: Sequence[object]) -> None:
-    """Refuses a text or bytes where a list of them is needed: each of its letters would be an item."""
-    if isinstance(items, str | bytes | bytearray):
-        raise InvalidArgument(f"{name} is one {type(items).__name__}: a list of them is needed")
