@@ -359,11 +359,15 @@ async def test_a_network_that_is_dead_is_noticed_by_its_pings(monkeypatch):
     """gRPC 1.85 waited a minute for the answer to one, whatever its keepalive_timeout."""
     monkeypatch.setattr(module, "_ping_ms", lambda silence: 200)
     monkeypatch.setattr(module, "_PONG_MS", 200)
+    answering = []
 
     async def answer(reader, writer):
+        answering.append(asyncio.current_task())
         writer.write(b"\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0\0")  # its settings, and that it has ours
-        await reader.read(-1)
-        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await reader.read(-1)
+            writer.close()
+            await writer.wait_closed()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     try:
@@ -372,6 +376,7 @@ async def test_a_network_that_is_dead_is_noticed_by_its_pings(monkeypatch):
                 await client.complete("hi", timeout=30)
     finally:
         server.close()
+        await asyncio.gather(*answering)
 
 
 async def test_metadata_goes_with_every_request_of_its_client():
