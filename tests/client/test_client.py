@@ -93,6 +93,18 @@ async def test_a_text_in_place_of_a_list_is_not_taken_apart(call, told):
     assert transport.requests == []
 
 
+@pytest.mark.parametrize("name", ["Trace", "", "a b", ":path", "x-bin", "é"])
+def test_metadata_that_no_header_can_carry(name):
+    """gRPC ended calls with an error of its own, streams with that of a server that fails."""
+    client = Client(transport=FakeTransport())
+    with pytest.raises(InvalidArgument, match=f"metadata '{name}': a name of"):
+        client.with_metadata({name: "value"})
+    for value in ("é", "a\nb", 5, b"a"):
+        with pytest.raises(InvalidArgument, match="metadata 'x-trace' is .*: printable ASCII is needed"):
+            client.with_metadata({"x-trace": value})
+    assert client.with_metadata({"x-trace_1.2": ""})._metadata == {"x-trace_1.2": ""}
+
+
 async def test_arrays_are_lists():
     transport = FakeTransport(embedding=embedding, llm=scripted("a"))
     client = Client(transport=transport)

@@ -5,6 +5,7 @@ The server checks the limits of fields, and its errors name them.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 # Of a file, sent at once. Its words are not needed one by one: full windows need the least computing.
 BLOCK_S = 10
+_METADATA = re.compile(r"[a-z0-9_.-]+(?<!-bin)")  # names of texts, as gRPC takes them
 FILE_LISTENING: Listening = {"policy": "file", "recording": True}
 
 
@@ -92,7 +94,16 @@ class Client:
         """A client of the same connections whose requests carry gRPC metadata, as {"traceparent": …}.
 
         `request_id` is that of requests which are given none. The connections stay open when it is closed.
+
+        Raises: InvalidArgument: HTTP/2 has no such header.
         """
+        for name, value in metadata.items():
+            if not _METADATA.fullmatch(name):
+                raise InvalidArgument(
+                    f"metadata '{name}': a name of a-z, 0-9, _, . and - is needed, without -bin"
+                )
+            if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+                raise InvalidArgument(f"metadata '{name}' is {value!r}: printable ASCII is needed")
         client = copy(self)
         client._metadata, client._shared = {**self._metadata, **metadata}, True
         client._request_id = request_id or self._request_id
