@@ -346,39 +346,6 @@ def test_a_client_of_another_event_loop_is_refused():
             asyncio.run(call(["x"] if call == client.embed else "llm"))
 
 
-@pytest.mark.parametrize("silence", [1, 60, 61, 119, 121, 300, 599, 601, math.inf])
-def test_a_silence_that_is_allowed_is_over_before_its_pings_are_too_many(silence):
-    """A server that `trimodal serve` did not start ended the connection with "too_many_pings"."""
-    timeouts = Timeouts(silence=silence)
-    every_s = dict(module._options(timeouts))["grpc.keepalive_time_ms"] / 1000
-    assert every_s > 300 or 3 * every_s > timeouts.silence
-    assert every_s >= 30
-
-
-async def test_a_network_that_is_dead_is_noticed_by_its_pings(monkeypatch):
-    """gRPC 1.85 waited a minute for the answer to one, whatever its keepalive_timeout."""
-    monkeypatch.setattr(module, "_ping_ms", lambda silence: 200)
-    monkeypatch.setattr(module, "_PONG_MS", 200)
-    answering = []
-
-    async def answer(reader, writer):
-        answering.append(asyncio.current_task())
-        writer.write(b"\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0\0")  # its settings, and that it has ours
-        with contextlib.suppress(ConnectionError):
-            await reader.read(-1)
-            writer.close()
-            await writer.wait_closed()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    try:
-        async with Client(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
-            with pytest.raises(ConnectionLost):
-                await client.complete("hi", timeout=30)
-    finally:
-        server.close()
-        await asyncio.gather(*answering)
-
-
 async def test_metadata_goes_with_every_request_of_its_client():
     async with serving() as (servicer, client, _):
         servicer.script = [response("a", "stop")]

@@ -71,6 +71,10 @@ def _options(timeouts: Timeouts) -> list[tuple[str, int]]:
         ("grpc.keepalive_timeout_ms", _PONG_MS),
         ("grpc.http2.ping_timeout_ms", _PONG_MS),
         ("grpc.http2.max_pings_without_data", 2),
+        # Its pings after each answer wait behind an upload: on a slow line it ended, though it went on. They
+        # would find how much may be on its way to here; so that is fixed, beyond the largest usual answer.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", 4 << 20),
         # Also bounds one attempt to connect. A server that comes back is found within 2 s.
         ("grpc.min_reconnect_backoff_ms", int(timeouts.connect * 1000)),
         ("grpc.initial_reconnect_backoff_ms", 100),
