@@ -5,6 +5,7 @@ The server checks the limits of fields, and its errors name them.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -19,7 +20,7 @@ from trimodal import trace
 from trimodal.client.async_iteration import pumped
 from trimodal.client.batches import each_alone, in_batches
 from trimodal.client.decoding import predictions, readable, vectors
-from trimodal.client.options import Options, generation_inputs, utf8
+from trimodal.client.options import Options, generation_inputs, listed, utf8
 from trimodal.client.streams.answer import AnswerStream
 from trimodal.client.streams.ask import AskStream, ask_inputs
 from trimodal.client.streams.chunks import blocks_of
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 # Of a file, sent at once. Its words are not needed one by one: full windows need the least computing.
 BLOCK_S = 10
+_METADATA = re.compile(r"[a-z0-9_.-]+(?<!-bin)")  # names of texts, as gRPC takes them
 FILE_LISTENING: Listening = {"policy": "file", "recording": True}
 
 
@@ -92,7 +94,16 @@ class Client:
         """A client of the same connections whose requests carry gRPC metadata, as {"traceparent": …}.
 
         `request_id` is that of requests which are given none. The connections stay open when it is closed.
+
+        Raises: InvalidArgument: HTTP/2 has no such header.
         """
+        for name, value in metadata.items():
+            if not _METADATA.fullmatch(name):
+                raise InvalidArgument(
+                    f"metadata '{name}': a name of a-z, 0-9, _, . and - is needed, without -bin"
+                )
+            if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+                raise InvalidArgument(f"metadata '{name}' is {value!r}: printable ASCII is needed")
         client = copy(self)
         client._metadata, client._shared = {**self._metadata, **metadata}, True
         client._request_id = request_id or self._request_id
@@ -248,7 +259,10 @@ class Client:
             timeout: seconds for each batch.
             spans: gets what took the model how long; None: it is not asked.
         """
-        _refuse_one("images", images)
+        images = listed("images", images)
+        for one in images:
+            if not isinstance(one, bytes):  # tritonclient would send the letters of its `str`
+                raise InvalidArgument(f"images has {type(one).__name__}: the bytes of files are needed")
         if top_k is not None and top_k < 1:
             raise InvalidArgument(f"top_k is {top_k}: at least 1 is needed")
 
@@ -284,7 +298,7 @@ class Client:
             timeout: seconds for each batch.
             spans: gets what took the model how long; None: it is not asked.
         """
-        _refuse_one("texts", texts)
+        texts = listed("texts", texts)
         if not texts:
             raise InvalidArgument("texts is empty: at least one is needed")
 
@@ -372,9 +386,3 @@ class Client:
     async def _stream(self, request: Request, timeout: float | None) -> Responses:
         request = replace(request, id=request.id or self._request_id, metadata=self._metadata)
         return await self._transport.stream(request, self._within(timeout))
-
-
-def _refuse_one(name: str, items: Sequence[object]) -> None:
-    """Refuses a text or bytes where a list of them is needed: each of its letters would be an item."""
-    if isinstance(items, str | bytes | bytearray):
-        raise InvalidArgument(f"{name} is one {type(items).__name__}: a list of them is needed")

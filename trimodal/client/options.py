@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict, get_args, get_type_hints
 
 import numpy as np
@@ -106,11 +106,9 @@ def generation_inputs(
     if isinstance(prompt, str):
         inputs["text_input"] = strings([utf8("prompt", prompt)])
     elif prompt is not None:
-        if isinstance(prompt, bytes | bytearray):
-            raise InvalidArgument(f"prompt is {type(prompt).__name__}: text or its token ids are needed")
-        inputs["prompt_token_ids"] = _numbers("prompt", prompt)
+        inputs["prompt_token_ids"] = _numbers("prompt", prompt, "text or its token ids are needed")
     if messages is not None:
-        inputs["messages"] = strings([_json("messages", list(messages))])
+        inputs["messages"] = strings([_json("messages", listed("messages", messages))])
     for name, kind in _KINDS.items():
         value: Any = options.get(name)
         if value is None:
@@ -119,10 +117,12 @@ def generation_inputs(
             inputs[name] = strings([utf8(name, value) if isinstance(value, str) else _json(name, value)])
         else:
             inputs[name] = np.array([value], kind) if kind is np.bool_ else _number(name, value, kind)
-    if ids := options.get("stop_token_ids"):
-        inputs["stop_token_ids"] = _numbers("stop_token_ids", ids)
-    stop = options.get("stop") or ()
-    if stops := [stop] if isinstance(stop, str) else list(stop):
+    ids, stop = options.get("stop_token_ids"), options.get("stop")
+    if ids is not None and len(numbers := _numbers("stop_token_ids", ids)):
+        inputs["stop_token_ids"] = numbers
+    if isinstance(stop, str):
+        stop = [stop] if stop else []
+    if stop is not None and (stops := listed("stop", stop)):
         inputs["stop"] = strings([utf8("stop", text) for text in stops])
     return inputs
 
@@ -145,8 +145,19 @@ def utf8(name: str, text: str) -> bytes:
         raise InvalidArgument(f"{name} holds a lone surrogate: it is not valid Unicode") from None
 
 
-def _numbers(name: str, ids: Sequence[int]) -> Array:
-    return np.concatenate([_number(name, id, np.int32) for id in ids]) if ids else np.array([], np.int32)
+def listed(name: str, items: object, needed: str = "a list is needed") -> list[Any]:
+    """Returns the items of a list or an array. Raises: InvalidArgument.
+
+    Not those of a text or a dictionary: each letter, or key, would be one.
+    """
+    if isinstance(items, str | bytes | bytearray | memoryview | Mapping) or not isinstance(items, Iterable):
+        raise InvalidArgument(f"{name} is {type(items).__name__}: {needed}")
+    return list(items)
+
+
+def _numbers(name: str, ids: Sequence[int], *needed: str) -> Array:
+    numbers = [_number(name, id, np.int32) for id in listed(name, ids, *needed)]
+    return np.concatenate(numbers) if numbers else np.array([], np.int32)
 
 
 def _number(name: str, value: Any, kind: type[np.generic]) -> Array:

@@ -7,6 +7,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -536,6 +537,41 @@ async def test_a_file_drains_adds_and_removes(monkeypatch: pytest.MonkeyPatch, t
         await asyncio.sleep(0.02)
         write(second)
         await until(lambda: servers.pool.state["llm"])
+
+
+@pytest.mark.parametrize("call", ["stream", "infer", "max_batch_size"])
+async def test_a_server_that_has_left_is_not_asked_for_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: str
+) -> None:
+    """Its closed client refused what came, which the gateway told the caller as a fault of the request."""
+    file = tmp_path / "upstreams.toml"
+    one, two, three = (f'[[upstream]]\naddress = "host-{number}:8001"\n' for number in range(3))
+    file.write_text(one + two)
+    failing, asked_first = asyncio.Event(), asyncio.Event()
+
+    async def fail(*_: object) -> Tensors:
+        asked_first.set()
+        await failing.wait()
+        raise LOST
+
+    async def refuse(*_: object) -> Tensors:
+        raise InvalidArgument("the client is closed: open another one")
+
+    async with Servers(monkeypatch, *(fake_triton() for _ in range(3)), file=file) as servers:
+        first, second, _ = servers.fakes.values()
+        for fake, does in ((first, fail), (second, refuse)):
+            monkeypatch.setattr(fake, call, does)
+        order = [*servers.pool._servers.values()]
+        monkeypatch.setattr(servers.pool, "_order", lambda *_: order)
+        asked: Any = "llm" if call == "max_batch_size" else Request("llm", {})
+        running = asyncio.ensure_future(getattr(servers.pool, call)(asked, Timeouts()))
+        await asked_first.wait()
+        file.write_text(three)
+        await until(lambda: second.closed)
+        assert not first.closed, "a request still runs there"
+        failing.set()
+        with pytest.raises(ConnectionLost):
+            await running
 
 
 async def test_a_server_that_is_named_again_while_its_requests_run_is_the_one_it_was(

@@ -85,6 +85,10 @@ async def ask_inputs(
     if history:
         inputs["history"] = strings([utf8("history", json.dumps([_turn(one) for one in history]))])
     if image is not None:
+        if not isinstance(image, bytes | str | Path):
+            raise InvalidArgument(
+                f"image is {type(image).__name__}: the bytes of a file, or its path, are needed"
+            )
         inputs["image"] = strings([image] if isinstance(image, bytes) else await _read(_file(image)))
     if audio is not None:
         samples = np.concatenate(await _read(_samples(audio)))

@@ -36,6 +36,7 @@ class Failover:
 
     def next(self) -> Upstream:
         """The next server. Raises: what the last one said, or Unavailable where none could be reached."""
+        self._left = [server for server in self._left if not server.closed]
         if not self._left:
             raise self._problem
         server = self._left.pop(0)

@@ -164,10 +164,13 @@ class Upstreams:
         failover = Failover(self._order(request.name), request, timeouts)
         while True:
             server = failover.next()
+            server.running += 1
             try:
                 return await server.transport.max_batch_size(model, timeouts)
             except TrimodalError as error:
                 failover.failed(server, error)
+            finally:
+                server.running -= 1
 
     async def aclose(self) -> None:
         if self._watching is not None:

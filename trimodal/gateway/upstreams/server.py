@@ -30,6 +30,7 @@ class Upstream:
         versions: model → version, the highest last → whether it answers; empty before the first look. One
             that is loaded later comes in with its first answer: the highest until then goes on.
         running: requests and streams of speech that it has from here.
+        closed: it has left, and takes no request any more.
         moved: requests that it failed or refused and that another server was asked.
         is_reached: by the last look; None: before the first.
         hangs: whether the last look had no answer in time. One that is refused or fails at once says nothing
@@ -45,6 +46,7 @@ class Upstream:
         self.hangs = False
         self.versions: dict[str, dict[str, bool]] = {}
         self.running = 0
+        self.closed = False
         self.moved = 0
         self.movable: set[Call] = set()
         # Of each model and version at the last look, with the question that this look asked.
@@ -117,6 +119,7 @@ class Upstream:
 
     async def aclose(self) -> None:
         """Asks nothing more, and closes the connections."""
+        self.closed = True
         await asyncio.gather(*self._forget(list(self._asking)), return_exceptions=True)
         await self.transport.aclose()
 
