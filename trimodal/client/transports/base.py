@@ -17,9 +17,8 @@ Array = np.ndarray[Any, Any]
 # STRING tensors are object arrays of bytes.
 Tensors = Mapping[str, Array]
 Parameter = bool | int | float | str
-_LONGEST_S = (
-    2_000_000.0  # 23 days: gRPC counts some milliseconds in 31 bits, and ends a call due in 300 years
-)
+# 23 days: gRPC counts some milliseconds in 31 bits, and ends a call at once that is due in 300 years.
+_LONGEST_S = 2_000_000.0
 
 
 def named(model: str) -> tuple[str, str]:

@@ -21,8 +21,8 @@ _I = re.compile(r"I\b")  # also in I'm and "I," but not in "It"
 async def is_complete(client: Client, model: str, words: str, options: Options) -> bool:
     """Whether the likeliest next token of a user who says this ends the sentence.
 
-    As a user's message in the chat template: SmolLM2, given the bare words, goes on after a quarter of whole
-    sentences, as in a story. Raises: RequestError, TransportError.
+    As a user's message in the chat template: SmolLM2, given the bare words, often goes on after a whole
+    sentence, as in a story. Raises: RequestError, TransportError.
     """
     said = _in_one(words.rstrip(_LAST).split()[-_WORDS:])
     if not said:

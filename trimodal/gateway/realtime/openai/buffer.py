@@ -44,7 +44,7 @@ class _Utterance:
 
     Attributes:
         recent: the end of its audio, which is judged.
-        paused: nobody speaks at the moment, and its sound is judged.
+        paused: nobody speaks at the moment, and its sound has been judged.
         finished: how probable it is by that audio that the speaker has finished; None: not known.
         read: the words that the language model was asked about last.
         complete: whether they are a whole sentence; None: not known.
