@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from tests.speech.whisper.vocabulary import LANGUAGES, WORDS, write_tokenizer
@@ -132,3 +134,23 @@ def test_a_vocabulary_without_a_special_token_is_refused(tmp_path):
     Tokenizer(models.BPE(vocab={"a": 0}, merges=[])).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(ValueError, match=r"the tokenizer has no <\|startoftranscript\|>"):
         WhisperTokens(tmp_path, ("en",), multilingual=False)
+
+
+@pytest.mark.parametrize("pairs", [[("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("t", "h"), ("th", "e")]])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_the_first_merge_that_a_converter_lost_is_known(tmp_path, pairs, lost):
+    """Systran's multilingual tokenizer.json lacks it: " the" was two tokens, "Ġ" and "the"."""
+    write_tokenizer(tmp_path, words=[], languages=LANGUAGES)
+    file = tmp_path / "tokenizer.json"
+    held = json.loads(file.read_text())
+    vocabulary = held["model"]["vocab"]
+    made = ["".join(pair) for pair in pairs]
+    numbers = range(len(vocabulary), len(vocabulary) + len(made))
+    assert not set(made) & vocabulary.keys()
+    held["model"]["vocab"] = vocabulary | dict(zip(made, numbers, strict=True))
+    held["model"] |= {"merges": [list(pair) for pair in pairs[lost:]], "ignore_merges": False}
+    for added in held["added_tokens"]:
+        added["id"] += len(made)
+    file.write_text(json.dumps(held))
+    tokens = WhisperTokens(tmp_path, LANGUAGES, multilingual=True)
+    assert spelled(tokens, tokens.encode(" the the")) == ["Ġthe", "Ġthe"]

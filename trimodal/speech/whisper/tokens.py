@@ -6,6 +6,7 @@ are, as long as text comes before <|endoftext|>.
 
 from __future__ import annotations
 
+import json
 import string
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,25 @@ REPLACEMENT = "\ufffd"  # of bytes that are no character yet
 PROMPT_STEP, LONG_PROMPT = 8, 64
 
 Piece = tuple[str, int]  # text of a word, number of its tokens
+
+
+def with_first_merge(held: dict[str, Any]) -> dict[str, Any]:
+    """A tokenizer.json in which the merge of the first token that is made of two is not missing.
+
+    That of Systran's multilingual Whispers lacks " t", whose line in merges.txt was taken for the version's.
+    " the", " to", " try" became tokens then that no transcript holds ("Ġ", "the"), and after them, as the
+    beginning of what is said or as words to expect, Whisper is less sure of what follows.
+    """
+    model = held["model"]
+    if model["type"] != "BPE" or not model["merges"]:
+        return held
+    merges = [merge.split(" ", 1) if isinstance(merge, str) else merge for merge in model["merges"]]
+    made = [model["vocab"][first + second] for first, second in merges]
+    names = {number: token for token, number in model["vocab"].items()}
+    missing = names.get(made[0] - 1, "")
+    if len(missing) == 2 and made == list(range(made[0], made[0] + len(made))):  # all others, in order
+        model["merges"] = [list(missing), *merges]
+    return held
 
 
 class WhisperTokens:
@@ -37,7 +57,8 @@ class WhisperTokens:
         """
         import tokenizers
 
-        self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
+        held = json.loads((directory / "tokenizer.json").read_bytes())
+        self._tokenizer: Any = tokenizers.Tokenizer.from_str(json.dumps(with_first_merge(held)))
         self._tokenizer.no_truncation()  # the file may ask for both
         self._tokenizer.no_padding()
         self.start = self._special("<|startoftranscript|>")
