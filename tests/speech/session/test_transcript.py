@@ -71,6 +71,19 @@ def test_agreed_is_the_common_beginning() -> None:
         pytest.param([], words("a b"), 0, 0, id="no-past"),
         pytest.param(words("a b c"), [], 0, 0, id="nothing-heard"),
         pytest.param(words("a is", each=0.3), words("is is", start=0.55), 0.5, 0, id="hardly-in-the-window"),
+        # whisper-base at two windows over "an ill-disposed young man": "young" was lost.
+        pytest.param(
+            words("an ill", start=1.2) + [SpokenWord("-disposed", 2 * S, round(2.6 * S))],
+            words("an old", start=1.2)
+            + [SpokenWord(" supposed", 2 * S, round(2.36 * S))]
+            + words("young man", start=2.36),
+            0,
+            3,
+            id="like-words",
+        ),
+        pytest.param(
+            words("the number"), words("the numbers you have", each=0.38), 0, 2, id="one-letter-more"
+        ),
     ],
 )
 def test_repeated_finds_the_border(past, heard, start: float, count: int) -> None:

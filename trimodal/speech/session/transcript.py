@@ -9,6 +9,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from functools import lru_cache
 
 from trimodal.audio.values import MOST_CORRECTED, SAMPLE_RATE, Correction, Word
@@ -102,11 +103,20 @@ def _looks_made_up(words: Sequence[SpokenWord]) -> bool:
     return score >= 3 or score + 0.01 >= len(first)
 
 
+@lru_cache(maxsize=4096)
+def _likeness(before: str, now: str) -> float:
+    """Of two normalised words, 0 to 1; 0 of those that have less than half of their letters in common."""
+    if before == now:
+        return 1.0
+    ratio = SequenceMatcher(None, before, now, autojunk=False).ratio()
+    return ratio if ratio >= 0.5 else 0.0
+
+
 def repeated(committed: Sequence[SpokenWord], words: Sequence[SpokenWord], start: int) -> int:
     """Words at the beginning of a window from sample `start` on that are committed already.
 
     The border is put behind the run of words that best repeats the last committed
-    ones: the more of them and the nearer in time, the better. What is said twice is
+    ones: the more of them, the liker and the nearer in time, the better. What is said twice is
     thereby found twice. Without a match time decides: a word belongs to the past
     when its middle does.
     """
@@ -119,9 +129,10 @@ def repeated(committed: Sequence[SpokenWord], words: Sequence[SpokenWord], start
         score = 0.0
         for old, new in zip(reversed(past), reversed(words[:count]), strict=False):
             distance = abs(old.middle - new.middle) / _NEAR
-            if distance >= 1 or normalised(old.text) != normalised(new.text):
+            likeness = 0.0 if distance >= 1 else _likeness(normalised(old.text), normalised(new.text))
+            if not likeness:
                 break
-            score += (1 - distance) ** 2
+            score += likeness * (1 - distance) ** 2
         if score > best:
             best, border = score, count
     if border is not None:
