@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 from trimodal.speech.session.policy import Kind, Stretch, Timeline
 from trimodal.speech.session.policy_edge import EdgePolicy
@@ -414,6 +415,23 @@ def test_in_a_pause_the_whole_segment_is_heard_and_corrects_its_words() -> None:
     assert it.plan(paused(3.9, 4.6)) is None
     assert (committed(it), corrected(it)) == (["woman"], [])
     assert [word.text for word in it.transcript.recent] == SAID.split(), "what later windows are told"
+
+
+def test_words_that_are_all_final_are_heard_as_a_whole_where_one_is_doubtful() -> None:
+    """whisper-base committed "you're call" and was not asked again, though it doubted it by what followed."""
+    for probability, heard in ((0.9, False), (0.4, True)):
+        it = policy(step_s=0.5)
+        hypothesis = words(MISHEARD, each=0.55)
+        for half in range(2, 9):
+            now = [word for word in hypothesis if word.end <= half * S // 2]
+            hear(it, half / 2, [replace(word, probability=probability) for word in now[:1]] + now[1:])
+        assert (committed(it), it.tentative) == (MISHEARD.split(), ())
+        stretch = it.plan(paused(3.9, 4.7))
+        assert (stretch is not None and stretch.kind is Kind.PAUSE and stretch.whole) == heard
+        if stretch:
+            it.accept(stretch, words(SAID, each=3.3 / 7))
+            assert corrected(it) == [(0, 6, SAID)]
+            assert it.plan(paused(3.9, 4.7)) is None, "once"
 
 
 def test_a_segment_of_which_no_word_is_wrong_is_not_corrected() -> None:

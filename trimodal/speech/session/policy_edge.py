@@ -38,6 +38,7 @@ _REST = SAMPLE_RATE * 45 // 100  # how long speech may go on behind its last wor
 # What may be new in the time since then: a Whisper that is given a whole sentence may repeat it.
 _WORDS, _WORDS_PER_S = 2, 6
 _REPEATED = 4  # words in the order of those before: too many for chance
+_DOUBT = 0.5  # a final word's probability, by what follows it, below which all is heard again ("you're call")
 _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！")
 
 
@@ -53,10 +54,10 @@ class EdgePolicy(SegmentPolicy):
     behind a part of it that is final is bent by it ("an inter-aster-risk").
 
     In a pause there is one step, as soon as the last word cannot be cut any more: whoever waits for the end
-    of a turn has its words by then. It hears the segment from its beginning, without the words that are
-    final, which it corrects; a segment that is longer than a window stays as it was heard. It, or a step that
-    lies behind it, has heard all that the pause's own window would, and settles the segment; else that window
-    does.
+    of a turn has its words by then. None, where all words are final already and none is doubtful. It hears
+    the segment from its beginning, without the words that are final, which it corrects; a segment that is
+    longer than a window stays as it was heard. It, or a step that lies behind it, has heard all that the
+    pause's own window would, and settles the segment; else that window does.
     """
 
     def __init__(self, settings: SpeechSettings, transcript: Transcript) -> None:
@@ -69,6 +70,7 @@ class EdgePolicy(SegmentPolicy):
         self._kept = 0  # nothing before it is held any more
         self._over = 0  # where the last segment was settled
         self._cut = False  # this one was longer than a window
+        self._doubted = False  # one of its final words, by what was heard behind it
 
     def plan(self, timeline: Timeline) -> Stretch | None:
         stretch = self._next(timeline)
@@ -102,6 +104,9 @@ class EdgePolicy(SegmentPolicy):
             if len(new) > most or self._repeats(stretch, new, stretch.end - own):
                 return
             self._heard = stretch.end
+            if forced is not None:
+                final = words[: len(words) - len(new)]
+                self._doubted = any(word.probability < _DOUBT for word in final if word.middle > self._over)
             if stretch.whole:
                 self.transcript.correct(words, len(words) - len(new))
             self._commit(stretch, new)
@@ -109,7 +114,7 @@ class EdgePolicy(SegmentPolicy):
 
     def settle(self, words: Sequence[SpokenWord]) -> None:
         super().settle(words)
-        self._over, self._cut = self.floor, False
+        self._over, self._cut, self._doubted = self.floor, False, False
 
     def _commit(self, stretch: Stretch, new: Sequence[SpokenWord]) -> None:
         """Commits those of the step's new words that are believed; the others are tentative."""
@@ -211,12 +216,17 @@ class EdgePolicy(SegmentPolicy):
             paused = max(span.end + _PAUSE, span.closed)
             if paused >= resumed:
                 continue
-            if since < paused and not self._is_said(span.end):
+            if since < paused and not (self._is_said(span.end) and not self._doubts(timeline, paused)):
                 # One that is due before, when the pause is known, would cut that word.
                 following = paused if span.closed <= following else following
             elif span.closed <= following < resumed:
                 following = -(-resumed // self._step) * self._step
         return following
+
+    def _doubts(self, timeline: Timeline, end: int) -> bool:
+        """Whether the segment is to be heard as a whole, though all its words are final."""
+        begin = self._begin_of_segment(timeline, end)
+        return begin is not None and end - begin > _BEGINNING and self._doubted
 
     def _has_heard(self, stretch: Stretch, timeline: Timeline) -> bool:
         """Whether the last step ended far enough behind the stretch's last word."""
