@@ -54,7 +54,7 @@ class Repository:
     def asked(self) -> AskedModels:
         models = {name: read_model(self.folder, name, "cpu") for name in ("llm", "judge")}
         api: Any = SimpleNamespace(semantic_callers=lambda model: self.callers)
-        return AskedModels(api, models)
+        return AskedModels(api, models, "cpu")
 
 
 @pytest.fixture
@@ -80,6 +80,15 @@ def test_another_checkpoint_is_refused_until_the_cache_knows_it(repository: Repo
     stubs.running["llm"] = {2}  # it was loaded again: it knows the new one
     asked.look(stubs)  # type: ignore[arg-type]
     assert asked.refusal("judge") == ""
+
+
+def test_a_config_of_the_profile_that_is_new_counts(repository: Repository) -> None:
+    (repository.folder / "judge/configs/cpu.pbtxt").unlink()
+    repository.write("judge", "config.pbtxt", engine="onnxruntime", artefact="onnx")
+    asked = repository.asked()
+    asked.look(Stubs())  # type: ignore[arg-type]
+    repository.judge(engine="fake")
+    assert asked.refusal("judge").startswith("the semantic cache of llm knows another checkpoint of it: ")
 
 
 def test_where_no_semantic_cache_is_open_any_may_be_loaded(repository: Repository) -> None:

@@ -130,7 +130,7 @@ def watched(triton: Triton, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
             for _ in range(model.instances):
                 triton.start(model.name)
             triton.index[model.name], triton.count[model.name] = "READY", model.instances
-        supervisors.append(Supervisor(triton, hang_timeout=hang_timeout))  # type: ignore[arg-type]
+        supervisors.append(Supervisor(triton, "cpu", hang_timeout=hang_timeout))  # type: ignore[arg-type]
         supervisors[-1].watch(os.getpid(), {one.name: one for one in models})
         return supervisors[-1]
 
@@ -360,7 +360,7 @@ def test_a_drain_is_never_ready_and_loads_nothing(triton: Triton, watched: Any) 
 
 
 def test_a_server_that_is_loading_or_ended(triton: Triton) -> None:
-    supervisor = Supervisor(triton)  # type: ignore[arg-type]
+    supervisor = Supervisor(triton, "cpu")  # type: ignore[arg-type]
     assert (supervisor.alive, supervisor.health()) == (True, Health(False, False, {}))
     server = subprocess.Popen(["sleep", "60"])
     supervisor.watch(server.pid, {"llm": a_model("llm")})
@@ -369,7 +369,7 @@ def test_a_server_that_is_loading_or_ended(triton: Triton) -> None:
     wait_until(lambda: not supervisor.alive, "its end")
     supervisor.close()
     with pytest.raises(ProcessLookupError):
-        Supervisor(triton).watch(server.pid, {})  # type: ignore[arg-type]
+        Supervisor(triton, "cpu").watch(server.pid, {})  # type: ignore[arg-type]
 
 
 def test_a_lost_engine_and_a_silent_server_are_not_ready(triton: Triton, watched: Any) -> None:

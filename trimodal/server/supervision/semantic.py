@@ -19,8 +19,8 @@ from trimodal.server.supervision.stubs import StubWatch
 class AskedModels:
     """What the models that caches ask were built from when the caches' own processes were first seen."""
 
-    def __init__(self, api: Api, models: Mapping[str, Model]) -> None:
-        self._api, self._models = api, models
+    def __init__(self, api: Api, models: Mapping[str, Model], profile: str) -> None:
+        self._api, self._models, self._profile = api, models, profile
         self._asked = {name: asked for name, model in models.items() if (asked := list(_asked_by(model)))}
         self._seen: dict[str, set[int]] = {}  # caller → its processes
         self._known: dict[str, dict[str, str]] = {}  # caller → model → checkpoint
@@ -51,11 +51,9 @@ class AskedModels:
         """SHA-256 of what a model is built from now, or "fake"; empty: none can be read."""
         if name not in self._models:
             return ""
-        before = self._models[name]
-        is_special = before.config_file.parent.name == "configs"
-        profile = before.config_file.stem if is_special else "tensorrt"
         try:
-            model = read_model(before.directory.parent, name, profile)
+            # Its file of the profile may not have been there before.
+            model = read_model(self._models[name].directory.parent, name, self._profile)
             if not model.artefact:
                 return FAKE
             manifest = (model.artefact_directory(model.artefact) / MANIFEST).read_bytes()

@@ -95,11 +95,11 @@ class Health:
 class Supervisor:
     """Owns what is known of one server and of its models' processes."""
 
-    def __init__(self, api: Api, grpc_url: str = "", hang_timeout: float = 0.0) -> None:
-        self._api, self._grpc_url = api, grpc_url
+    def __init__(self, api: Api, profile: str, grpc_url: str = "", hang_timeout: float = 0.0) -> None:
+        self._api, self._profile, self._grpc_url = api, profile, grpc_url
         self._hang_timeout = hang_timeout  # seconds; 0: what stands still is left alone
         self._models: Mapping[str, Model] = {}
-        self._asked = AskedModels(api, {})
+        self._asked = AskedModels(api, {}, profile)
         self._expected: dict[str, int] = {}  # of Python models: the processes that each has; the thread's
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
@@ -115,7 +115,7 @@ class Supervisor:
         stubs = StubWatch(pid)
         stubs.refresh()
         self._expected = {name: model.instances for name, model in models.items() if model.instances}
-        self._asked = AskedModels(self._api, models)
+        self._asked = AskedModels(self._api, models, self._profile)
         self._asked.look(stubs)
         with self._lock:
             self._models = models
