@@ -137,7 +137,7 @@ class TritonServer:
             self.log_path = open_log(options.log)
             self.load = LoadLog()
             try:
-                self._supervisor = Supervisor(self.api, options.profile, self.grpc_url, options.hang_timeout)
+                self._supervisor = Supervisor(self.api, self.grpc_url, options.hang_timeout)
                 last = self._launch(triton)
                 with ThreadPoolExecutor(1, "meanwhile") as aside:
                     self._aside = aside.submit(meanwhile)

@@ -130,7 +130,7 @@ def watched(triton: Triton, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
             for _ in range(model.instances):
                 triton.start(model.name)
             triton.index[model.name], triton.count[model.name] = "READY", model.instances
-        supervisors.append(Supervisor(triton, "cpu", hang_timeout=hang_timeout))  # type: ignore[arg-type]
+        supervisors.append(Supervisor(triton, hang_timeout=hang_timeout))  # type: ignore[arg-type]
         supervisors[-1].watch(os.getpid(), {one.name: one for one in models})
         return supervisors[-1]
 
@@ -285,20 +285,6 @@ def test_a_load_that_fails_is_tried_again(
     assert "model llm cannot be loaded: no memory" in caplog.text
 
 
-def test_a_model_that_a_semantic_cache_does_not_know_is_not_loaded_in_place_of_a_dead_one(
-    triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(module, "LONGEST_WAIT_S", 0.01)
-    supervisor = watched(a_model("judge"))
-    refusals = ["the semantic cache of llm knows another checkpoint of it"] * 2
-    monkeypatch.setattr(supervisor._asked, "refusal", lambda name: refusals.pop() if refusals else "")
-    triton.kill("judge")
-    wait_until(lambda: ("load", "judge") in triton.calls, "its load")
-    wait_until(lambda: supervisor.health().ready, "the model")
-    assert triton.calls == [("unload", "judge"), ("load", "judge")]
-    assert caplog.text.count("model judge cannot be loaded: the semantic cache of llm knows another") == 2
-
-
 def test_calls_that_fail_on_their_way_are_made_again(
     triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -360,7 +346,7 @@ def test_a_drain_is_never_ready_and_loads_nothing(triton: Triton, watched: Any) 
 
 
 def test_a_server_that_is_loading_or_ended(triton: Triton) -> None:
-    supervisor = Supervisor(triton, "cpu")  # type: ignore[arg-type]
+    supervisor = Supervisor(triton)  # type: ignore[arg-type]
     assert (supervisor.alive, supervisor.health()) == (True, Health(False, False, {}))
     server = subprocess.Popen(["sleep", "60"])
     supervisor.watch(server.pid, {"llm": a_model("llm")})
@@ -369,7 +355,7 @@ def test_a_server_that_is_loading_or_ended(triton: Triton) -> None:
     wait_until(lambda: not supervisor.alive, "its end")
     supervisor.close()
     with pytest.raises(ProcessLookupError):
-        Supervisor(triton, "cpu").watch(server.pid, {})  # type: ignore[arg-type]
+        Supervisor(triton).watch(server.pid, {})  # type: ignore[arg-type]
 
 
 def test_a_lost_engine_and_a_silent_server_are_not_ready(triton: Triton, watched: Any) -> None:

@@ -22,7 +22,6 @@ from trimodal.repository import Model
 from trimodal.server.admin import Api
 from trimodal.server.supervision.connections import end_silent
 from trimodal.server.supervision.heartbeat import Heartbeat
-from trimodal.server.supervision.semantic import AskedModels
 from trimodal.server.supervision.stubs import StubWatch
 
 logger = logging.getLogger(__name__)
@@ -95,11 +94,10 @@ class Health:
 class Supervisor:
     """Owns what is known of one server and of its models' processes."""
 
-    def __init__(self, api: Api, profile: str, grpc_url: str = "", hang_timeout: float = 0.0) -> None:
-        self._api, self._profile, self._grpc_url = api, profile, grpc_url
+    def __init__(self, api: Api, grpc_url: str = "", hang_timeout: float = 0.0) -> None:
+        self._api, self._grpc_url = api, grpc_url
         self._hang_timeout = hang_timeout  # seconds; 0: what stands still is left alone
         self._models: Mapping[str, Model] = {}
-        self._asked = AskedModels(api, {}, profile)
         self._expected: dict[str, int] = {}  # of Python models: the processes that each has; the thread's
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
@@ -115,8 +113,6 @@ class Supervisor:
         stubs = StubWatch(pid)
         stubs.refresh()
         self._expected = {name: model.instances for name, model in models.items() if model.instances}
-        self._asked = AskedModels(self._api, models, self._profile)
-        self._asked.look(stubs)
         with self._lock:
             self._models = models
             self._losses = {name: Losses() for name in self._expected}
@@ -206,7 +202,6 @@ class Supervisor:
             lacking = any(stubs.count(name) < count for name, count in self._expected.items())
             if lacking or time.monotonic() - refreshed >= STARTED_S:
                 stubs.refresh()
-                self._asked.look(stubs)
                 refreshed = time.monotonic()
             self._end_stopped(stubs)
             self._end_hanging(pid)
@@ -293,7 +288,8 @@ class Supervisor:
             # Its callers in a pipeline hold the model that is gone.
             names = [name, *(one.name for one in self._models.values() if name in one.steps)]
             while not self._stopping.wait(losses.backoff.next()):
-                reason = next(filter(None, (self._called(partial(self._load, one)) for one in names)), None)
+                reasons = (self._called(partial(self._api.load, one)) for one in names)
+                reason = next(filter(None, reasons), None)
                 if reason is None:
                     logger.warning("model %s is loaded again", name)
                     return
@@ -302,10 +298,6 @@ class Supervisor:
                     losses.reason = "its process died, and it cannot be loaded: the server's log says why"
         finally:
             self._ends(name)
-
-    def _load(self, name: str) -> str:
-        """Loads a model. Returns why it is not loaded, else nothing."""
-        return self._asked.refusal(name) or self._api.load(name)
 
     def _ends(self, name: str) -> None:
         """A model is not being loaded any more."""
