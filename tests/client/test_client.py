@@ -83,7 +83,7 @@ async def test_a_model_that_is_loaded_again_with_smaller_batches_is_asked_for_th
         (lambda client: client.complete("hi", stop_token_ids=7), "stop_token_ids is int: a list is needed"),
         (lambda client: client.complete("hi", stop=[b"end"]), "stop is bytes: text is needed"),
         (lambda client: client.cancel(7), "cancel_key is int: text is needed"),
-        (lambda client: client.ask("hi", history="text").answer(), "history has str: messages with role"),
+        (lambda client: client.ask("hi", history="text").answer(), "history is str: messages with role"),
     ],
 )
 async def test_a_text_in_place_of_a_list_is_not_taken_apart(call, told):

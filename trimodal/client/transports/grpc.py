@@ -116,7 +116,7 @@ class GrpcTransport:
     """
 
     def __init__(self, url: str, timeouts: Timeouts, connections: int = 2, operator: Metadata = None) -> None:
-        scheme, _, address = url.rpartition("://")
+        scheme, _, address = url.rpartition("://") if isinstance(url, str) else ("", "", "")
         match = _ADDRESS.fullmatch(address)
         if scheme not in ("", "grpc", "grpcs") or not match:
             raise ValueError(f"url is '{url}': host:port of Triton's gRPC endpoint is needed")
@@ -129,7 +129,9 @@ class GrpcTransport:
         self._tls = scheme == "grpcs"
         self._options = _options(timeouts)
         self._operator = operator
-        self._wanted = max(1, connections)
+        if not isinstance(connections, int) or connections < 1:
+            raise ValueError(f"connections is {connections!r}: a whole number from 1 is needed")
+        self._wanted = connections
         self._connections: list[_Connection] = []
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
