@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -105,7 +104,7 @@ class Timeouts:
             value = getattr(self, name)
             if value is None:
                 continue
-            if not isinstance(value, Real) or not value > 0:
+            if not isinstance(value, int | float | np.number) or not value > 0:
                 raise ValueError(f"timeout '{name}' is {value!r}: it must be above 0 seconds")
             object.__setattr__(self, name, min(value, _LONGEST_S))
 
