@@ -319,7 +319,8 @@ class Client:
             return vectors(outputs, len(part), model)
 
         rows = await in_batches(texts, await self.max_batch_size(model), ask)
-        return Embeddings(np.stack([row for row, _ in rows]), sum(tokens for _, tokens in rows))
+        with readable(f"model '{model}'"):  # another one may have been loaded meanwhile
+            return Embeddings(np.stack([row for row, _ in rows]), sum(tokens for _, tokens in rows))
 
     async def finished(self, audio: Samples, *, timeout: float | None = None, model: str = "turn") -> float:
         """How probable it is that the speaker has finished, by float32[n] of 16 kHz that ends in a pause."""

@@ -15,7 +15,7 @@ from trimodal.client.decoding import labels, readable
 from trimodal.client.options import Options, as_json, generation_inputs, listed
 from trimodal.client.streams.answer import BaseStream
 from trimodal.client.streams.chunks import Audio, blocks_of, checked
-from trimodal.client.transports.base import Array, Responses, Tensors
+from trimodal.client.transports.base import Array, Responses, Tensors, utf8
 from trimodal.client.transports.tensors import strings
 from trimodal.client.values import AudioFindings, Delta, ImageFindings, Prediction, Turn
 from trimodal.errors import InvalidArgument
@@ -82,7 +82,9 @@ async def ask_inputs(
     """
     if options.get("cancel_key") is not None:
         raise InvalidArgument("cancel_key: the assistant takes none; cancel or leave its stream")
-    inputs = generation_inputs(text, None, options)
+    inputs = generation_inputs(None, None, options)
+    if text is not None:
+        inputs["text_input"] = strings([utf8("text", text)])
     if turns := [_turn(one) for one in listed("history", history, _TURNS)]:
         inputs["history"] = strings([as_json("history", turns)])
     if image is not None:

@@ -29,6 +29,7 @@ PROBES = {
         _probe("llm", {}),
         _probe("speech", {}, **_STREAM),
         _probe("speech_recognize", {"window": np.zeros((1, 1), np.float32)}),
+        _probe("turn", {"audio": np.zeros((1, 1), np.float32)}),
         _probe("vision", {"image": _NOTHING}),
         _probe("vision_classify", {"pixels": np.zeros((1, 3, 1, 1), np.uint8)}),
         _probe("vision_preprocess", {"image": _NOTHING}),
