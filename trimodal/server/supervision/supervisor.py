@@ -102,6 +102,7 @@ class Supervisor:
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
         self._stopping = threading.Event()  # nothing is loaded again any more
+        self._asking = threading.Lock()  # of many who ask for the health at once one asks Triton
         self._lock = threading.Lock()  # guards all below
         self._losses: dict[str, Losses] = {}
         self._watching = self._draining = False
@@ -149,16 +150,17 @@ class Supervisor:
 
     def health(self) -> Health:
         """What works now; nothing before `watch`. Asks Triton, at most ten times a second."""
-        with self._lock:
-            if not self._watching:
-                return Health(ready=False, draining=self._draining, models={})
-            if self._health and time.monotonic() - self._health[0] < KEPT_S:
-                return self._health[1]
-        reasons = self._ask()
-        with self._lock:
-            health = self._summed_up(reasons)
-            self._health = time.monotonic(), health
-            return health
+        with self._asking:
+            with self._lock:
+                if not self._watching:
+                    return Health(ready=False, draining=self._draining, models={})
+                if self._health and time.monotonic() - self._health[0] < KEPT_S:
+                    return self._health[1]
+            reasons = self._ask()
+            with self._lock:
+                health = self._summed_up(reasons)
+                self._health = time.monotonic(), health
+                return health
 
     def _ask(self) -> dict[str, dict[str, str]]:
         """Model → version → why it takes no requests, as Triton and the models say; empty: it does."""
