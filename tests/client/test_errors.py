@@ -143,6 +143,12 @@ def test_what_a_caller_wrote_is_not_taken_for_a_models_or_tritons_words(words):
         ("some other model's words", RequestError, "some other model's words"),
         ("unknown model: 'q' is not found", RequestError, "unknown model: 'q' is not found"),  # one inside
         ("Stub process 'q_0' is not healthy.", Unavailable, DIED),
+        (
+            "Failed to process the request(s) for model instance 'q_0', message: Stub process 'q_0' is not "
+            "healthy.",
+            Unavailable,
+            DIED,
+        ),
     ],
 )
 def test_messages_of_models(message, kind, words):

@@ -78,7 +78,11 @@ _NOT_LOADED = re.compile(r"no available versions|not ready|not at ready state", 
 _NOT_NOW = re.compile(rf"{_NOT_LOADED.pattern}|shutting down|in exit|{QUEUE_REFUSED.pattern}", re.I)
 
 # What Triton says of a model whose process died; it is loaded again.
-_DIED = re.compile(r"Stub process '.*' is not healthy")
+_DIED = re.compile(
+    r"(?:Failed to process the request\(s\) for model instance '[^']*', message: )?"
+    r"Stub process (?:'.*' )?is not healthy"
+)
+_DEAD = "the model's process is not healthy"
 
 # … and of a stream of speech that it does not know. Every stream of this client began with START, so it was
 # lost: its process died, or nothing came for longer than the idle time.
@@ -154,7 +158,7 @@ def _of_triton(text: str) -> RequestError | None:
     if unready := _NOT_READY.match(text):
         return Unavailable(f"the model {unready[1]} is not ready: it is being loaded again, or was unloaded")
     if _DIED.match(text):
-        return Unavailable("the model's process is not healthy: it is loaded again", 2.0)
+        return Unavailable(f"{_DEAD}: it is loaded again", 2.0)
     return None
 
 
@@ -166,6 +170,11 @@ def may_lack_version(error: TrimodalError) -> bool:
     return isinstance(error, ModelNotFound) or (
         isinstance(error, Unavailable) and bool(_NOT_LOADED.search(str(error)))
     )
+
+
+def is_dead(error: TrimodalError) -> bool:
+    """Whether this is what Triton says of a model whose process is gone; nothing has run."""
+    return isinstance(error, Unavailable) and str(error).startswith(_DEAD)
 
 
 def of_statistics(error: ModelNotFound, model: str, version: str, message: Any) -> RequestError:

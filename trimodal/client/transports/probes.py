@@ -62,9 +62,4 @@ def stages(request: Request) -> dict[str, tuple[str, ...]]:
 
 def alive(error: RequestError) -> bool:
     """Whether a model that refuses a probe like this works."""
-    return not (isinstance(error, Unavailable) or is_dead(error))
-
-
-def is_dead(error: RequestError) -> bool:
-    """Whether this is what Triton says of a model whose process is gone; nothing has run."""
-    return "is not healthy" in str(error)
+    return not isinstance(error, Unavailable)
