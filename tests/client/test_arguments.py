@@ -85,6 +85,11 @@ async def test_a_history_is_turns(history, told):
     [
         (lambda client: client.ask(5).answer(), "text is int: text is needed"),
         (lambda client: client.ask([5]).answer(), "text is list: text is needed"),
+        (lambda client: client.complete("hi", ignore_eos="false"), "ignore_eos is 'false': true or false is"),
+        (
+            lambda client: client.embeddings(["x"], truncate="false"),
+            "truncate is 'false': true or false is",
+        ),
         (lambda client: client.classify([b"x"], top_k="2"), "top_k is 2: a whole number"),
         (lambda client: client.transcribe(AUDIO, on_update=5), "on_update is int: a function is needed"),
         (lambda client: client.max_batch_size([]), "model is list: text is needed"),

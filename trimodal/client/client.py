@@ -19,7 +19,7 @@ from trimodal import trace
 from trimodal.client.async_iteration import pumped
 from trimodal.client.batches import each_alone, in_batches
 from trimodal.client.decoding import predictions, readable, vectors
-from trimodal.client.options import Options, generation_inputs, listed, number
+from trimodal.client.options import Options, flag, generation_inputs, listed, number
 from trimodal.client.streams.answer import AnswerStream
 from trimodal.client.streams.ask import AskStream, ask_inputs
 from trimodal.client.streams.chunks import blocks_of, checked
@@ -311,6 +311,7 @@ class Client:
         texts = listed("texts", texts)
         if not texts:
             raise InvalidArgument("texts is empty: at least one is needed")
+        flag("truncate", truncate)
 
         async def ask(part: Sequence[str]) -> list[tuple[NDArray[np.float32], int]]:
             encoded = strings([utf8("texts", text) for text in part]).reshape(-1, 1)

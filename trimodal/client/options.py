@@ -116,7 +116,7 @@ def generation_inputs(
         if kind is None:
             inputs[name] = strings([utf8(name, value) if isinstance(value, str) else as_json(name, value)])
         else:
-            inputs[name] = np.array([value], kind) if kind is np.bool_ else number(name, value, kind)
+            inputs[name] = flag(name, value) if kind is np.bool_ else number(name, value, kind)
     ids, stop = options.get("stop_token_ids"), options.get("stop")
     if ids is not None and len(numbers := _numbers("stop_token_ids", ids)):
         inputs["stop_token_ids"] = numbers
@@ -149,6 +149,13 @@ def listed(name: str, items: object, needed: str = "a list is needed") -> list[A
 def _numbers(name: str, ids: Sequence[int], *needed: str) -> Array:
     numbers = [number(name, id, np.int32) for id in listed(name, ids, *needed)]
     return np.concatenate(numbers) if numbers else np.array([], np.int32)
+
+
+def flag(name: str, value: object) -> Array:
+    """Returns what is true or false as [1]. Raises: InvalidArgument: numpy takes "false" for true."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidArgument(f"{name} is {value!r}: true or false is needed")
+    return np.array([value], np.bool_)
 
 
 def number(name: str, value: Any, kind: type[np.generic]) -> Array:
