@@ -85,6 +85,7 @@ async def test_a_history_is_turns(history, told):
     [
         (lambda client: client.ask(5).answer(), "text is int: text is needed"),
         (lambda client: client.ask([5]).answer(), "text is list: text is needed"),
+        (lambda client: client.complete("hi", tenant=["a"]), "tenant is list: text is needed"),
         (lambda client: client.complete("hi", ignore_eos="false"), "ignore_eos is 'false': true or false is"),
         (
             lambda client: client.embeddings(["x"], truncate="false"),

@@ -92,6 +92,7 @@ _KINDS: dict[str, type[np.generic] | None] = {
     for name, hint in get_type_hints(Options).items()
     if name not in _LISTS
 }
+_TEXTS = {name for name, hint in get_type_hints(Options).items() if get_args(hint) == (str, type(None))}
 
 
 def generation_inputs(
@@ -114,7 +115,8 @@ def generation_inputs(
         if value is None:
             continue
         if kind is None:
-            inputs[name] = strings([utf8(name, value) if isinstance(value, str) else as_json(name, value)])
+            is_text = name in _TEXTS or isinstance(value, str)
+            inputs[name] = strings([utf8(name, value) if is_text else as_json(name, value)])
         else:
             inputs[name] = flag(name, value) if kind is np.bool_ else number(name, value, kind)
     ids, stop = options.get("stop_token_ids"), options.get("stop")
