@@ -25,6 +25,7 @@ def main():
     try:
         connection.request("POST", "/v2/models/llm/generate_stream", json.dumps(body))
         response = connection.getresponse()
+        last = None
         for line in response:
             # An event is one line, "data: {…}". An early refusal is plain JSON with an HTTP status.
             text = line.decode().removeprefix("data:").strip()
@@ -36,8 +37,10 @@ def main():
                 return 1
             print(event["text_output"], end="", flush=True)
             if event["finish_reason"]:
-                print(f"\n[{event['finish_reason']}, {event['completion_tokens']} tokens]", file=sys.stderr)
-                return 0
+                last = event  # the stream's end is read, too: to leave before it is to cancel
+        if last:
+            print(f"\n[{last['finish_reason']}, {last['completion_tokens']} tokens]", file=sys.stderr)
+            return 0
         print("\nthe server ended the stream too early", file=sys.stderr)
         return 1
     except (KeyboardInterrupt, BrokenPipeError):

@@ -40,6 +40,8 @@ def test_a_request_s_id_makes_no_line_of_its_own(capsys: pytest.CaptureFixture[s
     logger.warning("it failed", extra={"request_id": "17]\n2026-11-27T00:00:00.000Z ERROR llm forged"})
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(' llm [request "17]\\n2026-11-27T00:00:00.000Z ERROR llm forged"] it failed')
+    logger.warning("it failed", extra={"request_id": "x" * 10_000})
+    assert capsys.readouterr().err.endswith(f" llm [request {'x' * 128}] it failed\n")
 
 
 def test_json_is_an_object_a_line_also_with_a_traceback(

@@ -26,6 +26,7 @@ from typing import Any
 FORMAT_VARIABLE = "TRIMODAL_LOG_FORMAT"
 LEVEL_VARIABLE = "TRIMODAL_LOG_LEVEL"
 _WORD = re.compile(r"[!#-\[\]-~]+")  # printable ASCII without blanks, quotes and backslashes
+_LONGEST_ID = 128  # characters of a request's id: a client may have chosen it
 LEVELS = ("debug", "info", "warning", "error")
 trace_id: ContextVar[str] = ContextVar("trace_id", default="")
 """Of the request that the present task works for; in every record."""
@@ -107,6 +108,8 @@ class RecordFormatter(logging.Formatter):
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         moment = f"{seconds}.{int(record.msecs):03d}Z"
         request_id, message = getattr(record, "request_id", ""), record.getMessage()
+        if isinstance(request_id, str):
+            request_id = request_id[:_LONGEST_ID]
         trace = trace_id.get()
         exception = self.formatException(record.exc_info) if record.exc_info else ""
         more: dict[str, object] = getattr(record, "fields", {})

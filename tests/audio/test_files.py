@@ -25,6 +25,12 @@ def read(path, block_s=1.0):
     return np.concatenate(list(read_blocks(path, block_s)))
 
 
+@pytest.mark.parametrize("path", ["a\0b.wav", "\ud800.wav"], ids=ascii)
+def test_what_no_path_can_be_is_told(path):
+    with pytest.raises(AudioError, match="is no path"):
+        read(path)
+
+
 def test_a_file_at_the_right_rate_comes_out_bit_by_bit(tmp_path):
     samples = tone(2.5)
     soundfile.write(tmp_path / "a.wav", samples, RATE, subtype="FLOAT")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import queue
 import threading
+from unittest.mock import Mock
 
 import pytest
 
 from tests.doubles.waiting import wait_until
 from trimodal.cache.bounded_calls import Bypassed, CircuitBreaker, DaemonThreads, Guarded, TimedCalls
+from trimodal.errors import InvalidArgument, Unavailable
 
 LONG = 30.0  # seconds: a budget that nothing here uses up
 
@@ -219,6 +221,18 @@ class TestTimedCalls:
         with pytest.raises(Bypassed, match="error: ZeroDivisionError") as caught:
             self.call(lambda: 1 // 0)
         assert isinstance(caught.value.cause, ZeroDivisionError)
+
+    @pytest.mark.parametrize(
+        ("error", "told"),
+        [
+            (Unavailable("judge: another checkpoint"), "error: judge: another checkpoint"),
+            (InvalidArgument("what a client sent"), "error: InvalidArgument"),
+        ],
+    )
+    def test_the_log_has_what_a_model_says_but_nothing_that_a_client_sent(self, error, told):
+        with pytest.raises(Bypassed) as caught:
+            self.call(Mock(side_effect=error))
+        assert str(caught.value) == told
 
     def test_a_call_that_hangs_is_given_up_once_and_in_time_only(self, hang):
         calls, _ = self.hanging(hang)

@@ -58,23 +58,15 @@ def triton() -> Iterator[tuple[int, list[tuple[str, str | None]]]]:
     cache, `chat` one that asks no model. Index and loads are closed to the key `stranger`.
     """
     asked: list[tuple[str, str | None]] = []
-    caches = {"llm": "semantic", "chat": "exact"}
-    index = [{"name": name, "version": "1", "state": "READY"} for name in (*caches, "judge", "vision")]
 
     def answer(request: Asked) -> tuple[int, bytes]:
         key = request.headers["trimodal-operator-key"]
-        if key == "stranger" and request.path.startswith("/v2/repository"):
-            return 403, b'{"error": "This API is restricted, expecting header \'trimodal-operator-key\'"}'
-        if request.path == "/v2/repository/index":
-            return 200, json.dumps(index).encode()
+        if key == "stranger":
+            status = 403 if request.path.startswith("/v2/repository") else 401
+            return status, b'{"error": "This API is restricted, expecting header \'trimodal-operator-key\'"}'
         if (request.command, request.path) == ("GET", "/refresh"):
             assert not key, "whose page it is, is not known yet"
             return 200, b'{"http_port": 8000}'
-        if request.command == "GET":
-            cache = caches.get(request.path.split("/")[3], "off")
-            texts = {"cache": cache, "judge": "judge", "embedder": "embedding"}
-            parameters = {key: {"string_value": text} for key, text in texts.items()}
-            return 200, json.dumps({"parameters": parameters}).encode()
         asked.append((request.path, key))
         return (400, b'{"error": "no such model"}') if "lim" in request.path else (200, b"{}")
 
@@ -148,8 +140,7 @@ def test_without_a_health_port_the_usual_one_is_asked_if_it_is_this_servers(
         monkeypatch.setattr(module, "HEALTH_PORT", port)
         done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port)])
     assert done.output.endswith("nothing else\n")
-    index, load = (f"POST /v2/repository/{one}" for one in ("index", "models/llm/load"))
-    assert asked == ["GET /refresh", index, "POST /refresh", load]
+    assert asked == ["GET /refresh", "POST /refresh", "POST /v2/repository/models/llm/load"]
 
 
 def test_a_page_that_does_not_know_the_key_is_anothers() -> None:
@@ -170,18 +161,6 @@ def test_a_page_that_does_not_know_the_key_is_anothers() -> None:
 def test_whoever_else_listens_there_gets_no_key(status: int, told: bytes) -> None:
     with answering(lambda _: (status, told)) as port:
         assert Api("127.0.0.1", 1, 1, "secret").page_of(port) is None
-
-
-@pytest.mark.parametrize("model", ["judge", "embedding"])
-def test_what_a_semantic_cache_goes_by_is_not_changed_under_it(
-    triton: tuple[int, list[tuple[str, str | None]]], model: str
-) -> None:
-    port, asked = triton
-    ports = ["--http-port", str(port), "--health-port", str(port)]
-    done = TOLD.invoke(app, ["reload", model, *ports])
-    assert done.exit_code == 1
-    assert f"the semantic cache of llm goes by what it knew of {model}" in done.output
-    assert not asked, "a copy that is made again is what a process that dies is loaded from"
 
 
 def test_a_copy_that_cannot_be_made_is_told_and_nothing_loaded() -> None:

@@ -83,7 +83,7 @@ async def test_a_model_that_is_loaded_again_with_smaller_batches_is_asked_for_th
         (lambda client: client.complete("hi", stop_token_ids=7), "stop_token_ids is int: a list is needed"),
         (lambda client: client.complete("hi", stop=[b"end"]), "stop is bytes: text is needed"),
         (lambda client: client.cancel(7), "cancel_key is int: text is needed"),
-        (lambda client: client.ask("hi", history="text").answer(), "history has str: messages with role"),
+        (lambda client: client.ask("hi", history="text").answer(), "history is str: messages with role"),
     ],
 )
 async def test_a_text_in_place_of_a_list_is_not_taken_apart(call, told):
@@ -197,3 +197,15 @@ async def test_batches_run_side_by_side_and_the_first_error_ends_all():
     await asyncio.sleep(0)
     assert cancelled == 2
     assert running == 0
+
+
+async def test_vectors_of_two_lengths_are_told_as_what_the_server_did():
+    """A model that was loaded anew between two batches: numpy's ValueError came."""
+    sizes = iter((3, 4))
+
+    def embedding(request):
+        return {"embedding": np.ones((1, next(sizes)), np.float32)}
+
+    client = Client(transport=FakeTransport(batch_sizes={"embedding": 1}, embedding=embedding))
+    with pytest.raises(ProtocolError, match="the answer of model 'embedding' cannot be read"):
+        await client.embed(["a", "b"])

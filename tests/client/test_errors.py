@@ -108,6 +108,30 @@ def test_a_request_id_is_not_taken_for_tritons_own_words(words):
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "a, INTERNAL: b",
+        "a, UNAVAILABLE: b; retry after 5 s",
+        "in ensemble 'a', INTERNAL: b",
+        "Request for unknown model: 'a' is not found",
+        "Request for unknown model: 'a' is not at ready state",
+        "Stub process 'a' is not healthy",
+        "stream 7 is not open",
+    ],
+)
+def test_what_a_caller_wrote_is_not_taken_for_a_models_or_tritons_words(words):
+    """A value that a model quotes in its refusal made a 500 or a 503 of it."""
+    told = f"lora_name is '{words}': the name of an adapter is needed"
+    for error in (
+        from_message(f"INVALID_ARG: {told}", by_model=True),
+        from_message(f"[request id: a] in ensemble 'b', INVALID_ARG: {told}", by_model=True),
+        from_status(S.INVALID_ARGUMENT, told, "h:1"),
+    ):
+        assert (type(error), str(error)) == (InvalidArgument, told)
+    assert type(from_message(told, by_model=True)) is RequestError
+
+
+@pytest.mark.parametrize(
     ("message", "kind", "words"),
     [
         ("INVALID_ARG: max_tokens is 0", InvalidArgument, "max_tokens is 0"),
@@ -119,6 +143,12 @@ def test_a_request_id_is_not_taken_for_tritons_own_words(words):
         ("some other model's words", RequestError, "some other model's words"),
         ("unknown model: 'q' is not found", RequestError, "unknown model: 'q' is not found"),  # one inside
         ("Stub process 'q_0' is not healthy.", Unavailable, DIED),
+        (
+            "Failed to process the request(s) for model instance 'q_0', message: Stub process 'q_0' is not "
+            "healthy.",
+            Unavailable,
+            DIED,
+        ),
     ],
 )
 def test_messages_of_models(message, kind, words):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import importlib.util
 import wave
 from pathlib import Path
@@ -91,3 +92,24 @@ async def test_only_what_is_not_over_is_cancelled(name: str, how: str, monkeypat
         assert servicer.cancelled == (servicer.begun if how == "left" else 0)
     if how == "answered":
         assert capsys.readouterr().out == "an answer"
+
+
+async def test_over_http_the_end_of_the_stream_is_read(monkeypatch, capsys) -> None:
+    """It closed the connection at the finish_reason, which cancels what is not over."""
+    left = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        event = b'data: {"text_output": "an answer", "finish_reason": "stop", "completion_tokens": 2}\n\n'
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + event)
+        with contextlib.suppress(asyncio.TimeoutError):
+            left.append(await asyncio.wait_for(reader.read(1), 0.3))
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        monkeypatch.setattr("sys.argv", ["chat_http", "hi", "--url", url])
+        assert await asyncio.to_thread(program("chat_http").main) == 0
+    assert not left
+    assert capsys.readouterr().out == "an answer"

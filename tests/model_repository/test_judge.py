@@ -11,7 +11,8 @@ import pytest
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import MODELS, InferenceRequest, TritonError
 from trimodal.cache.models import judge
-from trimodal.errors import InvalidArgument
+from trimodal.errors import InvalidArgument, Unavailable
+from trimodal.repository import FAKE
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "judge"
 CONFIG, PARAMETERS = pb_utils.config_of(MODEL, "configs/cpu.pbtxt")
@@ -49,14 +50,17 @@ def test_the_cache_calls_it(module: Any) -> None:
     model = loaded(module, engine="fake", max_bytes="100")
 
     def infer(tensors: Any) -> Any:
-        (response,) = model.execute([InferenceRequest(dict(tensors))])
+        (response,) = model.execute([tensors.call])
         return response.error or response.outputs
 
     MODELS["judge"] = infer
     pairs = [("a lambda", "lambda A"), ("a b", "a c"), ("judge: answer yes", "a")]
-    assert judge(pb_utils, "judge", pairs) == pytest.approx([1, 1 / 3, 0])
+    assert judge(pb_utils, "judge", FAKE, pairs) == pytest.approx([1, 1 / 3, 0])
     with pytest.raises(InvalidArgument, match="judge: other: 1000000 bytes; at most 100 are accepted"):
-        judge(pb_utils, "judge", [("x" * 1_000_000, "x")])
+        judge(pb_utils, "judge", FAKE, [("x" * 1_000_000, "x")])
+    # Its threshold would be another one's.
+    with pytest.raises(Unavailable, match="judge: checkpoint_sha256: another checkpoint .* is served, fake"):
+        judge(pb_utils, "judge", "0" * 64, pairs)
     MODELS["judge"] = lambda tensors: TritonError("Request for unknown model: 'judge' is not found")
     with pytest.raises(Exception, match="judge: "):
-        judge(pb_utils, "judge", [("a", "b")])
+        judge(pb_utils, "judge", FAKE, [("a", "b")])

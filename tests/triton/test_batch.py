@@ -6,6 +6,7 @@ import ast
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from tests.doubles.pb_utils import TritonError
 from trimodal import trace
 from trimodal.errors import InvalidArgument, Unavailable
 from trimodal.triton.batch import answer_batch, version_directory
+from trimodal.triton.parameters import check_checkpoint
 from trimodal.triton.responses import error_response, stream_error_response
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
@@ -72,6 +74,14 @@ def answers(requests: list[Any], serve: Any, write: Any = write, read: Any = rea
     asked = [RequestDouble(one) for one in requests]
     responses = answer_batch(pb_utils, asked, read, serve, write)
     return [(one.error.code, str(one.error)) if one.error else one.outputs["out"] for one in responses]
+
+
+def test_a_request_may_be_for_one_checkpoint_alone() -> None:
+    for parameters in ("", '{"checkpoint_sha256": "abc"}'):
+        check_checkpoint(SimpleNamespace(parameters=lambda given=parameters: given), "abc")
+    for parameters in ('{"checkpoint_sha256": "abcd"}', '{"checkpoint_sha256": 1}'):
+        with pytest.raises(Unavailable, match="^checkpoint_sha256: another checkpoint .* is served, abc$"):
+            check_checkpoint(SimpleNamespace(parameters=lambda given=parameters: given), "abc")
 
 
 def test_a_probe_is_answered_before_it_is_read():

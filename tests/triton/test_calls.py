@@ -73,6 +73,12 @@ def stop_after(looks):
         ("image[0]: no file", TritonError.INTERNAL, InvalidArgument, "image[0]: no file"),
         ("speech: 256 streams are open", TritonError.INTERNAL, Unavailable, "speech: 256 streams are open"),
         ("stream 7 was started anew", TritonError.INTERNAL, Cancelled, "stream 7 was started anew"),
+        (
+            "language: 'Model x is not ready'",
+            TritonError.INTERNAL,
+            InvalidArgument,
+            "language: 'Model x is not ready'",
+        ),
         ("language: 'xx'", TritonError.UNKNOWN, InvalidArgument, "language: 'xx'"),
         ("prompt: not the client's", TritonError.INTERNAL, InternalError, "prompt: not the client's"),
         (

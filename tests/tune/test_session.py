@@ -269,7 +269,7 @@ def test_a_bound_on_what_the_model_does_not_have_ends_it_at_once(
 @pytest.mark.usefixtures("triton")
 def test_a_batch_of_what_has_none_is_refused(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "kind_of", lambda config: "llm")
-    with pytest.raises(SettingsError, match="--batch is of embedding and tensors and vision: leave it out"):
+    with pytest.raises(SettingsError, match="--batch is of images, texts and rows: leave it out for m"):
         tune(settings(repository, workload=Workload(batch=4)))
 
 

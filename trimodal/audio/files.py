@@ -112,12 +112,19 @@ def _decode(source: str | BinaryIO, name: str) -> Generator[Samples, None, None]
             return
         if os.path.isdir(source):
             raise AudioError(f"{name}: a folder, not a file")
-        with open(source, "rb") as file:
+        with _opened(source, name) as file:
             if not file.seekable() and not _is_raw(name):
                 raise AudioError(f"{name}: a pipe, in which there is no way back: write it to a file first")
             yield from _decode_open(file, name)
     except OSError as error:
         raise AudioError(f"{name}: {(error.strerror or 'cannot be read').lower()}") from None
+
+
+def _opened(path: str, name: str) -> BinaryIO:
+    try:
+        return open(path, "rb")
+    except ValueError:  # a zero byte, or half a character
+        raise AudioError(f"{name!r} is no path") from None
 
 
 def _is_raw(name: str) -> bool:

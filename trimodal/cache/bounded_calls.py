@@ -15,6 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
+from trimodal.errors import InternalError, Unavailable
+
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
@@ -24,7 +26,9 @@ class Bypassed(Exception):
     """There is no result in time. `reason` is one of timeout, error, open, busy."""
 
     def __init__(self, reason: str, cause: BaseException | None = None) -> None:
-        super().__init__(reason if cause is None else f"{reason}: {type(cause).__name__}")
+        # Of these two no sentence holds what a client sent.
+        told = cause if isinstance(cause, Unavailable | InternalError) else type(cause).__name__
+        super().__init__(reason if cause is None else f"{reason}: {told}")
         self.reason = reason
         self.cause = cause
 

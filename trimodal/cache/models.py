@@ -1,4 +1,8 @@
-"""Asks the models of the semantic layer through Triton: one embeds questions, one judges pairs."""
+"""Asks the models of the semantic layer through Triton: one embeds questions, one judges pairs.
+
+Each is asked as one checkpoint and no other: of another one the vectors are not comparable with those that
+are stored, and the threshold is not its own.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,17 @@ from numpy.typing import NDArray
 from trimodal.cache.values import Vector
 from trimodal.errors import InternalError, RequestError
 from trimodal.triton.calls import infer
+from trimodal.triton.parameters import CHECKPOINT
 
 
-def embed(pb_utils: Any, model: str, text: str) -> Vector:
+def embed(pb_utils: Any, model: str, checkpoint: str, text: str) -> Vector:
     """The vector float32[d] of `text`, of unit length.
 
     Raises:
         RequestError: with the model's own code; InternalError when what it sent is no direction.
     """
     inputs = {"text_input": np.array([[text.encode()]], dtype=object)}
-    vector = _ask(pb_utils, model, inputs, "embedding")
+    vector = _ask(pb_utils, model, checkpoint, inputs, "embedding")
     length = float(np.linalg.norm(vector))
     if not (np.isfinite(length) and length > 0):
         raise InternalError(f"{model}: the embedding has no direction")
@@ -28,7 +33,7 @@ def embed(pb_utils: Any, model: str, text: str) -> Vector:
     return (vector / length).astype(np.float32)
 
 
-def judge(pb_utils: Any, model: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
+def judge(pb_utils: Any, model: str, checkpoint: str, pairs: Sequence[tuple[str, str]]) -> list[float]:
     """P(same) of each pair, whichever is named first, all asked in one batch.
 
     Raises:
@@ -36,7 +41,7 @@ def judge(pb_utils: Any, model: str, pairs: Sequence[tuple[str, str]]) -> list[f
     """
     read = [in_order(one, other) for one, other in pairs]
     question, other = (np.array([[pair[side].encode()] for pair in read], object) for side in (0, 1))
-    same = _ask(pb_utils, model, {"question": question, "other": other}, "same")
+    same = _ask(pb_utils, model, checkpoint, {"question": question, "other": other}, "same")
     if len(same) != len(read) or not ((same >= 0) & (same <= 1)).all():
         raise InternalError(f"{model}: {len(same)} numbers for {len(read)} pairs, not all 0 to 1")
     return [float(one) for one in same]
@@ -51,10 +56,13 @@ def in_order(one: str, other: str) -> tuple[str, str]:
     return first, second
 
 
-def _ask(pb_utils: Any, model: str, inputs: Mapping[str, NDArray[Any]], output: str) -> NDArray[np.float32]:
+def _ask(
+    pb_utils: Any, model: str, checkpoint: str, inputs: Mapping[str, NDArray[Any]], output: str
+) -> NDArray[np.float32]:
     """One output, flat. Raises: RequestError, which names the model."""
     try:
-        found = infer(pb_utils, model, inputs, (output,), fields=tuple(inputs))
+        parameters = {CHECKPOINT: checkpoint}
+        found = infer(pb_utils, model, inputs, (output,), fields=tuple(inputs), parameters=parameters)
     except RequestError as error:
         raise type(error)(f"{model}: {error}") from None
     return np.asarray(found[output], np.float32)

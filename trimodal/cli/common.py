@@ -165,6 +165,12 @@ def is_given(context: typer.Context, option: str) -> bool:
     return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")
 
 
+def is_typed(context: typer.Context, option: str) -> bool:
+    """Whether it stands on the command line: what the environment says may be meant for other commands."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def check_writable(option: str, path: Path) -> None:
     """Raises: typer.BadParameter: an hour of figures must not end in a file that cannot be written."""
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):

@@ -5,7 +5,6 @@ The server checks the limits of fields, and its errors name them.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -20,12 +19,23 @@ from trimodal import trace
 from trimodal.client.async_iteration import pumped
 from trimodal.client.batches import each_alone, in_batches
 from trimodal.client.decoding import predictions, readable, vectors
-from trimodal.client.options import Options, generation_inputs, listed, utf8
+from trimodal.client.options import Options, flag, generation_inputs, listed, number
 from trimodal.client.streams.answer import AnswerStream
 from trimodal.client.streams.ask import AskStream, ask_inputs
-from trimodal.client.streams.chunks import blocks_of
+from trimodal.client.streams.chunks import blocks_of, checked
 from trimodal.client.streams.live import Listening, LiveStream
-from trimodal.client.transports.base import Parameter, Request, Responses, Tensors, Timeouts, Transport
+from trimodal.client.transports.base import (
+    Parameter,
+    Request,
+    Responses,
+    Tensors,
+    Timeouts,
+    Transport,
+    check_id,
+    check_metadata,
+    named,
+    utf8,
+)
 from trimodal.client.transports.tensors import strings
 from trimodal.client.values import (
     Answer,
@@ -50,7 +60,6 @@ if TYPE_CHECKING:
 
 # Of a file, sent at once. Its words are not needed one by one: full windows need the least computing.
 BLOCK_S = 10
-_METADATA = re.compile(r"[a-z0-9_.-]+(?<!-bin)")  # names of texts, as gRPC takes them
 FILE_LISTENING: Listening = {"policy": "file", "recording": True}
 
 
@@ -79,7 +88,9 @@ class Client:
         connections: int = 2,
         transport: Transport | None = None,
     ) -> None:
-        self._timeouts = timeouts or Timeouts()
+        self._timeouts = Timeouts() if timeouts is None else timeouts
+        if not isinstance(self._timeouts, Timeouts):
+            raise ValueError(f"timeouts is {type(timeouts).__name__}: Timeouts are needed")
         if transport is None:
             from trimodal.client.transports.grpc import GrpcTransport
 
@@ -95,15 +106,10 @@ class Client:
 
         `request_id` is that of requests which are given none. The connections stay open when it is closed.
 
-        Raises: InvalidArgument: HTTP/2 has no such header.
+        Raises: InvalidArgument: HTTP/2 has no such header, or no log's line has room for such an id.
         """
-        for name, value in metadata.items():
-            if not _METADATA.fullmatch(name):
-                raise InvalidArgument(
-                    f"metadata '{name}': a name of a-z, 0-9, _, . and - is needed, without -bin"
-                )
-            if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
-                raise InvalidArgument(f"metadata '{name}' is {value!r}: printable ASCII is needed")
+        check_metadata(metadata)
+        check_id(request_id)
         client = copy(self)
         client._metadata, client._shared = {**self._metadata, **metadata}, True
         client._request_id = request_id or self._request_id
@@ -119,6 +125,7 @@ class Client:
 
     async def max_batch_size(self, model: str) -> int:
         """Returns the most items in a request to `model`; 0: no batches. Asked once, and after a refusal."""
+        named(model)
         if model not in self._batch_sizes:
             self._batch_sizes[model] = await self._transport.max_batch_size(model, self._timeouts)
         return self._batch_sizes[model]
@@ -152,6 +159,7 @@ class Client:
             options: max_tokens, temperature and the like, seed, stop; tenant, tier, deadlines, what the
                 cache may do, and a key to cancel it by: see `Options`. The model's defaults otherwise.
         """
+        check_id(request_id)
         request = Request(model, generation_inputs(prompt, messages, options), request_id)
         return AnswerStream(lambda: self._stream(request, timeout))
 
@@ -209,6 +217,8 @@ class Client:
             options: as for `stream`, without cancel_key; deadlines count for all stages together.
         """
 
+        check_id(request_id)
+
         async def send() -> Responses:
             inputs = await ask_inputs(text, image, audio, history, options)
             return await self._stream(Request(model, inputs, request_id), timeout)
@@ -263,7 +273,7 @@ class Client:
         for one in images:
             if not isinstance(one, bytes):  # tritonclient would send the letters of its `str`
                 raise InvalidArgument(f"images has {type(one).__name__}: the bytes of files are needed")
-        if top_k is not None and top_k < 1:
+        if top_k is not None and number("top_k", top_k, np.int32) < 1:
             raise InvalidArgument(f"top_k is {top_k}: at least 1 is needed")
 
         async def ask(part: Sequence[bytes]) -> list[list[Prediction]]:
@@ -301,6 +311,7 @@ class Client:
         texts = listed("texts", texts)
         if not texts:
             raise InvalidArgument("texts is empty: at least one is needed")
+        flag("truncate", truncate)
 
         async def ask(part: Sequence[str]) -> list[tuple[NDArray[np.float32], int]]:
             encoded = strings([utf8("texts", text) for text in part]).reshape(-1, 1)
@@ -309,11 +320,12 @@ class Client:
             return vectors(outputs, len(part), model)
 
         rows = await in_batches(texts, await self.max_batch_size(model), ask)
-        return Embeddings(np.stack([row for row, _ in rows]), sum(tokens for _, tokens in rows))
+        with readable(f"model '{model}'"):  # another one may have been loaded meanwhile
+            return Embeddings(np.stack([row for row, _ in rows]), sum(tokens for _, tokens in rows))
 
     async def finished(self, audio: Samples, *, timeout: float | None = None, model: str = "turn") -> float:
         """How probable it is that the speaker has finished, by float32[n] of 16 kHz that ends in a pause."""
-        outputs = await self._infer(model, {"audio": audio[None]}, timeout)
+        outputs = await self._infer(model, {"audio": checked(audio)[None]}, timeout)
         with readable(f"model '{model}'"):
             return float(outputs["finished"][0, 0])
 
@@ -353,6 +365,8 @@ class Client:
         """
         listening = {**FILE_LISTENING, **listening}
         tell = on_update or (lambda update: None)
+        if not callable(tell):
+            raise InvalidArgument(f"on_update is {type(tell).__name__}: a function is needed")
         async with self.listen(timeout=timeout, model=model, **listening) as stream:
             async with aclosing(pumped(blocks_of(audio, BLOCK_S))) as blocks:
                 async for block in blocks:
@@ -361,7 +375,10 @@ class Client:
         return Transcript(stream.words, stream.text, stream.latest.received_s)
 
     def _within(self, timeout: float | None) -> Timeouts:
-        return self._timeouts if timeout is None else replace(self._timeouts, total=timeout)
+        try:
+            return self._timeouts if timeout is None else replace(self._timeouts, total=timeout)
+        except ValueError:
+            raise InvalidArgument(f"timeout is {timeout!r}: it must be above 0 seconds") from None
 
     async def _infer(
         self,

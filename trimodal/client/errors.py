@@ -67,17 +67,22 @@ def may_have_begun(error: BaseException) -> bool:
 _CODES: dict[str, type[RequestError]] = {
     kind.code: kind for kind in (InvalidArgument, ModelNotFound, Unavailable, Cancelled, InternalError)
 }
-_PREFIX = re.compile(rf"(?:.*?, )?({'|'.join(_CODES)}): (.*)", re.DOTALL)
+# All are looked for at a text's beginning alone: what follows may quote a caller.
 # Triton puts the request's id and, in a pipeline, the pipeline's name in front: the caller knows both.
-_PREAMBLE = re.compile(r"\[request id: [^\]]*\] |in ensemble '[^']*', ")
+_PREAMBLE = re.compile(r"(?:\[request id: [^\]]*\] |in ensemble '[^']*', )*")
+_PREFIX = re.compile(rf"({'|'.join(_CODES)}): (.*)", re.DOTALL)
 _RETRY = re.compile(r"(.*); retry after (\d+(?:\.\d+)?(?:e[+-]?\d+)?) s", re.DOTALL)
-_UNKNOWN = re.compile(r"unknown model: ('.*'(?: version \d+)?) is not found")
-_NOT_READY = re.compile(r"unknown model: ('.*'(?: version \d+)?) is not at ready state")
+_UNKNOWN = re.compile(r"Request for unknown model: ('.*'(?: version \d+)?) is not found")
+_NOT_READY = re.compile(r"Request for unknown model: ('.*'(?: version \d+)?) is not at ready state")
 _NOT_LOADED = re.compile(r"no available versions|not ready|not at ready state", re.I)
 _NOT_NOW = re.compile(rf"{_NOT_LOADED.pattern}|shutting down|in exit|{QUEUE_REFUSED.pattern}", re.I)
 
 # What Triton says of a model whose process died; it is loaded again.
-_DIED = re.compile(r"Stub process '.*' is not healthy")
+_DIED = re.compile(
+    r"(?:Failed to process the request\(s\) for model instance '[^']*', message: )?"
+    r"Stub process (?:'.*' )?is not healthy"
+)
+_DEAD = "the model's process is not healthy"
 
 # … and of a stream of speech that it does not know. Every stream of this client began with START, so it was
 # lost: its process died, or nothing came for longer than the idle time.
@@ -128,7 +133,7 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
     text = _plain(text)
     if known := _of_triton(text):
         return known
-    if _NO_STREAM.search(text):
+    if _NO_STREAM.match(text):
         return Unavailable("the server does not know this stream any more: begin it again")
     if code is grpc.StatusCode.NOT_FOUND and _NOT_NOW.search(text):  # it was unloaded: the server drains
         return Unavailable(text)
@@ -137,23 +142,23 @@ def from_status(code: grpc.StatusCode, details: str | None, url: str) -> Trimoda
 
 def from_message(message: str, *, by_model: bool) -> RequestError:
     """Makes the error of a message in a stream; `by_model`: it is not Triton itself that refuses."""
-    if match := _PREFIX.fullmatch(message):
+    text = _PREAMBLE.sub("", message, count=1)
+    if match := _PREFIX.fullmatch(text):
         return _made(_CODES[match[1]], match[2])
-    text = _plain(message)
     # A model that this one asks in turn, and that is not there, is not the one that was asked for.
-    if by_model and not _DIED.search(text):
+    if by_model and not _DIED.match(text):
         return RequestError(text)
     return _of_triton(text) or (Unavailable(text) if _NOT_NOW.search(text) else InvalidArgument(text))
 
 
 def _of_triton(text: str) -> RequestError | None:
     """What Triton says of a model that it has not, or whose process died; None: it is something else."""
-    if unknown := _UNKNOWN.search(text):
+    if unknown := _UNKNOWN.match(text):
         return ModelNotFound(f"the server has no model {unknown[1]}")
-    if unready := _NOT_READY.search(text):
+    if unready := _NOT_READY.match(text):
         return Unavailable(f"the model {unready[1]} is not ready: it is being loaded again, or was unloaded")
-    if _DIED.search(text):
-        return Unavailable("the model's process is not healthy: it is loaded again", 2.0)
+    if _DIED.match(text):
+        return Unavailable(f"{_DEAD}: it is loaded again", 2.0)
     return None
 
 
@@ -165,6 +170,11 @@ def may_lack_version(error: TrimodalError) -> bool:
     return isinstance(error, ModelNotFound) or (
         isinstance(error, Unavailable) and bool(_NOT_LOADED.search(str(error)))
     )
+
+
+def is_dead(error: TrimodalError) -> bool:
+    """Whether this is what Triton says of a model whose process is gone; nothing has run."""
+    return isinstance(error, Unavailable) and str(error).startswith(_DEAD)
 
 
 def of_statistics(error: ModelNotFound, model: str, version: str, message: Any) -> RequestError:
@@ -198,5 +208,6 @@ def _made(kind: type[RequestError], text: str) -> RequestError:
 
 
 def _plain(text: str) -> str:
+    text = _PREAMBLE.sub("", text, count=1)
     match = _PREFIX.fullmatch(text)
-    return _PREAMBLE.sub("", match[2] if match else text)
+    return match[2] if match else text

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, get_args, get_type_hints
 
 import numpy as np
 
-from trimodal.client.transports.base import Array
+from trimodal.client.transports.base import Array, utf8
 from trimodal.client.transports.tensors import strings
 from trimodal.client.values import Message
 from trimodal.errors import InvalidArgument
@@ -92,6 +92,7 @@ _KINDS: dict[str, type[np.generic] | None] = {
     for name, hint in get_type_hints(Options).items()
     if name not in _LISTS
 }
+_TEXTS = {name for name, hint in get_type_hints(Options).items() if get_args(hint) == (str, type(None))}
 
 
 def generation_inputs(
@@ -108,15 +109,16 @@ def generation_inputs(
     elif prompt is not None:
         inputs["prompt_token_ids"] = _numbers("prompt", prompt, "text or its token ids are needed")
     if messages is not None:
-        inputs["messages"] = strings([_json("messages", listed("messages", messages))])
+        inputs["messages"] = strings([as_json("messages", listed("messages", messages))])
     for name, kind in _KINDS.items():
         value: Any = options.get(name)
         if value is None:
             continue
         if kind is None:
-            inputs[name] = strings([utf8(name, value) if isinstance(value, str) else _json(name, value)])
+            is_text = name in _TEXTS or isinstance(value, str)
+            inputs[name] = strings([utf8(name, value) if is_text else as_json(name, value)])
         else:
-            inputs[name] = np.array([value], kind) if kind is np.bool_ else _number(name, value, kind)
+            inputs[name] = flag(name, value) if kind is np.bool_ else number(name, value, kind)
     ids, stop = options.get("stop_token_ids"), options.get("stop")
     if ids is not None and len(numbers := _numbers("stop_token_ids", ids)):
         inputs["stop_token_ids"] = numbers
@@ -127,22 +129,13 @@ def generation_inputs(
     return inputs
 
 
-def _json(name: str, value: Any) -> bytes:
+def as_json(name: str, value: Any) -> bytes:
+    """Returns the bytes of a field that is JSON. Raises: InvalidArgument."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"{name} cannot be written as JSON: {error}") from None
     return utf8(name, text)
-
-
-def utf8(name: str, text: str) -> bytes:
-    """Returns the bytes of a text field. Raises: InvalidArgument."""
-    if not isinstance(text, str):
-        raise InvalidArgument(f"{name} is {type(text).__name__}: text is needed")
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise InvalidArgument(f"{name} holds a lone surrogate: it is not valid Unicode") from None
 
 
 def listed(name: str, items: object, needed: str = "a list is needed") -> list[Any]:
@@ -156,11 +149,19 @@ def listed(name: str, items: object, needed: str = "a list is needed") -> list[A
 
 
 def _numbers(name: str, ids: Sequence[int], *needed: str) -> Array:
-    numbers = [_number(name, id, np.int32) for id in listed(name, ids, *needed)]
+    numbers = [number(name, id, np.int32) for id in listed(name, ids, *needed)]
     return np.concatenate(numbers) if numbers else np.array([], np.int32)
 
 
-def _number(name: str, value: Any, kind: type[np.generic]) -> Array:
+def flag(name: str, value: object) -> Array:
+    """Returns what is true or false as [1]. Raises: InvalidArgument: numpy takes "false" for true."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidArgument(f"{name} is {value!r}: true or false is needed")
+    return np.array([value], np.bool_)
+
+
+def number(name: str, value: Any, kind: type[np.generic]) -> Array:
+    """Returns a number as [1] of its tensor's type. Raises: InvalidArgument."""
     if issubclass(kind, np.integer):
         limits = np.iinfo(kind)
         if not isinstance(value, int | np.integer) or not limits.min <= value <= limits.max:

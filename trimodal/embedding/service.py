@@ -40,10 +40,15 @@ def read_texts(texts: Sequence[bytes], parameters: Mapping[str, Any]) -> Texts:
 
 
 class EmbeddingService:
-    """Checks the texts of all requests of a batch and embeds the good ones together."""
+    """Checks the texts of all requests of a batch and embeds the good ones together.
+
+    Attributes:
+        checkpoint: SHA-256 of what the engine was built from; "fake".
+    """
 
     def __init__(self, engine: TextEmbedder, settings: EmbeddingSettings, metrics: Metrics) -> None:
         self._engine = engine
+        self.checkpoint = engine.checkpoint
         self._settings = settings
         self._seconds = metrics.histogram(
             "trimodal_embedding_seconds", "One run of the embedder", {}, SECONDS

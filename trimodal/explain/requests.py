@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.client.options import generation_inputs, utf8
+from trimodal.client.options import generation_inputs
 from trimodal.client.streams.ask import ask_inputs
-from trimodal.client.transports.base import Parameter, Request, Tensors
+from trimodal.client.transports.base import Parameter, Request, Tensors, utf8
 from trimodal.client.transports.tensors import strings
 from trimodal.errors import InvalidArgument
 from trimodal.files import read_at_most

@@ -223,10 +223,7 @@ class GatewayServer:
         self._settings = settings
         operator = {GRPC_OPERATOR_HEADER: settings.operator_key} if settings.operator_key else {}
         connect = connect or partial(
-            GrpcTransport,
-            timeouts=Timeouts(silence=settings.silence_s),
-            connections=_CONNECTIONS,
-            operator=tuple(operator.items()),
+            GrpcTransport, timeouts=Timeouts(), connections=_CONNECTIONS, operator=tuple(operator.items())
         )
         upstreams = Upstreams(settings.upstreams or settings.upstream, connect, settings.routes)
         app = make_app(settings, upstreams)

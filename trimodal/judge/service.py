@@ -21,10 +21,15 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 
 
 class JudgeService:
-    """Checks the pairs of all requests of a batch, and judges the good ones together."""
+    """Checks the pairs of all requests of a batch, and judges the good ones together.
+
+    Attributes:
+        checkpoint: SHA-256 of what the engine was built from; "fake".
+    """
 
     def __init__(self, engine: PairJudge, settings: JudgeSettings, metrics: Metrics) -> None:
         self._engine = engine
+        self.checkpoint = engine.checkpoint
         self._settings = settings
         self._seconds = metrics.histogram("trimodal_judge_seconds", "One run of the judge", {}, SECONDS)
         self._batches = metrics.histogram(

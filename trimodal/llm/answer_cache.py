@@ -78,11 +78,12 @@ def open_answers(
     counts, options = CacheMetrics(metrics, llm.name), cache_options(settings, llm.name)
     embeds = same = calibration = audits = None
     if settings.cache == "semantic":
-        embeds, same = partial(embed, pb_utils, settings.embedder), partial(judge, pb_utils, settings.judge)
         checkpoint = built_model(llm, settings.embedder, parameter="embedder", task="embedding").checkpoint
         # Vectors of another model must never be compared with this one's.
         fingerprint = hashlib.sha256(f"{fingerprint} {checkpoint}".encode()).hexdigest()[:_DIGITS]
         built = built_model(llm, settings.judge, parameter="judge", task="judge")
+        embeds = partial(embed, pb_utils, settings.embedder, checkpoint)
+        same = partial(judge, pb_utils, settings.judge, built.checkpoint)
         own = settings.beside_config(settings.cache_calibration)
         calibration = calibration_of(built, own, settings.cache_max_false_hit)
         if settings.cache_audit:

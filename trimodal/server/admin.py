@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trimodal.repository import ONLY_WITH
 from trimodal.server.launch import OPERATOR_HEADER
-from trimodal.settings import parameters_of
 from trimodal.triton.stub import count_instances
 
 if TYPE_CHECKING:
@@ -166,17 +164,6 @@ class Api:
         if status == 200:
             return ""
         return str(json.loads(body)["error"]) if status == 409 else None
-
-    def semantic_callers(self, model: str) -> list[str]:
-        """The loaded models whose semantic cache asks `model`."""
-        callers = []
-        for name in sorted({one["name"] for one in self._index() if one.get("state") == "READY"} - {model}):
-            _, body = self._call("GET", f"/v2/models/{name}/config", self.http_port)
-            parameters = parameters_of(body.decode())
-            asked = [key for key, (other, value) in ONLY_WITH.items() if parameters.get(other) == value]
-            if model in [parameters.get(key, "").partition("@")[0] for key in asked]:
-                callers.append(name)
-        return callers
 
     def load(self, model: str) -> str:
         """Loads a model, however long that takes. Returns Triton's reason where it failed, else nothing."""

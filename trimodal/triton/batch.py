@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from trimodal import trace
 from trimodal.errors import RequestError, as_request_error
-from trimodal.triton.parameters import is_probe, wants_trace
+from trimodal.triton.parameters import check_checkpoint, is_probe, wants_trace
 from trimodal.triton.responses import error_response
 
 Value = TypeVar("Value")
@@ -32,6 +32,7 @@ def answer_batch(
     write: Callable[[Result], Sequence[Any]],
     *,
     tells: bool = False,
+    checkpoint: str = "",
 ) -> list[Any]:
     """One response a request, in order; a bad request or result fails alone, a probe gets an empty one.
 
@@ -40,6 +41,7 @@ def answer_batch(
         serve: one result or error for each value, in order.
         write: the output tensors of one result. A request with the parameter `trace` gets one of that name,
             a row for each of the first tensor's, where a model declares it (`tells`).
+        checkpoint: the model's, where requests may be for one alone; "": none may.
     """
     answers: list[Any] = [None] * len(requests)
     values: dict[int, Value] = {}
@@ -51,6 +53,8 @@ def answer_batch(
             else:
                 if tells and wants_trace(request):
                     traced.add(index)
+                if checkpoint:
+                    check_checkpoint(request, checkpoint)
                 values[index] = read(request)
         except Exception as error:
             answers[index] = error_response(pb_utils, error, request.request_id())

@@ -99,14 +99,14 @@ def called_error(pb_utils: Any, error: Any, fields: Collection[str]) -> RequestE
     sentence = _PREAMBLE.sub("", error.message())
     if coded := _CODED.fullmatch(sentence):
         return _KINDS[coded[1]](coded[2])
+    if (field := _FIELD.match(sentence)) and field[1] in fields:  # first: it may quote what the client sent
+        return InvalidArgument(sentence)
     if missing := _NOT_READY.search(sentence):
         return Unavailable(f"the model '{(missing[1] or missing[2])}' is not ready; try again later")
     if died := _DIED.search(sentence):
         return Unavailable(f"the process of model '{died[1]}' died: it is loaded again", _RETRY_S)
     if QUEUE_REFUSED.search(sentence):
         return Unavailable(sentence)
-    if (field := _FIELD.match(sentence)) and field[1] in fields:
-        return InvalidArgument(sentence)
     for beginning, kind in _BEGINNINGS:
         if beginning.match(sentence):
             return kind(sentence)

@@ -6,7 +6,10 @@ import json
 from typing import Any
 
 from trimodal import trace
-from trimodal.errors import InvalidArgument
+from trimodal.errors import InvalidArgument, Unavailable
+
+CHECKPOINT = "checkpoint_sha256"
+"""Parameter of a request that is for this checkpoint of the model alone."""
 
 
 def parameters(request: Any) -> dict[str, Any]:
@@ -35,6 +38,12 @@ def is_probe(request: Any) -> bool:
         return '"probe"' in (request.parameters() or "") and parameters(request).get("probe") is True
     except (UnicodeDecodeError, InvalidArgument):
         return False
+
+
+def check_checkpoint(request: Any, served: str) -> None:
+    """Refuses a request that is for another checkpoint of the model. Raises: Unavailable, InvalidArgument."""
+    if CHECKPOINT in (request.parameters() or "") and parameters(request).get(CHECKPOINT, served) != served:
+        raise Unavailable(f"{CHECKPOINT}: another checkpoint of the model is served, {served[:12]}")
 
 
 def wants_trace(request: Any) -> bool:

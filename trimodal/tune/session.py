@@ -290,7 +290,7 @@ def tune(
     with tempfile.TemporaryDirectory(prefix="trimodal-tune-") as folder:
         repository = ServedRepository(settings.options, Path(folder)).path
         pipeline = read_pipeline(settings.models, settings.options, repository)
-        settings.workload.check({kind_of(pipeline.models[name].config) for name in settings.models})
+        settings.workload.check({name: kind_of(pipeline.models[name].config) for name in settings.models})
         knobs = chosen_knobs(pipeline, settings.knobs, only=settings.only)
         began(pipeline, knobs)
         with closing(TunedServer(settings, pipeline, repository, Path(folder))) as server:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +25,12 @@ _RECORDINGS = data_directory() / "samples" / "speech"
 TIMEOUT_S = 20.0  # of a request
 STREAM_S = 20.0  # of a live stream, as `trimodal bench speech` has it
 _VARIABLE = 8  # length of a dimension that the configuration leaves open
-# Attribute of a workload → the kinds of models that it is of.
+# Attribute of a workload → the kinds of models that it is of, and how to say that.
 _OF = {
-    "batch": {"vision", "embedding", "tensors"},
-    "prompt_tokens": {"llm", "embedding"},
-    "max_tokens": {"llm"},
-    "pace": {"speech"},
+    "batch": ({"vision", "embedding", "tensors"}, "images, texts and rows"),
+    "prompt_tokens": ({"llm", "embedding"}, "prompts and texts"),
+    "max_tokens": ({"llm"}, "answers"),
+    "pace": ({"speech"}, "live streams"),
 }
 
 
@@ -55,12 +55,13 @@ class Workload:
     def arrivals(self, seed: int) -> Arrivals:
         return poisson(self.rate, seed) if self.rate else Closed(self.concurrency)
 
-    def check(self, kinds: Set[str]) -> None:
-        """Raises: SettingsError: something is given that none of these kinds of models has."""
-        for name, of in _OF.items():
-            if getattr(self, name) != type(self).__dataclass_fields__[name].default and not kinds & of:
-                option, known = name.replace("_", "-"), " and ".join(sorted(of))
-                raise SettingsError(f"--{option} is of {known}: leave it out for {', '.join(sorted(kinds))}")
+    def check(self, models: Mapping[str, str]) -> None:
+        """Raises: SettingsError: something is given that none of these models, name → kind, has."""
+        for name, (of, known) in _OF.items():
+            given = getattr(self, name) != type(self).__dataclass_fields__[name].default
+            if given and not of & set(models.values()):
+                option = name.replace("_", "-")
+                raise SettingsError(f"--{option} is of {known}: leave it out for {', '.join(models)}")
 
     def __str__(self) -> str:
         return f"{self.rate:g} requests/s" if self.rate else f"{self.concurrency} clients in a closed loop"

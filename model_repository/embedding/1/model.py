@@ -29,7 +29,8 @@ class TritonPythonModel:
 
     def execute(self, requests):
         with ended_if_stalled(self.stall_timeout_s):
-            return answer_batch(pb_utils, requests, read, self.service.embed, write, tells=True)
+            serve, checkpoint = self.service.embed, self.service.checkpoint
+            return answer_batch(pb_utils, requests, read, serve, write, tells=True, checkpoint=checkpoint)
 
 
 def read(request):

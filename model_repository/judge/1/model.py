@@ -27,7 +27,8 @@ class TritonPythonModel:
 
     def execute(self, requests):
         with ended_if_stalled(self.stall_timeout_s):
-            return answer_batch(pb_utils, requests, read, self.service.judge, write)
+            serve, checkpoint = self.service.judge, self.service.checkpoint
+            return answer_batch(pb_utils, requests, read, serve, write, checkpoint=checkpoint)
 
 
 def read(request):

@@ -42,12 +42,13 @@ async def test_batches_run_until_the_engine_fails_and_after_it(monkeypatch: pyte
 
 
 def test_batches_follow_each_other_after_one_that_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "MOST_BATCHES", 4)
+    monkeypatch.setattr(batches, "MOST_REQUESTS", 4)
     numbers: list[tuple[int, int]] = []
     done = run_alone(lambda batch, number: numbers.append((batch, number)), [], batch=8, seconds=30.0)
     assert numbers == [(8, number) for number in range(5)]
     assert [record.number for record in done.records] == [0, 1, 2, 3]
     assert done.records[1].sent == done.records[0].ended
+    assert done.stopped == "4 batches were run: no run keeps more"
 
 
 async def test_so_many_batches_run_as_are_wanted() -> None:

@@ -18,7 +18,7 @@ from tests.bench.recordings import write_recordings
 from tests.vision.pictures import artefact
 from trimodal.bench.load.generator import LoadRun
 from trimodal.bench.load.plan import LoadPlan
-from trimodal.bench.load.records import OK, Record
+from trimodal.bench.load.records import OK, TIMEOUT, Record
 from trimodal.bench.load.rounds import Result
 from trimodal.bench.load.slo import parse_slo
 from trimodal.bench.load.statistics import summarise
@@ -27,6 +27,7 @@ from trimodal.bench.samples import Recording
 from trimodal.bench.scenarios import llm as llm_scenario
 from trimodal.bench.scenarios.llm import LlmScenario
 from trimodal.bench.scenarios.server import LoadTest, Measurement
+from trimodal.bench.targets.taking import check
 from trimodal.cli.app import app
 from trimodal.cli.bench.options import run_load
 from trimodal.errors import SettingsError
@@ -66,6 +67,11 @@ def said(result: Ended) -> str:
         ("llm --prompts /dev/null --prompt-tokens 64", "leave --prompt-tokens out"),
         ("llm --json /nowhere/r.json", "--json /nowhere/r.json: no file can be"),
         ("llm --url 127.0.0.1:1", "no server at 127.0.0.1:1"),
+        (
+            "llm --api-key-file /dev/null",
+            "--api-key-file is of HTTP: it goes with --url http://",
+        ),
+        ("llm --url a:1 --api-key-file /dev/null", "--api-key-file is of HTTP: it goes with --url http://"),
         ("llm --warmup inf", "Invalid value for '--warmup'"),
         ("llm --strict", "--strict is of objectives: it goes with --slo"),
         ("vision --image-size big", "--image-size big: 224 or 640x480 is needed"),
@@ -120,6 +126,20 @@ def test_what_was_not_answered_or_to_be_kept_is_exit_code_1(
     else:
         run_load(measure, objectives, None, strict=strict)
     assert capsys.readouterr().err == (f"bench: {why}\n" if why else "")
+
+
+def test_a_first_request_that_takes_too_long_names_the_option(capsys: pytest.CaptureFixture[str]) -> None:
+    async def measure(*_: object) -> Measurement:
+        async def silent(number: int) -> Record:
+            return Record(number, 0, 0, [], 0.1, TIMEOUT, "the server at a:1 was silent for 0.1 s")
+
+        await check(silent)
+        raise AssertionError
+
+    with pytest.raises(typer.Exit):
+        run_load(measure, parse_slo(""), None)
+    told = "the server at a:1 was silent for 0.1 s: --timeout sets how long a request may take"
+    assert capsys.readouterr().err == f"bench: {told}\n"
 
 
 @pytest.mark.parametrize("begun", [False, True])

@@ -15,6 +15,12 @@ def test_no_server_is_one_sentence():
     assert done.stderr == "trimodal top: no metrics at 127.0.0.1:1: connection refused\n"
 
 
+def test_a_key_that_nobody_would_get_is_refused():
+    done = top("--once", "--api-key-file", "/dev/null")
+    assert done.exit_code == 2
+    assert "--api-key-file is of a gateway: it goes with --gateway" in done.output
+
+
 def test_no_address_is_one_sentence():
     done = top("--once", "--gateway", "nowhere:x")
     assert done.exit_code == 1

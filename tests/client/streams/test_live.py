@@ -507,6 +507,16 @@ async def test_a_stream_that_is_left_while_it_waits_for_news(transport):
     assert transport.requests[-1].parameters["sequence_end"]
 
 
+async def test_a_stream_that_another_task_closes_while_one_waits_for_news(transport):
+    """It was told that it was cancelled itself."""
+    stream = Client(transport=transport).listen()
+    await stream.send(seconds(2.0))
+    waiting = asyncio.ensure_future(stream.news(asyncio.Event()))
+    await until(lambda: "after_s" in transport.requests[-1].parameters)
+    await stream.aclose()
+    assert await waiting is None
+
+
 async def test_a_stream_is_closed_after_its_client(speech):
     """A request for news that the client had cancelled cancelled the task that closed the stream."""
 

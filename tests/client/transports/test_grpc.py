@@ -284,6 +284,13 @@ async def test_a_model_is_ready_when_it_answers_or_refuses_the_smallest_request(
         assert servicer.requests[0].parameters["probe"].bool_param
 
 
+async def test_turn_is_asked_itself():
+    """Triton calls a model ready whose process is gone, and the gateway went by that for semantic_vad."""
+    async with serving() as (servicer, client, _):
+        await client.ready("turn")
+        assert len(servicer.metadata) == 1
+
+
 @pytest.mark.parametrize(("steps", "asked"), [((), 1), (("vision_preprocess", "vision_classify"), 0)])
 async def test_vision_is_asked_itself_where_it_is_one_model(steps, asked):
     async with serving() as (servicer, client, _):

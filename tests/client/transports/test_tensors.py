@@ -6,6 +6,7 @@ from tritonclient.utils import serialize_byte_tensor
 from trimodal.client.errors import ProtocolError
 from trimodal.client.transports.base import Request
 from trimodal.client.transports.tensors import decode, encode, strings
+from trimodal.errors import InvalidArgument
 
 
 def answer(name, datatype, shape, raw):
@@ -69,5 +70,8 @@ def test_parameters_keep_their_types():
         "policy": "string_param",
     }
     assert message.parameters["sequence_id"].int64_param == (1 << 63) - 1
-    with pytest.raises(TypeError, match="step_s.*float32"):
+    with pytest.raises(InvalidArgument, match="step_s is float32: bool, int, float or str is needed"):
         encode(Request("speech", {}, parameters={"step_s": np.float32(1)}))
+    for value in (1 << 63, "\ud800"):
+        with pytest.raises(InvalidArgument, match="step_s is .*: no request can carry it"):
+            encode(Request("speech", {}, parameters={"step_s": value}))

@@ -7,7 +7,9 @@ right is measured by `build/judge/measure.py`, not here.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +20,7 @@ import pytest
 from tests.e2e.conftest import BOUND, built, own_processes, wait_until
 from tests.e2e.metrics import total
 from trimodal.client import Answer, Client, Note
+from trimodal.server.admin import await_unloaded
 from trimodal.server.process import TritonServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.build]
@@ -142,6 +145,39 @@ def test_a_model_that_hangs_holds_nobody_up(
         os.kill(stub, signal.SIGCONT)
     wait_until(lambda: total(server, "trimodal_cache_bypassed_total", 'reason="timeout"') >= 3, "the counter")
     wait_until(lambda: paraphrased(server, reworded).cache == "semantic", "the semantic layer")
+
+
+def test_the_threshold_is_of_the_judge_that_is_loaded(
+    own_server: Callable[..., TritonServer], minilm: Path, tmp_path: Path
+) -> None:
+    """A cache that was loaded again beside an old judge took the threshold of the new one."""
+    artefact = tmp_path / "judge"
+    shutil.copytree(built("judge", "onnx-int8"), artefact)
+    changes = changes_of(str(tmp_path / "answers.sqlite"), minilm, {"artefact": str(artefact)})
+    server = own_server(MODELS, changes)
+    reworded = "How do I go about resetting my password?"
+    wait_until(lambda: ask(server, STORED).note.cache == "exact", "the first answer")
+    assert paraphrased(server, reworded).cache == "semantic"
+    for name, key in (("manifest.json", "source_sha256"), ("calibration.json", "checkpoint_sha256")):
+        told = json.loads((artefact / name).read_bytes())
+        (artefact / name).write_text(json.dumps(told | {key: "f" * 64}))
+
+    def load(model: str) -> None:
+        server.api.unload(model)
+        await_unloaded(server.api, [model], BOUND)
+        assert server.api.load(model) == ""
+
+    load("llm")
+    wait_until(lambda: ask(server, STORED).note.cache == "exact", "the first answer")
+    told = "the cache's judge fails (error: judge: checkpoint_sha256: another checkpoint"
+
+    def is_told() -> bool:
+        assert paraphrased(server, reworded).cache == ""
+        return told in server.log_path.read_text()
+
+    wait_until(is_told, "the log")
+    load("judge")
+    wait_until(lambda: paraphrased(server, reworded).cache == "semantic", "the judge that it knows")
 
 
 @pytest.mark.slow

@@ -94,6 +94,25 @@ def test_fences_end_where_they_should_and_a_table_needs_no_empty_line(serve: Ser
     assert text.locator("pre code").text_content() == "```\ninner\n```"
 
 
+TILDES = """- ~~~python
+  a ~~~ b
+  ```
+  ~~~~
+- ~~struck~~
+
+~~~ `x` ~~~
+~~
+```
+half"""
+
+
+def test_tildes_fence_code_too(serve: Serve, open_page: Open) -> None:
+    text = shown(serve, open_page, TILDES).locator(".answer .text")
+    codes = text.locator("pre code").evaluate_all("all => all.map((one) => one.textContent)")
+    assert codes == ["a ~~~ b\n```", "~~\n```\nhalf"]
+    expect(text.locator("> ul > li").last).to_have_text("~~struck~~")
+
+
 STEPS = """1. Make it:
    ```python
    if x:

@@ -189,6 +189,20 @@ def test_a_microphone_that_is_muted_and_lost(serve: Serve, open_page: Open) -> N
     assert not [one for one in served.asked if one.model == "assistant"], "half a question is not asked"
 
 
+def test_a_microphone_that_is_muted_from_the_beginning(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve().url)
+    page.evaluate("Object.defineProperty(MediaStreamTrack.prototype, 'muted', { get: () => true })")
+    page.evaluate(WATCHED)
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    expect(page.locator("#captions-state")).to_have_text("The microphone is muted.")
+    page.evaluate("happen('unmute')")
+    expect(page.locator("#captions-state")).to_have_text("Listening")
+    page.get_by_role("button", name="Converse").click()
+    expect(page.locator("#turn-ends")).not_to_have_text("None was begun yet.")
+    expect(page.locator("#notice")).to_have_text("The microphone is muted.")
+
+
 def test_without_a_microphone(serve: Serve, open_page: Open) -> None:
     page = open_page(serve().url)
     page.evaluate(NO_MICROPHONE)

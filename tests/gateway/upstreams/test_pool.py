@@ -9,13 +9,21 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
 from tests.doubles.waiting import until
 from tests.gateway.conftest import fails, fake_triton, vectors
 from trimodal.client.client import Client
-from trimodal.client.errors import ConnectionLost, ProtocolError, Timeout, TransportError
+from trimodal.client.errors import (
+    ConnectionLost,
+    ProtocolError,
+    Timeout,
+    TransportError,
+    from_message,
+    from_status,
+)
 from trimodal.client.transports.base import Request, Tensors, Timeouts
 from trimodal.client.transports.fake import FakeTransport, llm_outputs, scripted
 from trimodal.client.transports.probes import PROBES
@@ -79,8 +87,8 @@ LOST = ConnectionLost("the server at host went away")
     [
         LOST,
         Unavailable("the queue is full", 2.0),
-        RequestError("Stub process 'llm_0_0' is not healthy."),
-        InternalError("Stub process 'llm_0_0' is not healthy."),
+        from_message("Stub process 'llm_0_0' is not healthy.", by_model=True),
+        from_status(grpc.StatusCode.INTERNAL, "Stub process 'llm_0_0' is not healthy.", "h:1"),
     ],
     ids=["lost", "full", "stub", "stub of a unary model"],
 )
@@ -102,6 +110,7 @@ async def test_what_failed_before_its_first_text_is_asked_elsewhere(
     [
         (LOST, ["word"]),  # after its first text
         (InvalidArgument("max_tokens is 0"), []),  # the request's own fault
+        (InvalidArgument("lora_name is 'is not healthy': none"), []),  # it took the model from everyone
         (InternalError("the model failed"), []),
     ],
 )
@@ -114,6 +123,8 @@ async def test_what_is_told_and_not_asked_elsewhere(
         with pytest.raises(type(error), match=str(error)):
             await servers.client.complete("hi")
         assert asked(two) == 0
+        if isinstance(error, RequestError):
+            assert servers.pool.state["llm"]
 
 
 async def test_each_server_is_asked_once_and_a_refusal_says_more_than_nobody(

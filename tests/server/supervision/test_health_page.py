@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.doubles.waiting import wait_until
 from trimodal.errors import ServerError
 from trimodal.server.launch import OPERATOR_HEADER
 from trimodal.server.ports import choose
@@ -135,3 +136,14 @@ def test_where_it_cannot_be(page: Page) -> None:
     for host, port in (("127.0.0.1", page.port), ("203.0.113.1", 0), ("no-such-host.invalid", 0)):
         with pytest.raises(ServerError, match=f"the health page cannot be on {host}, port {port}: "):
             HealthServer(host, port, Known(), Copy(), http_port=8000, operator_key="")  # type: ignore[arg-type]
+
+
+def test_what_fails_in_it_is_in_the_log(
+    page: Page, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connection ended without a word."""
+    monkeypatch.setattr(page.known, "health", lambda: 1 // 0)
+    with pytest.raises(http.client.RemoteDisconnected):
+        page.get("/ready")
+    wait_until(lambda: "ZeroDivisionError" in caplog.text, "the log")
+    assert "the health page failed on a request" in caplog.text

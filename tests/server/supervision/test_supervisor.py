@@ -285,18 +285,30 @@ def test_a_load_that_fails_is_tried_again(
     assert "model llm cannot be loaded: no memory" in caplog.text
 
 
-def test_a_model_that_a_semantic_cache_does_not_know_is_not_loaded_in_place_of_a_dead_one(
-    triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_of_many_who_ask_at_once_one_asks_triton(
+    triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LONGEST_WAIT_S", 0.01)
-    supervisor = watched(a_model("judge"))
-    refusals = ["the semantic cache of llm knows another checkpoint of it"] * 2
-    monkeypatch.setattr(supervisor._asked, "refusal", lambda name: refusals.pop() if refusals else "")
-    triton.kill("judge")
-    wait_until(lambda: ("load", "judge") in triton.calls, "its load")
-    wait_until(lambda: supervisor.health().ready, "the model")
-    assert triton.calls == [("unload", "judge"), ("load", "judge")]
-    assert caplog.text.count("model judge cannot be loaded: the semantic cache of llm knows another") == 2
+    """Each asked it: Triton has eight threads for HTTP."""
+    supervisor = watched(a_model("llm"))
+    monkeypatch.setattr(module, "KEPT_S", 60.0)
+    asked, go_on = [], threading.Event()
+
+    def versions() -> dict[str, dict[str, str]]:
+        asked.append(threading.current_thread())
+        assert go_on.wait(LIMIT_S)
+        return {"llm": {"1": "READY"}}
+
+    monkeypatch.setattr(triton, "versions", versions)
+    told: list[Health] = []
+    threads = [threading.Thread(target=lambda: told.append(supervisor.health())) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: asked, "the first question")
+    go_on.set()
+    for thread in threads:
+        thread.join(LIMIT_S)
+    assert len(asked) == 1
+    assert [one.ready for one in told] == [True] * 20
 
 
 def test_calls_that_fail_on_their_way_are_made_again(

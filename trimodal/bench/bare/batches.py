@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trimodal.bench.load.generator import LoadRun
+from trimodal.bench.load.generator import MOST_REQUESTS, LoadRun
 from trimodal.bench.load.records import Record
 from trimodal.bench.samples import batch_of
 from trimodal.errors import OperatorError, RequestError
@@ -21,7 +21,6 @@ from trimodal.vision.settings import VisionSettings
 
 # Runs batch number n of this size.
 Work = Callable[[int, int], object]
-MOST_BATCHES = 20_000  # of a run, however long it was to last
 _LIMIT_S = 180.0  # to open the engine, or for a batch
 _ENDING_S = 5.0  # for the batch that an interruption finds
 
@@ -41,15 +40,18 @@ def run_alone(
         records: gets one of each batch when it has ended.
     """
     work(batch, 0)
-    most = min(batches or MOST_BATCHES, MOST_BATCHES)
+    stopped = ""
     began = at = time.perf_counter()
-    while len(records) < most and (batches or at - began < seconds) and not stop():
+    while len(records) < batches if batches else at - began < seconds:
+        if stop() or len(records) >= MOST_REQUESTS:
+            stopped = "interrupted" if stop() else f"{MOST_REQUESTS} batches were run: no run keeps more"
+            break
         work(batch, len(records) + 1)
         now = time.perf_counter()
         one = Record(number=0, due=at, sent=at, pieces=[now], ended=now, items=batch)
         records.append(one.since(began, len(records)))
         at = now
-    return LoadRun(tuple(records), 0.0, max(at - began, 1e-9), stopped="interrupted" if stop() else "")
+    return LoadRun(tuple(records), 0.0, max(at - began, 1e-9), stopped=stopped)
 
 
 class BareBatches:

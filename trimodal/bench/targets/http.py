@@ -80,7 +80,7 @@ class HttpLlm:
         return record.input_tokens
 
     async def choose_model(self) -> None:
-        """Takes OpenAI's API's first model where it has none of this name. Raises: ServerError."""
+        """Takes OpenAI's API's first model where it has none of this name. Raises: ServerError, Timeout."""
         import aiohttp
 
         if not self.openai:
@@ -89,8 +89,10 @@ class HttpLlm:
         try:
             async with self._session().get(url) as response:
                 listed = [str(one["id"]) for one in json.loads(await response.text())["data"]]
-        except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
-            raise ServerError(f"no server at {url}: {str(error) or 'no answer in time'}") from None
+        except asyncio.TimeoutError:
+            raise Timeout(f"the server at {url} did not answer within {self.timeout:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise ServerError(f"no server at {url}: {error}") from None
         except (ValueError, KeyError, TypeError):
             return  # it lists none: it takes any name, or says why not
         if listed and self.model not in listed:

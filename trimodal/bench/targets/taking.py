@@ -39,8 +39,10 @@ def outcome_of(error: TrimodalError) -> str:
 
 
 async def check(send: Send) -> Record:
-    """Sends one request before the load. Raises: ServerError: it is not answered; says why."""
+    """Sends one request before the load. Raises: ServerError, Timeout: it is not answered; says why."""
     record = await send(0)
+    if record.outcome == TIMEOUT:
+        raise Timeout(record.error)
     if record.outcome != OK:
         raise ServerError(record.error or record.outcome)
     return record

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import typer
 
 from trimodal.cli.bench.options import SIDES, LoadOptions, size
-from trimodal.cli.common import API_KEY, ApiKeyFile, one_sentence, read_key, with_settings
+from trimodal.cli.common import API_KEY, ApiKeyFile, is_typed, one_sentence, read_key, with_settings
 from trimodal.paths import data_directory
 
 if TYPE_CHECKING:
@@ -58,6 +58,9 @@ def llm(
         raise typer.BadParameter("--prompts has its own texts: leave --prompt-tokens out")
     file = prompts or (None if prompt_tokens else data_directory() / "samples" / "questions.txt")
     mix = settings.mix(prompt_tokens or "64", max_tokens, prompts=file)
+    over_http = settings.url.startswith("http") or beside
+    if api_key_file and not over_http and is_typed(context, "api_key_file"):
+        raise typer.BadParameter("--api-key-file is of HTTP: it goes with --url http://… or --beside")
     with one_sentence("bench"):
         key = read_key(api_key_file, API_KEY)
     measure = partial(run_llm, scenario=LlmScenario(mix, bare, tuple(beside)))

@@ -188,6 +188,8 @@ def run_load(measure: Measure, slo: Slo, json: Path | None, *, strict: bool = Fa
     from rich.console import Console
 
     from trimodal.bench.report import names_of, print_tables, write_json
+    from trimodal.client.errors import Timeout
+    from trimodal.errors import ServerError
 
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
 
@@ -213,7 +215,10 @@ def run_load(measure: Measure, slo: Slo, json: Path | None, *, strict: bool = Fa
         return None if measuring.cancelled() else measuring.result()
 
     with one_sentence("bench"):
-        found = asyncio.run(main())
+        try:
+            found = asyncio.run(main())
+        except Timeout as error:  # of what is asked before the load
+            raise ServerError(f"{error}: --timeout sets how long a request may take") from None
         if found is None:
             typer.echo("bench: interrupted before anything was measured", err=True)
             raise typer.Exit(130)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from trimodal.cli.common import API_KEY, ApiKeyFile, one_sentence, read_key
+from trimodal.cli.common import API_KEY, ApiKeyFile, is_typed, one_sentence, read_key
 
 
 def top(
+    context: typer.Context,
     url: str = typer.Option(
         "localhost:8002",
         "--url",
@@ -31,6 +32,8 @@ def top(
 
     Percentiles and rates are those of the time between two looks. A server that goes away is waited for.
     """
+    if api_key_file and not gateway and is_typed(context, "api_key_file"):
+        raise typer.BadParameter("--api-key-file is of a gateway: it goes with --gateway")
     import time
     from urllib.parse import urlsplit
 

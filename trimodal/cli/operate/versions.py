@@ -22,7 +22,7 @@ from trimodal.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from trimodal.server.admin import Api
+    pass
 
 Name = Annotated[str, typer.Argument(metavar="MODEL")]
 Routes = Annotated[
@@ -108,12 +108,10 @@ def reload(
         has_page = page_of is not None if health_port else page_of == http_port
         copied: str | None = None
         try:
-            # Callers first: a copy that is made again is what a process that dies is loaded from.
-            reason = _kept_by_callers(api, model)
-            if has_page and not reason:
+            if has_page:
                 with _told_when_slow("the server copies its repository as it is now (--set, --engines) …"):
                     copied = api.refresh(port)
-            reason = reason or copied or api.load(model)
+            reason = copied or api.load(model)
         except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
             reason = str(error) or type(error).__name__
         if reason:
@@ -140,20 +138,6 @@ def _told_when_slow(sentence: str) -> Iterator[None]:
     finally:
         teller.cancel()
         teller.join()
-
-
-def _kept_by_callers(api: Api, model: str) -> str:
-    """Why a model must not be loaded again now; empty: it may.
-
-    A semantic cache reads the threshold of its judge and the identity of its embedder when it is opened: with
-    others it would take wrong answers for right ones.
-    """
-    if callers := api.semantic_callers(model):
-        return (
-            f"the semantic cache of {', '.join(callers)} goes by what it knew of {model} when it was loaded: "
-            "have it serve with cache exact meanwhile (reload it before and after), or start the server again"
-        )
-    return ""
 
 
 def _explained(reason: str, key: str) -> str:

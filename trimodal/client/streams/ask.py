@@ -12,10 +12,10 @@ import numpy as np
 
 from trimodal.client.async_iteration import pumped
 from trimodal.client.decoding import labels, readable
-from trimodal.client.options import Options, generation_inputs, utf8
+from trimodal.client.options import Options, as_json, generation_inputs, listed
 from trimodal.client.streams.answer import BaseStream
 from trimodal.client.streams.chunks import Audio, blocks_of, checked
-from trimodal.client.transports.base import Array, Responses, Tensors
+from trimodal.client.transports.base import Array, Responses, Tensors, utf8
 from trimodal.client.transports.tensors import strings
 from trimodal.client.values import AudioFindings, Delta, ImageFindings, Prediction, Turn
 from trimodal.errors import InvalidArgument
@@ -24,6 +24,7 @@ from trimodal.files import read_at_most
 # What is decoded at once of a file; the server bounds the whole.
 _BLOCK_S = 30.0
 _MAX_FILE_S = 600
+_TURNS = "messages with role and content are needed"
 Part = TypeVar("Part")
 
 
@@ -81,9 +82,11 @@ async def ask_inputs(
     """
     if options.get("cancel_key") is not None:
         raise InvalidArgument("cancel_key: the assistant takes none; cancel or leave its stream")
-    inputs = generation_inputs(text, None, options)
-    if history:
-        inputs["history"] = strings([utf8("history", json.dumps([_turn(one) for one in history]))])
+    inputs = generation_inputs(None, None, options)
+    if text is not None:
+        inputs["text_input"] = strings([utf8("text", text)])
+    if turns := [_turn(one) for one in listed("history", history, _TURNS)]:
+        inputs["history"] = strings([as_json("history", turns)])
     if image is not None:
         if not isinstance(image, bytes | str | Path):
             raise InvalidArgument(
@@ -98,8 +101,13 @@ async def ask_inputs(
 
 def _turn(turn: Turn) -> dict[str, object]:
     if not isinstance(turn, Mapping):
-        raise InvalidArgument(f"history has {type(turn).__name__}: messages with role and content are needed")
-    labels = [{"label": one.label, "score": one.score} for one in turn.get("labels", ())]
+        raise InvalidArgument(f"history has {type(turn).__name__}: {_TURNS}")
+    given = turn.get("labels")
+    labels = []
+    for one in () if given is None else listed("labels of history", given):
+        if not isinstance(one, Prediction):
+            raise InvalidArgument(f"labels of history have {type(one).__name__}: Predictions are needed")
+        labels.append({"label": one.label, "score": one.score})
     return {**turn, "labels": labels}
 
 

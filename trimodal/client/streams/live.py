@@ -196,8 +196,9 @@ class LiveStream:
 
     async def aclose(self) -> None:
         """Frees the stream on the server, whatever is still unheard; nothing if it has ended."""
-        if self._news is not None and not self._news.cancel() and not self._news.cancelled():
-            self._news.exception()  # it is told to nobody
+        news, self._news = self._news, None  # who waits for it is told of nothing new
+        if news is not None and not news.cancel() and not news.cancelled():
+            news.exception()
         started, self._started = self._started, False
         if self._over is None:
             self._close("the stream was closed")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from trimodal.client.values import Model
+from trimodal.errors import InvalidArgument
 
 Array = np.ndarray[Any, Any]
 # STRING tensors are object arrays of bytes.
@@ -21,15 +23,49 @@ Parameter = bool | int | float | str
 _LONGEST_S = 2_000_000.0
 
 
+_LONGEST_ID = 128
+_METADATA = re.compile(r"[a-z0-9_.-]+(?<!-bin)")  # names of texts, as gRPC takes them
+
+
+def utf8(name: str, text: str) -> bytes:
+    """Returns the bytes of a text. Raises: InvalidArgument, which names the argument."""
+    if not isinstance(text, str):
+        raise InvalidArgument(f"{name} is {type(text).__name__}: text is needed")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{name} holds a lone surrogate: it is not valid Unicode") from None
+
+
 def named(model: str) -> tuple[str, str]:
-    """A model's name and its version; "": none is named."""
+    """A model's name and its version; "": none is named. Raises: InvalidArgument: it is no text."""
+    utf8("model", model)
     name, _, version = model.partition("@")
     return name, version
 
 
+def check_id(request_id: str) -> None:
+    """Raises: InvalidArgument: a request's id is too long for a log's line, or would write others."""
+    if len(utf8("request_id", request_id)) > _LONGEST_ID or not request_id.isprintable():
+        raise InvalidArgument(f"request_id: at most {_LONGEST_ID} bytes that can be printed are needed")
+
+
+def check_metadata(metadata: Mapping[str, str]) -> None:
+    """Raises: InvalidArgument: HTTP/2 has no such header."""
+    if not isinstance(metadata, Mapping):
+        raise InvalidArgument(f"metadata is {type(metadata).__name__}: names and values are needed")
+    for name, value in metadata.items():
+        if not isinstance(name, str) or not _METADATA.fullmatch(name):
+            raise InvalidArgument(
+                f"metadata '{name}': a name of a-z, 0-9, _, . and - is needed, without -bin"
+            )
+        if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+            raise InvalidArgument(f"metadata '{name}' is {value!r}: printable ASCII is needed")
+
+
 @dataclass(frozen=True)
 class Request:
-    """One request to one model.
+    """One request to one model. Raises: InvalidArgument: its model is no text.
 
     Attributes:
         model: its name; "llm@2" is version 2 of it, without one Triton takes the highest.
@@ -42,6 +78,9 @@ class Request:
     id: str = ""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        named(self.model)
 
     @property
     def name(self) -> str:
@@ -65,8 +104,8 @@ class Timeouts:
             value = getattr(self, name)
             if value is None:
                 continue
-            if not value > 0:
-                raise ValueError(f"timeout '{name}' is {value}: it must be above 0 seconds")
+            if not isinstance(value, int | float | np.number) or not value > 0:
+                raise ValueError(f"timeout '{name}' is {value!r}: it must be above 0 seconds")
             object.__setattr__(self, name, min(value, _LONGEST_S))
 
 

@@ -39,6 +39,10 @@ from trimodal.client.values import Model
 from trimodal.errors import Cancelled, InvalidArgument, ModelNotFound, RequestError, Unavailable
 
 _MESSAGE_BYTES = 256 << 20
+# By default a gRPC server ends a connection on which it is silent and pings come within 5 minutes of each
+# other: some 30 s apart in the third minute, of tritonserver 2.51 in the fifth. What a request may wait for
+# in silence is not known when the connection is opened: the END of a live stream waits for up to 400 s more.
+_PING_MS = 310_000
 _PONG_MS = 10_000
 _CLOSED = "the client was closed"
 _END_S = 1.0  # for the end of a call whose last message is here
@@ -52,22 +56,14 @@ def _metadata(request: Request) -> Metadata:
     return tuple(request.metadata.items()) or None
 
 
-def _ping_ms(silence: float) -> int:
-    """Returns when a connection is asked whether it lives that may be silent for `silence` seconds.
-
-    By default a gRPC server ends one that is silent at the third ping which comes within 5 minutes of
-    another: with one each 30 s in the third minute, tritonserver 2.51 in the fifth.
-    """
-    return int(1000 * min(max(30.0, silence / 2), 310.0))
-
-
 def _options(timeouts: Timeouts) -> list[tuple[str, int]]:
     return [
         ("grpc.max_send_message_length", _MESSAGE_BYTES),
         ("grpc.max_receive_message_length", _MESSAGE_BYTES),
-        # A dead network is noticed in 40 s, or in half the silence that is allowed. gRPC 1.85 waits a minute
-        # for the answer to a ping, whatever keepalive_timeout says.
-        ("grpc.keepalive_time_ms", _ping_ms(timeouts.silence)),
+        # A dead network is noticed in 10 s where something is sent (TCP_USER_TIMEOUT, which gRPC sets to
+        # keepalive_timeout), else by the silence or a ping. gRPC 1.85 waits a minute for the answer to one,
+        # whatever keepalive_timeout says.
+        ("grpc.keepalive_time_ms", _PING_MS),
         ("grpc.keepalive_timeout_ms", _PONG_MS),
         ("grpc.http2.ping_timeout_ms", _PONG_MS),
         ("grpc.http2.max_pings_without_data", 2),
@@ -120,7 +116,7 @@ class GrpcTransport:
     """
 
     def __init__(self, url: str, timeouts: Timeouts, connections: int = 2, operator: Metadata = None) -> None:
-        scheme, _, address = url.rpartition("://")
+        scheme, _, address = url.rpartition("://") if isinstance(url, str) else ("", "", "")
         match = _ADDRESS.fullmatch(address)
         if scheme not in ("", "grpc", "grpcs") or not match:
             raise ValueError(f"url is '{url}': host:port of Triton's gRPC endpoint is needed")
@@ -133,7 +129,9 @@ class GrpcTransport:
         self._tls = scheme == "grpcs"
         self._options = _options(timeouts)
         self._operator = operator
-        self._wanted = max(1, connections)
+        if not isinstance(connections, int) or connections < 1:
+            raise ValueError(f"connections is {connections!r}: a whole number from 1 is needed")
+        self._wanted = connections
         self._connections: list[_Connection] = []
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -29,6 +29,7 @@ PROBES = {
         _probe("llm", {}),
         _probe("speech", {}, **_STREAM),
         _probe("speech_recognize", {"window": np.zeros((1, 1), np.float32)}),
+        _probe("turn", {"audio": np.zeros((1, 1), np.float32)}),
         _probe("vision", {"image": _NOTHING}),
         _probe("vision_classify", {"pixels": np.zeros((1, 3, 1, 1), np.uint8)}),
         _probe("vision_preprocess", {"image": _NOTHING}),
@@ -61,9 +62,4 @@ def stages(request: Request) -> dict[str, tuple[str, ...]]:
 
 def alive(error: RequestError) -> bool:
     """Whether a model that refuses a probe like this works."""
-    return not (isinstance(error, Unavailable) or is_dead(error))
-
-
-def is_dead(error: RequestError) -> bool:
-    """Whether this is what Triton says of a model whose process is gone; nothing has run."""
-    return "is not healthy" in str(error)
+    return not isinstance(error, Unavailable)

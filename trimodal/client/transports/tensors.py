@@ -16,13 +16,15 @@ from tritonclient.utils import (
 
 from trimodal.client.errors import ProtocolError
 from trimodal.client.transports.base import Array, Request, named
+from trimodal.errors import InvalidArgument
+from trimodal.settings import shorten
 
 # bool comes first: True is an int as well.
 _PARAMETERS = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
 
 
 def encode(request: Request) -> Any:
-    """Encodes a request as a ModelInferRequest."""
+    """Encodes a request as a ModelInferRequest. Raises: InvalidArgument: a parameter is of another type."""
     name, version = named(request.model)
     message = service_pb2.ModelInferRequest(model_name=name, model_version=version, id=request.id)
     for name, array in request.inputs.items():
@@ -33,10 +35,11 @@ def encode(request: Request) -> Any:
     for name, value in request.parameters.items():
         kind = next((field for type_, field in _PARAMETERS if isinstance(value, type_)), "")
         if not kind:
-            raise TypeError(
-                f"parameter '{name}' is {type(value).__name__}: bool, int, float or str is needed"
-            )
-        setattr(message.parameters[name], kind, value)
+            raise InvalidArgument(f"{name} is {type(value).__name__}: bool, int, float or str is needed")
+        try:
+            setattr(message.parameters[name], kind, value)
+        except ValueError:  # beyond 64 bits, or a lone surrogate
+            raise InvalidArgument(f"{name} is {shorten(repr(value))}: no request can carry it") from None
     return message
 
 

@@ -13,12 +13,14 @@ import numpy as np
 
 from trimodal.embedding.engines.protocol import Embedded
 from trimodal.embedding.settings import EmbeddingSettings
+from trimodal.repository import FAKE
 
 
 class FakeEmbedder:
     """Vectors seeded by a hash of the text; a token is a word."""
 
     specials = 0
+    checkpoint = FAKE
 
     def __init__(self, dimension: int = 384, max_tokens: int = 254) -> None:
         self.dimension = dimension

@@ -22,12 +22,15 @@ from trimodal.runtimes.text_batches import groups, open_tokenizer, shape_of
 class OnnxRuntimeEmbedder:
     """One session and one tokenizer; calls may come from several threads."""
 
-    def __init__(self, runner: Runner, tokenizer: Any, *, dimension: int, max_length: int) -> None:
+    def __init__(
+        self, runner: Runner, tokenizer: Any, *, dimension: int, max_length: int, checkpoint: str
+    ) -> None:
         self._runner = runner
         self._tokenizer = tokenizer
         self.specials = tokenizer.num_special_tokens_to_add(False)
         self.dimension = dimension
         self.max_tokens = max_length - self.specials
+        self.checkpoint = checkpoint
 
     def embed(self, texts: Sequence[str]) -> Embedded:
         """Unit vectors float32[N, d] of `texts`; what is longer than `max_tokens` is cut."""
@@ -57,4 +60,10 @@ def open_engine(directory: Path, settings: EmbeddingSettings) -> OnnxRuntimeEmbe
     tokenizer = open_tokenizer(directory, manifest)
     tokenizer.enable_truncation(max_length)
     runner = open_model(directory, manifest, settings)
-    return OnnxRuntimeEmbedder(runner, tokenizer, dimension=dimension, max_length=max_length)
+    return OnnxRuntimeEmbedder(
+        runner,
+        tokenizer,
+        dimension=dimension,
+        max_length=max_length,
+        checkpoint=manifest.source_sha256,
+    )

@@ -28,7 +28,13 @@ class Embedded:
 
 
 class TextEmbedder(Protocol):
-    """Turns texts into vectors of length 1 whose dot product is their cosine."""
+    """Turns texts into vectors of length 1 whose dot product is their cosine.
+
+    Attributes:
+        checkpoint: SHA-256 of what it was built from; "fake".
+    """
+
+    checkpoint: str
 
     @property
     def dimension(self) -> int:

@@ -14,10 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from trimodal import logs
-from trimodal.client.errors import ConnectError, ConnectionLost
+from trimodal.client.errors import ConnectError, ConnectionLost, is_dead
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts
-from trimodal.client.transports.probes import is_dead
-from trimodal.errors import ModelNotFound, RequestError, TrimodalError, Unavailable
+from trimodal.errors import ModelNotFound, TrimodalError, Unavailable
 from trimodal.gateway.upstreams.server import Call, Upstream
 
 _DEADLINES = ("ttft_deadline_ms", "deadline_ms")
@@ -175,7 +174,7 @@ def _is_gone(error: TrimodalError, server: Upstream, model: str) -> bool:
     """Whether a model that was there is not any more: its process was killed, or it is being unloaded."""
     if isinstance(error, ModelNotFound):
         return model in server.models
-    return isinstance(error, RequestError) and is_dead(error)
+    return is_dead(error)
 
 
 def _lacks_version(error: TrimodalError, server: Upstream, request: Request) -> bool:

@@ -23,11 +23,12 @@ from trimodal.runtimes.text_batches import groups, open_tokenizer, shape_of
 class OnnxRuntimeJudge:
     """One session and one tokenizer; calls may come from several threads."""
 
-    def __init__(self, runner: Runner, tokenizer: Any, *, max_length: int) -> None:
+    def __init__(self, runner: Runner, tokenizer: Any, *, max_length: int, checkpoint: str) -> None:
         self._runner = runner
         self._tokenizer = tokenizer
         self._known = known_words(tokenizer.get_vocab())
         self._max_length = max_length
+        self.checkpoint = checkpoint
 
     def judge(self, pairs: Pairs) -> Probabilities:
         """P(same) float32[N] of `pairs`; 1 for those that are read alike, which need no model."""
@@ -62,4 +63,4 @@ def open_engine(directory: Path, settings: JudgeSettings) -> OnnxRuntimeJudge:
     max_length = shape_of(directory, manifest, "max_length")
     tokenizer = open_tokenizer(directory, manifest)
     runner = open_model(directory, manifest, settings)
-    return OnnxRuntimeJudge(runner, tokenizer, max_length=max_length)
+    return OnnxRuntimeJudge(runner, tokenizer, max_length=max_length, checkpoint=manifest.source_sha256)

@@ -23,7 +23,12 @@ class PairJudge(Protocol):
     """Says how likely one answer is right for both questions of a pair, read in that order.
 
     The other pairs of a run do not change a pair's score: they may be another tenant's.
+
+    Attributes:
+        checkpoint: SHA-256 of what it was built from; "fake".
     """
+
+    checkpoint: str
 
     def judge(self, pairs: Pairs) -> Probabilities:
         """P(same) float32[N] of `pairs`, in order; 0 for a pair that is longer than the model can read."""

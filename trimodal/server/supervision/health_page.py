@@ -17,7 +17,9 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
+import logging
 import socket
+import sys
 import threading
 from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,6 +30,7 @@ from trimodal.server.launch import OPERATOR_HEADER
 from trimodal.server.overlay import ServedRepository
 from trimodal.server.supervision.supervisor import Supervisor
 
+logger = logging.getLogger(__name__)
 _TIMEOUT_S = 5.0  # for a request to arrive
 _MOST_BODY = 1 << 16  # bytes that are read of what is not looked at
 
@@ -99,7 +102,8 @@ class HealthServer:
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
             def handle_error(self, *_: object) -> None:
-                pass  # a client that left
+                if not isinstance(sys.exc_info()[1], OSError):  # else a client that left
+                    logger.exception("the health page failed on a request")
 
         try:
             self._server = Server((host, port), Handler)

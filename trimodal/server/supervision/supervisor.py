@@ -22,7 +22,6 @@ from trimodal.repository import Model
 from trimodal.server.admin import Api
 from trimodal.server.supervision.connections import end_silent
 from trimodal.server.supervision.heartbeat import Heartbeat
-from trimodal.server.supervision.semantic import AskedModels
 from trimodal.server.supervision.stubs import StubWatch
 
 logger = logging.getLogger(__name__)
@@ -99,11 +98,11 @@ class Supervisor:
         self._api, self._grpc_url = api, grpc_url
         self._hang_timeout = hang_timeout  # seconds; 0: what stands still is left alone
         self._models: Mapping[str, Model] = {}
-        self._asked = AskedModels(api, {})
         self._expected: dict[str, int] = {}  # of Python models: the processes that each has; the thread's
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
         self._stopping = threading.Event()  # nothing is loaded again any more
+        self._asking = threading.Lock()  # of many who ask for the health at once one asks Triton
         self._lock = threading.Lock()  # guards all below
         self._losses: dict[str, Losses] = {}
         self._watching = self._draining = False
@@ -115,8 +114,6 @@ class Supervisor:
         stubs = StubWatch(pid)
         stubs.refresh()
         self._expected = {name: model.instances for name, model in models.items() if model.instances}
-        self._asked = AskedModels(self._api, models)
-        self._asked.look(stubs)
         with self._lock:
             self._models = models
             self._losses = {name: Losses() for name in self._expected}
@@ -153,16 +150,17 @@ class Supervisor:
 
     def health(self) -> Health:
         """What works now; nothing before `watch`. Asks Triton, at most ten times a second."""
-        with self._lock:
-            if not self._watching:
-                return Health(ready=False, draining=self._draining, models={})
-            if self._health and time.monotonic() - self._health[0] < KEPT_S:
-                return self._health[1]
-        reasons = self._ask()
-        with self._lock:
-            health = self._summed_up(reasons)
-            self._health = time.monotonic(), health
-            return health
+        with self._asking:
+            with self._lock:
+                if not self._watching:
+                    return Health(ready=False, draining=self._draining, models={})
+                if self._health and time.monotonic() - self._health[0] < KEPT_S:
+                    return self._health[1]
+            reasons = self._ask()
+            with self._lock:
+                health = self._summed_up(reasons)
+                self._health = time.monotonic(), health
+                return health
 
     def _ask(self) -> dict[str, dict[str, str]]:
         """Model → version → why it takes no requests, as Triton and the models say; empty: it does."""
@@ -206,7 +204,6 @@ class Supervisor:
             lacking = any(stubs.count(name) < count for name, count in self._expected.items())
             if lacking or time.monotonic() - refreshed >= STARTED_S:
                 stubs.refresh()
-                self._asked.look(stubs)
                 refreshed = time.monotonic()
             self._end_stopped(stubs)
             self._end_hanging(pid)
@@ -293,7 +290,8 @@ class Supervisor:
             # Its callers in a pipeline hold the model that is gone.
             names = [name, *(one.name for one in self._models.values() if name in one.steps)]
             while not self._stopping.wait(losses.backoff.next()):
-                reason = next(filter(None, (self._called(partial(self._load, one)) for one in names)), None)
+                reasons = (self._called(partial(self._api.load, one)) for one in names)
+                reason = next(filter(None, reasons), None)
                 if reason is None:
                     logger.warning("model %s is loaded again", name)
                     return
@@ -302,10 +300,6 @@ class Supervisor:
                     losses.reason = "its process died, and it cannot be loaded: the server's log says why"
         finally:
             self._ends(name)
-
-    def _load(self, name: str) -> str:
-        """Loads a model. Returns why it is not loaded, else nothing."""
-        return self._asked.refusal(name) or self._api.load(name)
 
     def _ends(self, name: str) -> None:
         """A model is not being loaded any more."""

@@ -40,7 +40,7 @@ async function begin() {
     await mine.open();
     if (!mine.ended) {
       setRunning(true);
-      tell(LISTENING);
+      tell(mine.microphone || LISTENING);
     }
   } catch (error) {
     mine.end(error.message);

@@ -15,13 +15,14 @@ export class LiveSession {
   constructor(query, hello, hear, over) {
     Object.assign(this, { query, hello, hear, over, blocks: [], count: 0, taken: 0, origins: [] });
     this.begun = this.ended = this.muted = false;
+    this.microphone = ""; // what is wrong with it
   }
 
   // Throws Error with a sentence.
   async open() {
     this.closeMicrophone = await openMicrophone((block) => this.take(block), (words, over) => {
       if (over) this.end(words);
-      else if (!this.ended && !this.muted) this.hear({ type: "microphone", words });
+      else if (!this.ended && !this.muted) this.hear({ type: "microphone", words: (this.microphone = words) });
     });
     if (this.ended) return this.closeMicrophone();
     await this.connect();

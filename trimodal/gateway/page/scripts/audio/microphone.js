@@ -18,7 +18,8 @@ export async function openMicrophone(take, changed) {
   }
   const [track] = stream.getAudioTracks();
   track.addEventListener("ended", () => changed("The microphone was lost.", true)); // not when it is closed here
-  track.addEventListener("mute", () => changed("The microphone is muted.", false));
+  const muted = () => changed("The microphone is muted.", false);
+  track.addEventListener("mute", muted);
   track.addEventListener("unmute", () => changed("", false));
   // At the device's own rate: not every browser converts the rate of a microphone.
   const context = new AudioContext();
@@ -34,6 +35,7 @@ export async function openMicrophone(take, changed) {
     capture.port.start();
     context.createMediaStreamSource(stream).connect(capture);
     await context.resume();
+    if (track.muted) muted(); // from the beginning: no event tells it
   } catch {
     close();
     throw new Error("This browser cannot record sound.");

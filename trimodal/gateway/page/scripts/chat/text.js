@@ -3,7 +3,7 @@
 
 import { copyButton, make } from "../figures.js";
 
-const FENCE = /^(\s*)(`{3,})[^`]*$/;
+const FENCE = /^(\s*)(`{3,}(?=[^`]*$)|~{3,})/;
 const HEADING = /^#{1,6}\s+(.*?)\s*#*$/;
 const ITEM = /^(\s*)(?:[-*+]|(\d+)[.)])\s+(.*)$/;
 const QUOTE = /^\s*>\s?(.*)$/;
@@ -65,8 +65,8 @@ function blocks(lines, depth = 0) {
 
 // Of the fence at `from`, where it ends; the last one may be open while the text still comes.
 function fenceEnd(lines, from, line = lines[from]) {
-  const [, , ticks] = FENCE.exec(line);
-  const closes = (one) => one.trim().length >= ticks.length && /^`+$/.test(one.trim());
+  const [, , marks] = FENCE.exec(line);
+  const closes = (one) => one.trim().startsWith(marks) && !one.trim().replaceAll(marks[0], "");
   let at = from + 1;
   while (at < lines.length && !closes(lines[at])) at += 1;
   return at;
