@@ -28,6 +28,7 @@ STATE = python(
     'initial_state: { name: "i" data_type: TYPE_FP32 dims: [ 1 ] data_file: "zero" } } ]'
 )
 CACHED = python(DECOUPLED + "response_cache { enable: true }\n", SENDS)
+UNREAD = "failed to read text proto"
 NO_CACHE = "Response Cache does not currently support"
 # Two results of one decoupled model go into one step.
 JOINED = STEP_1.replace("@a", "@d")
@@ -40,6 +41,16 @@ JOINS = 'backend: "python"\n' + CPU + TENSORS + 'input [ { name: "w" data_type: 
 
 REFUSED = (
     *read_cases("refused.txt"),
+    # As it is copied from a web page.
+    Case(
+        "TRI001",
+        python(BATCHES.replace("max_batch_size: ", "max_batch_size:\u00a0")),
+        OK,
+        UNREAD,
+        2,
+        name="blank",
+    ),
+    Case("TRI001", python(BATCHES + "# \0\n"), OK, UNREAD, 6, name="nul"),
     Case(
         "TRI011",
         {"@m/config.pbtxt": TENSORS, "@m/1/weights.bin": ""},
