@@ -130,9 +130,9 @@ class Model:
 
 
 def version_folders(directory: Path) -> dict[int, Path]:
-    """Number → folder of a model's versions."""
+    """Number → folder of a model's versions. As the server does, it passes over those that begin with 0."""
     folders = (path for path in directory.iterdir() if path.is_dir())
-    return {int(path.name): path for path in folders if path.name.isdecimal() and path.name.isascii()}
+    return {int(path.name): path for path in folders if re.fullmatch("0|[1-9][0-9]*", path.name)}
 
 
 def loaded_versions(folders: Mapping[int, Path], policy: Any) -> dict[int, Path]:

@@ -67,6 +67,13 @@ REFUSED = (
     ),
     Case("TRI013", pipeline(head=BATCHES), pipeline(), "ensemble scheduling cannot be set", name="platform"),
     Case("TRI014", {"@m/config.pbtxt": BATCHES}, OK, "at least one version must be available", name="none"),
+    Case(
+        "TRI014",
+        {"@m/config.pbtxt": BATCHES, "@m/01/model.py": EXECUTE},
+        OK,
+        "at least one version must be available",
+        name="leading-zero",
+    ),
     Case("TRI021", LABELS, LABELS | {"@m/labels.txt": "cat\ndog\n"}, "labels.txt"),
     Case("TRI022", CACHED, python(DECOUPLED, SENDS), NO_CACHE, name="decoupled"),
     Case("TRI024", WARMED, WARMED | {"@m/warmup/x.bin": "0123456789abcdef"}, "x.bin", name="file"),
