@@ -151,12 +151,12 @@ class Checkpoint:
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
             self.config = AutoConfig.from_pretrained(directory, local_files_only=True).get_text_config()
-            self.model: Any
-            self.model, loading = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 directory, dtype="float32", local_files_only=True, output_loading_info=True
             )
         except Exception as error:  # Of many kinds.
             raise unreadable(self.directory, error) from None
+        self.model, loading = loaded
         refuse_missing(directory.name, loading)
         self.model.eval()
         if not self.tokenizer.is_fast:
