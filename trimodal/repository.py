@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ POOLING_ENGINES = ("tensorrt_llm_pytorch", "vllm")
 GPU_ENGINES = ("tensorrt", *POOLING_ENGINES)
 JUDGE = "judge"  # its artefact may be that of the package trimodal-judge
 OPTIONAL = (JUDGE, "turn")  # others do without them: served where they are built
+# Triton writes `_` before it; Prometheus' library throws where two stand at the beginning of a label's name.
+_METRIC_TAG = re.compile("(?:[A-Za-z0-9][A-Za-z0-9_]*)?")
 FAKE = "fake"  # engine of every Python model that needs no artefact and no GPU
 
 
@@ -127,9 +130,9 @@ class Model:
 
 
 def version_folders(directory: Path) -> dict[int, Path]:
-    """Number → folder of a model's versions."""
+    """Number → folder of a model's versions. As the server does, it passes over those that begin with 0."""
     folders = (path for path in directory.iterdir() if path.is_dir())
-    return {int(path.name): path for path in folders if path.name.isdecimal() and path.name.isascii()}
+    return {int(path.name): path for path in folders if re.fullmatch("0|[1-9][0-9]*", path.name)}
 
 
 def loaded_versions(folders: Mapping[int, Path], policy: Any) -> dict[int, Path]:
@@ -143,6 +146,11 @@ def loaded_versions(folders: Mapping[int, Path], policy: Any) -> dict[int, Path]
         count = policy.latest.num_versions if policy.HasField("latest") else 1
         chosen = numbers[-count:] if count else []
     return {number: folders[number] for number in chosen}
+
+
+def unfit_metric_tags(config: Any) -> list[str]:
+    """Keys of a config's `metric_tags` that are no label of Prometheus: tritonserver (2.51) aborts on one."""
+    return sorted(key for key in config.metric_tags if not _METRIC_TAG.fullmatch(key))
 
 
 def model_names(repository: Path) -> list[str]:

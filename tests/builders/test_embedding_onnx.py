@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,18 @@ def test_the_built_embedder_gives_torchs_vectors_whatever_the_batch(built, check
         with torch.inference_mode():
             mean = bert(ids).last_hidden_state.mean(1)
         np.testing.assert_allclose(vector, torch.nn.functional.normalize(mean)[0].numpy(), atol=1e-5)
+
+
+def test_weights_under_other_names_are_refused(checkpoint, tmp_path, capsys):
+    """transformers made up all of them, and the built embedder agreed with that: min_cosine 1."""
+    from safetensors.numpy import load_file, save_file
+
+    shutil.copytree(checkpoint, tmp_path / "copy")
+    file = tmp_path / "copy" / "model.safetensors"
+    save_file({f"net.{name}": one for name, one in load_file(file).items()}, file, metadata={"format": "pt"})
+    sentence = refusal(capsys, SCRIPT, tmp_path / "copy", "--out-dir", tmp_path / "1")
+    assert re.search("copy lacks weights: embeddings.LayerNorm.bias, ", sentence)
+    assert not (tmp_path / "1").exists()
 
 
 def test_too_low_a_cosine_leaves_the_old_artefact(checkpoint, tmp_path, capsys):

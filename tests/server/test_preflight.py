@@ -15,8 +15,8 @@ from trimodal.server.options import ServerOptions
 from trimodal.server.preflight import (
     SHM_PER_INSTANCE,
     check_backends,
+    check_config,
     check_gpus,
-    check_graphs,
     check_limits,
     check_models,
     check_numpy,
@@ -130,16 +130,30 @@ def test_graphs_with_a_copy_stream_are_refused_before_a_client_gets_another_one_
         (tmp_path / "vision_classify" / "config.pbtxt").write_text(text)
         return read_model(tmp_path, "vision_classify", "tensorrt")
 
-    check_graphs(configured("true", "false"))
-    check_graphs(configured("false", "true"))
+    check_config(configured("true", "false"))
+    check_config(configured("false", "true"))
     combined = configured("true", "true")
     sentence = (
         r"^vision_classify/config\.pbtxt: optimization\.cuda\.output_copy_stream .*results of other clients"
     )
     with pytest.raises(SettingsError, match=sentence):
-        check_graphs(combined)
+        check_config(combined)
     with pytest.raises(SettingsError, match=sentence):
         check_models(Triton(tmp_path / "triton"), [combined])
+
+
+@pytest.mark.parametrize("key", ["my-team", "__reserved", "_team", "a.b", "größe"])
+def test_a_metric_tag_on_which_the_server_would_abort_is_refused(key, tmp_path):
+    (tmp_path / "m").mkdir()
+
+    def tagged(key):
+        text = f'backend: "python" metric_tags {{ key: "{key}" value: "a" }}'
+        (tmp_path / "m" / "config.pbtxt").write_text(text)
+        return read_model(tmp_path, "m", "cpu")
+
+    check_config(tagged("team_2"))
+    with pytest.raises(SettingsError, match=rf"^m/config\.pbtxt: metric_tags has the key '{key}', on which"):
+        check_config(tagged(key))
 
 
 def test_models_are_checked_whole(on_gpu, tmp_path, monkeypatch):

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -89,6 +91,23 @@ def test_a_page_is_fetched(url: str) -> None:
 def test_what_is_no_page_is_told(url: str, path: str, sentence: str) -> None:
     with pytest.raises(ServerError, match=sentence):
         fetch(url + path, timeout=5)
+
+
+def test_a_port_of_grpc_is_told_without_its_bytes() -> None:
+    """They were shown, and did to a terminal what such bytes do."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"\0\0\x18\x04\0\0\0\0\0\0\x04\0\x3f\xff\xff\x1b[2J\r\n")
+
+        with ThreadPoolExecutor(1) as threads:
+            answered = threads.submit(answer)
+            with pytest.raises(ServerError, match=r"^its answer is not HTTP, or was cut off$"):
+                fetch(f"http://127.0.0.1:{listening.getsockname()[1]}/metrics", timeout=5)
+            answered.result()
 
 
 def test_nobody_there_is_told() -> None:

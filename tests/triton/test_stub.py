@@ -16,7 +16,7 @@ import pytest
 from trimodal.errors import SettingsError
 from trimodal.triton.stub import begin, ended_if_stalled
 
-BEGIN = "from trimodal.triton.stub import begin; begin({'model_name': 'llm'})"
+BEGIN = "from trimodal.triton.stub import begin; begin({'model_name': 'turn', 'model_config': '{}'})"
 
 
 def test_a_model_that_keeps_what_its_requests_share_is_alone() -> None:
@@ -30,12 +30,26 @@ def test_a_model_that_keeps_what_its_requests_share_is_alone() -> None:
             begun(several)
 
 
+def test_a_model_has_batches_as_its_clients_send_them() -> None:
+    """Triton loaded it with any max_batch_size, was ready, and refused each request for its shape."""
+
+    def begun(most: int, *, alone: bool) -> None:
+        begin({"model_name": "m", "model_config": f'{{"max_batch_size": {most}}}'}, alone=alone)
+
+    begun(0, alone=True)
+    begun(1, alone=False)
+    with pytest.raises(SettingsError, match="m: max_batch_size is 4, but its requests come one by one: set"):
+        begun(4, alone=True)
+    with pytest.raises(SettingsError, match="m: max_batch_size is 0, but its requests are batches: set 1 or"):
+        begun(0, alone=False)
+
+
 CONNECTIONS = """
 import os, socket
 from trimodal.triton.stub import begin
 connection = socket.create_connection(("127.0.0.1", {port}))
 pair = socket.socketpair()
-begin({{"model_name": "llm"}})
+begin({{"model_name": "turn", "model_config": "{{}}"}})
 pair[0].send(b"x"), pair[1].recv(1)
 try:
     os.fstat(connection.fileno())
@@ -82,7 +96,7 @@ def test_its_region_is_closed_and_no_other(regions: list[Path], slash: str) -> N
 STALLS = """
 import ctypes
 from trimodal.triton.stub import begin, ended_if_stalled
-begin({"model_name": "vision"})
+begin({"model_name": "vision", "model_config": "{}"})
 with ended_if_stalled(10.0):
     pass
 with ended_if_stalled(0.2):

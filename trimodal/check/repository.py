@@ -96,10 +96,10 @@ class Config:
         """The file within its repository."""
         return str(self.file.relative_to(self.directory.parent))
 
-    def parameter_path(self, name: str) -> tuple[str | int, ...]:
-        """Where a parameter is written; empty: nowhere."""
-        keys = [node.find(("key",)).value.strip("\"'") for node in self.root.named("parameters")]
-        return ("parameters", keys.index(name)) if name in keys else ()
+    def parameter_path(self, name: str, field: str = "parameters") -> tuple[str | int, ...]:
+        """Where a parameter, or an entry of another map, is written; empty: nowhere."""
+        keys = [node.find(("key",)).value.strip("\"'") for node in self.root.named(field)]
+        return (field, keys.index(name)) if name in keys else ()
 
     @property
     def parameters(self) -> dict[str, str]:

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 _TOKEN = re.compile(
     r"""(?P<space>\s+)|(?P<comment>\#[^\n]*)|(?P<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
     r"""|(?P<word>[\w.+-]+)|(?P<mark>.)""",
-    re.DOTALL,
+    re.DOTALL | re.ASCII,  # as the server's parser: of other letters and blanks it takes none
 )
+# What Python's parser takes for a number, and the server's does not.
+_NO_NUMBER = re.compile(r"\+|-?\d\w*_")
 _OPEN = {"{": "}", "<": ">"}
 _DEEPEST = 50  # messages inside each other; a valid file has 8
 _ESCAPE = re.compile(r"\\(?:[abfnrtv\\'\"?]|[0-7]{1,3}|x[0-9a-fA-F]|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})")
@@ -125,7 +127,7 @@ class _Reader:
     def field(self) -> list[Node]:
         name = self.take()
         if name.kind != "word":
-            raise Malformed(f"{name.text} stands where a field's name is expected", name.position)
+            raise Malformed(f"{_shown(name.text)} stands where a field's name is expected", name.position)
         if self.next == ":":
             self.take()
         if self.next == "[":
@@ -153,8 +155,10 @@ class _Reader:
             self.depth -= 1
             closing = self.take(_OPEN[token.text])
             return Node(name, position, "", fields, True, token.start, closing.end)
-        if token.kind == "mark" and token.text not in "-":
-            raise Malformed(f"{name} has no value: {token.text} follows", token.position)
+        if token.kind == "mark":
+            raise Malformed(f"{name} has no value: {_shown(token.text)} follows", token.position)
+        if token.kind == "word" and _NO_NUMBER.match(token.text):
+            raise Malformed(f"{name}: {token.text} is no number that the server reads", token.position)
         # The server's parser refuses unknown escapes, Python's does not.
         if token.kind == "text" and "\\" in _ESCAPE.sub("", token.text):
             raise Malformed(f"{name} has an unknown escape: write \\\\ for a backslash", token.position)
@@ -168,12 +172,21 @@ class _Reader:
         return Node(name, position, value, start=token.start, end=last.end)
 
 
+def _shown(mark: str) -> str:
+    """A mark as a message has it: blanks of other kinds, as web pages have them, cannot be seen."""
+    return mark if mark.isprintable() and not mark.isspace() else f"U+{ord(mark[0]):04X}"
+
+
 def read_fields(text: str) -> Node:
     """The file as one message. Raises: Malformed."""
     if text.startswith("\ufeff"):
         raise Malformed(
             "the file begins with a byte order mark: save it as UTF-8 without one", SourcePosition()
         )
+    before, nul, _ = text.partition("\0")
+    if nul:  # also in a comment
+        line = before.rpartition("\n")[2]
+        raise Malformed("U+0000 ends the file", SourcePosition(1 + before.count("\n"), 1 + len(line)))
     fields = _Reader(text).message("")
     return Node("", SourcePosition(), "", fields, True, -1, len(text) + 1)
 

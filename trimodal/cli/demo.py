@@ -52,6 +52,7 @@ def init(
 
     from trimodal.cli.common import one_sentence
     from trimodal.errors import OperatorError
+    from trimodal.manifest import atomic_directory
     from trimodal.paths import data_directory, is_wheel, user_engines
 
     source = data_directory()
@@ -62,11 +63,12 @@ def init(
         try:
             # Hidden: builds that have not ended.
             left_out = shutil.ignore_patterns("__pycache__", ".*-*", "timing-cache")
-            shutil.copytree(source / "model_repository", repository, ignore=left_out)
-            for engine in sorted(user_engines().glob("*/*")) if is_wheel() else ():
-                place = repository / engine.parent.name / "1" / engine.name
-                shutil.copytree(engine, place, ignore=left_out, dirs_exist_ok=True)
-            shutil.copytree(source / "samples", directory / "samples", dirs_exist_ok=True)
+            with atomic_directory(repository) as work:  # half of one would be served, and bar the next try
+                shutil.copytree(source / "model_repository", work, ignore=left_out, dirs_exist_ok=True)
+                for engine in sorted(user_engines().glob("*/*")) if is_wheel() else ():
+                    place = work / engine.parent.name / "1" / engine.name
+                    shutil.copytree(engine, place, ignore=left_out, dirs_exist_ok=True)
+                shutil.copytree(source / "samples", directory / "samples", dirs_exist_ok=True)
         except shutil.Error as error:  # of single files, as of a full disk: (place, target, why) of each
             first = error.args[0][0]
             if isinstance(first, tuple):

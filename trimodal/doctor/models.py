@@ -16,7 +16,7 @@ from trimodal.report.numbers import size
 from trimodal.repository import Model
 from trimodal.runtimes.gpu_device import Gpu
 from trimodal.server.artefacts import Artefact, artefacts_of, check_artefact
-from trimodal.server.preflight import check_graphs
+from trimodal.server.preflight import check_config
 from trimodal.settings import Settings
 
 MODELS = Group("models")
@@ -72,7 +72,7 @@ def settings_class(model: Model) -> type[Settings] | None:
 
 def check_settings(model: Model) -> None:
     """Raises: SettingsError naming file and key, as the model itself or the launcher would."""
-    check_graphs(model)
+    check_config(model)
     if cls := settings_class(model):
         model.settings(cls)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trimodal.errors import ServerError, SettingsError
 from trimodal.host import free_room
-from trimodal.repository import Model
+from trimodal.repository import Model, unfit_metric_tags
 from trimodal.runtimes.gpu_device import Gpu, visible_gpus
 from trimodal.server.artefacts import FileCheck, check_artefacts
 from trimodal.server.installation import Triton
@@ -115,24 +115,30 @@ def check_models(triton: Triton, models: Iterable[Model]) -> FileCheck:
     for model in models:
         if shlex.quote(model.name) != model.name:
             raise ServerError(f"model '{model.name}': its name may hold letters, digits, and any of . _ -")
-        check_graphs(model)
+        check_config(model)
     check_backends(triton, models)
     return check_artefacts(models, check_gpus(models))
 
 
-def check_graphs(model: Model) -> None:
-    """Refuses CUDA graphs together with output_copy_stream: clients would get other clients' answers.
+def check_config(model: Model) -> None:
+    """Refuses what would end the server, and CUDA graphs together with output_copy_stream.
 
-    Triton's tensorrt backend (26.07, instance_state.cc) rotates 3 event sets, each with its graph, over 2
-    sets of buffers, so half of the batches are computed from, and answered with, those of earlier batches.
+    With these clients would get other clients' answers: Triton's tensorrt backend (26.07, instance_state.cc)
+    rotates 3 event sets, each with its graph, over 2 sets of buffers, so half of the batches are computed
+    from, and answered with, those of earlier batches.
+
     Raises: SettingsError: names the file and the key.
     """
-    cuda = model.config.optimization.cuda
+    file, cuda = model.config_file.relative_to(model.directory.parent), model.config.optimization.cuda
     if model.backend == "tensorrt" and cuda.graphs and cuda.output_copy_stream:
-        file = model.config_file.relative_to(model.directory.parent)
         raise SettingsError(
             f"{file}: optimization.cuda.output_copy_stream beside graphs makes Triton's TensorRT backend "
             "answer clients with the results of other clients: remove output_copy_stream, or graphs"
+        )
+    if unfit := unfit_metric_tags(model.config):
+        raise SettingsError(
+            f"{file}: metric_tags has the key '{unfit[0]}', on which tritonserver ends: use letters of "
+            "ASCII, digits, and _ but not first"
         )
 
 

@@ -81,8 +81,10 @@ def fetch(url: str, *, timeout: float, key: str = "") -> Page:
         raise ServerError(f"HTTP {error.code}{', it wants an operator’s key' if wants_key else ''}") from None
     except urllib.error.URLError as error:
         raise ServerError(_why(error.reason)) from None
-    except (OSError, http.client.HTTPException) as error:
+    except OSError as error:
         raise ServerError(_why(error)) from None
+    except http.client.HTTPException:  # as of a gRPC port, whose bytes it quotes
+        raise ServerError("its answer is not HTTP, or was cut off") from None
     if len(body) > MAX_BYTES:
         raise ServerError(f"its page has more than {MAX_BYTES} bytes")
     return read_page(body.decode(errors="replace"), at)

@@ -21,8 +21,10 @@ _SHM = Path("/dev/shm")
 def begin(args: Mapping[str, str], *, alone: bool = False) -> None:
     """Makes the process log as its model, and takes from it and from others what is not theirs.
 
-    To be called first in `initialize`, whose `args` it takes: no request has been there yet. Raises
-    SettingsError: the model is to be `alone`, as it keeps what its requests share, and has more instances.
+    To be called first in `initialize`, whose `args` it takes: no request has been there yet. One that is
+    `alone` keeps what its requests share, and takes them one by one; the others take batches.
+
+    Raises SettingsError: it has more instances than one, or Triton would refuse each request for its shape.
     """
     logs.configure(args["model_name"])
     command = Path("/proc/self/cmdline").read_bytes().split(b"\0")
@@ -36,11 +38,15 @@ def begin(args: Mapping[str, str], *, alone: bool = False) -> None:
         region = _SHM / os.fsdecode(argument).lstrip("/")
         if argument and region.parent == _SHM and region.is_file():
             region.chmod(0o600)
-    if alone and (count := count_instances(json.loads(args["model_config"]).get("instance_group", ()))) > 1:
+    config = json.loads(args["model_config"])
+    if alone and (count := count_instances(config.get("instance_group", ()))) > 1:
         raise SettingsError(
             f"{args['model_name']}: instance_group makes {count} instances, but one process keeps what its "
             "requests share: leave one, and run more servers"
         )
+    if (most := config.get("max_batch_size")) is not None and alone == (most > 0):
+        wanted = "requests come one by one: set it to 0" if alone else "requests are batches: set 1 or more"
+        raise SettingsError(f"{args['model_name']}: max_batch_size is {most}, but its {wanted}")
 
 
 def count_instances(groups: Iterable[Mapping[str, Any]]) -> int:

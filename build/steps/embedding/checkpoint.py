@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from steps.artefact import read_json, reason
-from steps.llm.checkpoint import quiet, unreadable
+from steps.llm.checkpoint import quiet, refuse_missing, unreadable
 
 from trimodal.errors import ArtefactError
 
@@ -104,9 +104,12 @@ def load(directory: Path) -> torch.nn.Module:
     class SentenceEmbedder(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.bert = BertModel.from_pretrained(
-                directory, add_pooling_layer=False, attn_implementation="eager", dtype=torch.float32
-            )
+            loaded: Any = BertModel.from_pretrained(
+                directory, add_pooling_layer=False, attn_implementation="eager", dtype=torch.float32,
+                output_loading_info=True,
+            )  # fmt: skip
+            self.bert, loading = loaded
+            refuse_missing(directory.name, loading)
 
         def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
             mask = attention_mask
@@ -120,6 +123,8 @@ def load(directory: Path) -> torch.nn.Module:
 
     try:
         return SentenceEmbedder().eval()
+    except ArtefactError:
+        raise
     except Exception as error:  # Of many kinds.
         raise unreadable(directory, error) from None
 

@@ -54,13 +54,23 @@ def read_config(directory: Path, source: str) -> dict[str, Any]:
     """config.json of the checkpoint that the user named `source`. Raises: ArtefactError when unreadable."""
     if config := read_json(directory / "config.json"):
         return config
-    raise ArtefactError(f"{source} has no config.json: not a Hugging Face checkpoint")
+    raise ArtefactError(f"{source} has no config.json, or an empty one: not a Hugging Face checkpoint")
 
 
 def check_weights(directory: Path, source: str) -> None:
     """Raises: ArtefactError where the directory has no weights."""
     if not any(path.suffix in (".safetensors", ".bin") for path in directory.iterdir()):
         raise ArtefactError(f"{source} holds no weights (*.safetensors or *.bin)")
+
+
+def refuse_missing(name: str, loading: dict[str, Any], but: Iterable[str] = ()) -> None:
+    """Refuses what transformers made up: of weights that are not there it warns, which is not shown here.
+
+    The built engine would agree with it. `loading` is what `output_loading_info` gives, `but` what may lack.
+    Raises: ArtefactError.
+    """
+    if missing := sorted(set(loading["missing_keys"]) - set(but)):
+        raise ArtefactError(f"{name} lacks weights: {', '.join(missing[:3])}")
 
 
 def unreadable(directory: Path, error: Exception) -> ArtefactError:
@@ -141,11 +151,14 @@ class Checkpoint:
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
             self.config = AutoConfig.from_pretrained(directory, local_files_only=True).get_text_config()
-            self.model: Any = AutoModelForCausalLM.from_pretrained(
-                directory, dtype="float32", local_files_only=True
-            ).eval()
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                directory, dtype="float32", local_files_only=True, output_loading_info=True
+            )
         except Exception as error:  # Of many kinds.
             raise unreadable(self.directory, error) from None
+        self.model, loading = loaded
+        refuse_missing(directory.name, loading)
+        self.model.eval()
         if not self.tokenizer.is_fast:
             raise ArtefactError(f"{directory.name} has no fast tokenizer, and serving reads tokenizer.json")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from steps.artefact import WEIGHT_BYTES, reason, resolve_converted
-from steps.llm.checkpoint import quiet, unreadable
+from steps.llm.checkpoint import quiet, refuse_missing, unreadable
 
 from trimodal.build_support import progress
 from trimodal.errors import ArtefactError
@@ -123,9 +123,13 @@ def _write(file: Path, fields: dict[str, Any], directory: Path) -> None:
     name_version()
     try:
         # Halves hold what four- and eight-bit weights are scaled to; of FP32 weights this rounds.
-        model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float16)
-    except Exception as error:  # A tensor that is missing, a quantisation that gguf does not know, …
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            file.parent, gguf_file=file.name, dtype=torch.float16, output_loading_info=True
+        )
+    except Exception as error:  # Of many kinds: a quantisation that gguf does not know, …
         raise unreadable(file, error) from None
+    model, loading = loaded
+    refuse_missing(file.name, loading)
     byte_level = fields["tokenizer.ggml.model"] == "gpt2"
     tokenizer = byte_level_tokenizer(fields) if byte_level else sentencepiece_tokenizer(fields)
     if template := fields.get("tokenizer.chat_template"):

@@ -15,6 +15,7 @@ from steps.llm.checkpoint import (
     copy_files,
     quiet,
     read_config,
+    refuse_missing,
     unreadable,
 )  # fmt: skip
 
@@ -102,9 +103,7 @@ class Checkpoint:
             self.model, loading = loaded
         except Exception as error:  # Damaged weights, a missing tokenizer, …
             raise unreadable(directory, error) from None
-        missing = sorted(set(loading["missing_keys"]) - {"proj_out.weight"})  # Tied to the embeddings.
-        if missing:
-            raise ArtefactError(f"{directory.name} lacks weights: {', '.join(missing[:3])}")
+        refuse_missing(directory.name, loading, ["proj_out.weight"])  # Tied to the embeddings.
         if not self.tokenizer.is_fast:
             raise ArtefactError(f"{directory.name} has no fast tokenizer, and serving reads tokenizer.json")
         self.model.eval()

@@ -151,6 +151,18 @@ def test_a_damaged_file_is_one_sentence_and_leaves_nothing(tmp_path: Path, keep:
     assert not (tmp_path / "cache").exists()
 
 
+def test_a_file_without_all_weights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers made up what it lacks, and warned where nobody sees it."""
+    whole = gguf_files.tensors
+    monkeypatch.setattr(
+        gguf_files, "tensors", lambda *of: [one for one in whole(*of) if "ffn_up" not in one[0]]
+    )
+    write(tmp_path / "tiny.gguf", "llama", "smollm")
+    with pytest.raises(ArtefactError, match=r"^tiny\.gguf lacks weights: model\.layers\.0\.mlp\.up_proj"):
+        gguf.resolve_model(str(tmp_path / "tiny.gguf"))
+    assert not list((tmp_path / "cache").rglob("*.safetensors"))
+
+
 @pytest.mark.slow
 def test_a_file_is_built_and_served_like_a_directory(tmp_path: Path, scripts: None) -> None:
     write(tmp_path / "tiny.gguf", "llama", "smollm")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +121,19 @@ def test_too_small_a_disk_is_one_sentence_before_anything_is_exported(
 
 def test_a_missing_source_is_one_sentence(build: Build, tmp_path: Path) -> None:
     assert "name an existing directory or a hub id" in sentence(build(tmp_path / "nothing"))
+
+
+def test_weights_that_are_not_there_are_named(llama: Path, build: Build, tmp_path: Path) -> None:
+    """transformers made them up, and the built model agreed with that."""
+    from safetensors.numpy import load_file, save_file
+
+    shutil.copytree(llama, tmp_path / "copy")
+    file = tmp_path / "copy" / "model.safetensors"
+    weights = load_file(file)
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, file, metadata={"format": "pt"})
+    told = sentence(build(tmp_path / "copy", "--out", tmp_path / "built"))
+    assert "copy lacks weights: model.layers.1.mlp.up_proj.weight" in told
 
 
 @pytest.mark.parametrize(

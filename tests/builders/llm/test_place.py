@@ -97,7 +97,8 @@ def test_heads_that_draft_have_no_tokenizer(checkpoint: Path, tmp_path: Path, mo
     assert (manifest.shapes, manifest.extra) == ({}, {})
     assert {"config.json", "model.safetensors"} <= set(manifest.files)
     (checkpoint / "config.json").unlink()
-    assert refused(checkpoint, "--draft") == "tiny has no config.json: not a Hugging Face checkpoint"
+    told = "tiny has no config.json, or an empty one: not a Hugging Face checkpoint"
+    assert refused(checkpoint, "--draft") == told
 
 
 def test_parts_belong_together_and_doubles_stay_out(checkpoint: Path, tmp_path: Path) -> None:

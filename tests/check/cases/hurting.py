@@ -47,13 +47,19 @@ def plan(config: str, name: str = "m", **manifest: object) -> dict[str, str]:
 
 
 PROFILES = [{"x": {"min": [1, 4], "opt": [4, 4], "max": [8, 4]}}]
-OURS = 'backend: "python"\nparameters { key: "artefact" value { string_value: "onnx-int8" } }\n' + TENSORS
+OURS = 'backend: "python"\nparameters { key: "classifier" value { string_value: "onnx-int8" } }\n' + TENSORS
 GLUE = "from trimodal.vision.steps import RankStep\n" + EXECUTE
 
 
-def speech(group: str = "kind: KIND_CPU", count: int = 1) -> dict[str, str]:
-    """Our own model of that name, of this instance group."""
-    config = changed(f"count: 1 kind: KIND_CPU => count: {count} {group}", BATCHES)
+def rank(more: str = "", batch: int = 8) -> dict[str, str]:
+    """Our own model vision_rank, with more in its configuration."""
+    config = f"{OURS}{more}max_batch_size: {batch}\n"
+    return {"vision_rank/config.pbtxt": config, "vision_rank/1/model.py": GLUE}
+
+
+def speech(group: str = "kind: KIND_CPU", count: int = 1, batch: int = 0) -> dict[str, str]:
+    """Our own model of that name, of this instance group and max_batch_size."""
+    config = changed(f"8 => {batch} && count: 1 kind: KIND_CPU => count: {count} {group}", BATCHES)
     return {"speech/config.pbtxt": config, "speech/1/model.py": GLUE}
 
 
@@ -128,16 +134,15 @@ HURTING = (
     Case("TRI091", plan(changed("8 => 16", PLAN), profiles=PROFILES), plan(PLAN, profiles=PROFILES), line=2),
     Case(
         "TRI092",
-        {
-            "vision_rank/config.pbtxt": OURS + 'parameters { key: "tpo_k" value { string_value: "5" } }\n',
-            "vision_rank/1/model.py": GLUE,
-        },
+        rank('parameters { key: "tpo_k" value { string_value: "5" } }\n'),
         {"vision_rank/config.pbtxt": OURS, "vision_rank/1/model.py": EXECUTE},
     ),
     Case("TRI093", speech(count=2), speech(count=1), line=3),
     Case(
         "TRI093", speech("kind: KIND_GPU gpus: [ 0, 1 ]"), speech("kind: KIND_GPU gpus: [ 0 ]"), name="gpus"
     ),
+    Case("TRI094", speech(batch=4), speech(), line=2, name="one-by-one"),
+    Case("TRI094", rank(batch=0), rank(batch=1), line=5, name="batches"),
     Case("TRI115", python(DECOUPLED, EXECUTE), python(DECOUPLED, SENDS)),
     Case("TRI120", deployed(COMPOSE), deployed(CLOSED), line=4),
     Case("TRI121", deployed(COMPOSE), deployed(CLOSED), line=4),

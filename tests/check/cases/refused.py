@@ -28,6 +28,7 @@ STATE = python(
     'initial_state: { name: "i" data_type: TYPE_FP32 dims: [ 1 ] data_file: "zero" } } ]'
 )
 CACHED = python(DECOUPLED + "response_cache { enable: true }\n", SENDS)
+UNREAD = "failed to read text proto"
 NO_CACHE = "Response Cache does not currently support"
 # Two results of one decoupled model go into one step.
 JOINED = STEP_1.replace("@a", "@d")
@@ -40,6 +41,16 @@ JOINS = 'backend: "python"\n' + CPU + TENSORS + 'input [ { name: "w" data_type: 
 
 REFUSED = (
     *read_cases("refused.txt"),
+    # As it is copied from a web page.
+    Case(
+        "TRI001",
+        python(BATCHES.replace("max_batch_size: ", "max_batch_size:\u00a0")),
+        OK,
+        UNREAD,
+        2,
+        name="blank",
+    ),
+    Case("TRI001", python(BATCHES + "# \0\n"), OK, UNREAD, 6, name="nul"),
     Case(
         "TRI011",
         {"@m/config.pbtxt": TENSORS, "@m/1/weights.bin": ""},
@@ -56,6 +67,13 @@ REFUSED = (
     ),
     Case("TRI013", pipeline(head=BATCHES), pipeline(), "ensemble scheduling cannot be set", name="platform"),
     Case("TRI014", {"@m/config.pbtxt": BATCHES}, OK, "at least one version must be available", name="none"),
+    Case(
+        "TRI014",
+        {"@m/config.pbtxt": BATCHES, "@m/01/model.py": EXECUTE},
+        OK,
+        "at least one version must be available",
+        name="leading-zero",
+    ),
     Case("TRI021", LABELS, LABELS | {"@m/labels.txt": "cat\ndog\n"}, "labels.txt"),
     Case("TRI022", CACHED, python(DECOUPLED, SENDS), NO_CACHE, name="decoupled"),
     Case("TRI024", WARMED, WARMED | {"@m/warmup/x.bin": "0123456789abcdef"}, "x.bin", name="file"),

@@ -293,7 +293,7 @@ NOTATION = {
 input < name: "IN" data_type: 8 dims: 1 dims: 2 >
 output: [ { name: "O" "UT" data_type: TYPE_INT32 dims: [ -1 ] } ]
 dynamic_batching: { preferred_batch_size: 4, preferred_batch_size: 8 }
-metric_tags { key: "quoted \\"#\\" \\x41" value: "{ [ < \\\\" }
+parameters { key: "quoted \\"#\\" \\x41" value { string_value: "{ [ < \\\\" } }
 parameters { key: "a" value { string_value: "1" } } parameters { key: "a" value { string_value: "2" } }
 """,
     "spelt/1/model.py": "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n",

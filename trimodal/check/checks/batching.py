@@ -117,16 +117,30 @@ def _sequences(config: Config) -> Iterator[Finding]:
 
 def _initial_states(config: Config) -> Iterator[Finding]:
     for index, state in enumerate(config.message.sequence_batching.state):
-        at = ("sequence_batching", "state", index)
-        for initial in state.initial_state:
-            if any(size < 0 for size in initial.dims):
-                yield config.finding("TRI044", f"initial_state of {state.input_name} has dims of -1", *at)
-            name = initial.data_file
-            if name and not (config.directory / "initial_state" / name).is_file():
-                sentence = (
-                    f"initial_state of {state.input_name} is read from initial_state/{name}, which is missing"
-                )
-                yield config.finding("TRI044", sentence, *at)
+        wrong = [sentence for one in state.initial_state for sentence in _initial_state(config, state, one)]
+        if len(state.initial_state) > 1:
+            wrong.append("is there several times")
+        for sentence in wrong:
+            sentence = f"initial_state of {state.input_name} {sentence}"
+            yield config.finding("TRI044", sentence, "sequence_batching", "state", index)
+
+
+def _initial_state(config: Config, state: Any, initial: Any) -> Iterator[str]:
+    if not initial.name:
+        yield "has no name"
+    if initial.data_type != state.data_type:
+        types = [model_config_pb2.DataType.Name(each.data_type) for each in (initial, state)]
+        yield f"has {types[0]}, the state {types[1]}"
+    if any(size < 0 for size in initial.dims):
+        yield "has dims of -1"
+    elif len(initial.dims) != len(state.dims) or any(
+        size not in (-1, given) for size, given in zip(state.dims, initial.dims, strict=True)
+    ):
+        yield f"has dims {list(initial.dims)}, the state {list(state.dims)}"
+    if not initial.WhichOneof("state_data"):
+        yield "has neither zero_data nor data_file"
+    elif initial.data_file and not (config.directory / "initial_state" / initial.data_file).is_file():
+        yield f"is read from initial_state/{initial.data_file}, which is missing"
 
 
 def _controls(config: Config) -> Iterator[Finding]:

@@ -30,6 +30,10 @@ def check_engines(config: Config, target: Target) -> Iterator[Finding]:
         if model.name in ALONE and model.instances > 1:
             sentence = f"{model.instances} instances of {model.name}"
             yield config.finding("TRI093", sentence, "instance_group")
+        if (model.name in ALONE) == ((most := config.message.max_batch_size) > 0):
+            fix = "set it to 0" if most else "set it to 1 or more"
+            sentence = f"max_batch_size of {model.name} is {most}"
+            yield config.finding("TRI094", sentence, "max_batch_size", fix=fix)
         for artefact in artefacts_of(model):
             # What another model opens is told there; Triton's own backends miss a file (TRI027).
             if artefact.runtime is not None:

@@ -9,6 +9,7 @@ from tritonclient.grpc import model_config_pb2
 
 from trimodal.check.findings import Finding, Target
 from trimodal.check.repository import Config
+from trimodal.repository import unfit_metric_tags
 
 _GROUP = model_config_pb2.ModelInstanceGroup
 # They prepare kernels and memory for a shape when it first comes.
@@ -35,6 +36,9 @@ def check_knobs(config: Config, target: Target) -> Iterator[Finding]:
             yield config.finding("TRI084", "rate_limiter is set", "instance_group", index, "rate_limiter")
     if message.response_cache.enable:
         yield config.finding("TRI086", "response_cache is set", "response_cache")
+    for key in unfit_metric_tags(message):
+        at = config.parameter_path(key, "metric_tags")
+        yield config.finding("TRI087", f"the key {key} is no name of a label", *at)
     if target.cores:
         for index, group in enumerate(message.instance_group):
             # Each computes on a core, or waits on one for a GPU that it opened by itself.

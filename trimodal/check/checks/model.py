@@ -216,7 +216,7 @@ def _warm_up(config: Config) -> Iterator[Finding]:
         wrong = [
             sentence for name, one in sorted(sample.inputs.items()) for sentence in _sample(config, name, one)
         ]
-        if 0 < most < sample.batch_size:
+        if most >= 0 and sample.batch_size > max(1, most):
             wrong.append(f"has batch_size {sample.batch_size}, max_batch_size is {most}")
         if not config.completes("input"):
             for tensor in config.message.input:
