@@ -30,6 +30,7 @@ def pytest_collection_finish() -> None:
     """Lets the garbage collector work again, but never look at modules and tests."""
     gc.collect()
     gc.freeze()
+    gc.unfreeze = lambda: None  # type: ignore[assignment]  # a load run's end would undo it for all tests after
     gc.enable()
 
 
