@@ -70,6 +70,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
+@pytest.fixture(scope="session")
+def one_torch_thread() -> None:
+    """Steps of tiny models are the slower the more threads wait for each other."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(params=["10.14", "11.4"])
 def tensorrt_double(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """TensorRT of each version: `module`, `recorder` and `version`."""

@@ -152,7 +152,7 @@ def test_a_damaged_file_is_one_sentence_and_leaves_nothing(tmp_path: Path, keep:
 
 
 @pytest.mark.slow
-def test_a_file_is_built_and_served_like_a_directory(tmp_path: Path, scripts: None) -> None:
+def test_a_file_is_built_and_served_like_a_directory(tmp_path: Path) -> None:
     write(tmp_path / "tiny.gguf", "llama", "smollm")
     build: Build = command("llm_openvino")
     result = build(
