@@ -30,6 +30,7 @@ def pytest_collection_finish() -> None:
     """Lets the garbage collector work again, but never look at modules and tests."""
     gc.collect()
     gc.freeze()
+    gc.unfreeze = lambda: None  # type: ignore[assignment]  # a load run's end would undo it for all tests after
     gc.enable()
 
 
@@ -67,6 +68,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return file.rpartition("/")[0] if file.startswith(SHARED) else file
 
     return Scheduling(config, log)
+
+
+@pytest.fixture(scope="session")
+def one_torch_thread() -> None:
+    """Steps of tiny models are the slower the more threads wait for each other."""
+    import torch
+
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(params=["10.14", "11.4"])

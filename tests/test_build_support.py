@@ -136,6 +136,7 @@ try:
 except KeyboardInterrupt:
     print("cleaned up", flush=True)
 """
+IN_ORDER = "from trimodal.host import end_in_order\nend_in_order()\n"
 DEAF = """
 import signal, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -144,18 +145,33 @@ time.sleep(60)
 """
 
 
-def interrupted(script: str, *seconds: float, times: int = 1) -> tuple[int, str]:
-    """Exit code and last output of a command that alone gets Ctrl-C, each once it waits for the script."""
-    program = COMMAND.format(seconds=list(seconds), script=script)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
+def ended(
+    program: str, *by: signal.Signals, starting: bool = False, group: bool = False, folder: Path | None = None
+) -> tuple[int, str]:
+    """Exit code and last output of a command that gets these signals, each once it waits for the script.
+
+    Args:
+        starting: it gets the first as soon as the script runs.
+        group: the script gets them, too.
+        folder: where the script makes openvino-int8.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=group
+    ) as running:
         assert running.stdout
-        assert {running.stdout.readline() for _ in range(2)} == {"building\n", "waits\n"}
-        for number in range(times):
+        first = {"building\n"} if starting else {"building\n", "waits\n"}
+        assert {running.stdout.readline() for _ in first} == first
+        assert not folder or [one.name[:15] for one in folder.iterdir()] == [".openvino-int8-"]
+        for number, name in enumerate(by):
             if number:
                 assert running.stdout.readline() == "waits\n"
-            running.send_signal(signal.SIGINT)
-        output, _ = running.communicate(timeout=20)
+            (os.killpg if group else os.kill)(running.pid, name)
+        output, _ = running.communicate(timeout=20)  # the end of a pipe that the script holds, too
     return running.returncode, output.replace("waits\n", "")
+
+
+def interrupted(script: str, *seconds: float, times: int = 1) -> tuple[int, str]:
+    return ended(COMMAND.format(seconds=list(seconds), script=script), *[signal.SIGINT] * times)
 
 
 SLOW_START = """
@@ -171,14 +187,7 @@ build_support.subprocess.Popen._execute_child = late
 def test_ctrl_c_while_a_script_is_being_started_ends_it_and_is_told() -> None:
     """On a busy machine the script spoke first: the command left with a traceback, and the script ran on."""
     program = COMMAND.format(seconds=[60], script=CLEANS_UP).replace("sys.exit(", SLOW_START + "sys.exit(")
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as running:
-        assert running.stdout
-        assert running.stdout.readline() == "building\n"
-        os.killpg(running.pid, signal.SIGINT)
-        output, _ = running.communicate(timeout=20)
-    assert (running.returncode, output.replace("waits\n", "")) == (130, "cleaned up\n")
+    assert ended(program, signal.SIGINT, starting=True, group=True) == (130, "cleaned up\n")
 
 
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGHUP])
@@ -186,13 +195,7 @@ def test_what_ends_the_command_while_a_script_is_being_started_ends_it_too(name:
     """The script ran on, without its command."""
     script = "import time; print('building', flush=True); time.sleep(60)"
     program = COMMAND.format(seconds=[10], script=script).replace("sys.exit(", SLOW_START + "sys.exit(")
-    program = "from trimodal.host import end_in_order\nend_in_order()\n" + program
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout
-        assert running.stdout.readline() == "building\n"
-        running.send_signal(name)
-        running.communicate(timeout=20)  # the end of a pipe that the script holds, too
-    assert running.returncode == 128 + name
+    assert ended(IN_ORDER + program, name, starting=True)[0] == 128 + name
 
 
 AT_ONCE = """
@@ -238,29 +241,15 @@ def test_what_ends_the_command_ends_its_script() -> None:
     """As SIGTERM does a demo, by an exception; the signal goes to a process of its own, never to pytest's."""
     ends = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
     script = "import time; print('building', flush=True); time.sleep(60)"
-    program = ends + COMMAND.format(seconds=[10], script=script)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout
-        assert {running.stdout.readline() for _ in range(2)} == {"building\n", "waits\n"}
-        running.terminate()
-        running.communicate(timeout=20)  # the end of a pipe that the script holds, too
-    assert running.returncode == 143
+    assert ended(ends + COMMAND.format(seconds=[10], script=script), signal.SIGTERM)[0] == 143
 
 
 def test_ctrl_c_kills_a_script_that_an_ending_command_waits_for() -> None:
     """It ran on: the wait was left before the script was killed."""
     script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     script += "print('building', flush=True); time.sleep(60)"
-    program = "from trimodal.host import end_in_order\nend_in_order()\n"
-    program += COMMAND.format(seconds=[60], script=script)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout
-        assert {running.stdout.readline() for _ in range(2)} == {"building\n", "waits\n"}
-        running.terminate()
-        assert running.stdout.readline() == "waits\n"
-        running.send_signal(signal.SIGINT)
-        running.communicate(timeout=20)  # the end of a pipe that the script holds, too
-    assert running.returncode == 143
+    program = IN_ORDER + COMMAND.format(seconds=[60], script=script)
+    assert ended(program, signal.SIGTERM, signal.SIGINT)[0] == 143
 
 
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGHUP])
@@ -278,13 +267,6 @@ with operator_errors(), atomic_directory(Path({str(target)!r})) as work:
     print("building", flush=True)
     time.sleep(60)
 """
-    program = "from trimodal.host import end_in_order\nend_in_order()\n"
-    program += COMMAND.format(seconds=[60, 60], script=script)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout
-        assert {running.stdout.readline() for _ in range(2)} == {"building\n", "waits\n"}
-        assert [one.name[:15] for one in tmp_path.iterdir()] == [".openvino-int8-"]
-        running.send_signal(name)
-        running.communicate(timeout=20)  # the end of a pipe that the script holds, too
-    assert running.returncode == 128 + name
+    program = IN_ORDER + COMMAND.format(seconds=[60, 60], script=script)
+    assert ended(program, name, folder=tmp_path)[0] == 128 + name
     assert list(tmp_path.iterdir()) == []

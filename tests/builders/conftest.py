@@ -15,23 +15,13 @@ from tests.builders.scripts import importable
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _scripts() -> Iterator[None]:
+def _scripts(one_torch_thread: None) -> Iterator[None]:
     with mock.patch.dict(os.environ), importable():
         yield
 
 
 @pytest.fixture(scope="module")
-def scripts() -> Iterator[None]:
-    """Torch on one thread for a module of tests."""
-    torch = pytest.importorskip("torch")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # The tiny model's steps are too small to share.
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module")
-def llama(scripts: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a tiny Llama with random weights."""
     directory = tmp_path_factory.mktemp("checkpoints") / "tiny"
     result = command("random_checkpoint")("llama-tiny", "--out", directory)

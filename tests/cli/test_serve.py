@@ -37,6 +37,7 @@ def test_help_imports_nothing_heavy():
     ],
 )
 def test_refusals(arguments, code, sentence):
+    """In processes of their own: when serve ends it ignores signals, and so would what is started later."""
     done = subprocess.run(
         [sys.executable, "-m", "trimodal.cli.app", "serve", *arguments],
         capture_output=True,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.stats import theilslopes
 
 HOUR = 3600.0
 _BLOCKS = 40  # medians that a slope is fitted to: neighbours a few seconds apart are not independent
@@ -101,6 +100,10 @@ def judge(series: Series, total: float) -> Verdict:
 
 def fit(times: Sequence[float], values: Sequence[float]) -> tuple[float, float, float]:
     """Theil and Sen's slope an hour, and its 95 % interval, of medians of blocks of neighbours."""
+    from scipy.stats import (
+        theilslopes,
+    )  # a second, at which every worker of the suite would collect this file
+
     count = min(_BLOCKS, len(times))
     at = [float(np.median(block)) for block in np.array_split(np.asarray(times, float), count)]
     middle = [float(np.median(block)) for block in np.array_split(np.asarray(values, float), count)]

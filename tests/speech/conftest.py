@@ -17,7 +17,7 @@ from trimodal.speech.live import service as module
 
 
 @pytest.fixture(scope="session")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint(one_torch_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A multilingual Whisper of random weights; tests that change it copy it."""
     from tests.speech.whisper.checkpoints import LANGUAGES, write_checkpoint
 

@@ -29,9 +29,6 @@ LINES = [
 @pytest.fixture(scope="module", autouse=True)
 def _scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Few and quick sources: no project's pairs, no MiniLM."""
-    import torch
-
-    threads = torch.get_num_threads()
     with importable(), pytest.MonkeyPatch.context() as patch:
         module = importlib.import_module("judge.sources")
         patch.setattr(module, "written_pairs", made_up.written)
@@ -39,7 +36,6 @@ def _scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr(module, "embed", made_up.embed)
         patch.setattr(module, "DATA", tmp_path_factory.mktemp("none"))
         yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

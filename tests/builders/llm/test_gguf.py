@@ -164,7 +164,7 @@ def test_a_file_without_all_weights_is_refused(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_a_file_is_built_and_served_like_a_directory(tmp_path: Path, scripts: None) -> None:
+def test_a_file_is_built_and_served_like_a_directory(tmp_path: Path) -> None:
     write(tmp_path / "tiny.gguf", "llama", "smollm")
     build: Build = command("llm_openvino")
     result = build(

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore"), pytest.ma
 
 
 @pytest.fixture(scope="module")
-def build(scripts: None) -> Build:
+def build() -> Build:
     return command("llm_openvino")
 
 

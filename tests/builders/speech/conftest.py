@@ -14,11 +14,6 @@ from trimodal.audio.values import SAMPLE_RATE
 RECORDINGS = ((2, 1), (5, 2), (4, 3), (12, 4))  # seconds, seed; the last makes two windows of 10 s
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread(scripts: None) -> None:
-    """Such small models are the slower the more threads wait for each other."""
-
-
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """English-only; its words depend on the audio."""

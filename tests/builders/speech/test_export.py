@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-import torch
 from onnx import TensorProto
 
 from tests.builders.scripts import Later
@@ -18,6 +17,7 @@ from trimodal.errors import ArtefactError
 from trimodal.speech.whisper.artefact import SpeechShapes
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
+torch = Later("torch")
 checkpoints, exporter, graph_check = (
     Later(f"steps.speech.{name}") for name in ("checkpoint", "export", "graph_check")
 )

@@ -11,7 +11,7 @@ import pytest
 
 from tests.builders.engine_builds import command, sentence
 from tests.builders.gpu_machine import H200
-from tests.speech.engines.tensorrt.torch_forward import open_on_torch
+from tests.builders.scripts import Later
 from tests.speech.whisper.checkpoints import sound
 from trimodal.manifest import GpuTarget, InputRange, checkpoint_sha256, read_manifest
 from trimodal.speech.engines.protocol import open_engine
@@ -25,6 +25,7 @@ pytestmark = [
     *(pytest.mark.build, pytest.mark.filterwarnings("ignore")),
     pytest.mark.parametrize("tensorrt_double", ["11.4"], indirect=True),
 ]
+on_torch = Later("tests.speech.engines.tensorrt.torch_forward")
 LARGEST = 4
 
 
@@ -122,7 +123,10 @@ def test_the_serving_engine_opens_it_and_hears_what_torch_hears(artefact, checkp
         artefact="x", engine="tensorrt", device="cuda", max_batch_windows=LARGEST, precision="fp16"
     )
     heard = []
-    for model in (open_engine(artefact, settings), open_on_torch(checkpoint, contexts_s=[5.0, 10.0])):
+    for model in (
+        open_engine(artefact, settings),
+        on_torch.open_on_torch(checkpoint, contexts_s=[5.0, 10.0]),
+    ):
         heard.append([[word.text for word in one.words] for one in model.recognise(windows)])
         model.close()
     assert sum(one == other for one, other in zip(*heard, strict=True)) >= 3, "random weights in FP16"

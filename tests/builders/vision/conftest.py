@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from PIL import Image
 
 from tests.builders.scripts import importable
+from trimodal.paths import data_directory
 
 Checkpoint = Callable[[str], Path]
 _TINY = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32, "image_size": 64}
@@ -66,3 +69,21 @@ def random_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
         return made[name]
 
     return checkpoint
+
+
+@pytest.fixture(scope="session")
+def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project's photos, of 96 pixels: each build reads all of them ten times."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "samples" / "photos").mkdir(parents=True)
+    for file in (data_directory() / "samples" / "photos").glob("*.jpg"):
+        with Image.open(file) as photo:
+            photo.thumbnail((96, 96))
+            photo.save(folder / "samples" / "photos" / file.name)
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_photos(_scripts: None, small_data: Path) -> Iterator[None]:
+    with mock.patch("steps.vision.images.data_directory", return_value=small_data):
+        yield

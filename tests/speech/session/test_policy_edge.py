@@ -1,6 +1,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from trimodal.speech.session.policy import Kind, Stretch, Timeline
 from trimodal.speech.session.policy_edge import EdgePolicy
 from trimodal.speech.session.transcript import SpokenWord, Transcript
@@ -500,21 +502,13 @@ def test_a_segment_that_is_longer_than_a_window_stays_as_it_was_heard() -> None:
     assert planned.start > round(0.1 * S)
 
 
-def test_audio_of_a_segment_is_kept_while_all_of_it_may_be_heard() -> None:
+@pytest.mark.parametrize("behind", [False, True], ids=["", "behind"])
+def test_audio_of_a_segment_is_kept_while_all_of_it_may_be_heard(behind: bool) -> None:
     it, hypothesis = policy(max_speech_duration_s=8), words("a b c d. e f g h", each=0.8)
     for second in range(1, 8):
         hear(it, second, [word for word in hypothesis if word.end <= second * S])
     assert it.floor == hypothesis[3].end
-    assert it.needed(speaking(7), S // 2) <= round(0.1 * S)
-    planned = due(it, paused(7.4, 7.7))
-    assert (planned.start, planned.whole) == (round(0.1 * S), True)
-
-
-def test_it_is_kept_too_while_the_stream_is_behind() -> None:
-    it, hypothesis = policy(max_speech_duration_s=8), words("a b c d. e f g h", each=0.8)
-    for second in range(1, 8):
-        hear(it, second, [word for word in hypothesis if word.end <= second * S])
-    late = paused(7.4, 12)
-    assert it.needed(late, S // 2) <= round(0.1 * S)
-    planned = due(it, late)
+    pause = paused(7.4, 12 if behind else 7.7)
+    assert it.needed(pause if behind else speaking(7), S // 2) <= round(0.1 * S)
+    planned = due(it, pause)
     assert (planned.start, planned.whole) == (round(0.1 * S), True)

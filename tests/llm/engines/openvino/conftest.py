@@ -15,6 +15,7 @@ from trimodal.llm.tokenizer import CheckpointTokenizer
 from trimodal.paths import cache_directory
 
 ROOT = Path(__file__).parents[4]
+CACHE = cache_directory()  # the user's: once a test of tests/e2e ran, TRIMODAL_CACHE is a temporary one
 SOURCES = ("build/random_checkpoint.py", "build/llm_openvino.py", "build/steps/random", "build/steps/llm")
 QUESTIONS = [
     "what is a lambda?", "how do I open a file?", "what is a list?", "what is a dictionary?",
@@ -33,7 +34,7 @@ def tiny() -> Path:
     files = sorted(file for name in SOURCES for file in [ROOT / name, *(ROOT / name).rglob("*.py")])
     content = b"".join(file.read_bytes() for file in files if file.is_file())
     key = hashlib.sha256(content + version("openvino").encode()).hexdigest()[:16]
-    directory = cache_directory() / "tests" / f"llama-tiny-{key}"
+    directory = CACHE / "tests" / f"llama-tiny-{key}"
     directory.parent.mkdir(parents=True, exist_ok=True)
     with (directory.parent / "llama-tiny.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

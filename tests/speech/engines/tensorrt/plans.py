@@ -10,7 +10,6 @@ from unittest import mock
 
 from tests.builders.scripts import importable
 from tests.speech.engines.tensorrt.on_onnx import write_plan
-from tests.speech.engines.tensorrt.torch_forward import load
 from tests.speech.whisper.checkpoints import CONTEXTS_S
 from trimodal.manifest import GpuTarget, Manifest, read_manifest, write_manifest
 from trimodal.runtimes.gpu_device import Gpu
@@ -24,6 +23,8 @@ BUCKETS = (1, 2, 4)  # each a profile of the decoder; the one after them is of o
 
 def write_static(checkpoint_directory: Path, directory: Path) -> Path:
     """Plans of the graphs that build/speech_tensorrt.py exports, and what lies beside them."""
+    from tests.speech.engines.tensorrt.torch_forward import load  # and torch with it
+
     checkpoint = load(checkpoint_directory)
     described = checkpoint.shapes(CONTEXTS_S)
     shapes = SpeechShapes.model_validate(described)

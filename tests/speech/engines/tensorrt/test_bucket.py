@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
-from trimodal.speech.engines.tensorrt.bucket import draw
+from tests.builders.scripts import Later
 
+torch, bucket = Later("torch"), Later("trimodal.speech.engines.tensorrt.bucket")
 MAX_BATCH = 8
 
 
@@ -17,7 +17,7 @@ def best(logits, banned, given=None):
     mask[torch.from_numpy(banned)] = -torch.inf
     scores = torch.from_numpy(logits)
     forced = torch.full((len(logits),), -1) if given is None else torch.tensor(given)
-    tokens, chances = draw(scores, mask, torch.ones(1), torch.zeros_like(scores), forced)
+    tokens, chances = bucket.draw(scores, mask, torch.ones(1), torch.zeros_like(scores), forced)
     return tokens.numpy(), chances.numpy()
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
-from tests.speech.engines.tensorrt.frozen import Graphs, freeze
-from tests.speech.engines.tensorrt.torch_forward import open_on_torch
+from tests.builders.scripts import Later
 from tests.speech.whisper.checkpoints import CONTEXTS_S
-from trimodal.speech.engines.tensorrt import loop
-from trimodal.speech.engines.tensorrt.bucket import Bucket
-from trimodal.speech.engines.tensorrt.loop import StepCapture
 from trimodal.speech.engines.tensorrt.rows import Row
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
+torch = Later("torch")
+frozen, on_torch = (Later(f"tests.speech.engines.tensorrt.{name}") for name in ("frozen", "torch_forward"))
+bucket, loop = (Later(f"trimodal.speech.engines.tensorrt.{name}") for name in ("bucket", "loop"))
 FRAMES = round(CONTEXTS_S[0] * 100)
 FEATURES = np.random.default_rng(0).normal(size=(5, 80, FRAMES)).astype(np.float32)
 BEFORE, TOKENS = 2, 8  # attention is kept from the third token of the opening on
@@ -22,7 +20,7 @@ BEFORE, TOKENS = 2, 8  # attention is kept from the third token of the opening o
 
 @pytest.fixture(scope="module")
 def model(checkpoint):
-    engine = open_on_torch(checkpoint, 6)
+    engine = on_torch.open_on_torch(checkpoint, 6)
     yield engine.graphs
     engine.close()
 
@@ -80,10 +78,10 @@ def test_a_row_that_is_broken_disturbs_no_other(model):
 
 
 def test_rows_end_at_their_own_bounds_and_the_loop_with_the_last(model, monkeypatch):
-    steps, step = [], Bucket._step
-    monkeypatch.setattr(Bucket, "_step", lambda self: steps.append(1) or step(self))
-    for bucket in model._kept.values():
-        monkeypatch.setattr(bucket, "step", bucket._step)
+    steps, step = [], bucket.Bucket._step
+    monkeypatch.setattr(bucket.Bucket, "_step", lambda self: steps.append(1) or step(self))
+    for kept in model._kept.values():
+        monkeypatch.setattr(kept, "step", kept._step)
     bounds = (1, 3, 9)
     rows, _ = decode(model, FEATURES[:3], bounds)
     assert [len(row.tokens) <= bound for row, bound in zip(rows, bounds, strict=True)] == [True] * 3
@@ -112,10 +110,10 @@ def test_a_text_never_outgrows_the_places(model):
 def test_a_step_that_is_recorded_once_decodes_every_batch(model, monkeypatch):
     """As a CUDA graph: of the host's values it has only those of when it was recorded."""
     expected = [decode(model, FEATURES[:3], (9, 4)), decode(model, FEATURES[2:5], (12,), 0.7)]
-    fresh = {key: bucket for key, bucket in model._kept.items() if key[0] == 4}
+    fresh = [kept for key, kept in model._kept.items() if key[0] == 4]
     with torch.inference_mode():
-        for bucket in fresh.values():
-            monkeypatch.setattr(bucket, "step", freeze(bucket._step))
+        for kept in fresh:
+            monkeypatch.setattr(kept, "step", frozen.freeze(kept._step))
     found = [decode(model, FEATURES[:3], (9, 4)), decode(model, FEATURES[2:5], (12,), 0.7)]
     for (rows, logits), (others, more) in zip(found, expected, strict=True):
         np.testing.assert_array_equal(logits, more)
@@ -136,8 +134,8 @@ def test_what_cannot_be_captured_is_run_as_it_is_with_one_warning(
 ):
     sizes = FEATURES[:2], FEATURES[:1], FEATURES  # a bucket each
     expected = [decode(model, features) for features in sizes]
-    graphs = Graphs(monkeypatch, refused)
-    monkeypatch.setattr(model, "_capture", StepCapture(graphs))
+    graphs = frozen.Graphs(monkeypatch, refused)
+    monkeypatch.setattr(model, "_capture", loop.StepCapture(graphs))
     monkeypatch.setattr(model, "_kept", {})
     for features, (rows, logits), replays in zip(sizes, expected, (*replayed, replayed[1]), strict=True):
         before = graphs.replays
@@ -153,7 +151,7 @@ def test_what_cannot_be_captured_is_run_as_it_is_with_one_warning(
 
 
 def test_a_gpu_that_fails_for_good_is_no_failed_capture(monkeypatch):
-    graphs = Graphs(monkeypatch, range(9))
+    graphs = frozen.Graphs(monkeypatch, range(9))
     graphs.broken = True
     with pytest.raises(RuntimeError, match="an illegal memory access"):
-        StepCapture(graphs)(lambda: None)
+        loop.StepCapture(graphs)(lambda: None)

@@ -7,14 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.speech.engines.tensorrt.torch_forward import open_on_torch
+from tests.builders.scripts import Later
 from tests.speech.whisper.checkpoints import LANGUAGES, convert, sound
 from trimodal.speech.engines.protocol import open_engine
-from trimodal.speech.engines.tensorrt.model import log_sum
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
+on_torch, model = (
+    Later(name)
+    for name in ("tests.speech.engines.tensorrt.torch_forward", "trimodal.speech.engines.tensorrt.model")
+)
 WINDOWS = [Window(sound(seconds, seed)) for seed, seconds in enumerate([1, 1, 2, 2, 3, 4, 5, 5, 0.5, 5])]
 TEXTS = ["", "hello", "hello world what is a lambda"]
 MIXED = [
@@ -111,11 +114,11 @@ def test_a_named_language_needs_no_run_of_its_own(reference, monkeypatch):
 
 def test_what_the_checkpoint_suppresses_is_not_written(checkpoint, reference):
     word = next(heard.words[0].text for heard in reference.recognise(WINDOWS) if heard.words)
-    suppressing = open_on_torch(checkpoint, suppressed=(reference._tokens.encode(word)[0],))
+    suppressing = on_torch.open_on_torch(checkpoint, suppressed=(reference._tokens.encode(word)[0],))
     assert word not in [one.text for heard in suppressing.recognise(WINDOWS) for one in heard.words]
     suppressing.close()
 
 
 def test_log_sum_does_not_overflow():
     logits = np.array([[1000, 1000], [-1000, -np.inf]], np.float32)
-    assert log_sum(logits) == pytest.approx([1000 + np.log(2), -1000])
+    assert model.log_sum(logits) == pytest.approx([1000 + np.log(2), -1000])
