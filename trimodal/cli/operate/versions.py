@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,9 +20,6 @@ from trimodal.cli.common import (
     read_key,
     run,
 )
-
-if TYPE_CHECKING:
-    pass
 
 Name = Annotated[str, typer.Argument(metavar="MODEL")]
 Routes = Annotated[
