@@ -12,7 +12,7 @@ import pytest
 from tests.doubles.waiting import wait_until
 from trimodal.errors import ServerError
 from trimodal.server import launch
-from trimodal.server.process_guard import HIDDEN
+from trimodal.server.process_guard import HIDDEN, clean
 
 # A leader with one child, like tritonserver with one stub; the child's pid goes to the log.
 SHELL = ["/bin/sh", "-c", "sleep 300 & echo $!; wait"]
@@ -65,6 +65,23 @@ def test_whoever_ends_nothing_is_left(start, tmp_path, end, status):
     end(child)
     assert child.wait(20) == status
     assert_clean(child, tmp_path)
+
+
+def test_a_file_that_comes_while_the_folder_is_removed_goes_with_it(tmp_path, monkeypatch):
+    """The launcher's word to the models, of a server that dies while it drains, left its folder."""
+    folder = tmp_path / "trimodal-server-x"
+    folder.mkdir()
+    (folder / "log").touch()
+    remove = os.rmdir
+
+    def rmdir(path, **where):
+        monkeypatch.setattr(os, "rmdir", remove)
+        (folder / "stop").touch()
+        remove(path, **where)
+
+    monkeypatch.setattr(os, "rmdir", rmdir)
+    clean(folder)
+    assert not folder.exists()
 
 
 def test_terminal_signals_do_not_reach_the_guard(start, tmp_path):

@@ -46,7 +46,10 @@ def clean(run_directory: Path) -> None:
     """Removes what a killed server leaves: its shared-memory regions and its temporary directory."""
     for region in SHM.glob(f"{shm_prefix(run_directory)}*"):
         region.unlink(missing_ok=True)
-    shutil.rmtree(run_directory, ignore_errors=True)
+    for _ in range(3):  # the launcher may write its word to the models between the last file and the folder
+        shutil.rmtree(run_directory, ignore_errors=True)
+        if not run_directory.exists():
+            return
 
 
 def end_orphans() -> None:
