@@ -37,7 +37,7 @@ class Client(Collector):
         self._order = order
 
     def send(self, delta: Delta) -> None:
-        if not self.deltas:
+        if delta.text and not self.text:  # those that wait get deltas without any, so as to know that they do
             self._order.append(self)
         super().send(delta)
 
