@@ -116,7 +116,7 @@ def repeated(committed: Sequence[SpokenWord], words: Sequence[SpokenWord], start
     """Words at the beginning of a window from sample `start` on that are committed already.
 
     The border is put behind the run of words that best repeats the last committed
-    ones: the more of them, the liker and the nearer in time, the better. What is said twice is
+    ones: the more of them, the more alike and the nearer in time, the better. What is said twice is
     thereby found twice. Without a match time decides: a word belongs to the past
     when its middle does.
     """

@@ -31,7 +31,7 @@ def with_first_merge(held: dict[str, Any]) -> dict[str, Any]:
     beginning of what is said or as words to expect, Whisper is less sure of what follows.
     """
     model = held["model"]
-    if model["type"] != "BPE" or not model["merges"]:
+    if model.get("type", "BPE") != "BPE" or not model.get("merges"):  # files of old have no type
         return held
     merges = [merge.split(" ", 1) if isinstance(merge, str) else merge for merge in model["merges"]]
     made = [model["vocab"][first + second] for first, second in merges]
