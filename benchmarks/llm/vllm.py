@@ -2,6 +2,7 @@
 
     ./scripts/ci/vllm --env        # makes an environment on a CPU, and prints the two names below
     python -m benchmarks.llm.vllm .venv-vllm/bin/python model_repository/llm/1/checkpoint
+    python -m benchmarks.llm.vllm … --shipped    # and "beside vLLM": ours as the repository has it
 
 Both are asked over OpenAI's API, with random words and answers of one length, on a machine without
 other work.
@@ -85,13 +86,15 @@ def main(
     seconds: Annotated[float, typer.Option(min=0.1, help="of each turn")] = 20.0,
     threads: Annotated[int, typer.Option(min=0, help="of the model on a CPU; 0: one per CPU")] = 0,
     eager: Annotated[bool, typer.Option("--eager", help="compile nothing")] = False,
+    shipped: Annotated[bool, typer.Option("--shipped", help="ours with the repository's own engine")] = False,
 ) -> None:
-    """Measures what this server adds to vLLM."""
+    """Measures what this server adds to vLLM, or with --shipped how far its own engine is ahead."""
     shared = {"max_num_seqs": "16", "max_model_len": "2048", "enforce_eager": str(eager).lower()}
     ours = {"engine": "vllm", "device": device, "python": python, "artefact": str(checkpoint.resolve())}
+    behind = ours | shared | ({"threads": str(threads)} if device == "cpu" else {})
     options = ServerOptions.on_free_ports(
         "llm",
-        changes={"llm": ours | shared | ({"threads": str(threads)} if device == "cpu" else {})},
+        changes={} if shipped else {"llm": behind},
         ready_timeout=1200.0,
     )
     variables = {}
@@ -103,7 +106,8 @@ def main(
             "OMP_NUM_THREADS": count,
         }
         variables |= {"VLLM_CPU_KVCACHE_SPACE": "1"}
-    table = make_table("vLLM behind this server and behind its own (ms)", COLUMNS, **NARROW)
+    title = "this server and vllm serve" if shipped else "vLLM behind this server and behind its own"
+    table = make_table(f"{title} (ms)", COLUMNS, **NARROW)
 
     async def run_all() -> None:
         async with AsyncExitStack() as stack:
