@@ -38,6 +38,13 @@ def test_a_part_of_a_sentence_is_waited_for_longer_than_most_pauses() -> None:
     assert silence_s(1.0, True, "Please leave a message.", "auto") == pytest.approx(0.3)
 
 
+def test_a_part_whose_last_word_cannot_end_a_sentence_is_waited_for_longest() -> None:
+    """A voice may well sink there: "Please enter your" sounded over (0.92) and was answered after 1.2 s."""
+    assert silence_s(0.92, False, "Please enter your", "auto") == pytest.approx(2.0)
+    assert silence_s(0.92, False, "Please enter", "auto") < 1.3
+    assert silence_s(0.92, True, "Is it your", "auto") == pytest.approx(0.3), "the model has read it all"
+
+
 def test_who_is_eager_waits_less() -> None:
     for complete in (True, None, False):
         low, medium, high = (silence_s(0.25, complete, "well", one) for one in ("low", "medium", "high"))

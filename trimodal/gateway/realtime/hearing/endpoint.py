@@ -9,11 +9,12 @@ UNKNOWN_S = 0.5  # ends a turn where the model does not answer: as server_vad ha
 # Whether the words are a whole sentence → the silence that ends a turn which sounds over, and the one of a
 # turn which does not; in shares of the longest. None: nobody says so, or not yet.
 _SHARES = {True: (0.075, 0.5), None: (0.2, 1.0), False: (0.3, 1.0)}
+_SHARE_GOES_ON = 0.5  # the shortest where the last word says that it is none, too
 _SOUNDS_OVER = 0.7  # from which probability on
 # A sentence that ends with one of these goes on, however it sounds.
 _GOES_ON = {
-    "a", "an", "and", "because", "but", "for", "from", "if", "in", "is", "of", "or", "so", "than", "that",
-    "the", "then", "to", "um", "uh", "with", "which",
+    "a", "an", "and", "because", "but", "every", "for", "from", "if", "in", "into", "is", "my", "of", "or",
+    "our", "so", "than", "that", "the", "their", "then", "to", "um", "uh", "with", "which", "your",
 }  # fmt: skip
 # What somebody says who only listens.
 _BACKCHANNELS = {
@@ -44,9 +45,9 @@ def silence_s(finished: float | None, complete: bool | None, words: str, eagerne
     """
     if finished is None:
         return UNKNOWN_S
-    if complete is None and _goes_on(words):
-        complete = False
     shortest, longest = _SHARES[complete]
+    if not complete and _goes_on(words):
+        shortest = _SHARE_GOES_ON
     doubt = max(0.0, 1.0 - finished / _SOUNDS_OVER)
     share = shortest + (longest - shortest) * doubt**2
     return max(PAUSE_S, share * LONGEST_S[eagerness])
