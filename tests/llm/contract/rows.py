@@ -1,4 +1,4 @@
-"""Rows of the contract, and why an engine leaves one out: `python -m tests.llm.contract.rows` prints those."""
+"""Rows of the contract, and why an engine leaves one out: `python -m tests.llm.contract.rows`."""
 
 from __future__ import annotations
 
