@@ -5,7 +5,7 @@ python -m tests.project.api_fields        writes the table anew
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from openai.types import completion_create_params, embedding_create_params
@@ -104,11 +104,14 @@ def lines() -> Iterator[str]:
     yield ""
     yield "| refused | at | why |"
     yield "|---|---|---|"
+    alike: dict[tuple[str, str], list[str]] = {}  # endpoints and why → names
     for (name, why), endpoints in sorted(refused.items()):
-        yield f"| `{name}` | {', '.join(endpoints)} | {why} |"
+        alike.setdefault((", ".join(endpoints), why), []).append(name)
+    for (where, why), names in alike.items():
+        yield f"| {_listed(names)} | {where} | {why} |"
 
 
-def _listed(names: Iterator[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 

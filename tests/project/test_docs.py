@@ -377,7 +377,7 @@ def test_the_layers_shown_are_those_that_are_kept() -> None:
     assert [tuple(line.split()) for line in shown] == list(LAYERS)
 
 
-def test_the_folders_are_described_as_their_docstrings_do() -> None:
+def test_the_packages_are_described_as_their_docstrings_do() -> None:
     rows = tables(section(DOCS / "architecture.md", "Folders"))
     shown = {row[0].strip("`"): row[1] for row in rows if row[0].startswith("`")}
     said = {
@@ -388,4 +388,4 @@ def test_the_folders_are_described_as_their_docstrings_do() -> None:
         if file.parent != ROOT / "trimodal"
     }
     assert all(said.values()), f"no docstring: {[folder for folder, text in said.items() if not text]}"
-    assert shown == said
+    assert shown == {folder: text for folder, text in said.items() if folder.count("/") == 1}

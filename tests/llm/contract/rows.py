@@ -1,4 +1,4 @@
-"""Rows of the contract, and why an engine leaves one out: `python -m tests.llm.contract.rows` prints them."""
+"""Rows of the contract, and why an engine leaves one out: `python -m tests.llm.contract.rows`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ROWS = {
     "penalties": "a greedy answer under a penalty is another one",
     "logit_bias": "a token that is forbidden does not come",
     "logprobs": "each token has its log probability",
-    "top_logprobs": "and the most likely in its place, best first",
+    "top_logprobs": "each token has the most likely in its place, best first",
     "schema": "an answer keeps its JSON Schema",
     "form_logprobs": "of an answer in a form no impossible token is told",
     "tools": "a required call is one, of a function that was offered",
     "tenants": "a tenant's prompts find only its own in the prefix cache",
-    "prompt_logprobs": "so has each token of the prompt, if asked",
+    "prompt_logprobs": "each token of the prompt has its log probability, if asked",
     "adapters": "LoRA adapters in one batch, loaded and unloaded under load",
     "sleep": "asleep at either level it takes nothing, woken it answers as before",
     "speculation": "drafts by prompt lookup are accepted, and the answer is the same",
@@ -35,7 +35,7 @@ ROWS = {
     "memory": "KV blocks are told, used, and free afterwards",
     "bad_settings": "settings that do not fit together: one sentence",
     "killed_core": "its core is killed: clients are told, the next engine answers",
-    "killed_worker": "a worker alone is killed: the same",
+    "killed_worker": "a worker alone is killed: clients are told, the next engine answers",
     "stopped_core": "it stands still with work: ended after stall_timeout_s, the next one answers",
     "drain": "the server ends: clients are told, no process is left",
 }
@@ -63,9 +63,11 @@ HOLES = {
 
 
 def table() -> str:
-    """Rows × engines, in Markdown."""
+    """The rows that an engine leaves out × engines, in Markdown."""
     lines = [f"| | {' | '.join(f'`{name}`' for name in ENGINES)} |", "|---" * (len(ENGINES) + 1) + "|"]
     for row, title in ROWS.items():
+        if not any((row, engine) in HOLES for engine in ENGINES):
+            continue
         cells = [HOLES.get((row, engine), "yes") for engine in ENGINES]
         lines.append(f"| {title} | {' | '.join(cells)} |")
     return "\n".join(lines)
