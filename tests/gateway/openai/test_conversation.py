@@ -174,17 +174,17 @@ def test_what_was_heard_in_long_recordings_is_bounded_in_all(monkeypatch: pytest
     """Hours of speech in each of 4,096 files would be gigabytes; who is left out is heard again."""
     monkeypatch.setattr(conversation, "REMEMBERED_CHARACTERS", 25)
     transport = FakeTransport(speech=FakeSpeech(("again", 0.1, 0.3)))
-    cache, client = FindingsCache().of("anna"), Client(transport=transport)
+    cache, client = FindingsCache(), Client(transport=transport)
 
     def file(number: int) -> DecodedMessage:
         return DecodedMessage("user", "", audio=wav(1).getvalue() + bytes([number]))
 
     async def heard(number: int) -> str:
-        return (await cache.found(file(number), client, KeyUsage({}))).heard
+        return (await cache.found("anna", file(number), client, KeyUsage({}))).heard
 
     for number in range(4):
-        cache.keep(file(number), f"recording {number}", ())
-    cache.keep(file(3), "recording 3 anew", ())
+        cache.keep("anna", file(number), f"recording {number}", ())
+    cache.keep("anna", file(3), "recording 3 anew", ())
     assert asyncio.run(heard(3)) == "recording 3 anew"
     assert not transport.requests
     assert asyncio.run(heard(2)) == "again"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve
-from trimodal.gateway.openai.fields import ignored_header
+from tests.gateway.test_metrics import read
+from trimodal.gateway.openai import fields
+from trimodal.gateway.openai.fields import ignored_header, unheld
+from trimodal.llm.structured.reading import MAX_BYTES
 
 PATHS = {"messages": "/v1/chat/completions", "prompt": "/v1/completions", "input": "/v1/embeddings"}
 TEXT = {"model": "llm", "prompt": "hi"}
@@ -106,19 +110,14 @@ def test_what_is_not_known_is_ignored_and_named(serve: Serve, change: dict[str, 
 def test_ignored_fields_are_counted_and_do_not_reach_the_model(serve: Serve) -> None:
     served = serve()
     function = {"name": "f", "parameters": {"type": "object"}}
-    before = _counted(served.url)
+    name = ("ignored_fields_total", "/v1/chat/completions")
+    before = read(served.url).get(name, 0)
     post(served.url, {"tools": [{"type": "function", "function": {**function, "x": 1}, "y": 2}], "z": 3})
-    assert _counted(served.url) == before + 3
+    assert read(served.url)[name] == before + 3
     (request,) = served.triton.requests
     sent = request.inputs["tools"][0].decode()
     assert '"x"' not in sent
     assert '"y"' not in sent
-
-
-def _counted(url: str) -> float:
-    name = 'trimodal_gateway_ignored_fields_total{endpoint="/v1/chat/completions"}'
-    lines = httpx.get(f"{url}/metrics", timeout=LIMIT_S).text.splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
 @pytest.mark.parametrize(
@@ -213,3 +212,15 @@ def test_the_header_is_short_and_holds_plain_names_only() -> None:
     told = ignored_header(f"field_{number}" for number in range(5000))
     assert told.endswith(", and 4968 more")
     assert len(told) < 500
+
+
+def test_schemas_that_the_model_refuses_for_their_size_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_: object) -> None:
+        raise AssertionError("it was read")
+
+    monkeypatch.setattr(fields, "read_tools", read)
+    big = "x" * MAX_BYTES
+    tool = {"type": "function", "function": {"name": "f", "description": big}}
+    schema = {"type": "json_schema", "json_schema": {"name": "s", "description": big, "schema": {}}}
+    assert asyncio.run(unheld({"tools": [tool]})) == ()
+    assert asyncio.run(unheld({"response_format": schema})) == ()
