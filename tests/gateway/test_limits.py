@@ -17,7 +17,7 @@ import pytest
 from pydantic import ValidationError
 from python_multipart.multipart import MultipartParser
 
-from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, connect, fake_triton, held
+from tests.gateway.conftest import ANSWER, CHAT, HEAD, LIMIT_S, Serve, connect, fake_triton, held, raw_chat
 from trimodal.gateway import limits, server
 from trimodal.gateway.app import FORM_PIECE
 from trimodal.gateway.errors import ApiError
@@ -28,7 +28,6 @@ from trimodal.gateway.settings import GatewaySettings
 
 OPERATOR = Key(name="op", operator=True, requests_per_minute=1)
 BODY = json.dumps({"model": "llm", "messages": [{"role": "user", "content": "hi"}]}).encode()
-HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 
 
 def talk(url: str, *parts: bytes, pause: float = 0.0) -> tuple[int, dict[str, object]]:
@@ -239,9 +238,8 @@ def test_what_is_too_slow(serve: Serve, limit: str, parts: list[bytes]) -> None:
 
 def test_a_second_request_of_a_connection_has_the_same_bounds(serve: Serve) -> None:
     served = serve(header_timeout_s=0.3)
-    whole = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
     with connect(served.url) as connection:
-        connection.sendall(whole)
+        connection.sendall(raw_chat())
         assert until(connection, b'"trimodal":').endswith(b"}")
         connection.sendall(b"POST /v1/chat")
         assert rest(connection).startswith(b"HTTP/1.1 408")
@@ -269,10 +267,9 @@ def test_nothing_is_written_into_an_answer(
     served = serve(
         fake_triton(llm=held(release, "word ")), header_timeout_s=0.1 if behind else 10.0, max_connections=3
     )
-    body = BODY[:-1] + b', "stream": true}'
     with ExitStack() as opened:
         connection = opened.enter_context(connect(served.url))
-        connection.sendall(ahead + HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        connection.sendall(ahead + raw_chat(stream=True))
         answer = until(connection, b"word")
         if behind:
             connection.sendall(behind)

@@ -17,7 +17,7 @@ import openai
 import pytest
 
 from tests.doubles.waiting import wait_until
-from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, connect, fails, fake_triton
+from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, connect, fails, fake_triton, raw_chat
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.client.transports.tensors import strings
@@ -210,10 +210,8 @@ def test_a_client_that_leaves_ends_the_generation(serve: Serve, stream: bool, fi
             await asyncio.sleep(0.01)
 
     served = serve(fake_triton(llm=slow), silence=60.0)
-    body = json.dumps({"model": "llm", "messages": CHAT, "stream": stream}).encode()
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     with connect(served.url) as connection:
-        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        connection.sendall(raw_chat(stream=stream))
         wait_until(
             lambda: any(one.name == "llm" and one.inputs for one in served.triton.requests), "it began"
         )
