@@ -115,13 +115,6 @@ def test_words_alone_go_to_the_model_that_is_named(serve: Serve) -> None:
     assert [request.model for request in served.triton.requests] == ["llm", "assistant"]
 
 
-def test_the_last_word_must_be_the_users(serve: Serve) -> None:
-    with pytest.raises(openai.BadRequestError, match="the last message must be the user's"):
-        serve().openai().chat.completions.create(
-            model="llm", messages=[user(IMAGE), {"role": "assistant", "content": "x"}]
-        )
-
-
 def test_a_key_without_the_assistant_sends_no_pictures(serve: Serve, file: Path) -> None:  # type: ignore[no-untyped-def]
     secret = add_key(file, Key(name="a", models=("llm",)))
     with pytest.raises(openai.PermissionDeniedError, match="'assistant'"):

@@ -8,8 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve
+from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, fails, fake_triton
 from tests.gateway.test_metrics import read
+from trimodal.errors import InvalidArgument
 from trimodal.gateway.openai import fields
 from trimodal.gateway.openai.fields import ignored_header, unheld
 from trimodal.llm.structured.reading import MAX_BYTES
@@ -224,3 +225,34 @@ def test_schemas_that_the_model_refuses_for_their_size_are_not_read(monkeypatch:
     schema = {"type": "json_schema", "json_schema": {"name": "s", "description": big, "schema": {}}}
     assert asyncio.run(unheld({"tools": [tool]})) == ()
     assert asyncio.run(unheld({"response_format": schema})) == ()
+
+
+NINE, FIVE = "max_tokens is 9: 1 to 8 are taken", "top_logprobs is 5: engine 'openvino' tells 0 at most"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "asked", "said", "field"),
+    [
+        ("chat/completions", {"messages": CHAT, "max_tokens": 9}, NINE, "max_tokens"),
+        ("chat/completions", {"messages": CHAT, "max_completion_tokens": 9}, NINE, "max_completion_tokens"),
+        ("chat/completions", {"messages": CHAT, "logprobs": True, "top_logprobs": 5}, FIVE, "top_logprobs"),
+        ("completions", {"prompt": "a", "logprobs": 5}, FIVE, "logprobs"),
+        ("completions", {"prompt": ""}, "text_input is empty: a text is needed", "prompt"),
+        ("completions", {"prompt": [9]}, "prompt_token_ids has token 9: 0 to 8 are known", "prompt"),
+        ("responses", {"input": "a"}, NINE, "max_output_tokens"),
+        ("responses", {"input": "a"}, "messages holds 1025 entries: at most 1024 are taken", "input"),
+        ("responses", {"input": "a"}, "response_format.properties.a: what", "text.format.properties.a"),
+        ("responses", {"input": "a"}, "tools[1].function.parameters: what", "tools[1].parameters"),
+        ("responses", {"input": "a"}, "top_p is 2: 0 to 1 is taken", "top_p"),
+    ],
+)
+def test_refusals_of_the_model_name_the_fields_of_the_endpoint(
+    serve: Serve, path: str, asked: dict[str, Any], said: str, field: str, stream: bool
+) -> None:
+    url = serve(fake_triton(llm=fails(InvalidArgument(said)))).url
+    answer = httpx.post(f"{url}/v1/{path}", json={"model": "llm", "stream": stream, **asked})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, field)
+    assert error["message"].startswith(field)
+    assert error["message"].endswith(said.partition(": ")[2])
