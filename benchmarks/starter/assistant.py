@@ -23,7 +23,7 @@ from rich.console import Console
 from benchmarks.tables import NARROW, make_table
 from trimodal.assistant.prompt import Prompt
 from trimodal.assistant.request import Turn, read_examples
-from trimodal.assistant.values import ImageLabels
+from trimodal.assistant.values import Label, Labels
 from trimodal.client import Client, Message
 from trimodal.demo.assistant import names
 from trimodal.paths import artefact_root, data_directory
@@ -62,10 +62,10 @@ class LabelQuestion:
 
     kind: str
     text: str
-    saw: ImageLabels
+    saw: Labels
 
     def is_right(self, answer: str) -> bool:
-        label = self.saw.labels[0].lower()
+        label = self.saw[0].label.lower()
         named = names(answer, (label, label.split()[-1]))
         if self.kind == "denied":
             return bool(DENIAL.search(answer))
@@ -84,7 +84,8 @@ def questions(labels: Sequence[str], count: int) -> list[LabelQuestion]:
     asked = []
     for number, label in enumerate(draw.sample(labels, count)):
         other = draw.choice([one for one in labels if one.split()[-1] != label.split()[-1]])
-        sure, unsure = (ImageLabels((label,), (draw.uniform(*span),)) for span in ((0.45, 0.98), (0.1, 0.35)))
+        spans = ((0.45, 0.98), (0.1, 0.35))
+        sure, unsure = ((Label(label=label, score=draw.uniform(*span)),) for span in spans)
         asked += [
             LabelQuestion("named", WHAT[number % len(WHAT)], sure),
             LabelQuestion("denied", f"Is there {article(other)}?", sure),
@@ -106,9 +107,9 @@ class Check:
         self._client = client
         self._prompt = Prompt(REPOSITORY / "assistant" / "prompt.jinja")
         examples = read_examples(REPOSITORY / "assistant" / "examples.json")
-        self._examples = [self._message(turn, turn.content, turn.saw) for turn in examples]
+        self._examples = [self._message(turn, turn.content, turn.labels) for turn in examples]
 
-    def _message(self, turn: Turn, text: str, saw: ImageLabels) -> Message:
+    def _message(self, turn: Turn, text: str, saw: Labels) -> Message:
         return {
             "role": turn.role,
             "content": self._prompt.render(text, "", saw) if turn.role == "user" else text,

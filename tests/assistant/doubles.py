@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trimodal.assistant.values import Columns, ImageLabels, Piece
+from trimodal.assistant.values import Columns, Label, Labels, Piece
 from trimodal.errors import Cancelled, RequestError
 
 BOUND = 10.0
@@ -22,7 +22,7 @@ class Models:
         self.reached = {stage: threading.Event() for stage in self.go}
         self.errors: dict[str, Exception] = {}
         self.heard = "what is said"
-        self.saw = ImageLabels(("seven", "one"), (0.9, 0.1))
+        self.saw = labelled(("seven", 0.9), ("one", 0.1))
         self.pieces = [*(piece(word) for word in WORDS), piece("", "stop", (9, 3, len(WORDS)), **note())]
         self.asked: list[dict[str, np.ndarray]] = []
         self.headers: list[object] = []
@@ -41,7 +41,7 @@ class Models:
         self.stopped.append(stream)
         self.go["heard"].set()
 
-    def see(self, image, check, versions=None) -> ImageLabels:
+    def see(self, image, check, versions=None) -> Labels:
         self.versions.append(versions)
         self._work("saw")
         return self.saw
@@ -126,6 +126,11 @@ class Sink:
     def _end(self) -> None:
         self.ends += 1
         self._ended.set()
+
+
+def labelled(*found: tuple[str, float]) -> Labels:
+    """Labels with their scores."""
+    return tuple(Label(label=label, score=score) for label, score in found)
 
 
 def piece(text: str, finish_reason: str = "", usage=(0, 0, 0), **note: np.ndarray) -> Piece:

@@ -10,12 +10,9 @@ from typing import Any
 import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
-from tritonclient.utils import (
-    deserialize_bytes_tensor,
-    np_to_triton_dtype,
-    serialize_byte_tensor,
-    triton_to_np_dtype,
-)
+from tritonclient.utils import deserialize_bytes_tensor, triton_to_np_dtype
+
+from tests.client.transports.grpc_server import refusal, streamed
 
 Answer = Callable[[Mapping[str, Any]], Iterator[Any]]
 
@@ -56,19 +53,10 @@ class Endpoint(service_pb2_grpc.GRPCInferenceServiceServicer):
         for outputs in self.answer(inputs):
             if not context.is_active():
                 return
-            message = service_pb2.ModelStreamInferResponse()
-            # Triton names no model in what it refuses itself.
-            if not (isinstance(outputs, str) and outputs.startswith("Request for unknown model")):
-                message.infer_response.model_name = request.model_name
-            if isinstance(outputs, str):
-                message.error_message = outputs
+            if isinstance(outputs, str):  # Triton names no model in what it refuses itself
+                yield refusal(outputs, by_model=not outputs.startswith("Request for unknown model"))
             else:
-                for name, array in outputs.items():
-                    kind = np_to_triton_dtype(array.dtype)
-                    message.infer_response.outputs.add(name=name, datatype=kind, shape=array.shape)
-                    raw = serialize_byte_tensor(array).item() if kind == "BYTES" else array.tobytes()
-                    message.infer_response.raw_output_contents.append(raw)
-            yield message
+                yield streamed(outputs)
 
     def RepositoryIndex(self, request: Any, context: Any) -> Any:  # noqa: N802
         if not self.states:
@@ -93,13 +81,3 @@ def _array(datatype: str, raw: bytes) -> Any:
     if datatype == "BYTES":
         return deserialize_bytes_tensor(raw)
     return np.frombuffer(raw, triton_to_np_dtype(datatype))
-
-
-def response(text: bytes, finish_reason: bytes = b"", **more: Any) -> dict[str, Any]:
-    """The llm's outputs."""
-    names = ("prompt_tokens", "cached_tokens", "completion_tokens")
-    texts = {
-        "text_output": np.array([text], object),
-        "finish_reason": np.array([finish_reason], object),
-    }
-    return texts | {name: np.array([2], np.int32) for name in names} | more

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from tests.assistant.doubles import BOUND
-from tests.assistant.endpoint import Endpoint, response
+from tests.assistant.endpoint import Endpoint
 from tests.doubles import pb_utils
 from trimodal.assistant.llm_connection import LlmConnection
 from trimodal.assistant.models import Models
 from trimodal.assistant.settings import AssistantSettings
 from trimodal.assistant.values import Stopped
+from trimodal.client.transports.fake import llm_outputs
 from trimodal.errors import Cancelled, InternalError, ModelNotFound, Unavailable
 from trimodal.paths import ADDRESS_VARIABLE
 
@@ -44,13 +45,14 @@ def models(endpoint):
 
 def test_an_answer_streams_and_its_last_piece_has_a_note(endpoint):
     def llm(inputs):
-        yield response("é".encode(), logprobs=np.array([b"[]"], object))
-        yield response(b"", b"stop", cache=np.array([b"exact"], object), queue_ms=np.array([2.5], np.float32))
+        note = {"cache": np.array([b"exact"], object), "queue_ms": np.array([2.5], np.float32)}
+        yield llm_outputs("é") | {"logprobs": np.array([b"[]"], object)}
+        yield llm_outputs("", "stop") | note
         yield {}  # as the empty final response
 
     served = endpoint(llm)
     first, last = models(served).answer(QUESTION, never)
-    usage = dict.fromkeys(("prompt_tokens", "cached_tokens", "completion_tokens"), 2)
+    usage = {"prompt_tokens": 8, "cached_tokens": 0, "completion_tokens": 1}
     assert (first.text, first.finish_reason) == ("é", "")
     said = {"text_output": "é".encode(), "finish_reason": b"", "logprobs": b"[]"}
     assert {name: array[0] for name, array in first.columns.items()} == {**said, **usage}
@@ -65,7 +67,7 @@ def test_an_answer_streams_and_its_last_piece_has_a_note(endpoint):
 
 def test_an_error_in_the_middle_has_its_code(endpoint):
     def llm(inputs):
-        yield response(b"so far")
+        yield llm_outputs("so far")
         yield "UNAVAILABLE: the queue is full; retry after 0.4 s"
 
     pieces = models(endpoint(llm)).answer(QUESTION, never)
@@ -79,9 +81,9 @@ def test_cancelling_ends_the_call_at_the_server_and_no_other(endpoint):
     go = threading.Event()
 
     def llm(inputs):
-        yield response(b"first")
+        yield llm_outputs("first")
         assert go.wait(BOUND)
-        yield response(b"", b"stop")
+        yield llm_outputs("", "stop")
 
     served = endpoint(llm)
     line = models(served)
@@ -101,7 +103,7 @@ def test_one_that_was_stopped_before_it_began_ends(endpoint):
     def over(stop):
         raise Stopped
 
-    served = endpoint(lambda inputs: iter([response(b"a")]))
+    served = endpoint(lambda inputs: iter([llm_outputs("a")]))
     with pytest.raises(Stopped):
         next(models(served).answer(QUESTION, over))
 
@@ -113,7 +115,7 @@ def test_an_endpoint_that_is_not_there():
 
 
 def test_where_it_is_comes_from_the_server_that_started_the_process(endpoint, monkeypatch):
-    served = endpoint(lambda inputs: iter([response(b"a", b"stop")]))
+    served = endpoint(lambda inputs: iter([llm_outputs("a", "stop")]))
     monkeypatch.setenv(ADDRESS_VARIABLE, served.address)
     assert next(LlmConnection("", "llm").answer(QUESTION, never)).text == "a"
 
@@ -121,7 +123,7 @@ def test_where_it_is_comes_from_the_server_that_started_the_process(endpoint, mo
 def test_only_a_traced_answer_asks_the_llm_for_its_trace(endpoint):
     def llm(inputs):
         told = {"trace": np.array([b'[{"name": "queue"}]'], object)} if served.parameters[-1] else {}
-        yield response(b"all", b"stop", **told)
+        yield llm_outputs("all", "stop") | told
 
     served = endpoint(llm)
     (plain,) = models(served).answer(QUESTION, never)
@@ -135,7 +137,7 @@ def test_only_a_traced_answer_asks_the_llm_for_its_trace(endpoint):
 def test_a_version_that_is_named_is_asked_and_one_that_is_not_there_is_no_fault_of_the_request(endpoint):
     def llm(inputs):
         missing = "Request for unknown model: 'llm' version 3 is not found"
-        yield missing if served.models[-1][1] == "3" else response(b"a", b"stop")
+        yield missing if served.models[-1][1] == "3" else llm_outputs("a", "stop")
 
     served = endpoint(llm)
     for versions in ({"llm": "2", "speech": "5"}, {}):

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.assistant.doubles import labelled
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import TritonError
 from trimodal import trace
@@ -105,7 +106,7 @@ def test_seeing(monkeypatch, models):
 
     monkeypatch.setitem(pb_utils.MODELS, "vision", vision)
     saw = models.see(b"a file", never)
-    assert (saw.labels, saw.scores) == (("7", "é"), (0.75, 0.25))
+    assert saw == labelled(("7", 0.75), ("é", 0.25))
 
 
 def test_the_versions_that_a_request_names_are_asked(speech, models, monkeypatch):

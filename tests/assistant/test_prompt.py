@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.assistant.doubles import labelled
 from trimodal.assistant.prompt import Prompt
-from trimodal.assistant.values import ImageLabels
 from trimodal.errors import InternalError, SettingsError
 
 SHIPPED = Path(__file__).parents[2] / "model_repository" / "assistant" / "prompt.jinja"
@@ -26,19 +26,19 @@ def write(tmp_path, source):
 
 @given(ANY.filter(lambda text: text == text.strip() and text))
 def test_a_bare_question_stays_as_it_is(text):
-    assert PROMPT.render(text, "", ImageLabels()) == PROMPT.render("", text, ImageLabels()) == text
+    assert PROMPT.render(text, "", ()) == PROMPT.render("", text, ()) == text
 
 
 @given(ANY, st.lists(ANY, min_size=1, max_size=5))
 def test_a_question_about_an_image_is_the_same_typed_and_spoken(text, labels):
     """The gateway's live talks rely on it: they hand on as text what was heard already."""
-    saw = ImageLabels(tuple(labels), tuple(0.5 for _ in labels))
+    saw = labelled(*((label, 0.5) for label in labels))
     assert PROMPT.render(text, "", saw) == PROMPT.render("", text, saw)
 
 
 @given(ANY.filter(str.strip), st.lists(ANY.filter(str.strip), min_size=1, max_size=5))
 def test_what_is_heard_is_one_quotation_and_a_label_one_line(heard, labels):
-    saw = ImageLabels(tuple(labels), tuple(0.5 for _ in labels))
+    saw = labelled(*((label, 0.5) for label in labels))
     lines = PROMPT.render("THE QUESTION", heard, saw).split("\n")
     assert [bool(line) for line in lines] == [True, False, True, False, True], "no line is begun inside"
     assert json.loads(lines[0].removeprefix("A recording is attached. It says: ")) == heard
@@ -51,7 +51,7 @@ def test_what_is_heard_is_one_quotation_and_a_label_one_line(heard, labels):
     [(0.96, "The picture shows: tabby cat."), (0.3, "The picture may show: tabby cat.")],
 )
 def test_the_best_label_is_told_and_whether_it_is_sure(score, told):
-    saw = ImageLabels(("tabby cat", "tiger cat"), (score, 0.02))
+    saw = labelled(("tabby cat", score), ("tiger cat", 0.02))
     labels, _, question = PROMPT.render("what is this?", "", saw).split("\n")
     assert (labels, question) == (told, "what is this?")
 
@@ -85,6 +85,6 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path):
 
 def test_one_that_fails_on_some_values_is_an_error_of_the_request(tmp_path):
     prompt = Prompt(write(tmp_path, "{{ text or heard }}{{ '' if heard != 'zero' else 1 / 0 }}"))
-    assert prompt.render("a", "b", ImageLabels()) == "a"
+    assert prompt.render("a", "b", ()) == "a"
     with pytest.raises(InternalError, match="the prompt template fails: division by zero"):
-        prompt.render("a", "zero", ImageLabels())
+        prompt.render("a", "zero", ())

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
+from tests.assistant.doubles import labelled
 from trimodal.assistant.request import read_request
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.values import ImageLabels
 from trimodal.errors import InvalidArgument
 
 SETTINGS = AssistantSettings(max_text_bytes=100, max_audio_s=1)
@@ -154,7 +154,7 @@ def test_the_talk_until_now():
     ]
     request = read(text("sure?"), text(json.dumps(turns), "history"))
     assert [turn.role for turn in request.history] == ["system", "user", "assistant"]
-    assert (request.history[1].heard, request.history[1].saw) == ("hm", ImageLabels(("7",), (0.9,)))
+    assert (request.history[1].heard, request.history[1].labels) == ("hm", labelled(("7", 0.9)))
     assert read(text("alone")).history == ()
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.assistant.doubles import BOUND, WORDS, Models, Sink, piece
+from tests.assistant.doubles import BOUND, WORDS, Models, Sink, labelled, piece
 from tests.doubles.waiting import wait_until
 from trimodal import trace
 from trimodal.assistant import service as module
 from trimodal.assistant.metrics import AssistantMetrics
-from trimodal.assistant.request import AskRequest, Label, Turn
+from trimodal.assistant.request import AskRequest, Turn
 from trimodal.assistant.request_state import RequestState
 from trimodal.assistant.service import STOPPERS, AssistantService
 from trimodal.assistant.settings import AssistantSettings
@@ -133,10 +133,9 @@ def test_a_system_message_holds_nothing_of_the_clients(bench):
 
 def test_the_talk_until_now_goes_through_the_template_and_nothing_is_heard_or_seen_again(bench):
     one = bench()
-    label = Label(label="tabby cat", score=0.9)
     talk = (
         Turn(role="system", content="Be brief."),
-        Turn(role="user", content="what is it?", labels=(label,)),
+        Turn(role="user", content="what is it?", labels=labelled(("tabby cat", 0.9))),
         Turn(role="assistant", content="A cat. {{ 7 }}"),
         Turn(role="user", content="", heard="and now?"),
     )
@@ -155,7 +154,7 @@ def test_a_question_is_about_the_last_image_that_was_sent(bench):
     talk = (
         Turn(role="user", content="before any image"),
         Turn(role="assistant", content="Yes?"),
-        Turn(role="user", content="what is it?", labels=(Label(label="tabby cat", score=0.9),)),
+        Turn(role="user", content="what is it?", labels=labelled(("tabby cat", 0.9))),
         Turn(role="assistant", content="A cat."),
     )
     one.ask("and this?", IMAGE, history=talk).wait()
@@ -170,7 +169,7 @@ def test_a_question_is_about_the_last_image_that_was_sent(bench):
 
 def test_examples_go_before_a_talk_with_an_image_and_before_no_other(bench):
     one = bench(system="Be brief.", examples=str(TEMPLATE.with_name("examples.json")))
-    seen = Turn(role="user", content="what is it?", labels=(Label(label="tabby cat", score=0.9),))
+    seen = Turn(role="user", content="what is it?", labels=labelled(("tabby cat", 0.9)))
     one.ask("what is it?", IMAGE).wait()
     one.ask("sure?", history=(seen, Turn(role="assistant", content="A cat."))).wait()
     one.ask("a question").wait()

@@ -63,6 +63,18 @@ def test_metadata_are_names_and_values(wrong):
         Client(transport=FakeTransport()).with_metadata({5: "a"})
 
 
+@pytest.mark.parametrize("name", ["Trace", "", "a b", ":path", "x-bin", "é"])
+def test_metadata_that_no_header_can_carry(name):
+    """gRPC ended calls with an error of its own, streams with that of a server that fails."""
+    client = Client(transport=FakeTransport())
+    with pytest.raises(InvalidArgument, match=f"metadata '{name}': a name of"):
+        client.with_metadata({name: "value"})
+    for value in ("é", "a\nb", 5, b"a"):
+        with pytest.raises(InvalidArgument, match="metadata 'x-trace' is .*: printable ASCII is needed"):
+            client.with_metadata({"x-trace": value})
+    assert client.with_metadata({"x-trace_1.2": ""})._metadata == {"x-trace_1.2": ""}
+
+
 @pytest.mark.parametrize(
     ("history", "told"),
     [
@@ -94,6 +106,30 @@ async def test_a_history_is_turns(history, told):
         (lambda client: client.classify([b"x"], top_k="2"), "top_k is 2: a whole number"),
         (lambda client: client.transcribe(AUDIO, on_update=5), "on_update is int: a function is needed"),
         (lambda client: client.max_batch_size([]), "model is list: text is needed"),
+        # A text in place of a list is not taken apart.
+        (lambda client: client.embed("text"), "texts is str: a list is needed"),
+        (lambda client: client.embed(b"text"), "texts is bytes: a list is needed"),
+        (lambda client: client.embed([b"text"]), "texts is bytes: text is needed"),
+        (lambda client: client.classify(b"image"), "images is bytes: a list is needed"),
+        (lambda client: client.classify(["cat.jpg"]), "images has str: the bytes of files are needed"),
+        (
+            lambda client: client.classify([bytearray()]),
+            "images has bytearray: the bytes of files are needed",
+        ),
+        (lambda client: client.classify([np.zeros((2, 2))]), "images has ndarray: the bytes of files"),
+        (
+            lambda client: client.ask("hi", image=bytearray(b"x")).answer(),
+            "image is bytearray: the bytes of a",
+        ),
+        (lambda client: client.complete(b"hi"), "prompt is bytes: text or its token ids are needed"),
+        (lambda client: client.complete(7), "prompt is int: text or its token ids are needed"),
+        (lambda client: client.complete(messages="hi"), "messages is str: a list is needed"),
+        (lambda client: client.complete(messages={"role": "user"}), "messages is dict: a list is needed"),
+        (lambda client: client.complete("hi", stop=7), "stop is int: a list is needed"),
+        (lambda client: client.complete("hi", stop_token_ids=7), "stop_token_ids is int: a list is needed"),
+        (lambda client: client.complete("hi", stop=[b"end"]), "stop is bytes: text is needed"),
+        (lambda client: client.cancel(7), "cancel_key is int: text is needed"),
+        (lambda client: client.ask("hi", history="text").answer(), "history is str: messages with role"),
     ],
 )
 async def test_others(call, told):

@@ -9,7 +9,6 @@ from trimodal.client import (
     ModelNotFound,
     Prediction,
     ProtocolError,
-    Timeouts,
 )
 from trimodal.client.batches import BATCHES_AT_ONCE, in_batches
 from trimodal.client.transports.fake import labelled, scripted
@@ -56,53 +55,6 @@ async def test_a_model_that_is_loaded_again_with_smaller_batches_is_asked_for_th
     with pytest.raises(InvalidArgument, match="batch-size"):
         await client.embed(texts)
     assert (await client.embed(texts)).shape == (4, 2)
-
-
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        (lambda client: client.embed("text"), "texts is str: a list is needed"),
-        (lambda client: client.embed(b"text"), "texts is bytes: a list is needed"),
-        (lambda client: client.embed([b"text"]), "texts is bytes: text is needed"),
-        (lambda client: client.classify(b"image"), "images is bytes: a list is needed"),
-        (lambda client: client.classify(["cat.jpg"]), "images has str: the bytes of files are needed"),
-        (
-            lambda client: client.classify([bytearray()]),
-            "images has bytearray: the bytes of files are needed",
-        ),
-        (lambda client: client.classify([np.zeros((2, 2))]), "images has ndarray: the bytes of files"),
-        (
-            lambda client: client.ask("hi", image=bytearray(b"x")).answer(),
-            "image is bytearray: the bytes of a",
-        ),
-        (lambda client: client.complete(b"hi"), "prompt is bytes: text or its token ids are needed"),
-        (lambda client: client.complete(7), "prompt is int: text or its token ids are needed"),
-        (lambda client: client.complete(messages="hi"), "messages is str: a list is needed"),
-        (lambda client: client.complete(messages={"role": "user"}), "messages is dict: a list is needed"),
-        (lambda client: client.complete("hi", stop=7), "stop is int: a list is needed"),
-        (lambda client: client.complete("hi", stop_token_ids=7), "stop_token_ids is int: a list is needed"),
-        (lambda client: client.complete("hi", stop=[b"end"]), "stop is bytes: text is needed"),
-        (lambda client: client.cancel(7), "cancel_key is int: text is needed"),
-        (lambda client: client.ask("hi", history="text").answer(), "history is str: messages with role"),
-    ],
-)
-async def test_a_text_in_place_of_a_list_is_not_taken_apart(call, told):
-    transport = FakeTransport(embedding=embedding, vision=vision, llm=scripted("a"))
-    with pytest.raises(InvalidArgument, match=told):
-        await call(Client(transport=transport))
-    assert transport.requests == []
-
-
-@pytest.mark.parametrize("name", ["Trace", "", "a b", ":path", "x-bin", "é"])
-def test_metadata_that_no_header_can_carry(name):
-    """gRPC ended calls with an error of its own, streams with that of a server that fails."""
-    client = Client(transport=FakeTransport())
-    with pytest.raises(InvalidArgument, match=f"metadata '{name}': a name of"):
-        client.with_metadata({name: "value"})
-    for value in ("é", "a\nb", 5, b"a"):
-        with pytest.raises(InvalidArgument, match="metadata 'x-trace' is .*: printable ASCII is needed"):
-            client.with_metadata({"x-trace": value})
-    assert client.with_metadata({"x-trace_1.2": ""})._metadata == {"x-trace_1.2": ""}
 
 
 async def test_arrays_are_lists():
@@ -164,11 +116,6 @@ async def test_ready_and_models():
 
 def test_made_outside_an_event_loop():
     assert asyncio.run(Client(transport=FakeTransport(llm=scripted("a b"))).complete("x")).text == "a b"
-
-
-def test_timeouts_are_checked():
-    with pytest.raises(ValueError, match="silence"):
-        Timeouts(silence=0)
 
 
 async def test_batches_run_side_by_side_and_the_first_error_ends_all():

@@ -7,15 +7,9 @@ import pytest
 
 from trimodal.client import Client, FakeTransport, ProtocolError
 from trimodal.client.decoding import read
-from trimodal.client.transports.fake import scripted, speech_outputs
+from trimodal.client.transports.fake import llm_outputs, scripted, speech_outputs
 from trimodal.client.transports.tensors import strings
 from trimodal.client.values import TokenLogprob
-
-USAGE = {name: np.array([1], np.int32) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
-
-
-def response(text, finish_reason=b"", **more):
-    return {"text_output": strings([text]), "finish_reason": strings([finish_reason]), **USAGE, **more}
 
 
 def note(**changes):
@@ -30,8 +24,8 @@ def note(**changes):
 
 def client(last):
     async def llm(request):
-        yield response(b"Hi")
-        yield response(b"", b"stop", **last)
+        yield llm_outputs("Hi")
+        yield llm_outputs("", "stop") | last
 
     return Client(transport=FakeTransport(llm=llm))
 
@@ -78,7 +72,7 @@ async def test_cancel_asks_for_the_request_with_that_key():
 
     async def llm(request):
         keys.append(bytes(request.inputs["cancel"][0]))
-        yield response(b"", b"cancelled" if len(keys) == 1 else b"not_found")
+        yield llm_outputs("", "cancelled" if len(keys) == 1 else "not_found")
 
     asking = Client(transport=FakeTransport(llm=llm))
     assert await asking.cancel("k" * 16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -34,12 +35,19 @@ from trimodal.gateway.settings import GatewaySettings
 ANSWER = "An answer with naïve café, 日本語 and 😀 in it."
 LIMIT_S = 20.0
 CHAT = [{"role": "user", "content": "hi"}]
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 
 
 def connect(url: str) -> socket.socket:
     """A connection on which nothing is sent yet."""
     parts = httpx.URL(url)
     return socket.create_connection((parts.host, parts.port or 0), timeout=LIMIT_S)
+
+
+def raw_chat(**fields: object) -> bytes:
+    """A request for a chat as it goes over the wire."""
+    body = json.dumps({"model": "llm", "messages": CHAT, **fields}).encode()
+    return HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.doubles.waiting import wait_until
-from tests.gateway.conftest import CHAT, LIMIT_S, Serve, connect, fake_triton, held
+from tests.gateway.conftest import CHAT, LIMIT_S, Serve, connect, fake_triton, held, raw_chat
 from trimodal.client.transports.fake import llm_outputs
 from trimodal.gateway import answering
 
@@ -60,10 +60,8 @@ def test_a_client_that_does_not_read_holds_little_and_ends_with_its_connection(s
             yield llm_outputs("x" * 10_000)
 
     served = serve(fake_triton(llm=much))
-    body = b'{"model": "llm", "messages": [{"role": "user", "content": "hi"}], "stream": true}'
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     with connect(served.url) as connection:
-        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        connection.sendall(raw_chat(stream=True))
         connection.recv(1000)
         before = 0
         while before < made < MUCH:

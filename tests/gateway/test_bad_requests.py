@@ -170,6 +170,9 @@ def chats() -> Iterator[Bad]:
     for role in ("assistant", "system"):
         talk = {"messages": [{"role": role, "content": [image(PICTURE)]}]}
         yield Bad(f"a picture of the {role}", "chat", 400, "messages[0].content[0]", {**CHAT, **talk})
+    talk = {"messages": [*user(image(PICTURE))["messages"], {"role": "assistant", "content": "x"}]}  # type: ignore[misc]
+    says = "the last message must be the user's"
+    yield Bad("an answer last", "chat", 400, "messages[1]", {**CHAT, **talk}, says=says)
     yield Bad("unknown model", "chat", 404, "model", {**CHAT, "model": "gpt-9"}, asked=True)
     yield Bad("a model that the key does not hold for", "chat", 403, None, CHAT, headers="narrow")
 

@@ -17,7 +17,7 @@ import pytest
 from pydantic import ValidationError
 from python_multipart.multipart import MultipartParser
 
-from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, connect, fake_triton, held
+from tests.gateway.conftest import ANSWER, CHAT, HEAD, LIMIT_S, Serve, connect, fake_triton, held, raw_chat
 from trimodal.gateway import limits, server
 from trimodal.gateway.app import FORM_PIECE
 from trimodal.gateway.errors import ApiError
@@ -28,7 +28,12 @@ from trimodal.gateway.settings import GatewaySettings
 
 OPERATOR = Key(name="op", operator=True, requests_per_minute=1)
 BODY = json.dumps({"model": "llm", "messages": [{"role": "user", "content": "hi"}]}).encode()
-HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+
+
+UPGRADE = (
+    b"Host: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+)
 
 
 def talk(url: str, *parts: bytes, pause: float = 0.0) -> tuple[int, dict[str, object]]:
@@ -239,9 +244,8 @@ def test_what_is_too_slow(serve: Serve, limit: str, parts: list[bytes]) -> None:
 
 def test_a_second_request_of_a_connection_has_the_same_bounds(serve: Serve) -> None:
     served = serve(header_timeout_s=0.3)
-    whole = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
     with connect(served.url) as connection:
-        connection.sendall(whole)
+        connection.sendall(raw_chat())
         assert until(connection, b'"trimodal":').endswith(b"}")
         connection.sendall(b"POST /v1/chat")
         assert rest(connection).startswith(b"HTTP/1.1 408")
@@ -254,8 +258,7 @@ def test_a_second_request_of_a_connection_has_the_same_bounds(serve: Serve) -> N
         (b"GET /health HT", b""),
         (b"no HTTP\0\r\n\r\n", b""),
         (b"GET /" + b"a" * 10_000, b""),
-        (b"GET /v1/realtime HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-         b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n", b""),
+        (b"GET /v1/realtime HTTP/1.1\r\n" + UPGRADE, b""),
         (b"", b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"),
     ],
     ids=["line end", "beginning", "no HTTP", "large headers", "WebSocket", "last of two"],
@@ -269,10 +272,9 @@ def test_nothing_is_written_into_an_answer(
     served = serve(
         fake_triton(llm=held(release, "word ")), header_timeout_s=0.1 if behind else 10.0, max_connections=3
     )
-    body = BODY[:-1] + b', "stream": true}'
     with ExitStack() as opened:
         connection = opened.enter_context(connect(served.url))
-        connection.sendall(ahead + HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        connection.sendall(ahead + raw_chat(stream=True))
         answer = until(connection, b"word")
         if behind:
             connection.sendall(behind)
@@ -286,24 +288,6 @@ def test_nothing_is_written_into_an_answer(
         if len(behind) > 15:
             after = answer.partition(b"[DONE]")[2] + rest(connection)
             assert after.split() in ([], [b"0"]), "the last chunk, then its end"
-
-
-@pytest.mark.parametrize(
-    "request_head",
-    [
-        b"POST /v1/realtime HTTP/1.1\r\n",
-        b"GET /v1/realtime HTTP/1.1\r\nX-Long: " + b"a" * 8_192 + b"\r\n",
-        b"GET /v1/realtime HTTP/1.1\r\n" + b"X-One: 1\r\n" * 129,
-    ],
-    ids=["POST", "long header", "many headers"],
-)
-def test_an_upgrade_that_is_no_request_for_one_is_answered(serve: Serve, request_head: bytes) -> None:
-    """It was left open for ever, and a drain waited for it."""
-    key = b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
-    upgrade = b"Host: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + key + b"\r\n"
-    answer = everything(serve().url, request_head + upgrade)
-    assert answer.startswith(b"HTTP/1.1 400 ")
-    assert answer.count(b"HTTP/1.1 ") == 1
 
 
 def test_a_flood_of_headers(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,10 +311,15 @@ def test_a_flood_of_headers(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> No
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET / HTTP/9.9\r\n\r\n",
         b"NONSENSE\r\n\r\n",
+        b"POST /v1/realtime HTTP/1.1\r\n" + UPGRADE,
+        b"GET /v1/realtime HTTP/1.1\r\nX-Long: " + b"a" * 8_192 + b"\r\n" + UPGRADE,
+        b"GET /v1/realtime HTTP/1.1\r\n" + b"X-One: 1\r\n" * 129 + UPGRADE,
     ],
-    ids=["two framings", "two lengths", "negative", "bad chunk", "TLS", "version", "nonsense"],
-)
+    ids=["two framings", "two lengths", "negative", "bad chunk", "TLS", "version", "nonsense",
+         "upgrade by POST", "upgrade with a long header", "upgrade with many headers"],
+)  # fmt: skip
 def test_what_is_no_http_is_refused_and_nothing_behind_it_is_answered(serve: Serve, raw: bytes) -> None:
+    """An upgrade that was no request for one was left open for ever, and a drain waited for it."""
     served = serve(body_timeout_s=1.0, header_timeout_s=1.0)
     answer = everything(served.url, raw)
     assert answer.count(b"HTTP/1.1 ") == 1

@@ -13,11 +13,12 @@ from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import triton_to_np_dtype
 
 from tests.assistant.doubles import note
-from tests.assistant.endpoint import Endpoint, response
+from tests.assistant.endpoint import Endpoint
 from tests.doubles import pb_utils
 from tests.doubles.pb_utils import InferenceRequest, ResponseSender, TritonError
 from tests.doubles.waiting import wait_until
 from trimodal.assistant.request import INPUTS
+from trimodal.client.transports.fake import llm_outputs
 
 MODEL = Path(__file__).parents[2] / "model_repository" / "assistant"
 CONFIG, PARAMETERS = pb_utils.config_of(MODEL)
@@ -25,8 +26,8 @@ BOUND = 20.0
 
 
 def llm(_: Any) -> Iterator[Any]:
-    yield response(b"said", logprobs=np.array([b"[]"], object))
-    yield response(b"", b"stop", **note())
+    yield llm_outputs("said") | {"logprobs": np.array([b"[]"], object)}
+    yield llm_outputs("", "stop") | note()
 
 
 class Glue:
@@ -127,7 +128,7 @@ def test_an_exception_anywhere_in_execute_is_a_final_error(glue, capsys):
 def test_a_client_that_leaves_gets_one_end_and_is_not_looked_at_again(glue):
     def endless(_: Any) -> Iterator[Any]:
         while not glue.endpoint.ended.is_set():
-            yield response(b"said")
+            yield llm_outputs("said")
 
     glue.endpoint.answer = endless
     (sender,) = glue.ask(question())

@@ -12,10 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
+import grpc
 import numpy as np
 from numpy.typing import NDArray
+from tritonclient.grpc import service_pb2_grpc
 
 from trimodal.assistant.values import Piece
+from trimodal.client.errors import from_message, from_status, of_versions, question_of_versions
+from trimodal.client.transports.base import Request
+from trimodal.client.transports.tensors import decode, encode
 from trimodal.errors import InternalError, ModelNotFound, RequestError, Unavailable
 from trimodal.paths import ADDRESS_VARIABLE
 from trimodal.trace import NAME
@@ -33,9 +38,6 @@ class LlmConnection:
     """Streamed calls of one model at `address`, host:port; empty: of the server that runs this process."""
 
     def __init__(self, address: str, model: str) -> None:
-        import grpc
-        from tritonclient.grpc import service_pb2_grpc
-
         self._address = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
         self._model = model
         sizes = ("grpc.max_receive_message_length", "grpc.max_send_message_length")
@@ -61,12 +63,6 @@ class LlmConnection:
 
         Raises RequestError: the model's own, or InternalError where the endpoint cannot be reached.
         """
-        import grpc
-
-        from trimodal.client.errors import from_message, from_status
-        from trimodal.client.transports.base import Request
-        from trimodal.client.transports.tensors import decode, encode
-
         model = f"{self._model}@{version}" if version else self._model
         request = Request(model, inputs, request_id, {NAME: True} if trace else {})
         metadata = tuple((headers or {}).items())
@@ -96,21 +92,12 @@ class LlmConnection:
 
         That it may come is not the request's fault.
         """
-        import grpc
-        from tritonclient.grpc import service_pb2
-
-        from trimodal.client.errors import may_lack_version, of_index, of_statistics
-
         told = error
-        if version and may_lack_version(error):
+        if version and (question := question_of_versions(error, model)):
+            method, message = question
             with suppress(grpc.RpcError):  # it has none, or the index is for operators
-                if isinstance(error, ModelNotFound):
-                    asked = service_pb2.ModelStatisticsRequest(name=model)
-                    found = self._stub.ModelStatistics(asked, timeout=_ASK_S)
-                    told = of_statistics(error, model, version, found)
-                elif isinstance(error, Unavailable):
-                    found = self._stub.RepositoryIndex(service_pb2.RepositoryIndexRequest(), timeout=_ASK_S)
-                    told = of_index(error, model, version, found)
+                answer = getattr(self._stub, method)(message, timeout=_ASK_S)
+                told = of_versions(error, model, version, answer)
         if told is error and isinstance(error, ModelNotFound):
             return Unavailable(f"{error}; try again later")
         return told

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trimodal import trace
 from trimodal.assistant.llm_connection import LlmConnection, OnCancel
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.values import HEARD, NO_VERSIONS, ImageLabels, Piece, Versions
+from trimodal.assistant.values import HEARD, NO_VERSIONS, Label, Labels, Piece, Versions
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import RequestError
 from trimodal.trace import Span
@@ -101,15 +101,15 @@ class Models:
         with suppress(RequestError):
             self._chunk(_named(self._settings.speech, versions), stream, None, flags)
 
-    def see(self, image: bytes, check: Check, versions: Versions = NO_VERSIONS) -> ImageLabels:
+    def see(self, image: bytes, check: Check, versions: Versions = NO_VERSIONS) -> Labels:
         """What the image file shows."""
         with self._gate.waiting(check):
             inputs = {"image": np.array([[image]], dtype=object)}
             model = _named(self._settings.vision, versions)
             outputs = self._call(model, inputs, ("labels", "scores"))
-        return ImageLabels(
-            tuple(bytes(label).decode(errors="replace") for label in outputs["labels"]),
-            tuple(float(score) for score in outputs["scores"]),
+        return tuple(
+            Label(label=bytes(label).decode(errors="replace"), score=float(score))
+            for label, score in zip(outputs["labels"], outputs["scores"], strict=True)
         )
 
     def _chunk(

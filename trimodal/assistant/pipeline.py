@@ -24,7 +24,7 @@ from trimodal.assistant.prompt import Prompt
 from trimodal.assistant.request import Turn, read_examples
 from trimodal.assistant.request_state import RequestState
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.values import ANSWER, HEARD, SAW, ImageLabels, Piece, Stopped, Versions
+from trimodal.assistant.values import ANSWER, HEARD, SAW, Labels, Piece, Stopped, Versions
 from trimodal.cache.bounded_calls import DaemonThreads
 from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable, as_request_error
 
@@ -49,13 +49,13 @@ class Pipeline:
 
     def run(self, state: RequestState) -> None:
         """Takes a request to its end, and returns when none of its stages works any more. Raises nothing."""
-        seeing: Future[ImageLabels] | None = None
+        seeing: Future[Labels] | None = None
         try:
             with contextlib.suppress(Stopped):
                 if state.request.image is not None:
                     seeing = self._beside(partial(self._see, state, state.request.image))
                 heard = "" if state.request.samples is None else self._hear(state)
-                saw = seeing.result() if seeing else ImageLabels()
+                saw = seeing.result() if seeing else ()
                 self._answer(state, heard, saw)
         except Exception as error:  # a defect: the stages tell what is theirs
             if not state.done:  # else the service may be closing: it has no thread for a stage any more
@@ -64,9 +64,9 @@ class Pipeline:
             if seeing:
                 seeing.exception()  # waits
 
-    def _beside(self, call: Callable[[], ImageLabels]) -> Future[ImageLabels]:
+    def _beside(self, call: Callable[[], Labels]) -> Future[Labels]:
         """The result of a call that goes on in another thread."""
-        future: Future[ImageLabels] = Future()
+        future: Future[Labels] = Future()
 
         def run() -> None:
             try:
@@ -93,13 +93,13 @@ class Pipeline:
         """Has a stream ended by another thread: it waits for a model that may hang."""
         self._stoppers.submit(_logged, partial(self._models.stop_hearing, stream, versions))
 
-    def _see(self, state: RequestState, image: bytes) -> ImageLabels:
+    def _see(self, state: RequestState, image: bytes) -> Labels:
         with self._stage(state, SAW):
             saw = self._models.see(image, state.check, state.request.versions)
             state.send(values.saw_columns(saw))
             return saw
 
-    def _answer(self, state: RequestState, heard: str, saw: ImageLabels) -> None:
+    def _answer(self, state: RequestState, heard: str, saw: Labels) -> None:
         with self._stage(state, ANSWER):
             prompted = self._prompted(state.request.text or "", heard, saw, state.request.history)
             inputs = {**prompted, **state.request.options, **_limits(state)}
@@ -125,12 +125,12 @@ class Pipeline:
             state.fail(InternalError("answer: it could not be sent; send the request again"))
 
     def _prompted(
-        self, text: str, heard: str, saw: ImageLabels, history: Sequence[Turn]
+        self, text: str, heard: str, saw: Labels, history: Sequence[Turn]
     ) -> dict[str, NDArray[Any]]:
         """Makes the llm's inputs. A lone question is its `text_input`: cached as if it came directly."""
         talk, seen = self._rendered(history)
-        prompt = self._prompt.render(text, heard, saw if saw.labels else seen)
-        examples = self._examples if saw.labels or seen.labels else []
+        prompt = self._prompt.render(text, heard, saw or seen)
+        examples = self._examples if saw or seen else []
         system = [{"role": "system", "content": self._system}] if self._system else []
         before = [*system, *examples, *talk]
         if not before:
@@ -138,17 +138,18 @@ class Pipeline:
         messages = [*before, {"role": "user", "content": prompt}]
         return values.texts(messages=json.dumps(messages, ensure_ascii=False))
 
-    def _rendered(self, turns: Sequence[Turn]) -> tuple[list[dict[str, str]], ImageLabels]:
+    def _rendered(self, turns: Sequence[Turn]) -> tuple[list[dict[str, str]], Labels]:
         """The messages of a talk, each as it was rendered when it was asked, and what was seen last.
 
         A question without an image is about the last one: a small model (SmolLM2-135M) forgets by the second
         question what the first message said of it, and names what it likes.
         """
-        messages, seen = [], ImageLabels()
+        messages: list[dict[str, str]] = []
+        seen: Labels = ()
         for turn in turns:
             content = turn.content
             if turn.role == "user":
-                seen = turn.saw if turn.labels else seen
+                seen = turn.labels or seen
                 content = self._prompt.render(content, turn.heard, seen)
             messages.append({"role": turn.role, "content": content})
         return messages, seen

@@ -10,13 +10,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trimodal.assistant.values import ImageLabels
+from trimodal.assistant.values import Label, Labels
 from trimodal.errors import InternalError, SettingsError
 
 _TRIED = (
-    ("a question", "", ImageLabels()),
-    ("", "a spoken question", ImageLabels()),
-    ("a question", "what was said", ImageLabels(("a label", "another"), (0.9, 0.1))),
+    ("a question", "", ()),
+    ("", "a spoken question", ()),
+    ("a question", "what was said", (Label(label="a label", score=0.9), Label(label="another", score=0.1))),
 )
 
 
@@ -46,7 +46,7 @@ class Prompt:
         if not all(tried):
             raise SettingsError(f"parameter 'template': {file} renders an empty prompt")
 
-    def render(self, text: str, heard: str, saw: ImageLabels) -> str:
+    def render(self, text: str, heard: str, saw: Labels) -> str:
         """Renders the user's message. Raises InternalError: the template fails on these values."""
         try:
             return self._template.render(**_names(text, heard, saw)).strip()
@@ -54,6 +54,5 @@ class Prompt:
             raise InternalError(f"the prompt template fails: {error}") from None
 
 
-def _names(text: str, heard: str, saw: ImageLabels) -> dict[str, Any]:
-    labels = [{"label": label, "score": score} for label, score in zip(saw.labels, saw.scores, strict=True)]
-    return {"text": text, "heard": heard, "labels": labels}
+def _names(text: str, heard: str, saw: Labels) -> dict[str, Any]:
+    return {"text": text, "heard": heard, "labels": [one.model_dump() for one in saw]}

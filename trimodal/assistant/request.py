@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from trimodal import trace
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.values import ImageLabels, Versions
+from trimodal.assistant.values import Labels, Versions
 from trimodal.audio.samples import one_channel, to_float
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import InvalidArgument, SettingsError
@@ -43,29 +43,15 @@ _MOST_IMAGE_BYTES = Limits().max_bytes
 _VERSIONS = TypeAdapter(dict[str, Annotated[str, Field(pattern=r"^[1-9]\d{0,17}$")]])
 
 
-class Label(BaseModel):
-    """What an image of an earlier turn was found to show."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    label: str
-    score: float
-
-
 class Turn(BaseModel):
-    """One message of the talk. `heard` and `labels` (best first) are what the assistant told of it then."""
+    """One message of the talk. `heard` and `labels` are what the assistant told of it then."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     role: Literal["system", "user", "assistant"]
     content: str
     heard: str = ""
-    labels: tuple[Label, ...] = ()
-
-    @property
-    def saw(self) -> ImageLabels:
-        """The labels as the prompt's template takes them."""
-        return ImageLabels(tuple(one.label for one in self.labels), tuple(one.score for one in self.labels))
+    labels: Labels = ()
 
 
 @dataclass(frozen=True, eq=False)

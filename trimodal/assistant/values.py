@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 
 from trimodal import trace
 from trimodal.trace import Span
@@ -26,12 +27,17 @@ class Stopped(Exception):
     """The request is over: its client left, its time is up, or another stage failed."""
 
 
-@dataclass(frozen=True)
-class ImageLabels:
-    """Labels of the image, best first, with their probabilities."""
+class Label(BaseModel):
+    """What an image was found to show; `score` is its probability."""
 
-    labels: tuple[str, ...] = ()
-    scores: tuple[float, ...] = ()
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    label: str
+    score: float
+
+
+Labels = tuple[Label, ...]
+"""Of one image, best first."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +53,10 @@ class Piece:
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
-def saw_columns(saw: ImageLabels) -> Columns:
+def saw_columns(saw: Labels) -> Columns:
     """What the image shows; `labels` and `scores` are [k], best first."""
-    labels = {"labels": _strings(saw.labels), "scores": np.array(saw.scores, np.float32)}
-    return texts(stage=SAW, text_output="") | labels
+    scores = np.array([one.score for one in saw], np.float32)
+    return texts(stage=SAW, text_output="") | {"labels": _strings(one.label for one in saw), "scores": scores}
 
 
 def answer_columns(

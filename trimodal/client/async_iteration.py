@@ -12,18 +12,15 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-async def pumped(items: Generator[Item, None, None], ahead: int = 2) -> AsyncGenerator[Item, None]:
-    """Iterates in a thread of its own, so that decoding or a slow pipe holds up no other task.
+async def pumped(items: Generator[Item, None, None]) -> AsyncGenerator[Item, None]:
+    """Iterates in a thread of its own, two items ahead: decoding or a slow pipe holds up no other task.
 
     The thread is a daemon: a pipe that gives nothing does not keep the program alive, as a
     thread of asyncio's pool would. The thread closes `items` when the iteration is over or left.
-
-    Args:
-        ahead: the most items taken before they are asked for.
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[tuple[Item] | BaseException | None] = asyncio.Queue()
-    room = threading.Semaphore(ahead)
+    room = threading.Semaphore(2)
     left = threading.Event()
 
     def put(entry: tuple[Item] | BaseException | None) -> None:

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import grpc
+from tritonclient.grpc import service_pb2
 
 from trimodal.errors import (
     QUEUE_REFUSED,
@@ -175,6 +176,23 @@ def may_lack_version(error: TrimodalError) -> bool:
 def is_dead(error: TrimodalError) -> bool:
     """Whether this is what Triton says of a model whose process is gone; nothing has run."""
     return isinstance(error, Unavailable) and str(error).startswith(_DEAD)
+
+
+def question_of_versions(error: RequestError, model: str) -> tuple[str, Any] | None:
+    """The call of Triton, and its message, that tells whether a version is missing; None: that is not why."""
+    if not may_lack_version(error):
+        return None
+    if isinstance(error, ModelNotFound):
+        return "ModelStatistics", service_pb2.ModelStatisticsRequest(name=model)
+    return "RepositoryIndex", service_pb2.RepositoryIndexRequest()
+
+
+def of_versions(error: RequestError, model: str, version: str, answer: Any) -> RequestError:
+    """What to tell of a refusal by the answer to its `question_of_versions`."""
+    if isinstance(error, ModelNotFound):
+        return of_statistics(error, model, version, answer)
+    assert isinstance(error, Unavailable)
+    return of_index(error, model, version, answer)
 
 
 def of_statistics(error: ModelNotFound, model: str, version: str, message: Any) -> RequestError:

@@ -39,8 +39,7 @@ from trimodal.gateway.metrics import GatewayMetrics, Measured
 from trimodal.gateway.openai.audio import Task, Transcription, TranscriptionRequest, read_form
 from trimodal.gateway.openai.chat import Chat, Completion
 from trimodal.gateway.openai.conversation import FindingsCache
-from trimodal.gateway.openai.fields import IGNORED_HEADER, Body, ModelBody, take_ignored
-from trimodal.gateway.openai.forms import unheld
+from trimodal.gateway.openai.fields import IGNORED_HEADER, Body, ModelBody, take_ignored, unheld
 from trimodal.gateway.openai.models import AdapterRequest, ModelList, operate
 from trimodal.gateway.openai.responses.reply import Reply
 from trimodal.gateway.openai.responses.request import ResponseRequest

@@ -35,12 +35,13 @@ def with_keywords(keywords: Sequence[str], prompt: str | None) -> str | None:
 
     Raises: ValueError when they would not all be seen; its text is a sentence without the field's name.
     """
-    names = ", ".join(filter(None, (" ".join(name.split()) for name in keywords)))
+    given = [name for name in (" ".join(one.split()) for one in keywords) if name]
+    names = ", ".join(given)
     said = " ".join((prompt or "").split())
     hints = f"{names}\n{said}" if names else said
     if names and len(hints) > MAX_HINTS:
         raise ValueError(
-            f"{len(keywords)} of them, with the prompt {len(hints)} characters; at most {MAX_HINTS} are taken"
+            f"{len(given)} of them, with the prompt {len(hints)} characters; at most {MAX_HINTS} are taken"
         )
     return hints or None
 

@@ -56,18 +56,18 @@ class Waiting:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._unknown: dict[HttpToolsProtocol, None] = {}
-        self._known: dict[HttpToolsProtocol, None] = {}
+        self._unknown: dict[BoundedProtocol, None] = {}
+        self._known: dict[BoundedProtocol, None] = {}
         self._told = -math.inf
 
-    def add(self, one: HttpToolsProtocol, *, known: bool) -> None:
+    def add(self, one: BoundedProtocol, *, known: bool) -> None:
         (self._known if known else self._unknown)[one] = None
 
-    def remove(self, one: HttpToolsProtocol) -> None:
+    def remove(self, one: BoundedProtocol) -> None:
         self._unknown.pop(one, None)
         self._known.pop(one, None)
 
-    def too_many(self, newest: HttpToolsProtocol, count: int) -> HttpToolsProtocol | None:
+    def too_many(self, newest: BoundedProtocol, count: int) -> BoundedProtocol | None:
         """Which connection is to end, now that there are `count`; None: none."""
         if count <= self._most:
             return None
@@ -91,109 +91,108 @@ class _Unchunked(RequestResponseCycle):
         await super().send(message)
 
 
-def bounded(settings: GatewaySettings) -> type[HttpToolsProtocol]:
+class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 with bounds that it has none of: of headers, in size and time, of connections."""
-    waiting = Waiting(settings.max_connections or max(_FEWEST, raise_open_files() - _OTHER_FILES))
 
-    class BoundedProtocol(HttpToolsProtocol):
-        _header_bytes = 0
-        _in_headers = True
-        _ended = False  # nothing is read any more
-        _header_timer: asyncio.TimerHandle | None = None
+    def __init__(self, *args: Any, waiting: Waiting, header_timeout_s: float, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waiting = waiting
+        self._header_timeout_s = header_timeout_s
+        self._header_bytes = 0
+        self._in_headers = True
+        self._ended = False  # nothing is read any more
+        self._header_timer: asyncio.TimerHandle | None = None
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._await_headers()
-            waiting.add(self, known=False)
-            last = waiting.too_many(self, len(self.connections))
-            if isinstance(last, BoundedProtocol):
-                last._end(ApiError(503, "too many connections are open", code="busy", retry_after_s=1.0))
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._await_headers()
+        self._waiting.add(self, known=False)
+        if last := self._waiting.too_many(self, len(self.connections)):
+            last._end(ApiError(503, "too many connections are open", code="busy", retry_after_s=1.0))
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._headers_came()
-            waiting.remove(self)
-            super().connection_lost(exc)
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._headers_came()
+        self._waiting.remove(self)
+        super().connection_lost(exc)
 
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if self.cycle is not None and not self._busy and not self.transport.is_closing():
-                waiting.add(self, known="identified" in self.cycle.scope["state"])
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle is not None and not self._busy and not self.transport.is_closing():
+            self._waiting.add(self, known="identified" in self.cycle.scope["state"])
 
-        def data_received(self, data: bytes) -> None:
-            if self._ended:
-                return
-            if self._in_headers:
-                if self._header_timer is None and not self._busy:
-                    self._await_headers()
-                self._header_bytes += len(data)
-                head, end, rest = data.partition(b"\r\n\r\n")
-                # Java's clients offer HTTP/2 with each request; uvicorn (0.54) would drop its body.
-                data = _HTTP2.sub(b"", head + end[:2]) + end[2:] + rest
-            super().data_received(data)
-            if self._in_headers and self._header_bytes > HEADER_BYTES:
-                self._end(ApiError(431, f"the headers are larger than {HEADER_BYTES} bytes"))
+    def data_received(self, data: bytes) -> None:
+        if self._ended:
+            return
+        if self._in_headers:
+            if self._header_timer is None and not self._busy:
+                self._await_headers()
+            self._header_bytes += len(data)
+            head, end, rest = data.partition(b"\r\n\r\n")
+            # Java's clients offer HTTP/2 with each request; uvicorn (0.54) would drop its body.
+            data = _HTTP2.sub(b"", head + end[:2]) + end[2:] + rest
+        super().data_received(data)
+        if self._in_headers and self._header_bytes > HEADER_BYTES:
+            self._end(ApiError(431, f"the headers are larger than {HEADER_BYTES} bytes"))
 
-        def on_headers_complete(self) -> None:
-            self._headers_came()
-            waiting.remove(self)
-            super().on_headers_complete()
-            if len(self.pipeline) > PIPELINED:
-                raise ValueError("too many requests were sent ahead")  # ends the parsing
-            if self.scope["http_version"] == "1.0" and self.cycle is not None:
-                self.cycle.__class__ = _Unchunked
+    def on_headers_complete(self) -> None:
+        self._headers_came()
+        self._waiting.remove(self)
+        super().on_headers_complete()
+        if len(self.pipeline) > PIPELINED:
+            raise ValueError("too many requests were sent ahead")  # ends the parsing
+        if self.scope["http_version"] == "1.0" and self.cycle is not None:
+            self.cycle.__class__ = _Unchunked
 
-        def on_message_complete(self) -> None:
-            super().on_message_complete()
-            self._in_headers, self._header_bytes = True, 0
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._in_headers, self._header_bytes = True, 0
 
-        def handle_websocket_upgrade(self) -> None:
-            if self._busy:
-                self._end(ApiError(400, "a WebSocket is opened while a request has no whole answer"))
-            else:
-                super().handle_websocket_upgrade()
+    def handle_websocket_upgrade(self) -> None:
+        if self._busy:
+            self._end(ApiError(400, "a WebSocket is opened while a request has no whole answer"))
+        else:
+            super().handle_websocket_upgrade()
 
-        def send_400_response(self, msg: str) -> None:
-            self._end(ApiError(400, "this is not a valid HTTP request"))
+    def send_400_response(self, msg: str) -> None:
+        self._end(ApiError(400, "this is not a valid HTTP request"))
 
-        @property
-        def _busy(self) -> bool:
-            """Whether a request has no whole answer yet."""
-            return self.cycle is not None and not self.cycle.response_complete
+    @property
+    def _busy(self) -> bool:
+        """Whether a request has no whole answer yet."""
+        return self.cycle is not None and not self.cycle.response_complete
 
-        def _await_headers(self) -> None:
-            self._header_timer = self.loop.call_later(settings.header_timeout_s, self._too_slow)
+    def _await_headers(self) -> None:
+        self._header_timer = self.loop.call_later(self._header_timeout_s, self._too_slow)
 
-        def _headers_came(self) -> None:
-            self._in_headers = False
-            if self._header_timer is not None:
-                self._header_timer.cancel()
-                self._header_timer = None
+    def _headers_came(self) -> None:
+        self._in_headers = False
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
 
-        def _too_slow(self) -> None:
-            self._end(ApiError(408, f"the headers were not complete within {settings.header_timeout_s:g} s"))
+    def _too_slow(self) -> None:
+        self._end(ApiError(408, f"the headers were not complete within {self._header_timeout_s:g} s"))
 
-        def _end(self, error: ApiError) -> None:
-            """Answers without the application, and closes the connection; a running answer ends before."""
-            self._headers_came()
-            waiting.remove(self)
-            self._ended = True
-            if self.transport.is_closing():
-                return
-            if self.pipeline:
-                self.transport.close()
-                return
-            cycle = self.cycle
-            if cycle is not None and self._busy and (cycle.response_started or not cycle.more_body):
-                cycle.keep_alive = False
-                return
-            body = encoded(error.body)
-            head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
-            head += "content-type: application/json\r\n"
-            head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
-            self.transport.write(head.encode() + body)
+    def _end(self, error: ApiError) -> None:
+        """Answers without the application, and closes the connection; a running answer ends before."""
+        self._headers_came()
+        self._waiting.remove(self)
+        self._ended = True
+        if self.transport.is_closing():
+            return
+        if self.pipeline:
             self.transport.close()
-
-    return BoundedProtocol
+            return
+        cycle = self.cycle
+        if cycle is not None and self._busy and (cycle.response_started or not cycle.more_body):
+            cycle.keep_alive = False
+            return
+        body = encoded(error.body)
+        head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
+        head += "content-type: application/json\r\n"
+        head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        self.transport.write(head.encode() + body)
+        self.transport.close()
 
 
 class _DrainingServer(uvicorn.Server):
@@ -227,9 +226,11 @@ class GatewayServer:
         )
         upstreams = Upstreams(settings.upstreams or settings.upstream, connect, settings.routes)
         app = make_app(settings, upstreams)
+        waiting = Waiting(settings.max_connections or max(_FEWEST, raise_open_files() - _OTHER_FILES))
+        protocol = partial(BoundedProtocol, waiting=waiting, header_timeout_s=settings.header_timeout_s)
         config = uvicorn.Config(
             app,
-            http=bounded(settings),
+            http=protocol,  # type: ignore[arg-type]  # it calls it
             loop="uvloop",
             ws=RealtimeProtocol,
             ws_max_size=MAX_FRAME_BYTES,

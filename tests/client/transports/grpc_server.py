@@ -13,15 +13,21 @@ from trimodal.client.transports.fake import llm_outputs
 from trimodal.client.transports.tensors import encode
 
 
-def response(text, finish_reason="", **more):
+def streamed(outputs):
+    """A response of a stream with these outputs."""
     message = service_pb2.ModelStreamInferResponse()
-    inferred = message.infer_response
-    inferred.model_name = "llm"
-    as_request = encode(Request("llm", {**llm_outputs(text, finish_reason), **more}))
+    message.infer_response.model_name = "llm"
+    as_request = encode(Request("llm", outputs))
     for tensor in as_request.inputs:
-        inferred.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
-    inferred.raw_output_contents.extend(as_request.raw_input_contents)
-    inferred.parameters["triton_final_response"].bool_param = bool(finish_reason)
+        output = {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape}
+        message.infer_response.outputs.add(**output)
+    message.infer_response.raw_output_contents.extend(as_request.raw_input_contents)
+    return message
+
+
+def response(text, finish_reason="", **more):
+    message = streamed({**llm_outputs(text, finish_reason), **more})
+    message.infer_response.parameters["triton_final_response"].bool_param = bool(finish_reason)
     return message
 
 

@@ -17,14 +17,12 @@ import openai
 import pytest
 
 from tests.doubles.waiting import wait_until
-from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, connect, fails, fake_triton
+from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, connect, fails, fake_triton, raw_chat
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.client.transports.tensors import strings
 from trimodal.errors import InternalError, InvalidArgument, Unavailable
-from trimodal.gateway.errors import as_api_error
 from trimodal.gateway.keys import Key, add_key
-from trimodal.gateway.openai.schemas import CompletionRequest
 
 WORDS = len(ANSWER.split())
 
@@ -210,10 +208,8 @@ def test_a_client_that_leaves_ends_the_generation(serve: Serve, stream: bool, fi
             await asyncio.sleep(0.01)
 
     served = serve(fake_triton(llm=slow), silence=60.0)
-    body = json.dumps({"model": "llm", "messages": CHAT, "stream": stream}).encode()
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     with connect(served.url) as connection:
-        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        connection.sendall(raw_chat(stream=stream))
         wait_until(
             lambda: any(one.name == "llm" and one.inputs for one in served.triton.requests), "it began"
         )
@@ -233,14 +229,6 @@ def test_text_completions(serve: Serve) -> None:
     chunks = list(client.completions.create(model="llm", prompt="a", stream=True))
     assert "".join(chunk.choices[0].text for chunk in chunks) == ANSWER
     assert chunks[-1].choices[0].finish_reason == "stop"
-
-
-@pytest.mark.parametrize("tensor", ["text_input is empty", "prompt_token_ids has token 9"])
-def test_what_the_model_says_of_a_prompt_names_it_as_it_was_sent(tensor: str) -> None:
-    asked = CompletionRequest(model="llm", prompt="")
-    error = as_api_error(InvalidArgument(f"{tensor}: others are needed"), own_name=asked.own_name)
-    assert error.param == "prompt"
-    assert str(error).startswith("prompt ")
 
 
 def test_prompts_of_token_ids(serve: Serve) -> None:
@@ -309,15 +297,6 @@ def test_a_deadline_that_passed_is_told_beside_openais_reason(serve: Serve) -> N
     answer = served.chat()
     assert answer.choices[0].finish_reason == "length"
     assert answer.trimodal["finish_reason"] == "deadline"
-
-
-@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
-@pytest.mark.parametrize("stream", [False, True])
-def test_the_limit_that_was_sent_is_named(serve: Serve, field: str, stream: bool) -> None:
-    served = serve(fake_triton(llm=fails(InvalidArgument("max_tokens is 9: 1 to 8 are taken"))))
-    with pytest.raises(openai.BadRequestError, match=f"{field} is 9") as told:
-        served.chat(**{field: 9}, stream=stream)
-    assert told.value.param == field
 
 
 async def thinking(request: Request) -> AsyncIterator[Tensors]:

@@ -115,13 +115,6 @@ def test_words_alone_go_to_the_model_that_is_named(serve: Serve) -> None:
     assert [request.model for request in served.triton.requests] == ["llm", "assistant"]
 
 
-def test_the_last_word_must_be_the_users(serve: Serve) -> None:
-    with pytest.raises(openai.BadRequestError, match="the last message must be the user's"):
-        serve().openai().chat.completions.create(
-            model="llm", messages=[user(IMAGE), {"role": "assistant", "content": "x"}]
-        )
-
-
 def test_a_key_without_the_assistant_sends_no_pictures(serve: Serve, file: Path) -> None:  # type: ignore[no-untyped-def]
     secret = add_key(file, Key(name="a", models=("llm",)))
     with pytest.raises(openai.PermissionDeniedError, match="'assistant'"):
@@ -174,17 +167,17 @@ def test_what_was_heard_in_long_recordings_is_bounded_in_all(monkeypatch: pytest
     """Hours of speech in each of 4,096 files would be gigabytes; who is left out is heard again."""
     monkeypatch.setattr(conversation, "REMEMBERED_CHARACTERS", 25)
     transport = FakeTransport(speech=FakeSpeech(("again", 0.1, 0.3)))
-    cache, client = FindingsCache().of("anna"), Client(transport=transport)
+    cache, client = FindingsCache(), Client(transport=transport)
 
     def file(number: int) -> DecodedMessage:
         return DecodedMessage("user", "", audio=wav(1).getvalue() + bytes([number]))
 
     async def heard(number: int) -> str:
-        return (await cache.found(file(number), client, KeyUsage({}))).heard
+        return (await cache.found("anna", file(number), client, KeyUsage({}))).heard
 
     for number in range(4):
-        cache.keep(file(number), f"recording {number}", ())
-    cache.keep(file(3), "recording 3 anew", ())
+        cache.keep("anna", file(number), f"recording {number}", ())
+    cache.keep("anna", file(3), "recording 3 anew", ())
     assert asyncio.run(heard(3)) == "recording 3 anew"
     assert not transport.requests
     assert asyncio.run(heard(2)) == "again"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve
-from trimodal.gateway.openai.fields import ignored_header
+from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, fails, fake_triton
+from tests.gateway.test_metrics import read
+from trimodal.errors import InvalidArgument
+from trimodal.gateway.openai import fields
+from trimodal.gateway.openai.fields import ignored_header, unheld
+from trimodal.llm.structured.reading import MAX_BYTES
 
 PATHS = {"messages": "/v1/chat/completions", "prompt": "/v1/completions", "input": "/v1/embeddings"}
 TEXT = {"model": "llm", "prompt": "hi"}
@@ -106,19 +111,14 @@ def test_what_is_not_known_is_ignored_and_named(serve: Serve, change: dict[str, 
 def test_ignored_fields_are_counted_and_do_not_reach_the_model(serve: Serve) -> None:
     served = serve()
     function = {"name": "f", "parameters": {"type": "object"}}
-    before = _counted(served.url)
+    name = ("ignored_fields_total", "/v1/chat/completions")
+    before = read(served.url).get(name, 0)
     post(served.url, {"tools": [{"type": "function", "function": {**function, "x": 1}, "y": 2}], "z": 3})
-    assert _counted(served.url) == before + 3
+    assert read(served.url)[name] == before + 3
     (request,) = served.triton.requests
     sent = request.inputs["tools"][0].decode()
     assert '"x"' not in sent
     assert '"y"' not in sent
-
-
-def _counted(url: str) -> float:
-    name = 'trimodal_gateway_ignored_fields_total{endpoint="/v1/chat/completions"}'
-    lines = httpx.get(f"{url}/metrics", timeout=LIMIT_S).text.splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
 @pytest.mark.parametrize(
@@ -213,3 +213,46 @@ def test_the_header_is_short_and_holds_plain_names_only() -> None:
     told = ignored_header(f"field_{number}" for number in range(5000))
     assert told.endswith(", and 4968 more")
     assert len(told) < 500
+
+
+def test_schemas_that_the_model_refuses_for_their_size_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_: object) -> None:
+        raise AssertionError("it was read")
+
+    monkeypatch.setattr(fields, "read_tools", read)
+    big = "x" * MAX_BYTES
+    tool = {"type": "function", "function": {"name": "f", "description": big}}
+    schema = {"type": "json_schema", "json_schema": {"name": "s", "description": big, "schema": {}}}
+    assert asyncio.run(unheld({"tools": [tool]})) == ()
+    assert asyncio.run(unheld({"response_format": schema})) == ()
+
+
+NINE, FIVE = "max_tokens is 9: 1 to 8 are taken", "top_logprobs is 5: engine 'openvino' tells 0 at most"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "asked", "said", "field"),
+    [
+        ("chat/completions", {"messages": CHAT, "max_tokens": 9}, NINE, "max_tokens"),
+        ("chat/completions", {"messages": CHAT, "max_completion_tokens": 9}, NINE, "max_completion_tokens"),
+        ("chat/completions", {"messages": CHAT, "logprobs": True, "top_logprobs": 5}, FIVE, "top_logprobs"),
+        ("completions", {"prompt": "a", "logprobs": 5}, FIVE, "logprobs"),
+        ("completions", {"prompt": ""}, "text_input is empty: a text is needed", "prompt"),
+        ("completions", {"prompt": [9]}, "prompt_token_ids has token 9: 0 to 8 are known", "prompt"),
+        ("responses", {"input": "a"}, NINE, "max_output_tokens"),
+        ("responses", {"input": "a"}, "messages holds 1025 entries: at most 1024 are taken", "input"),
+        ("responses", {"input": "a"}, "response_format.properties.a: what", "text.format.properties.a"),
+        ("responses", {"input": "a"}, "tools[1].function.parameters: what", "tools[1].parameters"),
+        ("responses", {"input": "a"}, "top_p is 2: 0 to 1 is taken", "top_p"),
+    ],
+)
+def test_refusals_of_the_model_name_the_fields_of_the_endpoint(
+    serve: Serve, path: str, asked: dict[str, Any], said: str, field: str, stream: bool
+) -> None:
+    url = serve(fake_triton(llm=fails(InvalidArgument(said)))).url
+    answer = httpx.post(f"{url}/v1/{path}", json={"model": "llm", "stream": stream, **asked})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, field)
+    assert error["message"].startswith(field)
+    assert error["message"].endswith(said.partition(": ")[2])

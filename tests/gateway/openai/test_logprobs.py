@@ -6,16 +6,14 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
 
-from tests.gateway.conftest import ANSWER, CHAT, Serve, fails, fake_triton
+from tests.gateway.conftest import ANSWER, CHAT, Serve, fake_triton
 from tests.gateway.openai.test_conversation import IMAGE, user
 from tests.gateway.openai.test_tools import CALL, TOOL
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import llm_outputs, scripted
 from trimodal.client.transports.tensors import strings
-from trimodal.errors import InvalidArgument
 
 WORDS = len(ANSWER.split())
 
@@ -122,25 +120,6 @@ def test_offsets_count_characters_also_where_tokens_are_parts_of_them(serve: Ser
     (choice,) = answer.choices
     assert choice.logprobs.tokens == ["\\xc3", "\\xa9", "x"]
     assert choice.logprobs.text_offset == [0, 0, 1]
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("endpoint", "asked", "param"),
-    [
-        ("chat/completions", {"messages": CHAT, "logprobs": True, "top_logprobs": 5}, "top_logprobs"),
-        ("completions", {"prompt": "a", "logprobs": 5}, "logprobs"),
-    ],
-)
-def test_more_than_the_engine_has_is_refused_by_the_fields_name(
-    serve: Serve, endpoint: str, asked: dict[str, object], param: str, stream: bool
-) -> None:
-    llm = fails(InvalidArgument("top_logprobs is 5: engine 'openvino' tells 0 at most"))
-    body = {"model": "llm", "stream": stream, **asked}
-    answer = httpx.post(f"{serve(fake_triton(llm=llm)).url}/v1/{endpoint}", json=body)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["param"]) == (400, param)
-    assert error["message"] == f"{param} is 5: engine 'openvino' tells 0 at most"
 
 
 async def evaluated(request: Request) -> AsyncIterator[Tensors]:

@@ -107,14 +107,19 @@ def test_a_talk_that_was_too_long_goes_on_and_says_so(serve: Serve, open_page: O
     expect(page.locator(".trimmed")).to_contain_text("its oldest 4 messages were left out")
 
 
-def test_a_talk_beyond_all_bounds_is_sent_without_its_oldest_turns(serve: Serve, open_page: Open) -> None:
-    served = serve()
-    page = open_page(served.url)
+def keep_turns(page: Page, count: int, answer: str) -> None:
+    """Loads the page with so many turns from before."""
     turns = [
-        {"question": {"text": f"q{n}"}, "answer": {"text": "é" * 400, "state": "done"}} for n in range(600)
+        {"question": {"text": f"q{n}"}, "answer": {"text": answer, "state": "done"}} for n in range(count)
     ]
     page.add_init_script(f"sessionStorage.setItem('trimodal.turns', {json.dumps(json.dumps(turns))})")
     page.reload()
+
+
+def test_a_talk_beyond_all_bounds_is_sent_without_its_oldest_turns(serve: Serve, open_page: Open) -> None:
+    served = serve()
+    page = open_page(served.url)
+    keep_turns(page, 600, "é" * 400)
     ask(page, "and now?")
     finished(page)
     (sent,) = sent_messages(served.triton)
@@ -129,11 +134,7 @@ def test_a_talk_beyond_all_bounds_is_sent_without_its_oldest_turns(serve: Serve,
 def test_a_long_question_leaves_older_turns_out(serve: Serve, open_page: Open) -> None:
     served = serve()
     page = open_page(served.url)
-    turns = [
-        {"question": {"text": f"q{n}"}, "answer": {"text": "x" * 3000, "state": "done"}} for n in range(40)
-    ]
-    page.add_init_script(f"sessionStorage.setItem('trimodal.turns', {json.dumps(json.dumps(turns))})")
-    page.reload()
+    keep_turns(page, 40, "x" * 3000)
     ask(page, "y" * 150_000)
     finished(page)
     ask(page, "z" * 210_000)  # alone it is beyond all bounds: the model says so

@@ -58,6 +58,17 @@ class Peer:
         self.send("conversation.item.create", item=item)
         self.send("response.create")
 
+    def settle(self) -> None:
+        """Waits until what was sent before is handled."""
+        self.send("conversation.item.retrieve", item_id="none")
+        self.refused()
+
+    def refused(self) -> Event:
+        """The next error; what comes before it is in `events`."""
+        while (event := self.receive())["type"] != "error":
+            pass
+        return event["error"]  # type: ignore[no-any-return]
+
     def receive(self, timeout_s: float = LIMIT_S) -> Event:
         event: Event = json.loads(self.socket.recv(timeout_s))
         if self.openai:
@@ -111,6 +122,11 @@ def _loud_is_speech(monkeypatch: pytest.MonkeyPatch) -> None:
 def transcription(**fields: object) -> Event:
     """A transcription session without detection, changed."""
     return {"type": "transcription", "audio": {"input": {"turn_detection": None, **fields}}}
+
+
+def turns(**fields: object) -> Event:
+    """A conversation whose turns are detected like this."""
+    return {"type": "realtime", "audio": {"input": {"turn_detection": fields}}}
 
 
 ONE = Correction(1, 2, (Word(" was", 0.4, 0.6, 0.9), Word(" that?", 0.7, 0.9, 0.9)))

@@ -24,12 +24,14 @@ async def looked(server: Upstream) -> None:
 
 
 class Counted(FakeTransport):
-    """Models with counts of inferences, some of which answer no question."""
+    """Models with counts of inferences, some of which answer no question, and some only when they `go` on."""
 
     def __init__(self, **inferences: int) -> None:
         super().__init__(**dict.fromkeys(inferences, labelled(("a", 1.0))))
         self.inferences = inferences
         self.silent: set[str] = set()
+        self.held: set[str] = set()
+        self.go = asyncio.Event()
         self.asked: list[str] = []
 
     async def models(self, timeouts: Timeouts) -> list[Model]:
@@ -37,7 +39,9 @@ class Counted(FakeTransport):
         return [Model(name, "1", count) for name, count in self.inferences.items()]
 
     async def ready(self, model: str, timeouts: Timeouts) -> bool:
-        name, _, version = model.partition("@")
+        name = model.partition("@")[0]
+        if name in self.held:
+            await self.go.wait()
         self.asked.append(name)
         return name not in self.silent
 
@@ -78,18 +82,11 @@ async def test_what_a_decoupled_model_refuses_counts_as_inferences_and_is_no_ans
     assert server.models == {"llm": False, "assistant": False}
 
 
-async def test_a_model_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_that_hangs_delays_no_other() -> None:
     triton = Counted(embedding=0, llm=1, vision=0)
-    server, hangs, asked = Upstream("a:1", triton), asyncio.Event(), triton.ready
-
-    async def ready(model: str, timeouts: Timeouts) -> bool:
-        if model.startswith("vision"):
-            await hangs.wait()
-        return await asked(model, timeouts)
-
+    server = Upstream("a:1", triton)
     await looked(server)
-    monkeypatch.setattr(triton, "ready", ready)
-    triton.silent = {"llm"}
+    triton.held, triton.silent = {"vision"}, {"llm"}
     await server.look(TIMEOUTS)
     await until(lambda: not server.models["llm"])
     assert server.models["vision"], "it is asked still"
@@ -97,10 +94,10 @@ async def test_a_model_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatc
     await server.look(TIMEOUTS)
     await until(lambda: server.models["llm"])
     assert sorted(triton.asked) == ["embedding", "llm"], "one question at a time"
-    hangs.set()
+    triton.go.set()
     await server.answered(20)
     assert all(server.models.values())
-    hangs.clear()
+    triton.go.clear()
     await server.look(TIMEOUTS)
     await server.aclose()
     assert not server._asking
@@ -109,13 +106,7 @@ async def test_a_model_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_model_that_hangs_beyond_the_bound_does_not_answer() -> None:
     triton = Counted(embedding=0, vision=0)
-
-    async def ready(model: str, timeouts: Timeouts) -> bool:
-        if model.startswith("vision"):
-            await asyncio.Event().wait()
-        return True
-
-    triton.ready = ready  # type: ignore[method-assign]
+    triton.held = {"vision"}
     server = Upstream("a:1", triton)
     await server.look(Timeouts(connect=0.02, silence=0.02))
     await server.answered(20)
@@ -124,15 +115,9 @@ async def test_a_model_that_hangs_beyond_the_bound_does_not_answer() -> None:
 
 async def test_a_model_that_is_busy_with_one_run_is_late_and_not_down() -> None:
     triton = Counted(speech=1, speech_recognize=1, embedding=1, llm=1)
-    server, hangs, asked = Upstream("a:1", triton), asyncio.Event(), triton.ready
+    server = Upstream("a:1", triton)
     await looked(server)
-
-    async def ready(model: str, timeouts: Timeouts) -> bool:
-        if model.startswith(("speech_recognize", "llm")):  # the llm answers beside its work, or not at all
-            await asyncio.wait_for(hangs.wait(), timeouts.connect)
-        return await asked(model, timeouts)
-
-    triton.ready = ready  # type: ignore[method-assign]
+    triton.held = {"speech_recognize", "llm"}  # the llm answers beside its work, or not at all
     bounds = Timeouts(connect=0.02)
     await server.look(bounds)
     await until(lambda: server.is_late("speech_recognize"))
@@ -143,7 +128,7 @@ async def test_a_model_that_is_busy_with_one_run_is_late_and_not_down() -> None:
     await server.look(bounds)
     await until(lambda: not server.is_late("speech"))
     assert server.models["speech_recognize"]
-    hangs.set()
+    triton.go.set()
     await looked(server)
     await server.aclose()
 
@@ -177,15 +162,9 @@ async def test_a_version_that_is_loaded_later_has_its_place_with_its_first_answe
 @pytest.mark.parametrize("error", [InternalError("its process died"), ConnectionLost("it went away"), None])
 async def test_what_was_asked_before_a_failure_revives_nothing(error: TrimodalError | None) -> None:
     triton = Counted(vision=0)
-    may_answer, asked = asyncio.Event(), triton.ready
-
-    async def ready(model: str, timeouts: Timeouts) -> bool:
-        await may_answer.wait()
-        return await asked(model, timeouts)
-
     server = Upstream("a:1", triton)
     await looked(server)
-    triton.ready = ready  # type: ignore[method-assign]
+    triton.held = {"vision"}
     await server.look(TIMEOUTS)
     (question,) = server._asking.values()
     triton.inferences = {"vision": 9}  # what it answered before counts as little
@@ -195,14 +174,14 @@ async def test_what_was_asked_before_a_failure_revives_nothing(error: TrimodalEr
         triton.reachable = False
         await server.look(TIMEOUTS)
         triton.reachable = True
-    may_answer.set()
+    triton.go.set()
     await asyncio.wait([question])
     assert (server.models, server._asking) == ({"vision": False}, {})
-    may_answer.clear()
+    triton.go.clear()
     if error:
         await server.look(TIMEOUTS)
         assert server.models == {"vision": False}, "it is asked anew"
-    may_answer.set()
+    triton.go.set()
     await server.look(TIMEOUTS)
     await server.answered(20)
     assert server.models == {"vision": True}

@@ -20,7 +20,7 @@ from trimodal.assistant.metrics import AssistantMetrics
 from trimodal.assistant.request import AskRequest
 from trimodal.assistant.service import AssistantService
 from trimodal.assistant.settings import AssistantSettings
-from trimodal.assistant.values import Columns, ImageLabels, Piece
+from trimodal.assistant.values import Columns, Label, Labels, Piece
 from trimodal.errors import Cancelled, RequestError, Unavailable
 from trimodal.metrics import MemoryMetrics
 from trimodal.triton.responses import ResponseStream
@@ -48,9 +48,9 @@ class DrawnModels:
         time.sleep(self._draw.choice([0.0, 0.001]))
         self.stopped.add(stream)
 
-    def see(self, image: bytes, check: Callable[[], None], *_: Any) -> ImageLabels:
+    def see(self, image: bytes, check: Callable[[], None], *_: Any) -> Labels:
         self._work()
-        return ImageLabels(("seven", "one"), (0.9, 0.1))
+        return (Label(label="seven", score=0.9), Label(label="one", score=0.1))
 
     def answer(self, inputs: Any, on_cancel: Any, *_: Any, **__: Any) -> Iterator[Piece]:
         cancelled = threading.Event()

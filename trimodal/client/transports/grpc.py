@@ -27,9 +27,8 @@ from trimodal.client.errors import (
     Timeout,
     from_message,
     from_status,
-    may_lack_version,
-    of_index,
-    of_statistics,
+    of_versions,
+    question_of_versions,
 )
 from trimodal.client.transports.base import Array, Request, Timeouts, named
 from trimodal.client.transports.probes import DECOUPLED, PIPELINES, PROBES, alive, stages
@@ -212,17 +211,14 @@ class GrpcTransport:
         """What to tell of a refusal, asked within the seconds `left`: which versions are loaded."""
         name, version = named(model)
         limit = _ASK_S if left is None else min(_ASK_S, left)
-        if not version or limit <= 0 or not may_lack_version(error):
+        question = question_of_versions(error, name)
+        if not version or limit <= 0 or not question:
             return error
-        stub = self._connections[0].stub
+        method, message = question
+        call = getattr(self._connections[0].stub, method)
         with contextlib.suppress(grpc.aio.AioRpcError):  # the index is not for everyone
-            if isinstance(error, ModelNotFound):
-                asked = service_pb2.ModelStatisticsRequest(name=name)
-                return of_statistics(error, name, version, await stub.ModelStatistics(asked, timeout=limit))
-            if isinstance(error, Unavailable):
-                index = service_pb2.RepositoryIndexRequest()
-                found = await stub.RepositoryIndex(index, timeout=limit, metadata=self._operator)
-                return of_index(error, name, version, found)
+            answer = await call(message, timeout=limit, metadata=self._operator)
+            return of_versions(error, name, version, answer)
         return error
 
     async def aclose(self) -> None:

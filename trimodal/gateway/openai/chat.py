@@ -47,21 +47,19 @@ class Chat:
         streams = await self._streams(usage)
         answers = await whole(streams, usage)
         self._talk.remember(streams[0])
-        choices = [
-            {
-                "index": index,
-                "message": {"role": "assistant", **message, "refusal": None},
-                "logprobs": chat_logprobs(answer.logprobs) if self._request.logprobs else None,
-                "finish_reason": _reason(answer.finish_reason, called="tool_calls" in message),
-            }
-            for index, answer in enumerate(answers)
-            for message in [
+        choices: list[dict[str, Any]] = []
+        for index, answer in enumerate(answers):
+            message = read_calls(answer.text, calling=self._request.calls_tools)
+            if answer.reasoning:
+                message["reasoning_content"] = answer.reasoning
+            choices.append(
                 {
-                    **read_calls(answer.text, calling=self._request.calls_tools),
-                    **({"reasoning_content": answer.reasoning} if answer.reasoning else {}),
+                    "index": index,
+                    "message": {"role": "assistant", **message, "refusal": None},
+                    "logprobs": chat_logprobs(answer.logprobs) if self._request.logprobs else None,
+                    "finish_reason": _reason(answer.finish_reason, called="tool_calls" in message),
                 }
-            ]
-        ]
+            )
         shared = envelope("chatcmpl", "chat.completion", self._request.model)
         return _body(shared, choices, self._request, streams), answer_headers(answers)
 

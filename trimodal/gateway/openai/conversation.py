@@ -77,58 +77,26 @@ Finding = str | tuple[Prediction, ...]
 """What was heard in a recording, or seen in a picture."""
 
 
-class _Findings:
-    """Findings by a file's key; the oldest are forgotten, so that they are so many, of so many characters."""
+class FindingsCache:
+    """What was heard and seen in files, by their hashes; the oldest are forgotten.
+
+    Each tenant has its own: whether a file is known tells no other that it was sent.
+    """
 
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, Finding] = OrderedDict()
         self._characters = 0
 
-    def get(self, key: bytes) -> Finding | None:
-        if key in self._known:
-            self._known.move_to_end(key)
-        return self._known.get(key)
-
-    def put(self, key: bytes, finding: Finding) -> None:
-        self._drop(key)
-        self._known[key] = finding
-        self._characters += _characters(finding)
-        while len(self._known) > REMEMBERED or self._characters > REMEMBERED_CHARACTERS:
-            self._drop(next(iter(self._known)))
-
-    def _drop(self, key: bytes) -> None:
-        if key in self._known:
-            self._characters -= _characters(self._known.pop(key))
-
-
-def _characters(finding: Finding) -> int:
-    """An hour of speech has 50,000; labels are few."""
-    return len(finding) if isinstance(finding, str) else 0
-
-
-class FindingsCache:
-    """What was heard and seen in files, by tenant and their hashes; the oldest are forgotten."""
-
-    def __init__(self) -> None:
-        self._known = _Findings()
-        self._tenant = b""
-
-    def of(self, tenant: str) -> FindingsCache:
-        """One tenant's: whether a file is known tells no other that it was sent."""
-        own = FindingsCache()
-        own._known, own._tenant = self._known, tenant.encode() + b"\0"
-        return own
-
-    def keep(self, message: DecodedMessage, heard: str, labels: tuple[Prediction, ...]) -> None:
+    def keep(self, tenant: str, message: DecodedMessage, heard: str, labels: tuple[Prediction, ...]) -> None:
         """Remembers what the assistant heard and saw in a message's files."""
         if message.audio is not None:
-            self._known.put(self._key(message.audio), heard)
+            self._put(_key(tenant, message.audio), heard)
         if message.image is not None:
-            self._known.put(self._key(message.image), labels)
+            self._put(_key(tenant, message.image), labels)
 
-    async def turn(self, message: DecodedMessage, client: Client, usage: KeyUsage) -> Turn:
+    async def turn(self, tenant: str, message: DecodedMessage, client: Client, usage: KeyUsage) -> Turn:
         """An earlier message as the assistant takes it; `client` asks what is not known."""
-        found = await self.found(message, client, usage)
+        found = await self.found(tenant, message, client, usage)
         turn = Turn(role=found.role, content=found.text)
         if found.heard or message.audio is not None:
             turn["heard"] = found.heard
@@ -136,27 +104,46 @@ class FindingsCache:
             turn["labels"] = found.labels
         return turn
 
-    async def found(self, message: DecodedMessage, client: Client, usage: KeyUsage) -> DecodedMessage:
+    async def found(
+        self, tenant: str, message: DecodedMessage, client: Client, usage: KeyUsage
+    ) -> DecodedMessage:
         """The message with what was heard and seen in its files, in place of them."""
         heard: object = message.heard
         labels: object = message.labels
-        if message.audio is not None and (heard := self._known.get(self._key(message.audio))) is None:
+        if message.audio is not None and (heard := self._get(_key(tenant, message.audio))) is None:
             samples = await read_samples(message.audio, message.field, usage)
             heard = (await client.transcribe(samples)).text.strip()
             usage.free(len(samples))
-            self._known.put(self._key(message.audio), heard)
-        if message.image is not None and (labels := self._known.get(self._key(message.image))) is None:
+            self._put(_key(tenant, message.audio), heard)
+        if message.image is not None and (labels := self._get(_key(tenant, message.image))) is None:
             (row,) = await client.classify([message.image])
             labels = tuple(row)
-            self._known.put(self._key(message.image), labels)
+            self._put(_key(tenant, message.image), labels)
         assert isinstance(heard, str)
         assert isinstance(labels, tuple | list)
         return replace(message, image=None, audio=None, heard=heard, labels=labels)
 
-    def _key(self, file: bytes) -> bytes:
-        key = hashlib.sha256(self._tenant)
-        key.update(file)
-        return key.digest()
+    def _get(self, key: bytes) -> Finding | None:
+        if key in self._known:
+            self._known.move_to_end(key)
+        return self._known.get(key)
+
+    def _put(self, key: bytes, finding: Finding) -> None:
+        self._characters += _characters(finding) - _characters(self._known.pop(key, ""))
+        self._known[key] = finding
+        while len(self._known) > REMEMBERED or self._characters > REMEMBERED_CHARACTERS:
+            self._characters -= _characters(self._known.popitem(last=False)[1])
+
+
+def _characters(finding: Finding) -> int:
+    """An hour of speech has 50,000; labels are few."""
+    return len(finding) if isinstance(finding, str) else 0
+
+
+def _key(tenant: str, file: bytes) -> bytes:
+    key = hashlib.sha256(tenant.encode() + b"\0")
+    key.update(file)
+    return key.digest()
 
 
 async def read_samples(contents: bytes, field: str, usage: KeyUsage) -> Samples:

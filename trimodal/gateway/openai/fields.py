@@ -7,6 +7,8 @@ bodies lists its own in `refused`. A number may be written as a text, and a whol
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,10 +16,16 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from trimodal.errors import InvalidArgument
 from trimodal.gateway.errors import unsupported
+from trimodal.llm.settings import LlmSettings
+from trimodal.llm.structured.constraint import read_form
+from trimodal.llm.structured.reading import MAX_BYTES
+from trimodal.llm.structured.tools import read_tools
 
 IGNORED_HEADER = "x-ignored-fields"
 _MOST_NAMED = 32
+_MOST_GRAMMAR_BYTES: int = LlmSettings.model_fields["max_grammar_bytes"].default
 _NAME = re.compile(r"[\w.\[\]-]{1,128}", re.ASCII)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?")
@@ -99,3 +107,30 @@ def _take(body: Body, kind: str, place: str) -> Iterator[str]:
             for index, one in enumerate(value):
                 if isinstance(one, Body):
                     yield from _take(one, f"{kind}{name}[].", f"{place}{name}[{index}].")
+
+
+async def unheld(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Where its schemas have keywords that no answer is held to; nothing of what the model will refuse.
+
+    Read in a thread: many tools take a tenth of a second.
+
+    Args:
+        options: `response_format`, `tools` and `tool_choice` as the client sends them to the model.
+    """
+    form, tools, choice = (options.get(name) for name in ("response_format", "tools", "tool_choice"))
+    return await asyncio.to_thread(_unheld, form, tools, choice) if form or tools else ()
+
+
+def _unheld(form: Any, tools: Any, choice: Any) -> tuple[str, ...]:
+    form, tools = _text(form), _text(tools)
+    if max(len(form or ""), len(tools or "")) > MAX_BYTES:
+        return ()
+    try:
+        functions = read_tools(tools, choice if isinstance(choice, str) else _text(choice), None)
+        return read_form(form, functions, _MOST_GRAMMAR_BYTES).unheld
+    except InvalidArgument:
+        return ()
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else json.dumps(value)

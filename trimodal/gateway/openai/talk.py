@@ -68,8 +68,8 @@ class Talk:
         self._messages = messages
         self._model = model
         self._client = client
-        self._caller = caller
-        self._findings = findings.of(caller.key.tenant)
+        self._caller, self._tenant = caller, caller.key.tenant
+        self._findings = findings
         self.is_plain = named(model)[0] != ASSISTANT and all(one.is_plain for one in messages)
         if not self.is_plain:
             check_model(caller, ASSISTANT)
@@ -92,7 +92,9 @@ class Talk:
                 for options in choices
             ]
         *earlier, question = self._messages
-        history = [await self._findings.turn(message, self._client, usage) for message in earlier]
+        history = [
+            await self._findings.turn(self._tenant, message, self._client, usage) for message in earlier
+        ]
         samples = None
         if question.audio is not None:
             samples = await read_samples(question.audio, question.field, usage)
@@ -113,7 +115,7 @@ class Talk:
     def remember(self, stream: Stream) -> None:
         """Keeps what was heard and seen: the next question of the talk brings the same files."""
         if isinstance(stream, AskStream):
-            self._findings.keep(self._messages[-1], stream.heard, stream.labels)
+            self._findings.keep(self._tenant, self._messages[-1], stream.heard, stream.labels)
 
     async def without_files(self, usage: KeyUsage) -> list[DecodedMessage]:
         """The messages with what was heard and seen in their files, in place of the files.
@@ -121,4 +123,7 @@ class Talk:
         For when the question is answered: its recording is not needed any more.
         """
         usage.free(usage.held)
-        return [await self._findings.found(message, self._client, usage) for message in self._messages]
+        return [
+            await self._findings.found(self._tenant, message, self._client, usage)
+            for message in self._messages
+        ]

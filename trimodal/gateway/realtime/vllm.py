@@ -117,12 +117,9 @@ class VllmDialect:
             async with aclosing(turn.updates()) as updates:
                 async for update in updates:
                     self._admitted = True
-                    if delta := transcript.add(update):
-                        self._outbox.put("transcription.delta", delta=delta, words=transcript.words(update))
-                    if self._tentative and transcript.correction:
-                        self._outbox.put("transcription.corrected", **transcript.correction)
-                    if self._tentative and (guess := transcript.tentative(update)) is not None:
-                        self._outbox.put("transcription.tentative", text=guess)
+                    transcript.add(update)
+                    for kind, fields in transcript.news(update, tentative=self._tentative):
+                        self._outbox.put(f"transcription.{kind}", **fields)
             # vLLM counts tokens here, or says null; Whisper's are not known in a live stream.
             self._outbox.put("transcription.done", text=transcript.text, usage=None, seconds=turn.seconds)
         except Exception as error:

@@ -10,11 +10,11 @@ import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trimodal import logs
 from trimodal.client.errors import ConnectError, ConnectionLost, may_have_begun
@@ -36,6 +36,7 @@ from trimodal.gateway.upstreams.routes import (
 from trimodal.gateway.upstreams.server import Upstream
 
 logger = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 
 LOOK_S = 0.5  # who asks /ready is told of a death within a second
 _FIRST_S = 2.0  # for all models' first answers; one that comes later does not answer until then
@@ -126,7 +127,8 @@ class Upstreams:
         if "sequence_id" in request.parameters:
             return await self._hear(request, timeouts)
         request = self._to_version(request)
-        outputs, _ = await self._ask(Failover(self._order(request.model), request, timeouts))
+        failover = Failover(self._order(request.model), request, timeouts)
+        outputs, _ = await self._ask(failover, partial(answer_of, failover))
         return outputs
 
     async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
@@ -162,15 +164,8 @@ class Upstreams:
     async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
         request = Request(model, {})
         failover = Failover(self._order(request.name), request, timeouts)
-        while True:
-            server = failover.next()
-            server.running += 1
-            try:
-                return await server.transport.max_batch_size(model, timeouts)
-            except TrimodalError as error:
-                failover.failed(server, error)
-            finally:
-                server.running -= 1
+        size, _ = await self._ask(failover, lambda server: server.transport.max_batch_size(model, timeouts))
+        return size
 
     async def aclose(self) -> None:
         if self._watching is not None:
@@ -334,7 +329,7 @@ class Upstreams:
             request = self._to_version(request)
             failover = Failover(self._order(request.model), request, timeouts)
             try:
-                outputs, server = await self._ask(failover)
+                outputs, server = await self._ask(failover, partial(answer_of, failover))
             except BaseException as error:
                 # It may have begun there all the same: its END is to find it.
                 if begins and not ended and failover.asked is not None and may_have_begun(error):
@@ -365,13 +360,15 @@ class Upstreams:
         server.running += 1
 
     @staticmethod
-    async def _ask(failover: Failover) -> tuple[Tensors, Upstream]:
-        """The answer to a request that gives one, and whose it is."""
+    async def _ask(
+        failover: Failover, call: Callable[[Upstream], Awaitable[Answer]]
+    ) -> tuple[Answer, Upstream]:
+        """What the first server that gives an answer says, and which one it is."""
         while True:
             server = failover.next()
             server.running += 1
             try:
-                return await answer_of(failover, server), server
+                return await call(server), server
             except TrimodalError as error:
                 failover.failed(server, error)
             finally:

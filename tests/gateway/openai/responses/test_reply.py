@@ -408,27 +408,6 @@ def test_what_no_answer_is_held_to_is_named(serve: Serve, asked: dict[str, Any],
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("said", "field"),
-    [
-        ("max_tokens is 9: 1 to 8 are taken", "max_output_tokens"),
-        ("messages holds 1025 entries: at most 1024 are taken", "input"),
-        ("response_format.properties.a: what", "text.format.properties.a"),
-        ("tools[1].function.parameters: what", "tools[1].parameters"),
-        ("top_p is 2: 0 to 1 is taken", "top_p"),
-    ],
-)
-def test_refusals_of_the_model_name_the_fields_of_this_endpoint(
-    serve: Serve, said: str, field: str, stream: bool
-) -> None:
-    client = serve(fake_triton(llm=fails(InvalidArgument(said)))).openai()
-    with pytest.raises(openai.BadRequestError) as told:
-        client.responses.create(model="llm", input="hi", stream=stream)
-    assert told.value.param == field
-    assert told.value.body["message"].startswith(field)  # type: ignore[index]
-
-
-@pytest.mark.parametrize("stream", [False, True])
 def test_thoughts_are_an_item_of_their_own(serve: Serve, stream: bool) -> None:
     client = strict(serve(fake_triton(llm=thinking)))
     if stream:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.doubles.waiting import wait_until
 from tests.gateway.conftest import ANSWER, LIMIT_S, Serve, fails, fake_triton, held, with_note
-from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer
+from tests.gateway.realtime.conftest import WORDS, Dial, Event, Peer, turns
 from trimodal.client.errors import ConnectionLost
 from trimodal.client.transports.fake import FakeTransport, scripted
 from trimodal.errors import Unavailable
@@ -110,8 +110,8 @@ def test_speaking_ends_the_answer_that_runs(serve: Serve, dial: Dial) -> None:
 @pytest.mark.usefixtures("_loud_is_speech")
 def test_speaking_may_be_told_not_to_interrupt(serve: Serve, dial: Dial) -> None:
     peer = dial(serve(fake_triton(llm=scripted("word " * 50, step=0.02))), "model=llm")
-    turns = {"type": "server_vad", "interrupt_response": False, "create_response": False}
-    peer.send("session.update", session={"type": "realtime", "audio": {"input": {"turn_detection": turns}}})
+    vad = turns(type="server_vad", interrupt_response=False, create_response=False)
+    peer.send("session.update", session=vad)
     peer.say(3.2)
     peer.until("conversation.item.input_audio_transcription.completed")
     peer.send("response.create")
@@ -129,8 +129,8 @@ def test_a_question_that_does_not_interrupt_is_answered_when_the_answer_is_done(
     answer: dict[str, str] = {}
     running = serve(fake_triton(llm=scripted("word " * 80, step=0.02)))
     peer = dial(running, "model=llm")
-    turns = {"type": "server_vad", "interrupt_response": False}
-    peer.send("session.update", session={"type": "realtime", "audio": {"input": {"turn_detection": turns}}})
+    vad = turns(type="server_vad", interrupt_response=False)
+    peer.send("session.update", session=vad)
     peer.say(3.2)
     peer.until("response.output_text.delta")
     for _ in range(2):  # the answer to both comes once
@@ -152,8 +152,8 @@ def test_what_is_said_before_the_answers_first_word_comes_after_it(serve: Serve,
     heard = threading.Event()
     running = serve(fake_triton(llm=held(heard)))
     peer = dial(running, "model=llm")
-    turns = {"type": "server_vad", "interrupt_response": False}
-    peer.send("session.update", session={"type": "realtime", "audio": {"input": {"turn_detection": turns}}})
+    vad = turns(type="server_vad", interrupt_response=False)
+    peer.send("session.update", session=vad)
     for _ in range(2):
         peer.say(1.2)
         peer.until("conversation.item.input_audio_transcription.completed")
@@ -203,8 +203,7 @@ def test_one_response_at_a_time(serve: Serve, dial: Dial) -> None:
     peer.ask(item("hi"))
     peer.until("response.output_text.delta")
     peer.send("response.create")
-    event = next(event for event in iter(peer.receive, None) if event["type"] == "error")
-    assert event["error"]["code"] == "conversation_already_has_active_response"
+    assert peer.refused()["code"] == "conversation_already_has_active_response"
     peer.socket.close()
 
 

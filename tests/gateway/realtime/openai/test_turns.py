@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tests.doubles.waiting import wait_until
 from tests.gateway.conftest import Running, Serve, continuing, fake_triton
-from tests.gateway.realtime.conftest import Dial, Event, Peer
+from tests.gateway.realtime.conftest import Dial, Peer, turns
 from tests.gateway.realtime.openai.test_conversation import item, messages
 from trimodal.audio.values import Samples
 from trimodal.client.transports.base import Request, Tensors
@@ -28,10 +28,6 @@ from trimodal.speech.session.vad import EnergyDetector
 pytestmark = pytest.mark.usefixtures("_loud_is_speech")
 LONG = "word " * 100
 JUDGED = "continue_final_message"  # of what the language model is asked: whether words are a whole sentence
-
-
-def turns(**fields: object) -> Event:
-    return {"type": "realtime", "audio": {"input": {"turn_detection": fields}}}
 
 
 def finished(*answers: float):  # type: ignore[no-untyped-def]
@@ -105,9 +101,7 @@ def test_the_language_model_says_whether_the_words_are_a_whole_sentence(
     wait_until(lambda: verdicts == [token == "."], "they are judged")
     for seconds, ends in silences:
         peer.append(seconds, level=0.0)
-        peer.send("conversation.item.retrieve", item_id="none")
-        while peer.receive()["type"] != "error":
-            pass
+        peer.settle()
         assert ("input_audio_buffer.speech_stopped" in peer.kinds()) is ends
 
 
@@ -187,9 +181,7 @@ def test_who_sends_no_more_audio_is_waited_for_as_the_last_verdict_says(
     peer = semantic_of(running, dial)
     peer.say(1.5, silence=0.25)
     wait_until(lambda: len(judged(running)) == 1, "the words are asked about")
-    peer.send("conversation.item.retrieve", item_id="none")
-    while peer.receive()["type"] != "error":  # the audio is taken in, and the wait for more begun
-        pass
+    peer.settle()  # the audio is taken in, and the wait for more begun
     may.set()
     peer.until("input_audio_buffer.speech_stopped")
     peer.until("response.created")
@@ -319,9 +311,7 @@ def test_of_a_turn_that_goes_on_only_what_is_judged_is_kept(
     peer = semantic(serve, dial, finished()[0])
     for _ in range(10):
         peer.append(1.0)
-    peer.send("conversation.item.retrieve", item_id="none")
-    while peer.receive()["type"] != "error":
-        pass
+    peer.settle()
     assert np.hstack(made[0].recent).size == buffer.JUDGED
 
 
@@ -329,8 +319,7 @@ def test_audio_that_is_refused_does_not_keep_a_turn_open(serve: Serve, dial: Dia
     peer = dial(serve(), "model=llm")
     peer.append(1.5)
     peer.send("input_audio_buffer.append", audio="AAAA")  # three bytes
-    while peer.receive()["type"] != "error":
-        pass
+    peer.refused()
     peer.until("input_audio_buffer.speech_stopped")
 
 

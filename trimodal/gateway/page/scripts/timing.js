@@ -8,11 +8,14 @@ export function measure({ sent, first, end, tokens, note }) {
   return {
     total,
     ttft: first === null ? null : first - sent,
-    rate: first !== null && tokens > 1 && end - first >= MIN_RATE_MS ? (1000 * (tokens - 1)) / (end - first) : null,
+    rate: first === null ? null : rate(tokens, end - first),
     tokens,
     parts: first === null ? [["no token", total]] : [...beforeFirst(first - sent, note), ["tokens", end - first]],
   };
 }
+
+// Tokens a second after the first one, or null.
+export const rate = (tokens, ms) => (tokens > 1 && ms >= MIN_RATE_MS ? (1000 * (tokens - 1)) / ms : null);
 
 // What the gateway's clock does not count of the time to the first token is the way there and back.
 function beforeFirst(ttft, note) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import suppress
 
 import numpy as np
@@ -110,6 +110,7 @@ class TurnText:
 
     def __init__(self, at_s: float = 0.0) -> None:
         self._at_s = at_s
+        self._delta = ""  # of the last update
         self._tentative: str | None = ""  # as it was sent last; None: words came since
         self._settled, self._words = "", LiveWords()  # captions may go on for days
         self.text = ""  # with what is corrected of it
@@ -117,40 +118,45 @@ class TurnText:
         self.correction: dict[str, str] | None = None
         self.whole = ""  # with the words that may still change
 
-    def add(self, update: LiveUpdate) -> str:
-        """Adds what is new and returns it: all that it returns, joined, is the text before corrections."""
-        delta = update.text if self.text else update.text.lstrip()
+    def add(self, update: LiveUpdate) -> None:
+        """Adds what is new."""
+        self._delta = update.text if self.text else update.text.lstrip()
         self._words.add(update.committed, update.corrections)
         self._settled += "".join(word.text for word in self._words.take(MOST_CORRECTED))
-        self.text, self.correction = self.text + delta, None
+        self.text, self.correction = self.text + self._delta, None
         if update.corrections:  # the whole text is compared: not at each update of captions that run for days
             before, self.text = self.text, (self._settled + self._words.text).lstrip()
             same = len(os.path.commonprefix((before, self.text)))
             if before != self.text:
                 self.correction = {"before": before[same:], "text": self.text[same:]}
         self.whole = self.text + update.tentative
-        if delta:
+        if self._delta:
             self._tentative = None
-        return delta
 
-    def tentative(self, update: LiveUpdate) -> str | None:
-        """Returns what follows the text and may still change; None: it is as it was.
+    def news(self, update: LiveUpdate, *, tentative: bool) -> Iterator[tuple[str, dict[str, object]]]:
+        """Kinds and fields of the events that tell of the update that was added last.
 
-        After a delta it is always returned, so that no client has to know which words the delta made final.
+        All deltas, joined, are the text before corrections. Their words have times in the session's audio.
+
+        Args:
+            tentative: whether corrections are told, and what follows the text and may still change: where
+                that is new, and after each delta, so that no client has to know what a delta made final.
         """
+        if self._delta:
+            words = [
+                {
+                    "word": word.text.strip(),
+                    "start": round(self._at_s + word.start, 3),
+                    "end": round(self._at_s + word.end, 3),
+                }
+                for word in update.committed
+            ]
+            yield "delta", {"delta": self._delta, "words": words}
+        if not tentative:
+            return
+        if self.correction:
+            yield "corrected", {**self.correction}
         guess = update.tentative if self.text else update.tentative.lstrip()
-        if guess == self._tentative:
-            return None
-        self._tentative = guess
-        return guess
-
-    def words(self, update: LiveUpdate) -> list[dict[str, object]]:
-        """The new words with their times in the session's audio: ours, beside what the dialects have."""
-        return [
-            {
-                "word": word.text.strip(),
-                "start": round(self._at_s + word.start, 3),
-                "end": round(self._at_s + word.end, 3),
-            }
-            for word in update.committed
-        ]
+        if guess != self._tentative:
+            self._tentative = guess
+            yield "tentative", {"text": guess}

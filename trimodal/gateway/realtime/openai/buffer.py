@@ -336,7 +336,7 @@ class InputBuffer:
             async with aclosing(turn.updates()) as updates:
                 async for update in updates:
                     self._admitted = True
-                    delta = transcript.add(update)
+                    transcript.add(update)
                     self._interrupt(utterance)
                     detector = self._detector if utterance is self._open else None
                     if detector is not None and utterance.paused:
@@ -345,14 +345,8 @@ class InputBuffer:
                         self._read(utterance)
                     elif not update.final:
                         self._foresee(utterance)
-                    if not shown:
-                        continue
-                    if delta:
-                        self._outbox.put(f"{kind}.delta", **item, delta=delta, words=transcript.words(update))
-                    if tentative and transcript.correction:
-                        self._outbox.put(f"{kind}.corrected", **item, **transcript.correction)
-                    if tentative and (guess := transcript.tentative(update)) is not None:
-                        self._outbox.put(f"{kind}.tentative", **item, text=guess)
+                    for event, fields in transcript.news(update, tentative=tentative) if shown else ():
+                        self._outbox.put(f"{kind}.{event}", **item, **fields)
         except Exception as error:
             failure = as_api_error(error, self._caller.request_id)
             self._outbox.put(f"{kind}.failed", **item, error=failure.body["error"])

@@ -5,6 +5,7 @@
 
 import { LiveSession } from "../audio/live.js";
 import { tell } from "./composer.js";
+import { rate } from "../timing.js";
 import { readSettings } from "./settings.js";
 import { addTurn, words } from "./talk.js";
 
@@ -172,7 +173,7 @@ function timing({ end, stopped, known, first }, tokens, now) {
     spoken: true,
     total,
     ttft: first - end,
-    rate: tokens > 1 && now - first >= 50 ? (1000 * (tokens - 1)) / (now - first) : null,
+    rate: rate(tokens, now - first),
     tokens,
     parts: [
       ["end of turn", stopped - end],
