@@ -54,7 +54,7 @@ class Vision(litserve.LitAPI):
     def setup(self, device):
         settings = VisionSettings.model_validate_json(sys.argv[2])
         artefact = read_classifier(Path(sys.argv[1]), runtime=runtime_of(settings.engine))
-        self.step = VisionStep.on(open_engine(artefact, settings), artefact, settings, MemoryMetrics())
+        self.step = VisionStep(open_engine(artefact, settings), artefact, settings, MemoryMetrics())
     def decode_request(self, request):
         return base64.b64decode(request["image"])
     def batch(self, inputs):

@@ -9,9 +9,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import logging
+import math
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,25 +35,39 @@ def read_at_most(file: Path, limit: int = MOST_BYTES) -> bytes:
 
 
 @contextmanager
-def alone_in(folder: Path, *, where_possible: bool = False) -> Iterator[None]:
+def alone_in(folder: Path, *, where_possible: bool = False, patience_s: float = math.inf) -> Iterator[None]:
     """Lets others that ask for the same folder wait while the block lasts.
 
     Args:
         where_possible: the block runs all the same on a file system without locks.
+        patience_s: how long another is waited for.
 
     Raises: OSError naming `folder`.
     """
+    deadline = time.monotonic() + patience_s
     # The folder itself is locked: its files are replaced, and one for the lock alone would stay.
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            while not _locks(handle):
+                if time.monotonic() > deadline:
+                    raise OSError(errno.EAGAIN, "it is locked by another process")
+                time.sleep(0.01)
         except OSError as error:
             if not where_possible:
                 raise OSError(error.errno, error.strerror, str(folder)) from None
         yield
     finally:
         os.close(handle)
+
+
+def _locks(handle: int) -> bool:
+    """Locks it, unless another process has it. Raises: OSError: there are no locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def replace_file(path: Path, content: bytes, *, private: bool = False) -> None:

@@ -173,8 +173,8 @@ class Rig:
         budgets = {"budget_s": LONG, "embedding_budget_s": LONG, "judge_budget_s": LONG}
         options = {**budgets, "ttls": {"default": 900.0, "live": 1.0}, **options}
         self.cache = AnswerCache(
-            CacheOptions(mode, "unused", **options),
-            self.embedder.embed,
+            CacheOptions("unused", **options),
+            self.embedder.embed if mode == "semantic" else None,
             CacheMetrics(self.metrics, "llm"),
             same=self.judge.same,
             calibration=calibrated or calibration(),

@@ -183,5 +183,5 @@ class TestBypass:
 
 
 def test_the_first_namespace_is_that_of_requests_without_one():
-    options = CacheOptions("exact", "", ttls={"faq": 60.0, "live": 5.0})
+    options = CacheOptions("", ttls={"faq": 60.0, "live": 5.0})
     assert [options.ttl(name) for name in ("faq", "live", "", "other")] == [60, 5, 60, 60]

@@ -14,18 +14,15 @@ from tests.cache.doubles import (
     Alike,
     FakeEmbedder,
     ScriptedJudge,
-    ScriptedStore,
     ask,
     calibration,
 )
 from trimodal.cache import decision
-from trimodal.cache.answers import MAX_CHARACTERS, AnswerCache, CacheOptions
+from trimodal.cache.answers import MAX_CHARACTERS
 from trimodal.cache.bounded_calls import CircuitBreaker, DaemonThreads, TimedCalls
 from trimodal.cache.decision import JUDGED
 from trimodal.cache.embedder import VECTORS_KEPT, QuestionVectors
-from trimodal.cache.metrics import CacheMetrics
 from trimodal.errors import InvalidArgument, SettingsError, Unavailable
-from trimodal.metrics import MemoryMetrics
 
 
 class TestSemantic:
@@ -208,15 +205,6 @@ class TestSemantic:
             (float("nan"), *next(iter(one.store.held.values()))[:1])
         ]
         assert one.cache.lookup(ask(PARAPHRASE)).semantic() is None
-
-    def test_it_needs_an_embedder_and_a_judge(self):
-        with pytest.raises(SettingsError, match="'embedder' and 'judge'"):
-            AnswerCache(
-                CacheOptions("semantic", ""),
-                None,
-                CacheMetrics(MemoryMetrics(), "llm"),
-                store=ScriptedStore(),
-            )
 
 
 class TestJudge:

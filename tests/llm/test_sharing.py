@@ -92,6 +92,16 @@ def test_who_joins_late_gets_it_from_the_beginning(server: FakeServer, engines: 
     assert late.deltas[-1].completion_tokens == 200
 
 
+def test_without_a_store_one_generation_is_shared_all_the_same(engines: PlayedEngines) -> None:
+    with FakeServer(cache="coalesce", start=engines.start, fake_step_ms=2.0) as server:
+        with engines.paused():
+            sinks = [ask(server) for _ in range(3)]
+            fresh = ask(server, cache_control=frozenset({"no-cache"}))
+            eventually(lambda: counts(server.service)[0] == 2)
+        assert [note(sink) for sink in sinks] == ["", "coalesced", "coalesced"]
+        assert (note(fresh), note(ask(server))) == ("", "")
+
+
 def test_what_differs_is_not_shared(server: FakeServer, answers: Answers) -> None:
     answers.gate.clear()
     sinks = [

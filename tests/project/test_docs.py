@@ -284,9 +284,12 @@ def families() -> dict[str, str]:
     return dict(declared())
 
 
+MAKERS = {("trimodal", "metrics.py"), ("triton", "metrics.py"), ("runtimes", "shared_runs.py")}
+
+
 def declared() -> Iterator[tuple[str, str]]:
     for file in sorted((ROOT / "trimodal").rglob("*.py")):
-        if file.name == "metrics.py" and file.parent.name in ("trimodal", "triton"):
+        if (file.parent.name, file.name) in MAKERS:
             continue  # what makes them, whatever they are called
         tree = ast.parse(file.read_text())
         texts = {
@@ -298,6 +301,11 @@ def declared() -> Iterator[tuple[str, str]]:
             and isinstance(node.value.value, str)
         }
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+        for call in calls:
+            if getattr(call.func, "id", "") == "SharedRuns":
+                prefix, items = (name_of(call.args[at], texts) for at in (1, 3))
+                yield from ((f"{prefix}_{end}", "histogram") for end in ("seconds", "batch_size"))
+                yield f"{prefix}_{items.lower()}_total", "counter"
         found = [(kind, name_of(call.args[0], texts)) for call in calls if (kind := kind_of(call))]
         # A helper of the file's own puts the beginning in front: f"trimodal_speech_{name}".
         prefix = next((name[: -len("{}")] for _, name in found if name.endswith("{}")), "")

@@ -11,7 +11,7 @@ from tests.schedules.scenarios.llm import Closing, Scheduling, Sharing
 from tests.schedules.scenarios.lookups import Lookups
 from tests.schedules.scenarios.speech import Speech
 from tests.schedules.world import Finding
-from trimodal.cache.answers import Lookup
+from trimodal.cache.answers import AnswerLookup
 from trimodal.cache.bounded_calls import DaemonThreads, TimedCalls
 from trimodal.errors import InvalidArgument, RequestError
 from trimodal.llm.frontend.request_state import RequestState
@@ -52,7 +52,7 @@ def double_release(self: TimedCalls, now: float) -> bool:
     return given_up
 
 
-def join_without_lock(self: LlmService, state: RequestState, lookup: Lookup) -> None:
+def join_without_lock(self: LlmService, state: RequestState, lookup: AnswerLookup) -> None:
     """A lookup's thread looks for an identical request, and joins it, without the lock."""
     assert self._cache
     for hit in self._cache.find(lookup):

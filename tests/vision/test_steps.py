@@ -84,7 +84,7 @@ def engine():
 def vision(tmp_path, metrics, engine):
     """The whole step on the played engine, warmed up."""
     settings = VisionSettings(artefact="fake", engine="fake", top_k=1)
-    service = VisionStep.on(engine, read_classifier(artefact(tmp_path / "fake")), settings, metrics)
+    service = VisionStep(engine, read_classifier(artefact(tmp_path / "fake")), settings, metrics)
     engine.given.clear()
     yield service
     service.close()

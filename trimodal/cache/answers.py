@@ -6,11 +6,10 @@ A lookup never raises: what is slow, down or damaged is a miss with a counter.
 from __future__ import annotations
 
 import hashlib
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.bounded_calls import Bypassed, DaemonThreads, Guarded, TimedCalls
@@ -21,7 +20,7 @@ from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.stores.base import Limits, Store, open_store
 from trimodal.cache.values import Embed, Entry, Hit, Question, Same
 from trimodal.cache.write_behind import DIGEST, WriteBehind
-from trimodal.errors import InvalidArgument, SettingsError
+from trimodal.errors import InvalidArgument
 
 CANDIDATES = 4
 """Nearest answers that are asked of the store: some may be too long, or cut."""
@@ -39,7 +38,6 @@ class CacheOptions:
     """Options of an `AnswerCache`, whose limits `LlmSettings` has checked.
 
     Attributes:
-        mode: each layer includes the one before; "off" and "coalesce" store nothing.
         store: a file's path or a URL, see `open_store`.
         budget_s: how long a request waits for the store, seconds; then it goes past it.
         embedding_budget_s: how long it waits for its embedding, before the store is asked for what is near.
@@ -50,7 +48,6 @@ class CacheOptions:
         max_false_hit: upper bound of wrong answers among near-identical questions, 0 to 1.
     """
 
-    mode: Literal["off", "coalesce", "exact", "semantic"]
     store: str
     budget_s: float = 0.02
     embedding_budget_s: float = 0.05
@@ -70,7 +67,7 @@ class AnswerCache:
     """Both layers over one store. Its methods are called from several threads at once.
 
     Args:
-        embed, same, calibration: of the semantic layer; None with mode "exact".
+        embed, same, calibration: of the semantic layer; None: there is none.
         store: another one than `options.store` names.
         audits: of the semantic layer, closed with the cache; None: nothing is audited.
 
@@ -93,12 +90,7 @@ class AnswerCache:
         self.threads = DaemonThreads(_THREADS, "llm-lookup", _MAX_LOOKUPS)
         self._vectors: QuestionVectors | None = None
         self._decider: Decider | None = None
-        if options.mode == "semantic":
-            if embed is None or same is None or calibration is None:
-                raise SettingsError(
-                    "cache 'semantic' needs a model that embeds questions and one that judges them: "
-                    "parameters 'embedder' and 'judge'"
-                )
+        if embed and same and calibration:
             self._vectors = QuestionVectors(embed, self.threads, _CALLERS, options.embedding_budget_s)
             self._decider = Decider(
                 same,
@@ -243,43 +235,6 @@ class AnswerLookup:
     def _bypassed(self, reason: str) -> None:
         self._cache.metrics.bypassed(reason)
         self._cache.metrics.looked_up(self._layer, "bypass", time.perf_counter() - self._began)
-
-
-class NoLookup:
-    """Finds nothing at once."""
-
-    until = math.inf
-    begun = True
-
-    def exact(self) -> None: ...
-
-    def semantic(self) -> None: ...
-
-    def give_up(self, now: float) -> bool:
-        return False
-
-
-class NoAnswers:
-    """Stores nothing: requests only share what is under way. Needs no threads."""
-
-    audits = None
-
-    def lookup(self, question: Question) -> NoLookup:
-        return NoLookup()
-
-    def submit(self, job: Callable[..., None], *args: Any) -> bool:
-        job(*args)
-        return True
-
-    def keep(self, question: Question, answer: str, finish_reason: str, completion_tokens: int) -> None:
-        """Nothing is kept."""
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-
-Lookup = AnswerLookup | NoLookup
-Answers = AnswerCache | NoAnswers
 
 
 def _cut_key(question: Question) -> str:

@@ -1,11 +1,7 @@
-"""Embeds the texts of a batch of requests, with one outcome a request.
-
-A refused text never harms its neighbours.
-"""
+"""Embeds the texts of a batch of requests, with one outcome a request."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +9,11 @@ from typing import Any
 
 from trimodal.embedding.engines.protocol import Embedded, TextEmbedder, open_engine
 from trimodal.embedding.settings import EmbeddingSettings
-from trimodal.errors import InternalError, InvalidArgument, RequestError
-from trimodal.metrics import Metrics, counters
+from trimodal.errors import InvalidArgument, RequestError
+from trimodal.metrics import Metrics
 from trimodal.paths import artefact_directory
-from trimodal.trace import note
+from trimodal.runtimes.shared_runs import SharedRuns
 from trimodal.triton.fields import words
-
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
-BATCHES = (1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
@@ -49,16 +42,9 @@ class EmbeddingService:
     def __init__(self, engine: TextEmbedder, settings: EmbeddingSettings, metrics: Metrics) -> None:
         self._engine = engine
         self.checkpoint = engine.checkpoint
-        self._settings = settings
-        self._seconds = metrics.histogram(
-            "trimodal_embedding_seconds", "One run of the embedder", {}, SECONDS
-        )
-        self._batches = metrics.histogram(
-            "trimodal_embedding_batch_size", "Texts in one run of the embedder", {}, BATCHES
-        )
-        outcomes = ("whole", "truncated", "refused")
-        self._texts = counters(
-            "trimodal_embedding_texts_total", metrics, "Texts by outcome", "outcome", outcomes
+        self._most = settings.max_bytes
+        self._runs = SharedRuns(
+            metrics, "trimodal_embedding", "the embedder", "Texts", "whole", "truncated", span="embed"
         )
 
     @classmethod
@@ -70,45 +56,28 @@ class EmbeddingService:
 
     def embed(self, requests: Sequence[Texts]) -> list[Embedded | RequestError]:
         """For each request the vectors and tokens of its texts, or the error of the first bad one."""
-        most = self._settings.max_bytes
-        texts: list[str] = []
-        parts: dict[int, slice] = {}
-        outcomes: list[Embedded | RequestError] = [InternalError("not embedded")] * len(requests)
-        for index, request in enumerate(requests):
-            try:
-                given = request.texts
-                good = [words(_name(item, len(given)), data, most) for item, data in enumerate(given)]
-            except RequestError as error:
-                self._texts["refused"].increment(len(request.texts))
-                outcomes[index] = error
-                continue
-            parts[index] = slice(len(texts), len(texts) + len(good))
-            texts += good
-        if not texts:
-            return outcomes
-        started = time.perf_counter()
-        embedded = self._engine.embed(texts)
-        ended = time.perf_counter()
-        self._seconds.observe(ended - started)
-        note("embed", started, ended)
-        self._batches.observe(len(texts))
-        for index, part in parts.items():
-            own = Embedded(embedded.vectors[part], embedded.tokens[part])
-            outcomes[index] = self._checked(own, truncate=requests[index].truncate)
-        return outcomes
+        runs = self._runs.run(requests, lambda one: len(one.texts), self._read, self._engine.embed)
+        return [
+            one if isinstance(one, RequestError) else self._checked(one, truncate=request.truncate)
+            for one, request in zip(runs, requests, strict=True)
+        ]
+
+    def _read(self, request: Texts) -> list[str]:
+        count = len(request.texts)
+        return [words(_name(item, count), data, self._most) for item, data in enumerate(request.texts)]
 
     def _checked(self, embedded: Embedded, *, truncate: bool) -> Embedded | RequestError:
         tokens, most = embedded.tokens, self._engine.max_tokens
         fewest, longest = min(tokens), max(tokens)
         if fewest < 1 or (longest > most and not truncate):
-            self._texts["refused"].increment(len(tokens))
+            self._runs.outcomes["refused"].increment(len(tokens))
             name = _name(tokens.index(fewest if fewest < 1 else longest), len(tokens))
             if fewest < 1:
                 return InvalidArgument(f"{name}: nothing in it that the model can read")
             return InvalidArgument(f"{name} has {longest} tokens: this model reads {most}; truncate cuts it")
         cut = sum(count > most for count in tokens)
-        self._texts["truncated"].increment(cut)
-        self._texts["whole"].increment(len(tokens) - cut)
+        self._runs.outcomes["truncated"].increment(cut)
+        self._runs.outcomes["whole"].increment(len(tokens) - cut)
         read = tuple(min(count, most) + self._engine.specials for count in tokens)
         return Embedded(embedded.vectors, read)
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trimodal.cache.answers import AnswerCache, Answers, CacheOptions, NoAnswers
+from trimodal.cache.answers import AnswerCache, CacheOptions
 from trimodal.cache.audit.auditor import Auditor
 from trimodal.cache.calibration import calibration_of
 from trimodal.cache.keys import join, pack
@@ -50,7 +50,6 @@ def model_fingerprint(settings: LlmSettings) -> str:
 def cache_options(settings: LlmSettings, model: str) -> CacheOptions:
     """The options of the cache of the model called `model`."""
     return CacheOptions(
-        mode=settings.cache,
         store=settings.cache_store or str(default_store(model)),
         budget_s=settings.cache_budget_ms / 1e3,
         embedding_budget_s=settings.cache_embedding_budget_ms / 1e3,
@@ -64,17 +63,15 @@ def cache_options(settings: LlmSettings, model: str) -> CacheOptions:
 
 def open_answers(
     settings: LlmSettings, pb_utils: Any, metrics: Metrics, llm: Path
-) -> tuple[Answers | None, str]:
-    """The cache of the llm model in the directory `llm` (None: `cache` is off), and its answers' fingerprint.
+) -> tuple[AnswerCache | None, str]:
+    """The cache of the llm model in the directory `llm` (None: it stores nothing), and its fingerprint.
 
     Raises:
         OperatorError: the store cannot be used, or a model does not suit the semantic layer.
     """
     fingerprint = model_fingerprint(settings)
-    if settings.cache == "off":
+    if settings.cache in ("off", "coalesce"):
         return None, fingerprint
-    if settings.cache == "coalesce":
-        return NoAnswers(), fingerprint
     counts, options = CacheMetrics(metrics, llm.name), cache_options(settings, llm.name)
     embeds = same = calibration = audits = None
     if settings.cache == "semantic":

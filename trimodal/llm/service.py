@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from trimodal.cache.answers import Answers, Lookup
+from trimodal.cache.answers import AnswerCache, AnswerLookup
 from trimodal.cache.values import Hit
 from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
@@ -50,7 +50,7 @@ class LlmService:
     llm-sender-N (`_send_responses`), and the cache's llm-lookup-N (`_look_up`).
 
     Args:
-        answers: the cache of answers; None: every request is generated. fingerprint: of model and engine.
+        answers: the cache of answers; None: none is stored. fingerprint: of model and engine.
         stop_file: once it is there, running requests end with UNAVAILABLE: a drain that took too long.
 
     Raises:
@@ -63,7 +63,7 @@ class LlmService:
         metrics: LlmMetrics,
         start: Callable[[LlmSettings], EngineCoreClient] = start_process,
         *,
-        answers: Answers | None = None,
+        answers: AnswerCache | None = None,
         fingerprint: str = "",
         stop_file: str = "",
     ) -> None:
@@ -73,8 +73,11 @@ class LlmService:
         templated = settings.apply_chat_template if self._input.tokenizer.has_chat_template else None
         dated = self._input.tokenizer.is_dated
         self._cache = (
-            CacheLookup(settings, answers, fingerprint, templated=templated, dated=dated) if answers else None
+            CacheLookup(settings, answers, fingerprint, templated=templated, dated=dated)
+            if answers or settings.cache != "off"
+            else None
         )
+        self._answers = answers
         self._lock = threading.Lock()
         self._registry = RequestRegistry()
         self._sender = ResponseSender(metrics)
@@ -146,7 +149,8 @@ class LlmService:
                 state.lookup = lookup
                 if lookup is None:
                     try:
-                        self._queue(state)
+                        if not self._join(state):
+                            self._queue(state)
                     except RequestError:
                         state.break_off(None)
                         self._leave(state)
@@ -156,8 +160,8 @@ class LlmService:
                     return
                 if time.perf_counter() + self._lookup_poll_s < self._checks_next:
                     self._wake_monitor.set()
-        assert self._cache
-        if not self._cache.answers.submit(self._look_up, state, lookup):
+        assert self._answers
+        if not self._answers.submit(self._look_up, state, lookup):
             self._metrics.lookups_skipped.increment(1)
             with self._lock:
                 self._go_past_cache(state, lookup)
@@ -176,8 +180,8 @@ class LlmService:
         self._wake_monitor.set()
         self._fail_all()
         self._engine.close()
-        if self._cache:
-            self._cache.answers.close()
+        if self._answers:
+            self._answers.close()
         self._sender.close(_SENDERS)
         for thread in self._threads:
             thread.join(timeout)
@@ -259,7 +263,7 @@ class LlmService:
                         self._metrics.lookups_skipped.increment(1)
                     self._go_past_cache(state, lookup)
 
-    def _look_up(self, state: RequestState, lookup: Lookup) -> None:
+    def _look_up(self, state: RequestState, lookup: AnswerLookup) -> None:
         """Threads llm-lookup-N: answers a request from the cache, or queues it."""
         assert self._cache
         with self._lock:
@@ -272,7 +276,7 @@ class LlmService:
         with self._lock:
             self._go_past_cache(state, lookup)
 
-    def _answer_or_join(self, state: RequestState, lookup: Lookup, hit: Hit | None) -> bool:
+    def _answer_or_join(self, state: RequestState, lookup: AnswerLookup, hit: Hit | None) -> bool:
         """Answers a request with a hit, or lets it join an identical one; False: neither is there."""
         if state.lookup is not lookup:
             return True  # it has ended, or gone past the cache
@@ -290,7 +294,7 @@ class LlmService:
             self._break(state)
             return True
 
-    def _go_past_cache(self, state: RequestState, lookup: Lookup) -> None:
+    def _go_past_cache(self, state: RequestState, lookup: AnswerLookup) -> None:
         """Serves a request whose lookup found nothing, or was skipped or given up."""
         if state.lookup is not lookup:
             return

@@ -1,10 +1,13 @@
-"""Opens an artefact's tokenizer, and groups texts of a batch by length."""
+"""Opens an artefact's tokenizer, groups texts of a batch by length, and makes arrays of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest
@@ -24,6 +27,16 @@ def groups(lengths: Sequence[int]) -> Iterator[list[int]]:
         group.append(index)
     if group:
         yield group
+
+
+def padded(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows in one array, filled up with zeros, and 1 where they are: both int64[len(rows), longest]."""
+    ids = np.zeros((len(rows), max(map(len, rows))), np.int64)
+    mask = np.zeros_like(ids)
+    for row, values in enumerate(rows):
+        ids[row, : len(values)] = values
+        mask[row, : len(values)] = 1
+    return ids, mask
 
 
 def open_tokenizer(directory: Path, manifest: Manifest) -> Any:

@@ -44,8 +44,8 @@ TIFF_TAKEN = (
 )
 
 
-class Damaged(Exception):
-    """The bytes break their own format or abuse it; the text completes "image: …"."""
+class Refused(Exception):
+    """A file that is not taken: damaged, abused, of another format or too large; completes "image: …"."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def read_header(data: bytes) -> Header:
     """Reads the header of a picture's bytes, by content.
 
     Raises:
-        Damaged: another format, truncated, or contradicting itself.
+        Refused: another format, truncated, or contradicting itself.
     """
     match format_of(data):
         case "JPEG":
@@ -71,9 +71,9 @@ def read_header(data: bytes) -> Header:
             if data.count(b"\xff\xda") > MOST_SCANS:
                 scans = sum(kind == _SCAN for kind, _, _ in _jpeg_segments(data))
                 if scans > MOST_SCANS:
-                    raise Damaged(f"a JPEG of {scans} scans; at most {MOST_SCANS} are accepted")
+                    raise Refused(f"a JPEG of {scans} scans; at most {MOST_SCANS} are accepted")
             if _lacks_scans(data):
-                raise Damaged("a truncated JPEG file")
+                raise Refused("a truncated JPEG file")
             return Header("JPEG")
         case "PNG":
             return _png(data)
@@ -86,16 +86,16 @@ def read_header(data: bytes) -> Header:
         case "BMP":
             # Pillow unpacks runs of pixels in Python: seconds for a large one.
             if int.from_bytes(data[14:18], "little") >= 40 and data[30:31] in (b"\1", b"\2"):
-                raise Damaged("a BMP file whose pixels are compressed; plain ones are accepted")
+                raise Refused("a BMP file whose pixels are compressed; plain ones are accepted")
             return Header("BMP")
         case "AVIF" | "HEIC" as name:
             return Header(name)
-    raise Damaged(what_it_is(data))
+    raise Refused(what_it_is(data))
 
 
 def _check_parts(parts: int, format: str, most: int = _MOST_PARTS) -> None:
     if parts > most:
-        raise Damaged(f"a {format} file of more than {most} parts")
+        raise Refused(f"a {format} file of more than {most} parts")
 
 
 def decodes_by_rows(data: bytes) -> bool:
@@ -175,16 +175,16 @@ def _png(data: bytes) -> Header:
             size = struct.unpack(">II", body[:8])
         elif kind == b"acTL":
             if frames or len(body) != 8 or not (frames := int.from_bytes(body[:4], "big")):
-                raise Damaged("a PNG whose animation header is damaged")
+                raise Refused("a PNG whose animation header is damaged")
         elif kind == b"eXIf":
             exif = body
         elif kind == b"IEND":
             ended = True
             break
     if size is None:
-        raise Damaged("a PNG without a header")
+        raise Refused("a PNG without a header")
     if not ended:
-        raise Damaged("a truncated PNG file")
+        raise Refused("a truncated PNG file")
     return Header("PNG", size, frames or 1, exif)
 
 
@@ -204,7 +204,7 @@ def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def _webp(data: bytes) -> Header:
     if len(data) < 30 or len(data) < 8 + int.from_bytes(data[4:8], "little"):
-        raise Damaged("a truncated WebP file")
+        raise Refused("a truncated WebP file")
     chunk = data[12:16]
     frames = 1
     if chunk == b"VP8X":
@@ -218,7 +218,7 @@ def _webp(data: bytes) -> Header:
         width = int.from_bytes(data[26:28], "little") & 0x3FFF
         height = int.from_bytes(data[28:30], "little") & 0x3FFF
     else:
-        raise Damaged("a WebP file whose header is damaged")
+        raise Refused("a WebP file whose header is damaged")
     return Header("WebP", (width, height), frames)
 
 
@@ -249,7 +249,7 @@ def _gif(data: bytes) -> Header:
             elif kind == 0x21:
                 at += 2
             else:
-                raise Damaged("a damaged GIF file")
+                raise Refused("a damaged GIF file")
             blocks += 1
             while (length := data[at]) and blocks <= _MOST_PARTS:
                 blocks += kind == 0x21 or length < 64  # pixels are in blocks of 255
@@ -257,9 +257,9 @@ def _gif(data: bytes) -> Header:
             at += 1
             _check_parts(blocks, "GIF")
     except (IndexError, struct.error):
-        raise Damaged("a truncated GIF file") from None
+        raise Refused("a truncated GIF file") from None
     if not frames:
-        raise Damaged("a truncated GIF file")
+        raise Refused("a truncated GIF file")
     return Header("GIF", (width, height), frames)
 
 
@@ -290,14 +290,14 @@ def _tiff(data: bytes) -> Header:
         first = pages[0]
         size = max(first[256] + first.get(322, ())), max(first[257] + first.get(323, ()))
     except (struct.error, IndexError, KeyError):
-        raise Damaged("a truncated TIFF file") from None
+        raise Refused("a truncated TIFF file") from None
     whole = [not page.get(254, (0,))[0] & 5 for page in pages]
     if not whole[0]:
-        raise Damaged(f"a TIFF file that begins with a preview or a mask; {TIFF_TAKEN}")
+        raise Refused(f"a TIFF file that begins with a preview or a mask; {TIFF_TAKEN}")
     for tag, (name, default, taken) in _TIFF_TAKES.items():
         for value in first.get(tag, (default,)):
             if value not in taken or (tag, value) == (262, 0) and 16 in first.get(258, ()):
-                raise Damaged(f"a TIFF file of {name} {value}; {TIFF_TAKEN}")
+                raise Refused(f"a TIFF file of {name} {value}; {TIFF_TAKEN}")
     return Header("TIFF", size, sum(whole))
 
 
@@ -307,11 +307,11 @@ def _tiff_tags(data: bytes, order: str, entries: range) -> dict[int, tuple[int, 
     for at in entries:
         tag, kind, count = struct.unpack_from(order + "HHI", data, at)
         if tag in (273, 324) and count > _MOST_TILES:
-            raise Damaged(f"a TIFF file of {count} tiles or strips; at most {_MOST_TILES} are accepted")
+            raise Refused(f"a TIFF file of {count} tiles or strips; at most {_MOST_TILES} are accepted")
         if tag in _TIFF_TAGS:
             # Where a tag is there twice, decoders differ on which of them counts.
             if tag in found or kind not in _WHOLE or not 0 < count <= 8:
-                raise Damaged(f"a TIFF file whose tag {tag} is damaged")
+                raise Refused(f"a TIFF file whose tag {tag} is damaged")
             form = f"{order}{count}{_WHOLE[kind]}"
             inside = struct.calcsize(form) <= 4
             start = at + 8 if inside else struct.unpack_from(order + "I", data, at + 8)[0]

@@ -32,8 +32,8 @@ from trimodal.errors import InvalidArgument
 from trimodal.vision.formats import TAKEN
 from trimodal.vision.header import (
     TIFF_TAKEN,
-    Damaged,
     Header,
+    Refused,
     decodes_by_rows,
     orientation,
     read_header,
@@ -77,7 +77,7 @@ READERS: dict[str, type[ImageFile.ImageFile]] = {
 
 
 def _reader(format: str) -> type[ImageFile.ImageFile]:
-    """The decoder of a format. Raises: Damaged where it is not installed."""
+    """The decoder of a format. Raises: Refused where it is not installed."""
     if format in READERS:
         return READERS[format]
     if format == "AVIF":
@@ -86,7 +86,7 @@ def _reader(format: str) -> type[ImageFile.ImageFile]:
         except ImportError:
             AvifImagePlugin = None  # type: ignore[assignment]
         if AvifImagePlugin is None or not AvifImagePlugin.SUPPORTED:
-            raise Damaged(
+            raise Refused(
                 'an AVIF file, which this server\'s Pillow does not read: pip install "pillow>=11.3"'
             )
         AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the images of a batch are decoded side by side already
@@ -95,7 +95,7 @@ def _reader(format: str) -> type[ImageFile.ImageFile]:
         from pillow_heif import HeifImageFile, options
     except ImportError:
         hint = "a HEIC file, which this server does not read without pillow-heif: pip install pillow-heif"
-        raise Damaged(hint) from None
+        raise Refused(hint) from None
     options.DECODE_THREADS = 1
     options.THUMBNAILS = options.DEPTH_IMAGES = options.AUX_IMAGES = False
     heif: type[ImageFile.ImageFile] = HeifImageFile
@@ -117,16 +117,16 @@ def decode(data: bytes, limits: Limits, *, at_least: int = 0, name: str = "image
     if len(data) > limits.max_bytes:
         raise InvalidArgument(f"{name}: {len(data)} bytes; at most {limits.max_bytes} are accepted")
     try:
-        header = read_header(data)
-        return _decode(data, header, limits, at_least, name)
-    except Damaged as problem:
+        return _decode(data, read_header(data), limits, at_least)
+    except Refused as problem:
         raise InvalidArgument(f"{name}: {problem}") from None
 
 
-def _decode(data: bytes, header: Header, limits: Limits, at_least: int, name: str) -> Picture:
-    _check_frames(header.frames, header.format, name)
+def _decode(data: bytes, header: Header, limits: Limits, at_least: int) -> Picture:
+    """The picture. Raises: Refused."""
+    _check_frames(header.frames, header.format)
     if header.size is not None:
-        _check_size(header.size, limits.max_pixels, limits, name)
+        _check_size(header.size, limits.max_pixels, limits)
     reader = _reader(header.format)
     try:
         source = reader(io.BytesIO(data))
@@ -134,11 +134,11 @@ def _decode(data: bytes, header: Header, limits: Limits, at_least: int, name: st
         shrinks = (
             large and header.format == "JPEG" and source.mode in COLOURS_OF_JPEG and decodes_by_rows(data)
         )
-        _check_size(source.size, limits.max_pixels * (_SHRUNK if shrinks else 1), limits, name)
+        _check_size(source.size, limits.max_pixels * (_SHRUNK if shrinks else 1), limits)
         if header.format in ("AVIF", "HEIC"):
-            _check_frames(getattr(source, "n_frames", 1), header.format, name)
+            _check_frames(getattr(source, "n_frames", 1), header.format)
         if source.mode not in _MODES and header.format == "TIFF":
-            raise Damaged(f"a TIFF file of {source.mode} pixels; {TIFF_TAKEN}")
+            raise Refused(f"a TIFF file of {source.mode} pixels; {TIFF_TAKEN}")
         upright = orientation(header.exif or _exif(source.info))
         if header.format == "JPEG":
             if shrinks:
@@ -156,12 +156,12 @@ def _decode(data: bytes, header: Header, limits: Limits, at_least: int, name: st
                 source.draft(None, (at_least, at_least))
         source.load()
         return Picture(_rgb(source), upright)
-    except (InvalidArgument, Damaged):
+    except Refused:
         raise
     except Exception as error:  # Pillow's decoders raise exceptions of any type on damaged bytes.
         cut = any(word in str(error).lower() for word in ("truncated", "premature end"))
         state = "a truncated" if cut else "a damaged"
-        raise InvalidArgument(f"{name}: {state} {header.format} file") from None
+        raise Refused(f"{state} {header.format} file") from None
 
 
 def _jpeg(data: bytes, size: tuple[int, int], at_least: int) -> NDArray[np.uint8]:
@@ -190,24 +190,22 @@ def _exif(info: dict[Any, Any]) -> bytes:
     return exif if isinstance(exif, bytes) else b""
 
 
-def _check_frames(frames: int, format: str, name: str) -> None:
+def _check_frames(frames: int, format: str) -> None:
     if frames > 1 and format == "TIFF":
-        raise InvalidArgument(f"{name}: a TIFF file of {frames} pages; a single one is accepted")
+        raise Refused(f"a TIFF file of {frames} pages; a single one is accepted")
     if frames > 1:
-        raise InvalidArgument(
-            f"{name}: an animated {format} file of {frames} frames; a single one is accepted"
-        )
+        raise Refused(f"an animated {format} file of {frames} frames; a single one is accepted")
 
 
-def _check_size(size: tuple[int, int], max_pixels: int, limits: Limits, name: str) -> None:
+def _check_size(size: tuple[int, int], max_pixels: int, limits: Limits) -> None:
     width, height = size
-    size_text = f"{name}: {width} × {height} pixels"
+    told = f"{width} × {height} pixels"
     if min(size) < 1:
-        raise InvalidArgument(f"{size_text}; at least 1 a side are needed")
+        raise Refused(f"{told}; at least 1 a side are needed")
     if max(size) > limits.max_side:
-        raise InvalidArgument(f"{size_text}; at most {limits.max_side} a side are accepted")
+        raise Refused(f"{told}; at most {limits.max_side} a side are accepted")
     if width * height > max_pixels:
-        raise InvalidArgument(f"{size_text}; at most {max_pixels} in all are accepted")
+        raise Refused(f"{told}; at most {max_pixels} in all are accepted")
 
 
 def _rgb(image: Image.Image) -> Image.Image:

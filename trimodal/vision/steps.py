@@ -113,20 +113,31 @@ class PreprocessStep:
 
 
 class VisionStep:
-    """Turns image bytes into labels and scores, all good requests of a batch in one run of the engine."""
+    """Turns image bytes into labels and scores, all good requests of a batch in one run of the engine.
+
+    Made on an open engine, it warms all up: each batch size of the settings runs once.
+    """
 
     def __init__(
-        self, engine: ImageClassifier, preprocess: PreprocessStep, rank: RankStep, metrics: Metrics
+        self,
+        engine: ImageClassifier,
+        artefact: ClassifierArtefact,
+        settings: VisionSettings,
+        metrics: Metrics,
     ) -> None:
         self._engine = engine
-        self.preprocess = preprocess
-        self._rank = rank
+        self.preprocess = PreprocessStep(artefact.input, settings, metrics)
+        self._rank = RankStep(artefact.labels, settings.top_k)
         self._seconds = metrics.histogram(
             "trimodal_vision_classify_seconds", "One run of the classifier", {}, SECONDS
         )
         self._batches = metrics.histogram(
             "trimodal_vision_classify_batch_size", "Images in one run of the classifier", {}, BATCHES
         )
+        self.preprocess.warm_up()
+        for size in settings.warm_up_batch_sizes:
+            pixels = np.zeros((size, 3, artefact.input.height, artefact.input.width), np.uint8)
+            self._rank.rank([engine.classify(pixels)])
 
     @classmethod
     def open(cls, version: Path, settings: VisionSettings, metrics: Metrics) -> VisionStep:
@@ -134,24 +145,7 @@ class VisionStep:
         artefact = read_classifier(
             artefact_directory(version, settings.artefact), runtime=runtime_of(settings.engine)
         )
-        return cls.on(open_engine(artefact, settings), artefact, settings, metrics)
-
-    @classmethod
-    def on(
-        cls,
-        engine: ImageClassifier,
-        artefact: ClassifierArtefact,
-        settings: VisionSettings,
-        metrics: Metrics,
-    ) -> VisionStep:
-        """Makes the step of an open engine, and warms all up: each batch size of the settings runs once."""
-        preprocess = PreprocessStep(artefact.input, settings, metrics)
-        preprocess.warm_up()
-        rank = RankStep(artefact.labels, settings.top_k)
-        for size in settings.warm_up_batch_sizes:
-            pixels = np.zeros((size, 3, artefact.input.height, artefact.input.width), np.uint8)
-            rank.rank([engine.classify(pixels)])
-        return cls(engine, preprocess, rank, metrics)
+        return cls(open_engine(artefact, settings), artefact, settings, metrics)
 
     def classify(self, requests: Sequence[Sequence[bytes]]) -> list[Ranked | RequestError]:
         """Labels bytes[B, k] and scores float32[B, k] for each request of B images, or why it is refused."""

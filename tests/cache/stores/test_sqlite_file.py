@@ -12,6 +12,7 @@ from trimodal.cache.stores import sqlite_file
 from trimodal.cache.stores.base import Limits, StoreError, open_store
 from trimodal.cache.stores.sqlite import SqliteStore
 from trimodal.errors import OperatorError
+from trimodal.files import alone_in
 
 LIMITS = Limits(1_000, timeout_s=2.0)
 
@@ -176,10 +177,7 @@ def test_a_path_that_cannot_be_used(tmp_path: Path) -> None:
 
 def test_a_locked_folder_is_not_waited_for_without_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_file, "ALONE_S", 0.05)
-    with (
-        sqlite_file.alone(path.parent),
-        pytest.raises(OperatorError, match="locked by another process"),
-    ):
+    with alone_in(path.parent), pytest.raises(OperatorError, match="locked by another process"):
         open_at(path)
 
 

@@ -1,55 +1,34 @@
 """On a tiny graph with a known answer: a hundredth of the sum of all ids, each by 2 × its type - 1."""
 
+import json
+
 import numpy as np
 import pytest
 
 from tests.doubles import onnx_runtime
-from trimodal.errors import ArtefactError
+from tests.doubles.onnx_texts import WORDS, write_model, write_shapes, write_tokenizer
 from trimodal.judge.engines.onnxruntime import open_engine
 from trimodal.judge.settings import JudgeSettings
-from trimodal.manifest import Manifest, write_manifest
 
-onnx = pytest.importorskip("onnx")
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c"]
 SETTINGS = JudgeSettings(artefact="x", intra_op_threads=1)
 
 
 @pytest.fixture
 def directory(tmp_path):
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, "[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    tokenizer.enable_truncation(4)  # As some checkpoints have it; the engine must not keep it.
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-
-    helper, kind = onnx.helper, onnx.TensorProto
+    write_tokenizer(tmp_path, lambda tokenizer: tokenizer.enable_truncation(4))
     nodes = [
-        helper.make_node("Mul", ["input_ids", "attention_mask"], ["kept"]),
-        helper.make_node("Mul", ["kept", "token_type_ids"], ["second"]),
-        helper.make_node("Sub", ["kept", "second"], ["first"]),
-        helper.make_node("Sub", ["second", "first"], ["signed"]),
-        helper.make_node("ReduceSum", ["signed", "one"], ["sum"], keepdims=0),
-        helper.make_node("Cast", ["sum"], ["wide"], to=kind.FLOAT),
-        helper.make_node("Mul", ["wide", "hundredth"], ["logit"]),
+        ("Mul", ["input_ids", "attention_mask"], "kept", {}),
+        ("Mul", ["kept", "token_type_ids"], "second", {}),
+        ("Sub", ["kept", "second"], "first", {}),
+        ("Sub", ["second", "first"], "signed", {}),
+        ("ReduceSum", ["signed", "one"], "sum", {"keepdims": 0}),
+        ("Cast", ["sum"], "wide", {"to": 1}),
+        ("Mul", ["wide", "hundredth"], "logit", {}),
     ]
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    inputs = [helper.make_tensor_value_info(name, kind.INT64, ["b", "l"]) for name in names]
-    out = [helper.make_tensor_value_info("logit", kind.FLOAT, ["b"])]
-    one = helper.make_tensor("one", kind.INT64, [1], [1])
-    hundredth = helper.make_tensor("hundredth", kind.FLOAT, [1], [0.01])
-    graph = helper.make_graph(nodes, "difference", inputs, out, [one, hundredth])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, str(tmp_path / "model.onnx"))
-    write(tmp_path, {"max_length": 8})
+    inputs = ("input_ids", "attention_mask", "token_type_ids")
+    write_model(tmp_path, inputs, nodes, ["b"], {"hundredth": 0.01})
+    write_shapes(tmp_path, "judge", max_length=8)
     return tmp_path
-
-
-def write(directory, shapes):
-    facts = {"runtime_version": "0", "precision": "fp32", "source": "test", "source_sha256": "none"}
-    manifest = Manifest(task="judge", runtime="onnxruntime", command="python x", shapes=shapes, **facts)
-    write_manifest(directory, manifest)
 
 
 PAIRS = {  # with the types of the tokens of both: side + 2 × aligned, moved or lacking
@@ -90,22 +69,7 @@ def test_a_pair_that_is_too_long_is_not_cut_but_0(directory):
     assert [each > 0 for each in same] == [False, True, False]
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
-def test_a_damaged_file_says_how_to_build_again(directory, name):
-    (directory / name).write_bytes(b"{}")
-    with pytest.raises(ArtefactError, match="build again with: python x"):
-        open_engine(directory, SETTINGS)
-
-
-def test_a_manifest_without_shapes_is_refused(directory):
-    write(directory, {})
-    with pytest.raises(ArtefactError, match=r"shapes\.max_length"):
-        open_engine(directory, SETTINGS)
-
-
 def test_a_mistake_is_read_as_the_word_of_the_other_question(directory):
-    import json
-
     file = directory / "tokenizer.json"
     told = json.loads(file.read_text())
     told["model"]["vocab"] |= {"password": 7}

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.doubles.waiting import wait_until
 from tests.llm.doubles.engine_thread import start_thread
-from trimodal.cache.answers import Answers
+from trimodal.cache.answers import AnswerCache
 from trimodal.errors import RequestError
 from trimodal.llm.engine_core.client import EngineCoreClient
 from trimodal.llm.engines.fake import FakeEngine
@@ -67,7 +67,7 @@ class FakeServer:
 
     def __init__(
         self,
-        answers: Answers | None = None,
+        answers: AnswerCache | None = None,
         stop_file: str = "",
         start: Callable[[LlmSettings], EngineCoreClient] | None = None,
         kind: Callable[[LlmSettings], Any] = FakeEngine,

@@ -76,7 +76,7 @@ def test_a_cancelled_sequence_is_aborted_and_says_no_more(rig: Rig) -> None:
     rig.runtime.say(2, Chunk([2], "length"))
     eventually(lambda: rig.ends(2) == "length")
     assert rig.tokens(1) == [1]
-    assert (rig.stats.running, rig.stats.kv_usage) == (0, 0.0)
+    assert (rig.steps[-1].working, rig.stats.kv_usage) == (False, 0.0)
 
 
 def test_a_chunk_that_waits_for_its_step_is_not_told_after_a_cancel() -> None:

@@ -320,7 +320,7 @@ def test_streams_interleave_cancel_and_end(vllm: PlayedVllm, tmp_path: Path) -> 
     assert (loop.end(1).finish_reason, loop.end(1).cached_tokens) == ("stop", 8)
     assert loop.end(3).finish_reason == "length"
     assert (loop.tokens(1), loop.tokens(2), loop.tokens(3)) == ([11, 12, 2], [21, 22], [31])
-    eventually(lambda: (loop.steps[-1].stats.running, loop.steps[-1].stats.kv_usage) == (0, 0.0))
+    eventually(lambda: (loop.steps[-1].working, loop.steps[-1].stats.kv_usage) == (False, 0.0))
     assert vllm.threads == {"llm-loop"}
     loop.link.close()
     assert vllm.aborted == ["2"]

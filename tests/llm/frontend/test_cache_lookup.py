@@ -16,7 +16,7 @@ from tests.cache.doubles import FakeEmbedder, ScriptedJudge, ScriptedStore, cali
 from tests.llm.doubles.answers import Answers, ask
 from tests.llm.doubles.sinks import FakeServer, counts, eventually
 from tests.llm.frontend.test_request_state import state_of
-from trimodal.cache.answers import AnswerCache, CacheOptions, NoAnswers
+from trimodal.cache.answers import AnswerCache, CacheOptions
 from trimodal.cache.metrics import CacheMetrics
 from trimodal.cache.values import Entry, Hit
 from trimodal.llm.frontend import cache_lookup
@@ -84,7 +84,7 @@ def key(templated: bool | None = True, dated: bool = False, **request: Any) -> s
     """Of the question that such a request is."""
     state = state_of()
     state.request = replace(state.request, **request)
-    cache = CacheLookup(LlmSettings(engine="fake"), NoAnswers(), "f", templated=templated, dated=dated)
+    cache = CacheLookup(LlmSettings(engine="fake"), None, "f", templated=templated, dated=dated)
     asked = cache.question(state)
     assert asked
     return asked.key
@@ -137,7 +137,7 @@ def test_where_the_template_writes_the_day_tomorrow_is_another_question(
 
 
 def test_a_long_prompt_is_hashed_before_the_lock_is_taken() -> None:
-    cache = CacheLookup(LlmSettings(engine="fake"), NoAnswers(), "0123456789abcdef")
+    cache = CacheLookup(LlmSettings(engine="fake"), None, "0123456789abcdef")
     asked = cache.question(state_of())
     assert asked
     assert "key" in vars(asked), "it is computed when it is first asked for, which would be under the lock"
@@ -155,7 +155,7 @@ class Hanging:
         else:
             self.store.before = lambda call: self.over.wait(60) and None
         self.counts = MemoryMetrics()
-        options = CacheOptions("semantic", "unused", budget_s=0.02, embedding_budget_s=0.02)
+        options = CacheOptions("unused", budget_s=0.02, embedding_budget_s=0.02)
         self.cache = AnswerCache(
             options,
             embedder.embed,

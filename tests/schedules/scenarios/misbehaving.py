@@ -187,7 +187,7 @@ class Shared:
 def real_cache(draw: random.Random, metrics: MemoryMetrics, *, share: float = 0.0) -> AnswerCache:
     """The real cache on a store and models that fail and take longer than they may; `share` is audited."""
     faults = draw.choice([0.0, 0.1, 0.6]) if not share else 0.05
-    options = CacheOptions("semantic", "unused", budget_s=0.02, embedding_budget_s=0.05)
+    options = CacheOptions("unused", budget_s=0.02, embedding_budget_s=0.05)
     store = SlowStore(random.Random(draw.random()), faults)
     embedder = SlowEmbedder(random.Random(draw.random()), faults)
     counts = CacheMetrics(metrics, "llm")

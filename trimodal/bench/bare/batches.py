@@ -112,7 +112,7 @@ def open_vision(version: Path, settings: VisionSettings, files: Sequence[bytes])
     from trimodal.vision.steps import VisionStep
 
     artefact = read_classifier((version / settings.artefact).resolve(), runtime=runtime_of(settings.engine))
-    step = VisionStep.on(open_engine(artefact, settings), artefact, settings, MemoryMetrics())
+    step = VisionStep(open_engine(artefact, settings), artefact, settings, MemoryMetrics())
 
     def run(batch: int, number: int) -> None:
         (answer,) = step.classify([batch_of(files, number, batch)])

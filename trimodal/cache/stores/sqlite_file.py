@@ -6,12 +6,10 @@ network file systems: SQLite's shared memory needs one machine.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 
 from trimodal.cache.stores.base import StoreError
 from trimodal.errors import OperatorError
+from trimodal.files import alone_in
 
 logger = logging.getLogger(__name__)
 
@@ -175,7 +174,7 @@ class Database:
             if era != self.era or self._closed:
                 return  # another thread did it
             self._drop_connections()
-            with suppress(OperatorError), alone(self.path.parent):
+            with suppress(OSError), alone_in(self.path.parent, patience_s=ALONE_S):
                 if self._is_at_path():
                     _set_aside(self.path, why)
 
@@ -183,7 +182,7 @@ class Database:
         self._drop_connections()
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with alone(self.path.parent):
+            with alone_in(self.path.parent, patience_s=ALONE_S):
                 try:
                     self._writer = self._open_writer()
                 except sqlite3.Error as error:
@@ -241,25 +240,6 @@ def may_be_ours(path: Path) -> bool:
     return header[68:72] == APPLICATION.to_bytes(4, "big") or Path(f"{path}-wal").exists()
 
 
-@contextmanager
-def alone(directory: Path) -> Iterator[None]:
-    """Only one process at a time makes or sets aside files here. Raises OperatorError after ALONE_S."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        deadline = time.monotonic() + ALONE_S
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise OperatorError(f"{directory} is locked by another process") from None
-                time.sleep(0.01)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _make_ready(writer: sqlite3.Connection, path: Path) -> None:
     """Checks the file, or makes its tables. Raises sqlite3.DatabaseError where it is damaged or old."""
 
@@ -290,7 +270,7 @@ def _is_damage(error: sqlite3.Error) -> bool:
 
 
 def _set_aside(path: Path, why: str) -> None:
-    """Renames the file, in place of one set aside before, and logs a warning. Call it `alone`."""
+    """Renames the file, in place of one set aside before, and logs a warning. Call it alone."""
     aside = f"{path}.damaged"
     # The log first: a fresh file beside an old log would get the log's pages.
     for end in ("-wal", "-shm", ""):

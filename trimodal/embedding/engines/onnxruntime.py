@@ -16,7 +16,7 @@ from trimodal.embedding.engines.protocol import Embedded
 from trimodal.embedding.settings import EmbeddingSettings
 from trimodal.manifest import read_manifest
 from trimodal.runtimes.onnx_runner import Runner, open_model
-from trimodal.runtimes.text_batches import groups, open_tokenizer, shape_of
+from trimodal.runtimes.text_batches import groups, open_tokenizer, padded, shape_of
 
 
 class OnnxRuntimeEmbedder:
@@ -38,11 +38,7 @@ class OnnxRuntimeEmbedder:
         lengths = [len(encoding.ids) for encoding in encodings]
         vectors = np.empty((len(texts), self.dimension), np.float32)
         for group in groups(lengths):
-            ids = np.zeros((len(group), max(lengths[index] for index in group)), np.int64)
-            mask = np.zeros_like(ids)
-            for row, index in enumerate(group):
-                ids[row, : lengths[index]] = encodings[index].ids
-                mask[row, : lengths[index]] = 1
+            ids, mask = padded([encodings[index].ids for index in group])
             inputs = {"input_ids": ids, "attention_mask": mask}
             vectors[group] = self._runner.run(inputs, "sentence_embedding")
         cut = (sum(len(more.ids) - self.specials for more in e.overflowing) for e in encodings)

@@ -26,6 +26,9 @@ class Embedded:
     vectors: Vectors
     tokens: tuple[int, ...]
 
+    def __getitem__(self, rows: slice) -> Embedded:
+        return Embedded(self.vectors[rows], self.tokens[rows])
+
 
 class TextEmbedder(Protocol):
     """Turns texts into vectors of length 1 whose dot product is their cosine.

@@ -17,7 +17,7 @@ from trimodal.judge.readings import alike, known_words, read
 from trimodal.judge.settings import JudgeSettings
 from trimodal.manifest import read_manifest
 from trimodal.runtimes.onnx_runner import Runner, open_model
-from trimodal.runtimes.text_batches import groups, open_tokenizer, shape_of
+from trimodal.runtimes.text_batches import groups, open_tokenizer, padded, shape_of
 
 
 class OnnxRuntimeJudge:
@@ -42,12 +42,8 @@ class OnnxRuntimeJudge:
         reading = [index for index in fitting if index not in equal]
         for group in groups([lengths[index] for index in reading]):
             rows = [reading[place] for place in group]
-            ids = np.zeros((len(rows), max(lengths[index] for index in rows)), np.int64)
-            mask, types = np.zeros_like(ids), np.zeros_like(ids)
-            for row, index in enumerate(rows):
-                ids[row, : lengths[index]] = encodings[index].ids
-                types[row, : lengths[index]] = token_types(encodings[index])
-                mask[row, : lengths[index]] = 1
+            ids, mask = padded([encodings[index].ids for index in rows])
+            types, _ = padded([token_types(encodings[index]) for index in rows])
             inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
             logits = np.asarray(self._runner.run(inputs, "logit"), np.float32).reshape(-1)
             same[rows] = 1 / (1 + np.exp(-np.clip(logits, -80, 80)))

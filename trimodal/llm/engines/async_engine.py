@@ -108,17 +108,15 @@ class AsyncEngine:
         self._watches = True
 
     def stats(self) -> EngineStats:
-        running = len(self._sequences)
-        usage = round(self._runtime.kv_usage(), 4) if running else 0.0
+        usage = round(self._runtime.kv_usage(), 4) if self._sequences else 0.0
         if not (drafts := self._runtime.drafts()):
-            return replace(self._stats, running=running, kv_usage=usage)
+            return replace(self._stats, kv_usage=usage)
         drafted, accepted = drafts
         # Each token that was not drafted took a step; outputs say nothing, the library joins them under load.
         slots = max(0, self._stats.decoded_tokens - accepted)
         return replace(
-            self._stats, running=running, kv_usage=usage, decode_slots=slots, drafted_tokens=drafted,
-            accepted_tokens=accepted,
-        )  # fmt: skip
+            self._stats, kv_usage=usage, decode_slots=slots, drafted_tokens=drafted, accepted_tokens=accepted
+        )
 
     def check(self) -> None:
         if not self._runtime.alive():

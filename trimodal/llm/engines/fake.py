@@ -156,11 +156,7 @@ class FakeEngine:
 
     def stats(self) -> EngineStats:
         used = sum(sequence.blocks for sequence in self._running.values())
-        return replace(
-            self._stats,
-            running=len(self._running) + len(self._waiting),
-            kv_usage=min(1.0, used / self._settings.num_kv_blocks),
-        )
+        return replace(self._stats, kv_usage=min(1.0, used / self._settings.num_kv_blocks))
 
     def check(self) -> None:
         """A script cannot be lost."""

@@ -137,7 +137,6 @@ class Output:
 class EngineStats:
     """A snapshot between two steps; the totals only grow."""
 
-    running: int = 0
     kv_usage: float = 0.0
     """Share of the KV blocks held by running sequences, 0 to 1; what only the prefix cache keeps is free."""
     decode_slots: int = 0

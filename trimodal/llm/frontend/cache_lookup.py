@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import date
 
-from trimodal.cache.answers import Answers, Lookup
+from trimodal.cache.answers import AnswerCache, AnswerLookup
 from trimodal.cache.keys import question
 from trimodal.cache.values import Hit, Question
 from trimodal.llm.frontend.request_state import Generation, RequestState
@@ -23,6 +23,7 @@ _COMPLETE = ("stop", "length")
 class CacheLookup:
     """Asks the cache of one model, by the rules on who may be answered from it.
 
+    `answers`: None: nothing is stored; requests only share what is under way.
     `templated`: a bare prompt becomes a user message unless its request says otherwise; None: never, there is
     no template. `dated`: the template may write the day.
     """
@@ -30,7 +31,7 @@ class CacheLookup:
     def __init__(
         self,
         settings: LlmSettings,
-        answers: Answers,
+        answers: AnswerCache | None,
         fingerprint: str,
         *,
         templated: bool | None = True,
@@ -87,14 +88,14 @@ class CacheLookup:
         made.key  # noqa: B018 - computed once, here: a long prompt must not be hashed under a lock
         return made
 
-    def begin(self, state: RequestState) -> Lookup | None:
-        """Notes a request's question and begins its lookup; None: its client wants a fresh answer."""
+    def begin(self, state: RequestState) -> AnswerLookup | None:
+        """Notes a request's question and begins its lookup; None: there is none to be made."""
         state.question = self.question(state)
-        if state.question is None or "no-cache" in state.request.terms.cache_control:
+        if self.answers is None or state.question is None or state.wants_fresh:
             return None
         return self.answers.lookup(state.question)
 
-    def find(self, lookup: Lookup) -> Iterator[Hit | None]:
+    def find(self, lookup: AnswerLookup) -> Iterator[Hit | None]:
         """Asks one layer after the other, the next one when the caller goes on; None: a miss."""
         for layer in (lookup.exact, lookup.semantic):
             hit = None
@@ -108,7 +109,7 @@ class CacheLookup:
 
     def is_audited(self, state: RequestState, hit: Hit) -> bool:
         """Whether the hit that answered a request is drawn for an audit; not where nothing is to be kept."""
-        audits, question = self.answers.audits, state.question
+        audits, question = self.answers.audits if self.answers else None, state.question
         if hit.kind != "semantic" or audits is None or question is None:
             return False
         return "no-store" not in state.request.terms.cache_control and audits.draws(question)
@@ -116,7 +117,7 @@ class CacheLookup:
     def keep(self, generation: Generation) -> None:
         """Stores a complete answer in the background. Never raises."""
         question, answer, finish_reason = generation.question, generation.answer, generation.finish_reason
-        if question is None:
+        if question is None or self.answers is None:
             return
         try:
             if generation.storable:

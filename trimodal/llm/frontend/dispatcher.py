@@ -114,18 +114,15 @@ class Dispatcher:
             raise Unavailable(self._unavailable)
         self.interrupt_idle_work()
         self.calls.begin(call, sink, request_id)
-        if self.calls.asleep:
-            self._cache_emptied()
-        return (
-            self._end_all(list(self._registry.generations.values()), Unavailable(ASLEEP))
-            if self.calls.asleep
-            else []
-        )
+        if not self.calls.asleep:
+            return []
+        self._cache_emptied()
+        return self._end_all(list(self._registry.generations.values()), Unavailable(ASLEEP))
 
     def join(self, state: RequestState) -> bool:
         """Lets a request listen to an identical one under way; False: there is none."""
         generation = self._registry.identical(state.question) if state.question else None
-        if generation is None or not generation.accepts(state):
+        if generation is None or state.wants_fresh or not generation.accepts(state):
             return False
         self._registry.join(generation, state)
         return True

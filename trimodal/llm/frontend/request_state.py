@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from trimodal.cache.answers import Lookup
+from trimodal.cache.answers import AnswerLookup
 from trimodal.cache.values import Hit, Question
 from trimodal.errors import RequestError, Unavailable
 from trimodal.llm.detokenizer import TextStream, said
@@ -260,7 +260,7 @@ class RequestState:
     ended: bool = False
     sending: bool = False  # a sender has it, or it waits for one
     question: Question | None = None  # in the cache; None: its answer is neither shared nor kept
-    lookup: Lookup | None = None  # its lookup in the cache while that is under way
+    lookup: AnswerLookup | None = None  # its lookup in the cache while that is under way
     generation: Generation | None = None  # what it listens to; None before and after
     shared: bool = False  # the generation was begun for another request
     handed_on: bool = False  # it was begun for this one, which has left, and counts as another's now
@@ -415,6 +415,11 @@ class RequestState:
         )
         self._drop_unsent()
         return delta
+
+    @property
+    def wants_fresh(self) -> bool:
+        """Whether its answer is to be generated for it, whatever is stored or under way."""
+        return "no-cache" in self.request.terms.cache_control
 
     @property
     def unsent(self) -> str:

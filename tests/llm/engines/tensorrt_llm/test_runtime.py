@@ -36,7 +36,7 @@ def test_streams_interleave_cancel_and_end(llm: PlayedLlm, engine: Engine) -> No
     assert (loop.end(1).finish_reason, loop.end(1).cached_tokens) == ("stop", 2)
     assert loop.end(3).finish_reason == "length"
     assert (loop.tokens(1), loop.tokens(2), loop.tokens(3)) == ([11, 12], [21, 22], [31, 32])
-    eventually(lambda: loop.steps[-1].stats.running == 0)
+    eventually(lambda: not loop.steps[-1].working)
     assert loop.steps[-1].stats.kv_usage == 0.0
     assert llm.aborted() == [102]
     assert len(llm.threads) == 1, "all requests live on one loop"

@@ -192,13 +192,12 @@ class OpenVinoEngine:
 
     def stats(self) -> EngineStats:
         # The pipeline's own figure is as old as its last step and still holds what ended in it.
-        running = len(self._sequences) + len(self._leaving)
         usage = 0.0
-        if running:
+        if self._sequences or self._leaving:
             paused = sum(one.computed for one in self._sequences.values() if one.handle is None)
             usage = self._pipeline.get_metrics().cache_usage / 100
             usage = min(1.0, usage + paused / KV_BLOCK_TOKENS / self._settings.num_kv_blocks)
-        return replace(self._stats, running=running, kv_usage=usage)
+        return replace(self._stats, kv_usage=usage)
 
     def check(self) -> None:
         """Forgets grammars while nobody waits. A loss of the pipeline ends this process by itself."""
