@@ -22,7 +22,7 @@ from trimodal.speech.values import MAX_PROMPT
 
 MIN_CHUNK_S, MAX_CHUNK_S = 0.02, 30.0
 MIN_CHUNK, MAX_CHUNK = round(MIN_CHUNK_S * SAMPLE_RATE), round(MAX_CHUNK_S * SAMPLE_RATE)
-RECORDED_WINDOWS = 2  # of a recording, at the recogniser at once: more gain little (docs/benchmarks.md)
+RECORDED_WINDOWS = 2  # of a recording, at the recogniser at once: more gain little
 # Received behind those: as many that are full, and what says that they are.
 _RECEIVED_WINDOWS = RECORDED_WINDOWS + 0.5
 AFTER = "after_s"  # the parameter of a request for news
