@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typer.testing import CliRunner
 
+from tests.doubles.http_server import answering
 from trimodal.cli.app import app
 
 
@@ -13,6 +14,13 @@ def test_no_server_is_one_sentence():
     done = top("--once", "--url", "127.0.0.1:1", "--interval", "0.1")
     assert done.exit_code == 1
     assert done.stderr == "trimodal top: no metrics at 127.0.0.1:1: connection refused\n"
+
+
+def test_the_gateway_s_port_is_not_the_server_s():
+    with answering(lambda request: (200, b"trimodal_gateway_in_flight 0.0\n")) as port:
+        done = top("--once", "--url", f"127.0.0.1:{port}", "--interval", "0.1")
+    assert done.exit_code == 1
+    assert done.stderr.endswith("its page is not of a server: it may be one for --gateway\n")
 
 
 def test_a_key_that_nobody_would_get_is_refused():
