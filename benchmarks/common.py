@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import subprocess
@@ -14,12 +15,14 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 
+from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.client import Client
 from trimodal.errors import ServerError
 from trimodal.paths import data_directory
 from trimodal.server import ports
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
+from trimodal.server.supervision.stubs import children
 
 Process = subprocess.Popen[bytes]
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -37,10 +40,20 @@ async def serving(options: ServerOptions, **client: Any) -> AsyncIterator[tuple[
 @asynccontextmanager
 async def running_gateway(upstream: str, port: int = 0, *options: str) -> AsyncIterator[tuple[int, int]]:
     """A gateway on this port, 0 for a free one: port and process id. Raises: ServerError."""
-    port = ports.choose("127.0.0.1", {"gateway": port})["gateway"]
+    port = port or free_port()
     command = [sys.executable, "-m", "trimodal.cli.app", "gateway", "--port", str(port)]
     async with running([*command, "--upstream", upstream, *options], port) as process:
         yield port, process.pid
+
+
+def free_port() -> int:
+    return ports.choose("127.0.0.1", {"": 0})[""]
+
+
+async def bench_llm(*arguments: str) -> int:
+    """Runs `trimodal bench llm`; its exit code."""
+    command = [sys.executable, "-m", "trimodal.cli.app", "bench", "llm", *arguments]
+    return await (await asyncio.create_subprocess_exec(*command)).wait()
 
 
 @asynccontextmanager
@@ -74,6 +87,22 @@ async def put(socket: ClientConnection, kind: str, **fields: Any) -> None:
     await socket.send(json.dumps({"type": kind, **fields}))
 
 
+async def put_audio(socket: ClientConnection, samples: Samples) -> None:
+    """Sends audio to the realtime API, 16-bit."""
+    pcm = (samples * 32_767).clip(-32_768, 32_767).astype("<i2").tobytes()
+    await put(socket, "input_audio_buffer.append", audio=base64.b64encode(pcm).decode())
+
+
+async def spoken(samples: Samples, seconds: float) -> AsyncIterator[Samples]:
+    """Each chunk of so many seconds when its last sample has been spoken; the first sample is spoken now."""
+    clock, size = asyncio.get_running_loop().time, round(seconds * SAMPLE_RATE)
+    began = clock()
+    for at in range(0, len(samples), size):
+        chunk = samples[at : at + size]
+        await asyncio.sleep(max(0.0, began + (at + len(chunk)) / SAMPLE_RATE - clock()))
+        yield chunk
+
+
 def cpu_s(pid: int) -> float:
     """Processor seconds that a process has used. Raises: ServerError where it is gone."""
     try:
@@ -86,7 +115,7 @@ def cpu_s(pid: int) -> float:
 def tree_cpu_s(pid: int) -> float:
     """Processor seconds that a process and those below it have used. Raises: ServerError where it is gone."""
     total = cpu_s(pid)
-    for file in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError, ServerError):  # the thread or the child may end meanwhile
-            total += sum(tree_cpu_s(int(child)) for child in file.read_text().split())
+    for child in children(pid):
+        with suppress(ServerError):  # it may end meanwhile
+            total += tree_cpu_s(child)
     return total
