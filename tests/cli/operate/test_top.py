@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from typer.testing import CliRunner
 
 from tests.doubles.http_server import answering
@@ -10,10 +11,17 @@ def top(*arguments: str):
     return CliRunner().invoke(app, ["top", *arguments], env={"COLUMNS": "200", "TERM": "dumb"})
 
 
-def test_no_server_is_one_sentence():
-    done = top("--once", "--url", "127.0.0.1:1", "--interval", "0.1")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--url", "127.0.0.1:1", "--interval", "0.1"), "no metrics at 127.0.0.1:1: connection refused"),
+        (("--gateway", "nowhere:x"), "'nowhere:x' is no address: write host:port, or a URL of http or https"),
+    ],
+)
+def test_no_server_and_no_address_are_one_sentence(arguments, told):
+    done = top("--once", *arguments)
     assert done.exit_code == 1
-    assert done.stderr == "trimodal top: no metrics at 127.0.0.1:1: connection refused\n"
+    assert done.stderr == f"trimodal top: {told}\n"
 
 
 def test_the_gateway_s_port_is_not_the_server_s():
@@ -27,11 +35,3 @@ def test_a_key_that_nobody_would_get_is_refused():
     done = top("--once", "--api-key-file", "/dev/null")
     assert done.exit_code == 2
     assert "--api-key-file is of a gateway: it goes with --gateway" in done.output
-
-
-def test_no_address_is_one_sentence():
-    done = top("--once", "--gateway", "nowhere:x")
-    assert done.exit_code == 1
-    assert (
-        done.stderr == "trimodal top: 'nowhere:x' is no address: write host:port, or a URL of http or https\n"
-    )
