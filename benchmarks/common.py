@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from websockets.asyncio.client import ClientConnection
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.client import Client
+from trimodal.client.transports.base import Timeouts
+from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import ServerError
+from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.paths import data_directory
 from trimodal.server import ports
 from trimodal.server.options import ServerOptions
@@ -80,6 +83,30 @@ async def _listening(port: int, process: Process) -> None:
             writer.close()
             return
     raise ServerError(f"{process.args!r:.80} ended with {process.returncode}: see above")
+
+
+async def until(
+    holds: Callable[[], bool | Awaitable[bool]], what: str, limit_s: float = 60.0, every_s: float = 0.1
+) -> float:
+    """Waits; the event loop's time then. Raises: ServerError: `what` did not come."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + limit_s
+    while clock() < deadline:
+        held = holds()
+        if held if isinstance(held, bool) else await held:
+            return clock()
+        await asyncio.sleep(every_s)
+    raise ServerError(f"{what} did not come within {limit_s:g} s")
+
+
+@asynccontextmanager
+async def pooled(servers: Sequence[TritonServer]) -> AsyncIterator[Client]:
+    """A client of servers behind the gateway's balancer."""
+    pool = Upstreams([one.grpc_url for one in servers], lambda address: GrpcTransport(address, Timeouts()))
+    async with Client(transport=pool) as client:
+        pool.start(Timeouts())
+        await pool.looked()
+        yield client
 
 
 async def put(socket: ClientConnection, kind: str, **fields: Any) -> None:

@@ -25,7 +25,7 @@ import httpx
 import typer
 from rich.console import Console
 
-from benchmarks.common import Process, free_port, running, serving
+from benchmarks.common import Process, free_port, running, serving, until
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.records import Record
@@ -35,7 +35,6 @@ from trimodal.bench.samples import batch_of, jpegs
 from trimodal.bench.targets.media import vision
 from trimodal.bench.targets.taking import sender
 from trimodal.build_support import operator_errors
-from trimodal.errors import ServerError
 from trimodal.server.options import ServerOptions
 from trimodal.vision.settings import VisionSettings
 
@@ -143,14 +142,13 @@ def end(process: Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-async def answering(peer: Send, limit_s: float = 60.0) -> None:
+async def answering(peer: Send) -> None:
     """Waits for the first answer: LitServe listens before its worker is ready. Raises: ServerError."""
-    for _ in range(int(limit_s / 0.2)):
-        record = await peer(0)
-        if not record.error:
-            return
-        await asyncio.sleep(0.2)
-    raise ServerError(f"LitServe does not answer: {record.error}")
+
+    async def answers() -> bool:
+        return not (await peer(0)).error
+
+    await until(answers, "an answer of LitServe")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from typing import Annotated
 import httpx
 import typer
 
-from benchmarks.common import Process, bench_llm, free_port, running
+from benchmarks.common import Process, bench_llm, free_port, running, until
 from trimodal.build_support import operator_errors, resolve_checkpoint
 from trimodal.errors import ServerError
 
@@ -77,17 +77,18 @@ async def serving_with(command: Sequence[str]) -> AsyncIterator[tuple[int, int]]
         yield port, process.pid
 
 
-async def loaded(port: int, process: Process, limit_s: float = 60.0) -> None:
+async def loaded(port: int, process: Process) -> None:
     """Waits until the server, which listens before it has its weights, answers. Raises: ServerError."""
     async with httpx.AsyncClient(trust_env=False) as client:
-        for _ in range(int(limit_s / 0.1)):
-            with suppress(httpx.HTTPError):
-                if (await client.get(f"http://127.0.0.1:{port}/health")).is_success:
-                    return
+
+        async def answers() -> bool:
             if process.poll() is not None:
                 raise ServerError(f"llama-server ended with {process.returncode} while it loaded its weights")
-            await asyncio.sleep(0.1)
-    raise ServerError("llama-server does not load its weights")
+            with suppress(httpx.HTTPError):
+                return (await client.get(f"http://127.0.0.1:{port}/health")).is_success
+            return False
+
+        await until(answers, "an answer of llama-server")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import pairwise
@@ -22,7 +22,7 @@ import httpx
 import typer
 from rich.console import Console
 
-from benchmarks.common import running_gateway, serving
+from benchmarks.common import running_gateway, serving, until
 from benchmarks.llm.vllm import Checkpoint, Device, Eager, Python, Threads, options
 from benchmarks.tables import NARROW, make_table
 from trimodal.build_support import operator_errors
@@ -51,6 +51,7 @@ STORY = "Write a long story about a lighthouse. It is story"
 ANSWER = 1500
 LIMIT_S = 300.0
 
+_until = partial(until, what="what is waited for", limit_s=LIMIT_S, every_s=0.01)
 Streams = Annotated[int, typer.Option(min=1, help="answers that run meanwhile")]
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -120,17 +121,6 @@ def _gap(times: list[list[float]], began: float, ended: float) -> float:
     )
 
 
-async def _until(holds: Callable[[], bool | Awaitable[bool]], every_s: float = 0.01) -> float:
-    """Waits; returns time.monotonic(). Raises: ServerError: it does not come."""
-    deadline = time.monotonic() + LIMIT_S
-    while time.monotonic() < deadline:
-        held = holds()
-        if held if isinstance(held, bool) else await held:
-            return time.monotonic()
-        await asyncio.sleep(every_s)
-    raise ServerError(f"it did not come within {LIMIT_S:.0f} s")
-
-
 @app.command()
 def dead(
     python: Python,
@@ -195,7 +185,7 @@ async def _death(http: httpx.AsyncClient, url: str, pages: Sequence[str], stream
     killed = time.monotonic()
     os.kill(_core(), signal.SIGKILL)
     *at, first, second = await asyncio.gather(*told, *(_until(partial(tells, page, False)) for page in pages))
-    again = await _until(answers, 0.2)
+    again = await _until(answers, every_s=0.2)
     for page in pages:
         await _until(partial(tells, page, True))
     await asyncio.sleep(1.0)

@@ -102,7 +102,7 @@ def _flow(config: Config, graph: _Graph) -> Iterator[Finding]:
 
 def _in_order(steps: Sequence[Any], ready: set[str]) -> Iterator[int]:
     """Steps as their inputs get ready, adding their outputs to `ready`; the others are left out."""
-    left = range(len(steps))
+    left = list(range(len(steps)))
     while now := [index for index in left if set(steps[index].input_map.values()) <= ready]:
         yield from now
         ready |= {name for index in now for name in steps[index].output_map.values()}
