@@ -22,13 +22,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.common import serving
+from benchmarks.common import pooled, serving
 from benchmarks.tables import make_table
 from trimodal.client import Client, Message
 from trimodal.client.timing import percentile
-from trimodal.client.transports.base import Timeouts
-from trimodal.client.transports.grpc import GrpcTransport
-from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.server.options import ServerOptions
 
 SERVERS = 2
@@ -100,13 +97,9 @@ async def measure(chats: int, turns: int, changes: dict[str, str]) -> list[Prefi
         async with AsyncExitStack() as stack:
             options = [ServerOptions.on_free_ports("llm", changes={"llm": changes}) for _ in range(SERVERS)]
             started = [await stack.enter_async_context(serving(one)) for one in options]
-            pool = Upstreams(
-                [server.grpc_url for server, _ in started], lambda address: GrpcTransport(address, Timeouts())
-            )
             clients = [client for _, client in started]
             if rule == "by beginning":
-                clients = [await stack.enter_async_context(Client(transport=pool))]
-                pool.start(Timeouts())
+                clients = [await stack.enter_async_context(pooled([server for server, _ in started]))]
             turn = itertools.cycle(clients)
             found.append(
                 await talk(rule, lambda _, turn=turn: next(turn), chats=chats, turns=turns, at_once=4)  # type: ignore[misc]

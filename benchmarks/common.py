@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 
+from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.client import Client
+from trimodal.client.transports.base import Timeouts
+from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import ServerError
+from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.paths import data_directory
 from trimodal.server import ports
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import TritonServer
+from trimodal.server.supervision.stubs import children
 
 Process = subprocess.Popen[bytes]
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -37,10 +43,20 @@ async def serving(options: ServerOptions, **client: Any) -> AsyncIterator[tuple[
 @asynccontextmanager
 async def running_gateway(upstream: str, port: int = 0, *options: str) -> AsyncIterator[tuple[int, int]]:
     """A gateway on this port, 0 for a free one: port and process id. Raises: ServerError."""
-    port = ports.choose("127.0.0.1", {"gateway": port})["gateway"]
+    port = port or free_port()
     command = [sys.executable, "-m", "trimodal.cli.app", "gateway", "--port", str(port)]
     async with running([*command, "--upstream", upstream, *options], port) as process:
         yield port, process.pid
+
+
+def free_port() -> int:
+    return ports.choose("127.0.0.1", {"": 0})[""]
+
+
+async def bench_llm(*arguments: str) -> int:
+    """Runs `trimodal bench llm`; its exit code."""
+    command = [sys.executable, "-m", "trimodal.cli.app", "bench", "llm", *arguments]
+    return await (await asyncio.create_subprocess_exec(*command)).wait()
 
 
 @asynccontextmanager
@@ -69,9 +85,49 @@ async def _listening(port: int, process: Process) -> None:
     raise ServerError(f"{process.args!r:.80} ended with {process.returncode}: see above")
 
 
+async def until(
+    holds: Callable[[], bool | Awaitable[bool]], what: str, limit_s: float = 60.0, every_s: float = 0.1
+) -> float:
+    """Waits; the event loop's time then. Raises: ServerError: `what` did not come."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + limit_s
+    while clock() < deadline:
+        held = holds()
+        if held if isinstance(held, bool) else await held:
+            return clock()
+        await asyncio.sleep(every_s)
+    raise ServerError(f"{what} did not come within {limit_s:g} s")
+
+
+@asynccontextmanager
+async def pooled(servers: Sequence[TritonServer]) -> AsyncIterator[Client]:
+    """A client of servers behind the gateway's balancer."""
+    pool = Upstreams([one.grpc_url for one in servers], lambda address: GrpcTransport(address, Timeouts()))
+    async with Client(transport=pool) as client:
+        pool.start(Timeouts())
+        await pool.looked()
+        yield client
+
+
 async def put(socket: ClientConnection, kind: str, **fields: Any) -> None:
     """Sends an event of the realtime API."""
     await socket.send(json.dumps({"type": kind, **fields}))
+
+
+async def put_audio(socket: ClientConnection, samples: Samples) -> None:
+    """Sends audio to the realtime API, 16-bit."""
+    pcm = (samples * 32_767).clip(-32_768, 32_767).astype("<i2").tobytes()
+    await put(socket, "input_audio_buffer.append", audio=base64.b64encode(pcm).decode())
+
+
+async def spoken(samples: Samples, seconds: float) -> AsyncIterator[Samples]:
+    """Each chunk of so many seconds when its last sample has been spoken; the first sample is spoken now."""
+    clock, size = asyncio.get_running_loop().time, round(seconds * SAMPLE_RATE)
+    began = clock()
+    for at in range(0, len(samples), size):
+        chunk = samples[at : at + size]
+        await asyncio.sleep(max(0.0, began + (at + len(chunk)) / SAMPLE_RATE - clock()))
+        yield chunk
 
 
 def cpu_s(pid: int) -> float:
@@ -86,7 +142,7 @@ def cpu_s(pid: int) -> float:
 def tree_cpu_s(pid: int) -> float:
     """Processor seconds that a process and those below it have used. Raises: ServerError where it is gone."""
     total = cpu_s(pid)
-    for file in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError, ServerError):  # the thread or the child may end meanwhile
-            total += sum(tree_cpu_s(int(child)) for child in file.read_text().split())
+    for child in children(pid):
+        with suppress(ServerError):  # it may end meanwhile
+            total += tree_cpu_s(child)
     return total

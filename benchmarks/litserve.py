@@ -25,17 +25,16 @@ import httpx
 import typer
 from rich.console import Console
 
-from benchmarks.common import Process, running, serving
-from benchmarks.tables import NARROW, make_table
-from trimodal.bench.load.generator import Closed, LoadRun, Send, run
+from benchmarks.common import Process, free_port, running, serving, until
+from trimodal.bench.load.generator import Send
+from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.records import Record
-from trimodal.bench.load.statistics import summarise
+from trimodal.bench.load.rounds import Result, run_cases, sending
+from trimodal.bench.report import IMAGES, print_tables
 from trimodal.bench.samples import batch_of, jpegs
 from trimodal.bench.targets.media import vision
 from trimodal.bench.targets.taking import sender
 from trimodal.build_support import operator_errors
-from trimodal.errors import ServerError
-from trimodal.server import ports
 from trimodal.server.options import ServerOptions
 from trimodal.vision.settings import VisionSettings
 
@@ -80,7 +79,7 @@ async def litserve(packages: Path, *given: object) -> AsyncIterator[tuple[httpx.
 
     Raises: ServerError: it does not start.
     """
-    port = ports.choose("127.0.0.1", {"litserve": 0})["litserve"]
+    port = free_port()
     environment = os.environ | {"PYTHONPATH": str(packages.resolve())}
     async with AsyncExitStack() as stack:
         # A file: LitServe's worker is another process, which imports it.
@@ -115,11 +114,11 @@ def main(
     rounds: Annotated[int, typer.Option(min=1)] = 3,
 ) -> None:
     """Sends images to both servers in turn."""
-    table = make_table("Images (ms)", "clients|side|images|images/s|p50|p99|share of ours", **NARROW)
+    plan = LoadPlan(sizes=tuple(concurrency), seconds=seconds, warmup=1.0, rounds=rounds)
     changes = {"vision": {"artefact": artefact}} if artefact else {}
     options = ServerOptions.on_free_ports("vision", changes=changes)
 
-    async def run_all() -> None:
+    async def run_all() -> list[Result]:
         async with AsyncExitStack() as stack:
             server, client = await stack.enter_async_context(serving(options, connections=4))
             model = server.models["vision"]
@@ -127,28 +126,14 @@ def main(
             given = [(model.version_directory / settings.artefact).resolve(), settings.model_dump_json()]
             http, _ = await stack.enter_async_context(litserve(packages, *given, MOST, delay_ms / 1e3))
             files = await asyncio.to_thread(jpegs, image_size, image_size)
-            other = over_http(http, files)
+            ours, other = vision(client, files), over_http(http, files)
             await answering(other)
-            sides: dict[str, Send] = {"ours": vision(client, files), "LitServe": other}
-            for count in concurrency:
-                runs: dict[str, list[LoadRun]] = {name: [] for name in sides}
-                for _ in range(rounds):
-                    for name, send in sides.items():
-                        runs[name].append(await run(send, Closed(count), seconds=seconds, warmup=1.0))
-                found = {name: summarise(done) for name, done in runs.items()}
-                for name, one in found.items():
-                    if one.errors:
-                        raise ServerError(f"{name}: {next(iter(one.errors))}")
-                    latency = one.metrics["latency_ms"]
-                    assert latency is not None
-                    share = one.items_per_s / found["ours"].items_per_s
-                    times = [f"{latency.percentiles[percent]:.1f}" for percent in ("p50", "p99")]
-                    row = [str(count), name, str(one.ok), f"{one.items_per_s:.0f}", *times, f"{share:.2f}"]
-                    table.add_row(*row)
+            sides = {"ours": sending(plan, lambda *_: ours), "LitServe": sending(plan, lambda *_: other)}
+            return await run_cases(plan, sides)
 
     with operator_errors():
-        asyncio.run(run_all())
-    Console(highlight=False, width=120).print(table)
+        results = asyncio.run(run_all())
+    print_tables("Images", IMAGES, results, plan.slo, Console(highlight=False, width=120))
 
 
 def end(process: Process) -> None:
@@ -157,14 +142,13 @@ def end(process: Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-async def answering(peer: Send, limit_s: float = 60.0) -> None:
+async def answering(peer: Send) -> None:
     """Waits for the first answer: LitServe listens before its worker is ready. Raises: ServerError."""
-    for _ in range(int(limit_s / 0.2)):
-        record = await peer(0)
-        if not record.error:
-            return
-        await asyncio.sleep(0.2)
-    raise ServerError(f"LitServe does not answer: {record.error}")
+
+    async def answers() -> bool:
+        return not (await peer(0)).error
+
+    await until(answers, "an answer of LitServe")
 
 
 if __name__ == "__main__":

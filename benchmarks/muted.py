@@ -11,7 +11,6 @@ metrics tell it (some 70 ms late), or from when silence is taken for the end, if
 from __future__ import annotations
 
 import asyncio
-import base64
 import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,7 +25,7 @@ import typer
 from rich.console import Console
 from websockets.asyncio.client import connect
 
-from benchmarks.common import put, running_gateway, serving
+from benchmarks.common import put, put_audio, running_gateway, serving, spoken
 from benchmarks.parity.contexts import SAMPLES, Recording, read
 from benchmarks.tables import make_table
 from trimodal.audio.values import SAMPLE_RATE, Samples
@@ -84,9 +83,7 @@ async def socket(url: str, dialect: str) -> AsyncIterator[tuple[Send, Words]]:
             await put(opened, "input_audio_buffer.commit")
 
         async def send(samples: Samples) -> None:
-            given = soxr.resample(samples, SAMPLE_RATE, OPENAI_RATE) if openai else samples
-            pcm = (given * 32_767).clip(-32_768, 32_767).astype("<i2").tobytes()
-            await put(opened, "input_audio_buffer.append", audio=base64.b64encode(pcm).decode())
+            await put_audio(opened, soxr.resample(samples, SAMPLE_RATE, OPENAI_RATE) if openai else samples)
 
         async def words() -> Words:
             async for event in opened:
@@ -98,14 +95,13 @@ async def socket(url: str, dialect: str) -> AsyncIterator[tuple[Send, Words]]:
 async def mute(way: Any, samples: Samples, results: list[float]) -> tuple[float, float] | None:
     """Seconds from the last word's end, and from the recogniser's last result; None: it did not come."""
     clock = asyncio.get_running_loop().time
-    size, last = round(CHUNK_S * SAMPLE_RATE), len(samples) / SAMPLE_RATE - TAIL_S
+    last = len(samples) / SAMPLE_RATE - TAIL_S
     async with way as (send, words):
         began = clock()
 
         async def speak() -> None:
-            for at in range(0, len(samples), size):
-                await asyncio.sleep(max(0.0, began + min(at + size, len(samples)) / SAMPLE_RATE - clock()))
-                await send(samples[at : at + size])
+            async for chunk in spoken(samples, CHUNK_S):
+                await send(chunk)
 
         async def heard() -> float:
             async for ends in words:

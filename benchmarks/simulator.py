@@ -22,7 +22,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.common import serving
+from benchmarks.common import pooled, serving
 from benchmarks.tables import make_table
 from trimodal.bench.load.generator import Closed, poisson, run
 from trimodal.bench.load.records import OK, Record
@@ -30,10 +30,7 @@ from trimodal.bench.load.statistics import summarise
 from trimodal.bench.targets.llm import follow
 from trimodal.bench.targets.taking import taken
 from trimodal.client import Client, Message
-from trimodal.client.transports.base import Timeouts
-from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import OperatorError, ServerError
-from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.plan.fleet.from_bench import describe_replica, read_point
 from trimodal.plan.fleet.outcome import Objective
 from trimodal.plan.fleet.simulation import simulate
@@ -103,14 +100,10 @@ async def started(stack: AsyncExitStack, count: int) -> tuple[Client, list[str]]
     """A client of so many new servers behind the gateway's balancer, and their addresses."""
     options = [ServerOptions.on_free_ports("llm", changes={"llm": ENGINE}) for _ in range(count)]
     servers = [await stack.enter_async_context(serving(one)) for one in options]
-    addresses = [server.grpc_url for server, _ in servers]
-    pool = Upstreams(addresses, lambda url: GrpcTransport(url, Timeouts()))
-    client = await stack.enter_async_context(Client(transport=pool))
-    pool.start(Timeouts())
-    await pool.looked()
+    client = await stack.enter_async_context(pooled([server for server, _ in servers]))
     for _, own in servers:  # the first request of a process takes longer
         await own.complete(messages=[{"role": "user", "content": "hello"}], max_tokens=4)
-    return client, addresses
+    return client, [server.grpc_url for server, _ in servers]
 
 
 async def send(client: Client, messages: Sequence[Message], tokens: int) -> Record:

@@ -29,7 +29,7 @@ import typer
 from rich.console import Console
 from websockets.asyncio.client import ClientConnection, connect
 
-from benchmarks.common import SAMPLES, Process, running, serving, tree_cpu_s
+from benchmarks.common import SAMPLES, Process, free_port, running, serving, spoken, tree_cpu_s
 from benchmarks.parity.contexts import ARTEFACTS
 from benchmarks.tables import NARROW, make_table
 from trimodal.audio.values import SAMPLE_RATE, Samples
@@ -39,10 +39,9 @@ from trimodal.build_support import operator_errors
 from trimodal.client import Client
 from trimodal.errors import ServerError
 from trimodal.paths import artefact_root
-from trimodal.server import ports
 from trimodal.server.options import ServerOptions
 
-CHUNK = SAMPLE_RATE // 10
+CHUNK_S = 0.1
 QUIET_S = 4.0
 SERVER = """
 import sys
@@ -103,27 +102,14 @@ def read(model: Any, recording: Recording) -> Spoken:
     return Spoken(np.concatenate((recording.samples, quiet)), recording.text, words)
 
 
-async def chunks(spoken: Spoken, send: Callable[[Samples], Awaitable[object]]) -> None:
-    """Sends each chunk when it has been spoken."""
-    clock = asyncio.get_running_loop().time
-    began = clock()
-    for at in range(0, len(spoken.samples), CHUNK):
-        chunk = spoken.samples[at : at + CHUNK]
-        await asyncio.sleep(max(0.0, began + (at + len(chunk)) / SAMPLE_RATE - clock()))
-        await send(chunk)
-
-
-async def ours(client: Client, spoken: Spoken) -> Shown:
+async def ours(client: Client, said: Spoken) -> Shown:
     """Plays a stream to `speech`. Raises: TrimodalError: it is refused or lost."""
     clock = asyncio.get_running_loop().time
     shown, began = Shown(), clock()
     async with client.listen(language="en", timeout=60.0) as stream:
-
-        async def send(chunk: Samples) -> None:
+        async for chunk in spoken(said.samples, CHUNK_S):
             update = await stream.send(chunk)
             shown.see(clock() - began, f"{stream.text} {update.tentative}")
-
-        await chunks(spoken, send)
         await stream.end()
     shown.see(clock() - began, stream.text)
     return shown
@@ -132,7 +118,7 @@ async def ours(client: Client, spoken: Spoken) -> Shown:
 @asynccontextmanager
 async def whisper_live(packages: Path, artefact: Path, clients: int) -> AsyncIterator[tuple[int, int]]:
     """WhisperLive on a free port, for so many clients: port and process id. Raises: ServerError."""
-    port = ports.choose("127.0.0.1", {"peer": 0})["peer"]
+    port = free_port()
     command = [sys.executable, "-c", SERVER, str(artefact), str(port), str(clients)]
     environment = {"PYTHONPATH": str(packages.resolve()), "OMP_NUM_THREADS": str(os.cpu_count())}
     more = {"env": os.environ | environment, "stderr": subprocess.DEVNULL}
@@ -141,12 +127,12 @@ async def whisper_live(packages: Path, artefact: Path, clients: int) -> AsyncIte
         yield port, process.pid
 
 
-async def theirs(port: int, spoken: Spoken) -> Shown:
+async def theirs(port: int, said: Spoken) -> Shown:
     """Plays a stream to WhisperLive. Raises: ServerError: it refuses it."""
     clock = asyncio.get_running_loop().time
     shown = Shown()
     options = {
-        "uid": str(id(spoken)),
+        "uid": str(id(said)),
         "language": "en",
         "task": "transcribe",
         "model": "",
@@ -160,7 +146,8 @@ async def theirs(port: int, spoken: Spoken) -> Shown:
             raise ServerError(f"WhisperLive answers {first}")
         began = clock()
         listener = asyncio.create_task(hear(socket, shown, began))
-        await chunks(spoken, lambda chunk: socket.send(chunk.astype(np.float32).tobytes()))
+        async for chunk in spoken(said.samples, CHUNK_S):
+            await socket.send(chunk.astype(np.float32).tobytes())
         listener.cancel()
         with suppress(asyncio.CancelledError):
             await listener

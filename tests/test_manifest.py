@@ -325,3 +325,12 @@ def test_a_build_that_has_no_room_is_refused_before_it_begins(tmp_path, monkeypa
     needed = r"at least 10,001 MB in .*not/there, whose disk has 10,000 MB left: free some, or name another"
     with pytest.raises(ArtefactError, match=needed):
         check_room(tmp_path / "not" / "there", 10.001e9)
+
+
+def test_a_build_that_may_not_write_is_refused_before_it_begins(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(ArtefactError, match=r"nothing can be written to .*/file/1: name another directory"):
+        check_room(tmp_path / "file" / "1", 0)
+    monkeypatch.setattr("os.access", lambda place, mode: False)  # root may write everywhere
+    with pytest.raises(ArtefactError, match=r"nothing can be written to .*/new: "):
+        check_room(tmp_path / "new", 0)

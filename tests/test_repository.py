@@ -135,8 +135,13 @@ def test_precision_by_manifest_else_by_name(repository):
 def test_refusals(repository, tmp_path):
     with pytest.raises(ServerError, match="no model 'x' in .*: it has a, b, c, pair"):
         select_models(repository, ["a", "x"], "cpu")
-    with pytest.raises(ServerError, match="does not exist"):
-        model_names(tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    for name in ("nowhere", "file"):
+        with pytest.raises(ServerError, match=f"{name} is no folder: name one with --model-repository"):
+            model_names(tmp_path / name)
+    (tmp_path / "clone" / "model_repository").mkdir(parents=True)
+    with pytest.raises(ServerError, match="has no model .*: name .*clone/model_repository"):
+        model_names(tmp_path / "clone")
     with pytest.raises(ServerError, match="has no model"):
         model_names(repository / "notes")
     (repository / "b" / "config.pbtxt").write_text('name: "b"\nbackend python')

@@ -149,3 +149,8 @@ def _liken(temporary: int, file: Path, *, private: bool) -> None:
     if now.st_gid != before.st_gid:
         mode &= ~stat.S_IRWXG  # it was no right of this group
     os.chmod(temporary, mode)
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files in a folder and below."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

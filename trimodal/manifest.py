@@ -128,12 +128,14 @@ def check_files(directory: Path, manifest: Manifest, stop: Callable[[], bool] = 
 
 
 def check_room(directory: Path, needed: float) -> None:
-    """Raises: ArtefactError: a build writes so many bytes there, at least, and its disk has fewer left.
+    """Raises: ArtefactError: a build cannot write there, or not so many bytes, the least that it needs.
 
     For what takes long: on a full disk it fails at its end, and where a library removes what it has written,
     as OpenVINO (2026.4) does, the disk is not full any more and `told_when_full` knows nothing.
     """
-    existing = next(place for place in (directory, *directory.absolute().parents) if place.is_dir())
+    existing = next(place for place in (directory, *directory.absolute().parents) if place.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise ArtefactError(f"nothing can be written to {directory}: name another directory")
     if (free := free_room(existing)) < needed:
         raise ArtefactError(
             f"the build needs at least {needed / 1e6:,.0f} MB in {directory}, whose disk has "

@@ -156,11 +156,19 @@ def unfit_metric_tags(config: Any) -> list[str]:
 def model_names(repository: Path) -> list[str]:
     """Every model: the folders with a config.pbtxt. Raises: ServerError when there is none."""
     if not repository.is_dir():
-        raise ServerError(f"model repository {repository} does not exist: name one with --model-repository")
+        raise ServerError(f"model repository {repository} is no folder: name one with --model-repository")
     names = sorted(path.parent.name for path in repository.glob("*/config.pbtxt"))
     if not names:
-        raise ServerError(f"model repository {repository} has no model (no */config.pbtxt in it)")
+        raise ServerError(
+            f"model repository {repository} has no model (no */config.pbtxt in it){meant_beside(repository)}"
+        )
     return names
+
+
+def meant_beside(path: Path) -> str:
+    """The end of a sentence on a folder without models that holds a repository; else nothing."""
+    inside = path / "model_repository"
+    return f": name {inside}" if inside.is_dir() else ""
 
 
 def read_model(repository: Path, name: str, profile: str) -> Model:

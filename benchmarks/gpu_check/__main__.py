@@ -15,19 +15,26 @@ compared with the processor's first. What serving adds: `trimodal bench llm --ba
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
+import os
+import signal
+import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu_check.process import run_limited
 from benchmarks.gpu_check.report import machine, write
 from benchmarks.gpu_check.steps import PARTS, Options
 from trimodal.errors import OperatorError
+from trimodal.server.supervision.stubs import children
 
 MODULE = "benchmarks.gpu_check.steps"
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def measure_part(name: str, options: Options, out: Path, limit_s: float) -> dict[str, Any]:
@@ -43,6 +50,29 @@ def measure_part(name: str, options: Options, out: Path, limit_s: float) -> dict
         print(f"{name}: {problem}", flush=True)
         found["error"] = problem
     return {**found, "seconds": round(time.monotonic() - began, 1)}
+
+
+def run_limited(command: Sequence[str], seconds: float) -> str:
+    """Runs the command, and ends it and all its descendants; empty when it ended well, else a sentence."""
+    # A descendant whose parent dies becomes this process's child: servers have sessions of their own.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    others = set(children(os.getpid()))
+    process = subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL)
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return f"ended at its time limit of {seconds:g} s (--limit-s)"
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        while orphans := set(children(os.getpid())) - others:
+            for pid in orphans:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+    if code < 0:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    return f"its process ended with code {code}" if code else ""
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:

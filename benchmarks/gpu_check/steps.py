@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from benchmarks.gpu_check.measure import Figures, timed
 from trimodal.errors import TrimodalError
+from trimodal.files import replace_file
 
 Cases = dict[str, Figures]
 PARTS = ("facts", "vision", "embedding", "speech", "llm")
@@ -113,9 +114,7 @@ def first_line(error: BaseException) -> str:
 
 def write_json(path: Path, content: Any) -> None:
     """Replaces the file at once: a reader never sees half of it."""
-    work = path.with_name(f".{path.name}-{os.getpid()}")
-    work.write_text(json.dumps(content, indent=2, default=str) + "\n")
-    os.replace(work, path)
+    replace_file(path, f"{json.dumps(content, indent=2, default=str)}\n".encode())
 
 
 def run_part(name: str, result: Path, options: Options) -> None:

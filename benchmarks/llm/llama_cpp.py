@@ -22,7 +22,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -31,10 +30,9 @@ from typing import Annotated
 import httpx
 import typer
 
-from benchmarks.common import Process, running
+from benchmarks.common import Process, bench_llm, free_port, running, until
 from trimodal.build_support import operator_errors, resolve_checkpoint
 from trimodal.errors import ServerError
-from trimodal.server import ports
 
 CHECKPOINT, FILE = "starter:smollm2-135m-instruct", "SmolLM2-135M-Instruct.Q4_1.gguf"
 CONTEXT = 4096  # tokens of a stream
@@ -72,32 +70,31 @@ def main(
 async def compared(command: Sequence[str], load: Sequence[str]) -> int:
     """The exit code of `trimodal bench llm` beside the server. Raises: ServerError: it does not start."""
     async with serving_with(command) as (port, _):
-        bench = [sys.executable, "-m", "trimodal.cli.app", "bench", "llm", *load]
-        bench.append(f"--beside=http://127.0.0.1:{port}/v1")
-        return await (await asyncio.create_subprocess_exec(*bench)).wait()
+        return await bench_llm(*load, f"--beside=http://127.0.0.1:{port}/v1")
 
 
 @asynccontextmanager
 async def serving_with(command: Sequence[str]) -> AsyncIterator[tuple[int, int]]:
     """llama.cpp's server on a free port, its weights loaded: port and process id. Raises: ServerError."""
-    port = ports.choose("127.0.0.1", {"server": 0})["server"]
+    port = free_port()
     own = [*command, "--host", "127.0.0.1", "--port", str(port)]
     async with running(own, port, stderr=subprocess.DEVNULL) as process:
         await loaded(port, process)
         yield port, process.pid
 
 
-async def loaded(port: int, process: Process, limit_s: float = 60.0) -> None:
+async def loaded(port: int, process: Process) -> None:
     """Waits until the server, which listens before it has its weights, answers. Raises: ServerError."""
     async with httpx.AsyncClient(trust_env=False) as client:
-        for _ in range(int(limit_s / 0.1)):
-            with suppress(httpx.HTTPError):
-                if (await client.get(f"http://127.0.0.1:{port}/health")).is_success:
-                    return
+
+        async def answers() -> bool:
             if process.poll() is not None:
                 raise ServerError(f"llama-server ended with {process.returncode} while it loaded its weights")
-            await asyncio.sleep(0.1)
-    raise ServerError("llama-server does not load its weights")
+            with suppress(httpx.HTTPError):
+                return (await client.get(f"http://127.0.0.1:{port}/health")).is_success
+            return False
+
+        await until(answers, "an answer of llama-server")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -22,13 +22,15 @@ import httpx
 import typer
 from rich.console import Console
 
-from benchmarks.common import running_gateway, serving
+from benchmarks.common import running_gateway, serving, until
+from benchmarks.llm.vllm import Checkpoint, Device, Eager, Python, Threads, options
 from benchmarks.tables import NARROW, make_table
 from trimodal.build_support import operator_errors
 from trimodal.client import Client
 from trimodal.errors import ServerError
 from trimodal.llm.engine_core.supervisor import RESTARTS
 from trimodal.server.options import ServerOptions
+from trimodal.server.supervision.stubs import children
 
 PLACE = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}
 FORM = {"type": "json_schema", "json_schema": {"name": "place", "schema": PLACE}}
@@ -49,21 +51,10 @@ STORY = "Write a long story about a lighthouse. It is story"
 ANSWER = 1500
 LIMIT_S = 300.0
 
-Python = Annotated[str, typer.Argument(help="interpreter of the environment that has vLLM")]
-Checkpoint = Annotated[Path, typer.Argument(help="as build/llm_place.py puts it in place")]
-Device = Annotated[str, typer.Option(help="what vLLM was built for: cpu or cuda")]
+_until = partial(until, what="what is waited for", limit_s=LIMIT_S, every_s=0.01)
 Streams = Annotated[int, typer.Option(min=1, help="answers that run meanwhile")]
-Threads = Annotated[int, typer.Option(min=0, help="of the model on a CPU; 0: one per CPU")]
-Eager = Annotated[bool, typer.Option("--eager", help="compile nothing")]
 
 app = typer.Typer(add_completion=False, help=__doc__)
-
-
-def options(python: str, checkpoint: Path, device: str, threads: int, eager: bool) -> ServerOptions:
-    llm = {"engine": "vllm", "device": device, "python": python, "artefact": str(checkpoint.resolve())}
-    llm |= {"max_num_seqs": "16", "max_model_len": "2048", "enforce_eager": str(eager).lower()}
-    llm |= {"threads": str(threads)} if device == "cpu" else {}
-    return ServerOptions.on_free_ports("llm", changes={"llm": llm}, ready_timeout=1200.0)
 
 
 @app.command()
@@ -130,17 +121,6 @@ def _gap(times: list[list[float]], began: float, ended: float) -> float:
     )
 
 
-async def _until(holds: Callable[[], bool | Awaitable[bool]], every_s: float = 0.01) -> float:
-    """Waits; returns time.monotonic(). Raises: ServerError: it does not come."""
-    deadline = time.monotonic() + LIMIT_S
-    while time.monotonic() < deadline:
-        held = holds()
-        if held if isinstance(held, bool) else await held:
-            return time.monotonic()
-        await asyncio.sleep(every_s)
-    raise ServerError(f"it did not come within {LIMIT_S:.0f} s")
-
-
 @app.command()
 def dead(
     python: Python,
@@ -205,7 +185,7 @@ async def _death(http: httpx.AsyncClient, url: str, pages: Sequence[str], stream
     killed = time.monotonic()
     os.kill(_core(), signal.SIGKILL)
     *at, first, second = await asyncio.gather(*told, *(_until(partial(tells, page, False)) for page in pages))
-    again = await _until(answers, 0.2)
+    again = await _until(answers, every_s=0.2)
     for page in pages:
         await _until(partial(tells, page, True))
     await asyncio.sleep(1.0)
@@ -224,37 +204,28 @@ async def _told(http: httpx.AsyncClient, url: str, begun: asyncio.Event) -> floa
     raise ServerError("a stream ended without an error")
 
 
-def _below() -> dict[int, str]:
-    """Number and state of all processes that this one has started, and theirs."""
-    table = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            state, parent, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        table[int(folder.name)] = (state, int(parent))
-    found = {}
-    for pid, (state, _) in table.items():
-        one = pid
-        while one in table and one != os.getpid():
-            one = table[one][1]
-        if one == os.getpid() and pid != one:
-            found[pid] = state
-    return found
-
-
 def _core() -> int:
-    for pid in _below():
-        try:
+    for pid in _below(os.getpid()):
+        with suppress(OSError):  # it has ended meanwhile
             if b"EngineCore" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 return pid
-        except OSError:
-            continue
     raise ServerError("no process of vLLM is called EngineCore")
 
 
 def _defunct() -> int:
-    return sum(state == "Z" for state in _below().values())
+    def state(pid: int) -> str:
+        with suppress(OSError):
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return ""
+
+    return sum(state(pid) == "Z" for pid in _below(os.getpid()))
+
+
+def _below(pid: int) -> Iterator[int]:
+    """All processes that one has started, and theirs."""
+    for child in children(pid):
+        yield child
+        yield from _below(child)
 
 
 if __name__ == "__main__":

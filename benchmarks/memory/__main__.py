@@ -27,7 +27,7 @@ import soundfile
 import typer
 from rich.console import Console
 
-from benchmarks.common import SAMPLES, running
+from benchmarks.common import SAMPLES, running, until
 from benchmarks.litserve import MOST, answering, litserve, over_http
 from benchmarks.llm.llama_cpp import CHECKPOINT, FILE, serving_with
 from benchmarks.memory.processes import Memory, read
@@ -134,12 +134,11 @@ async def ours(files: Sequence[bytes], recordings: Sequence[Samples]) -> Started
         httpx.AsyncClient(base_url=url, timeout=300, trust_env=False) as http,
         chatting(url) as chat,
     ):
-        for _ in range(300):  # it listens while the models are loaded
-            if (await http.get("/ready")).is_success:
-                break
-            await asyncio.sleep(0.5)
-        else:
-            raise ServerError("the server was not ready within 150 s")
+
+        async def ready() -> bool:
+            return (await http.get("/ready")).is_success
+
+        await until(ready, "a ready server", 150.0)  # it listens while the models are loaded
         load = [
             (chat, CHATS),
             (vision(client, files), IMAGES),

@@ -189,7 +189,6 @@ def main(
     audio: Annotated[Path, typer.Option(help="recordings with texts")] = SAMPLES,
     threads: Annotated[int, typer.Option(min=1)] = 2,
     windows: Annotated[int, typer.Option(min=0, help="in place of recordings, so many cut out of them")] = 0,
-    show: Annotated[bool, typer.Option(help="the texts that differ")] = False,
 ) -> None:
     """Measure word error rates and times of each artefact with each set of contexts."""
     recordings = list(read(audio))
@@ -215,11 +214,6 @@ def main(
                 row += [f"{errors(chosen, streamed.texts):.1f} %", str(streamed.windows)]
                 row += [f"{streamed.seconds / seconds:.2f}", f"{1000 * median(streamed.last):.0f} CPU ms"]
             table.add_row(*row)
-            heard = [theirs, ours.texts, *([streamed.texts] if streamed.texts else ())]
-            for one, *texts in zip(chosen, *heard, strict=True) if show else ():
-                print(f"{place.name} {each}\n  said {one.text}")
-                for who, text in zip(("theirs", "whole", "live"), texts, strict=False):
-                    print(f"  {who} {text.strip()}")
     Console().print(table)
 
 

@@ -115,7 +115,6 @@ def main(
     audio: Annotated[Path, typer.Option(help="with samples.json")] = SAMPLES,
     moved: Annotated[int, typer.Option(min=0, help="more times that each stream is heard")] = 3,
     threads: Annotated[int, typer.Option(min=1)] = 1,
-    show: Annotated[bool, typer.Option(help="print the texts")] = False,
 ) -> None:
     """Measure each way of committing words."""
     recordings, artefact = streams(audio, moved), artefact_root("speech_recognize") / ARTEFACTS[tiny]
@@ -136,8 +135,6 @@ def main(
             f"{np.quantile(made.lags, 0.5):.2f}, {np.quantile(made.lags, 0.95):.2f} s",
             f"{made.seconds / seconds:.2f} s",
         )
-        if show:
-            print(one, *made.corrected, sep="\n  ")
     service.close()
     Console().print(table)
 

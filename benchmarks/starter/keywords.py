@@ -63,7 +63,6 @@ def main(
     tiny: Annotated[bool, typer.Option(help="on tiny.en, not on base")] = False,
     audio: Annotated[Path, typer.Option(help="recordings with texts")] = SAMPLES,
     threads: Annotated[int, typer.Option(min=1)] = 1,
-    show: Annotated[bool, typer.Option(help="print what was heard")] = False,
 ) -> None:
     """Hear each recording whole, without keywords, with its names, and with names among distractors."""
     artefact = (artefact_root("speech_recognize") / ARTEFACTS[tiny]).resolve()
@@ -90,8 +89,6 @@ def main(
         words = set(normalise(" ".join(heard)).split())
         made_up = sum(other.lower() in words for other in others if other in keywords)
         table.add_row(way, str(right), str(made_up), f"{errors(recordings, heard):.1f} %")
-        if show:
-            print(way, *heard, sep="\n  ")
     service.close()
     Console().print(table)
 

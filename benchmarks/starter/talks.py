@@ -14,7 +14,6 @@ are told apart.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import random
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ import typer
 from rich.console import Console
 from websockets.asyncio.client import connect
 
-from benchmarks.common import SAMPLES, put, running_gateway, serving
+from benchmarks.common import SAMPLES, put, put_audio, running_gateway, serving, spoken
 from benchmarks.parity.recordings import telephone
 from benchmarks.tables import make_table
 from trimodal.audio.files import read_blocks
@@ -122,14 +121,11 @@ async def talk(url: str, detection: dict[str, Any], turn: Turn, found: Found) ->
                 raise ServerError(f"the gateway refused: {event['error']['message']}")
         if note := event["session"].get("trimodal"):
             raise ServerError(note["turn_detection"])
-        began, size = clock(), round(CHUNK_S * SAMPLE_RATE)
+        began = clock()
 
         async def send() -> None:
-            for at in range(0, len(turn.samples), size):
-                chunk = turn.samples[at : at + size]
-                await asyncio.sleep(max(0.0, began + (at + len(chunk)) / SAMPLE_RATE - clock()))
-                pcm = (chunk * 32_767).clip(-32_768, 32_767).astype("<i2").tobytes()
-                await put(socket, "input_audio_buffer.append", audio=base64.b64encode(pcm).decode())
+            async for chunk in spoken(turn.samples, CHUNK_S):
+                await put_audio(socket, chunk)
 
         sending, early = asyncio.ensure_future(send()), set[bool]()
         stopped_s, shown = 0.0, dict[str, float]()  # … → when the turn that a response answers ended

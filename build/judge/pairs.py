@@ -36,7 +36,6 @@ DATA = Path(__file__).with_name("data")
 PACKED = ".xz"  # ends the names of the project's own texts
 TABLE = f".tsv{PACKED}"  # class, domain and the two questions a line, between tabs
 MOST_BYTES = 64 << 20
-CONFIDENCE = 0.95
 WRONG = ("no JSON object in UTF-8", "not class, domain and two questions between tabs")  # of lines
 
 normalised = cache(normalise)
@@ -126,15 +125,9 @@ def _row(line: str) -> _Line:
     )
 
 
-def clopper_pearson(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Bounds of a rate of which `hits` of `trials` were seen; (0, 1) when there were none.
-
-    Raises:
-        ValueError: not 0 ≤ hits ≤ trials, or a confidence outside 0…1.
-    """
-    if not 0 <= hits <= trials or not 0 < confidence < 1:
-        raise ValueError(f"{hits} of {trials} with confidence {confidence} is no share")
+def clopper_pearson(hits: int, trials: int) -> tuple[float, float]:
+    """Bounds, at 95 %, of a rate of which `hits` of `trials` were seen; (0, 1) when there were none."""
     if not trials:
         return 0.0, 1.0
-    bounds = binomtest(hits, trials).proportion_ci(confidence)  # "exact", its default, is this
+    bounds = binomtest(hits, trials).proportion_ci(0.95)  # "exact", its default, is this
     return float(bounds.low), float(bounds.high)

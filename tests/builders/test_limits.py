@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 import pytest
 
@@ -14,45 +15,29 @@ limits = Later("steps.limits")
 
 
 @pytest.mark.parametrize(
-    ("error", "asked", "end"),
+    ("kind", "figure", "asked", "end"),
     [
-        (0.009, None, "kept"),
-        (0.02, None, "warned"),
-        (0.1, None, "warned"),
-        (0.11, None, "refused"),
-        (math.nan, None, "refused"),
-        (math.inf, None, "refused"),
-        (0.02, 0.01, "refused"),
-        (0.02, 0.05, "kept"),
-        (math.nan, 0.05, "refused"),
+        ("error", 0.009, None, "kept"),
+        ("error", 0.02, None, "warned"),
+        ("error", 0.1, None, "warned"),
+        ("error", 0.11, None, "refused"),
+        ("error", math.nan, None, "refused"),
+        ("error", math.inf, None, "refused"),
+        ("error", 0.02, 0.01, "refused"),
+        ("error", 0.02, 0.05, "kept"),
+        ("error", math.nan, 0.05, "refused"),
+        ("agreement", 0.95, None, "kept"),
+        ("agreement", 0.9, None, "warned"),
+        ("agreement", 0.46, None, "refused"),
+        ("agreement", math.nan, None, "refused"),
+        ("agreement", 0.9, 0.95, "refused"),
+        ("agreement", 0.9, 0.9, "kept"),
     ],
 )
-def test_errors(error: float, asked: float | None, end: str) -> None:
-    figures = {"logits": error}
-    if end == "refused":
-        with pytest.raises(ArtefactError, match="^its logits differ from the graph's by "):
-            limits.hold_error(figures, "logits", 0.01, asked, who="its logits", option="--max-error")
-    else:
-        limits.hold_error(figures, "logits", 0.01, asked, who="its logits")
-        assert ("warning" in figures) == (end == "warned")
-
-
-@pytest.mark.parametrize(
-    ("share", "asked", "end"),
-    [
-        (0.95, None, "kept"),
-        (0.9, None, "warned"),
-        (0.46, None, "refused"),
-        (math.nan, None, "refused"),
-        (0.9, 0.95, "refused"),
-        (0.9, 0.9, "kept"),
-    ],
-)
-def test_agreements(share: float, asked: float | None, end: str) -> None:
-    figures = {"words": share}
-    if end == "refused":
-        with pytest.raises(ArtefactError, match="^they agree on "):
-            limits.hold_agreement(figures, "words", 0.95, asked, who="they agree")
-    else:
-        limits.hold_agreement(figures, "words", 0.95, asked, who="they agree")
-        assert ("warning" in figures) == (end == "warned")
+def test_figures(kind: str, figure: float, asked: float | None, end: str) -> None:
+    figures = {"it": figure}
+    usual, says = (0.01, "differ from the graph's by") if kind == "error" else (0.95, "on")
+    refused = pytest.raises(ArtefactError, match=f"^they {says} ")
+    with refused if end == "refused" else nullcontext():
+        getattr(limits, f"hold_{kind}")(figures, "it", usual, asked, who="they")
+    assert end == "refused" or ("warning" in figures) == (end == "warned")

@@ -148,6 +148,16 @@ def test_newer_servers_lift_what_they_fixed(tmp_path: Path) -> None:
         assert [one.rule for one in found] == expected
 
 
+def test_a_version_of_20_digits_on_which_the_server_aborts_is_named(tmp_path: Path) -> None:
+    write(tmp_path, config_pbtxt=BATCHES)
+    (tmp_path / "m" / "1").rename(tmp_path / "m" / f"{2**63 - 1}")
+    assert not look(tmp_path)
+    (tmp_path / "m" / f"{2**63 - 1}").rename(tmp_path / "m" / "99999999999999999999")
+    (found,) = look(tmp_path)
+    assert found.rule == "TRI014"
+    assert found.sentence.startswith("the folder m/99999999999999999999 is no version")
+
+
 def test_versions_that_are_there_are_named_to_whoever_asks_for_others(tmp_path: Path) -> None:
     config = BATCHES + "version_policy { specific { versions: [ 3 ] } }\n"
     (found,) = (one for one in look(write(tmp_path, config_pbtxt=config)) if one.rule == "TRI014")

@@ -71,7 +71,7 @@ def test_engines_of_another_place(repository, tmp_path):
     assert done.output.rstrip().endswith(f"trimodal serve --profile cpu --engines {tmp_path / 'engines'}")
     assert doctor(*changed).exit_code == 1
     nothing = doctor(*changed, "--engines", tmp_path / "nothing").output
-    assert "nothing does not exist" in nothing
+    assert "nothing is no folder" in nothing
     assert re.search(r"^ok +tritonserver ", nothing, re.MULTILINE)
 
 

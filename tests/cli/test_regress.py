@@ -115,16 +115,16 @@ def test_it_cannot_run(fake, golden, change, sentence):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("golden.jsonl", "is the golden set itself: name another file with --baseline"),
-        (".", "is no file: name another file with --baseline"),
-        ("gone/baseline.json", "cannot be written: no such directory"),
+        ("golden.jsonl", "golden.jsonl: it is the golden set itself"),
+        (".", "no file can be written there"),
+        ("gone/baseline.json", "baseline.json: no file can be written there"),
     ],
 )
 def test_where_no_baseline_can_be_written_is_told_before_anything_is_asked(fake, golden, name, sentence):
     before = golden.read_bytes()
     result = run(golden, "--record", "--baseline", str(golden.parent / name))
     assert result.exit_code == 2
-    assert result.stderr.endswith(f"{sentence}\n")
+    assert sentence in " ".join(result.stderr.replace("│", " ").split())
     assert fake.requests == []
     assert golden.read_bytes() == before
 

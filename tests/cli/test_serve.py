@@ -26,7 +26,7 @@ def test_help_imports_nothing_heavy():
         (["--set", "llm"], 1, "--set llm: write it as model.parameter=value"),
         (["--drain-timeout", "-1"], 2, "drain-timeout"),
         (["--drain-timeout", "inf"], 2, "drain-timeout"),
-        (["--model-repository", "/nonexistent"], 1, "/nonexistent does not exist"),
+        (["--model-repository", "/nonexistent"], 1, "/nonexistent is no folder"),
         (
             ["--host", "0.0.0.0", "--model-repository", "/nonexistent"],
             1,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.doubles.http_server import Asked, answering
@@ -20,6 +21,34 @@ from trimodal.server.admin import Api
 from trimodal.server.ports import choose
 
 TOLD = CliRunner()
+Answer = Callable[[Asked], tuple[int, bytes]]
+
+
+def reload(port: int, page: int | None = None, model: str = "llm", key: str = "") -> Result:
+    """`trimodal reload` of a server whose HTTP port and health port these are."""
+    ports = ["--http-port", str(port), *(["--health-port", str(page)] if page else [])]
+    return TOLD.invoke(app, ["reload", model, *ports], env={"TRIMODAL_OPERATOR_KEY": key})
+
+
+def reload_from(answer: Answer) -> Result:
+    """The same of a double, both of whose ports are one."""
+    with answering(answer) as port:
+        return reload(port, port)
+
+
+def copying(copy: Callable[[], tuple[int, bytes]]) -> Answer:
+    """A server that reads a copy: `copy` says what it answers to whoever has that made again."""
+
+    def answer(request: Asked) -> tuple[int, bytes]:
+        if (request.command, request.path) == ("POST", "/refresh"):
+            return copy()
+        return 200, b'{"http_port": 8000}' if request.path == "/refresh" else b"[]"
+
+    return answer
+
+
+def closed() -> int:
+    return choose("127.0.0.1", {"": 0})[""]
 
 
 def test_a_share_and_the_way_back(tmp_path: Path) -> None:
@@ -76,31 +105,26 @@ def triton() -> Iterator[tuple[int, list[tuple[str, str | None]]]]:
 
 def test_a_model_is_loaded_again(triton: tuple[int, list[tuple[str, str | None]]]) -> None:
     port, asked = triton
-    environment = {"TRIMODAL_OPERATOR_KEY": "secret"}
-    ports = ["--http-port", str(port), "--health-port", str(port)]
-    done = TOLD.invoke(app, ["reload", "llm", *ports], env=environment)
+    done = reload(port, port, key="secret")
     assert done.output.startswith("llm is as its files say")
     assert done.output.endswith("nothing else\n")
     # First the copy that the server may read, then the model.
     assert asked == [("/refresh", "secret"), ("/v2/repository/models/llm/load", "secret")]
-    done = TOLD.invoke(app, ["reload", "lim", *ports], env=environment)
-    assert (done.exit_code, done.output.strip()) == (
-        1, "trimodal reload: model lim was not loaded: no such model"
-    )  # fmt: skip
+    done = reload(port, port, "lim", "secret")
+    assert done.exit_code == 1
+    assert done.output.strip() == "trimodal reload: model lim was not loaded: no such model"
 
 
 def test_without_a_health_page_it_says_that_a_copy_is_as_it_was(
     triton: tuple[int, list[tuple[str, str | None]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port, asked = triton
-    closed = str(choose("127.0.0.1", {"--health-port": 0})["--health-port"])
-    done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", closed])
-    assert f"no health page of this server answers on port {closed} (--health-port)" in done.output
+    nobody = closed()
+    told = f"no health page of this server answers on port {nobody} (--health-port)"
+    assert told in reload(port, nobody).output
     assert [path for path, _ in asked] == ["/v2/repository/models/llm/load"]
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "HEALTH_PORT", port)  # of a server beside it
-        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port)])
-    assert f"no health page of this server answers on port {port} (--health-port)" in done.output
+    monkeypatch.setattr(module, "HEALTH_PORT", port)  # of a server beside it
+    assert told.replace(str(nobody), str(port)) in reload(port).output
     assert [path for path, _ in asked] == ["/v2/repository/models/llm/load"] * 2
 
 
@@ -109,9 +133,7 @@ def test_a_key_that_is_not_the_servers_changes_nothing(
     triton: tuple[int, list[tuple[str, str | None]]], health_page: bool
 ) -> None:
     port, asked = triton
-    page = port if health_page else choose("127.0.0.1", {"--health-port": 0})["--health-port"]
-    command = ["reload", "llm", "--http-port", str(port), "--health-port", str(page)]
-    done = TOLD.invoke(app, command, env={"TRIMODAL_OPERATOR_KEY": "stranger"})
+    done = reload(port, port if health_page else closed(), key="stranger")
     assert "model llm was not loaded: the key is not the server's: --operator-key-file FILE" in done.output
     assert not asked
 
@@ -119,11 +141,9 @@ def test_a_key_that_is_not_the_servers_changes_nothing(
 def test_a_health_port_that_is_silent_holds_nothing_up(
     triton: tuple[int, list[tuple[str, str | None]]],
 ) -> None:
-    port, _ = triton
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        page = str(silent.getsockname()[1])
-        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", page])
-    assert f"no health page of this server answers on port {page}" in done.output
+        page = silent.getsockname()[1]
+        assert f"no health page of this server answers on port {page}" in reload(triton[0], page).output
 
 
 def test_without_a_health_port_the_usual_one_is_asked_if_it_is_this_servers(
@@ -138,21 +158,12 @@ def test_without_a_health_port_the_usual_one_is_asked_if_it_is_this_servers(
 
     with answering(answer) as port:
         monkeypatch.setattr(module, "HEALTH_PORT", port)
-        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port)])
-    assert done.output.endswith("nothing else\n")
+        assert reload(port).output.endswith("nothing else\n")
     assert asked == ["GET /refresh", "POST /refresh", "POST /v2/repository/models/llm/load"]
 
 
 def test_a_page_that_does_not_know_the_key_is_anothers() -> None:
-    def answer(request: Asked) -> tuple[int, bytes]:
-        if request.path != "/refresh":
-            return 200, b"[]"
-        return (
-            (200, b'{"http_port": 8000}') if request.command == "GET" else (401, b'{"error": "restricted"}')
-        )
-
-    with answering(answer) as port:
-        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", str(port)])
+    done = reload_from(copying(lambda: (401, b'{"error": "restricted"}')))
     assert "no health page of this server answers" in done.output
 
 
@@ -163,16 +174,20 @@ def test_whoever_else_listens_there_gets_no_key(status: int, told: bytes) -> Non
         assert Api("127.0.0.1", 1, 1, "secret").page_of(port) is None
 
 
-def test_a_copy_that_cannot_be_made_is_told_and_nothing_loaded() -> None:
-    def answer(request: Asked) -> tuple[int, bytes]:
-        if (request.command, request.path) == ("POST", "/refresh"):
-            return 409, b'{"error": "llm/config.pbtxt is not a valid configuration"}'
-        assert "/load" not in request.path
-        return 200, b'{"http_port": 8000}' if request.path == "/refresh" else b"[]"
+def unloaded(answer: Answer) -> Answer:
+    """A server that nobody may have load a model."""
 
-    with answering(answer) as port:
-        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", str(port)])
-    assert "was not loaded: llm/config.pbtxt is not a valid configuration" in done.output
+    def checked(request: Asked) -> tuple[int, bytes]:
+        assert "/load" not in request.path
+        return answer(request)
+
+    return checked
+
+
+def test_a_copy_that_cannot_be_made_is_told_and_nothing_loaded() -> None:
+    why = "llm/config.pbtxt is not a valid configuration"
+    done = reload_from(unloaded(copying(lambda: (409, json.dumps({"error": why}).encode()))))
+    assert f"was not loaded: {why}" in done.output
 
 
 def test_a_copy_that_takes_long_is_waited_for_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,16 +199,13 @@ def test_a_copy_that_takes_long_is_waited_for_and_told(monkeypatch: pytest.Monke
         if "copies its repository" in message:
             told.set()
 
-    def answer(request: Asked) -> tuple[int, bytes]:
-        if (request.command, request.path) == ("POST", "/refresh"):
-            assert told.wait(20)
-            return 200, b"{}"
-        return 200, b'{"http_port": 8000}' if request.path == "/refresh" else b"[]"
+    def copy() -> tuple[int, bytes]:
+        assert told.wait(20)
+        return 200, b"{}"
 
     monkeypatch.setattr(module, "TELL_S", 0.0)
     monkeypatch.setattr(module.typer, "echo", tells)
-    with answering(answer) as port:
-        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", str(port)])
+    done = reload_from(copying(copy))
     assert "the server copies its repository" in done.output
     assert done.output.endswith("nothing else\n")
 
@@ -201,15 +213,13 @@ def test_a_copy_that_takes_long_is_waited_for_and_told(monkeypatch: pytest.Monke
 def test_a_copy_that_never_ends_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = threading.Event()
 
-    def answer(request: Asked) -> tuple[int, bytes]:
-        assert "/load" not in request.path
-        if (request.command, request.path) == ("POST", "/refresh"):
-            ended.wait(20)
-        return 200, b'{"http_port": 8000}' if request.path == "/refresh" else b"[]"
+    def copy() -> tuple[int, bytes]:
+        ended.wait(20)
+        return 200, b"{}"
 
     monkeypatch.setattr("trimodal.server.admin._COPY_SECONDS", 0.05)
-    with answering(answer) as port:
-        done = TOLD.invoke(app, ["reload", "llm", "--http-port", str(port), "--health-port", str(port)])
+    with answering(unloaded(copying(copy))) as port:
+        done = reload(port, port)
         ended.set()
     assert done.exit_code == 1
     assert "model llm was not loaded: the server is still copying its repository after 0.05 s" in done.output
@@ -236,9 +246,7 @@ def test_why_a_model_was_not_loaded(told: str, said: str) -> None:
         loads = request.path.endswith("/load")
         return (400, json.dumps({"error": told}).encode()) if loads else (200, b"[]")
 
-    with answering(answer) as port:
-        ports = ["--http-port", str(port), "--health-port", str(port)]
-        done = TOLD.invoke(app, ["reload", "llm", *ports], env={"TRIMODAL_OPERATOR_KEY": ""})
+    done = reload_from(answer)
     assert done.exit_code == 1
     assert said in done.output
     assert "At:" not in done.output

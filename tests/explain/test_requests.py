@@ -1,15 +1,16 @@
 import wave
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from tests.explain.recorded import text_outputs
 from trimodal.errors import InvalidArgument
-from trimodal.explain.requests import KINDS, Question, answer_of, make, traced
+from trimodal.explain.requests import Kind, Question, answer_of, make, traced
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", get_args(Kind))
 async def test_every_kind_has_a_request_of_its_own_and_the_warm_up_has_another_id(kind) -> None:
     asked, first = await make(Question(kind)), await make(Question(kind), warm_up=True)
     assert asked.request.model == kind

@@ -59,49 +59,42 @@ print(signals.count)
     assert done.stdout == f"{count}\n"
 
 
-def test_paths_and_addresses_are_whole_on_a_narrow_terminal() -> None:
+def summary(width: int, **changes: object) -> str:
+    """What is shown of a server that was started at 100.0."""
     shown = io.StringIO()
-    long = Path("/home") / "somebody" / ".cache" / "trimodal" / "logs" / "server-20261126-093212-lophc3bq.log"
-    server = SimpleNamespace(
-        models={}, load=LoadLog(last="llm"), options=ServerOptions(engines=long), log_path=long,
-        began=0.0, launched=0.0, ready=0.0,
-        http_url="127.0.0.1:8000", grpc_url="127.0.0.1:8001", metrics_url="m:1", health_url="h:1",
-    )  # fmt: skip
-    show_summary(cast("TritonServer", server), Console(file=shown, width=40))
-    assert f"engines {long}\n" in shown.getvalue()
-    assert f"log     {long}\n" in shown.getvalue()
-
-
-def test_the_summary_says_where_the_seconds_of_the_start_went() -> None:
-    """Its own: what was built before, by the same process, is not counted."""
-    shown = io.StringIO()
-    server = SimpleNamespace(
+    values = dict(
         models={}, load=LoadLog(last="llm"), options=ServerOptions(), log_path=Path("log"),
         began=100.0, launched=100.6, ready=103.5,
         http_url="h:1", grpc_url="g:1", metrics_url="m:1", health_url="h:2",
     )  # fmt: skip
-    show_summary(cast("TritonServer", server), Console(file=shown, width=200))
-    told = (
-        "ready   after 3.5 s: 0.6 s until tritonserver started, 2.9 s until all models were there, llm last\n"
-    )
-    assert told in shown.getvalue()
+    server = SimpleNamespace(**(values | changes))
+    show_summary(cast("TritonServer", server), Console(file=shown, width=width))
+    return shown.getvalue()
 
 
-def test_a_clock_that_was_set_while_models_loaded_makes_no_load_times() -> None:
+def test_paths_and_addresses_are_whole_on_a_narrow_terminal() -> None:
+    long = Path("/home") / "somebody" / ".cache" / "trimodal" / "logs" / "server-20261126-093212-lophc3bq.log"
+    shown = summary(40, options=ServerOptions(engines=long), log_path=long)
+    assert f"engines {long}\n" in shown
+    assert f"log     {long}\n" in shown
+
+
+def test_the_summary_says_where_the_seconds_of_the_start_went() -> None:
+    """Its own: what was built before, by the same process, is not counted."""
+    told = "3.5 s: 0.6 s until tritonserver started, 2.9 s until all models were there, llm last\n"
+    assert f"ready   after {told}" in summary(200)
+
+
+def test_a_clock_that_was_set_while_models_loaded_makes_no_load_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Set back by an hour, a model had taken 82801 seconds: Triton's log tells the time of day."""
-    shown = io.StringIO()
     model = SimpleNamespace(engine="fake", artefact="", precision=lambda: "–")
     load = LoadLog(last="llm", seconds={"llm": 1.5, "speech": 82_801.0})
-    server = SimpleNamespace(
-        models={"llm": model, "speech": model}, load=load, options=ServerOptions(), log_path=Path("log"),
-        began=100.0, launched=100.6, ready=103.5,
-        http_url="h:1", grpc_url="g:1", metrics_url="m:1", health_url="h:2",
-    )  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "newer_beside", lambda model: "")
-        show_summary(cast("TritonServer", server), Console(file=shown, width=200))
-    assert "1.5 s" in shown.getvalue()
-    assert "82801" not in shown.getvalue()
+    monkeypatch.setattr(module, "newer_beside", lambda model: "")
+    shown = summary(200, models={"llm": model, "speech": model}, load=load)
+    assert "1.5 s" in shown
+    assert "82801" not in shown
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])

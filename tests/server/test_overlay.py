@@ -173,5 +173,5 @@ def test_refusals(repository, tmp_path):
         overlay(repository, tmp_path / "one", {"lm": {"engine": "fake"}})
     with pytest.raises(ServerError, match="model pair has no parameter 'engine'"):
         overlay(repository, tmp_path / "two", {"pair": {"engine": "fake"}})
-    with pytest.raises(ServerError, match="engines directory .*/nothing does not exist: build into it"):
+    with pytest.raises(ServerError, match="--engines .*/nothing is no folder: build into it"):
         overlay(repository, tmp_path / "three", {}, engines=tmp_path / "nothing")

@@ -10,7 +10,7 @@ from tests.doubles.http_server import Asked, answering
 from tests.top.pages import gateway, llm
 from trimodal.errors import ServerError
 from trimodal.top.page import Page
-from trimodal.top.watch import Target, Top, health_page, live, metrics_url, once
+from trimodal.top.watch import Target, Top, health_page, live, metrics_url, once, target
 
 
 class Looks:
@@ -76,6 +76,15 @@ def test_the_health_page_is_read(body: bytes, told: dict[str, bool]) -> None:
     with answering(answer) as port:
         assert health_page(f"127.0.0.1:{port}")() == told
     assert health_page(f"127.0.0.1:{port}")() == {}  # nobody is there
+
+
+def test_the_server_s_page_is_not_a_gateway_s() -> None:
+    with answering(lambda request: (200, b"nv_inference_count 1.0\n")) as port:
+        looked = {name: target(name, f"127.0.0.1:{port}") for name in ("server", "gateway")}
+        for one in looked.values():
+            one.look()
+    assert looked["server"].source.away == ""
+    assert looked["gateway"].source.away == "its page is not of a gateway: it may be one for --url"
 
 
 def test_once_prints_one_picture_of_an_interval() -> None:

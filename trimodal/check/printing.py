@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,6 @@ from rich.console import Console
 from rich.text import Text
 
 from trimodal.check.findings import Finding
-from trimodal.report import findings as report
 from trimodal.report.findings import STYLES, counted
 
 
@@ -52,4 +52,4 @@ def as_json(findings: Sequence[Finding], profiles: Sequence[str]) -> str:
         }
         for finding in findings
     ]
-    return report.as_json({"profiles": list(profiles), "findings": rows})
+    return json.dumps({"profiles": list(profiles), "findings": rows}, indent=2, ensure_ascii=False)

@@ -15,7 +15,7 @@ from tritonclient.grpc import model_config_pb2
 from trimodal.check.findings import Finding
 from trimodal.check.rules import RULES
 from trimodal.check.source import Malformed, Node, SourcePosition, read_fields
-from trimodal.repository import loaded_versions, version_folders
+from trimodal.repository import loaded_versions, meant_beside, version_folders
 from trimodal.settings import shorten
 
 DEFAULT = "default"  # the profile without --model-config-name: every model's config.pbtxt
@@ -169,7 +169,7 @@ def read_repository(path: Path) -> Repository:
         if read:
             configs[directory.name] = read
     if not configs:
-        raise ValueError(f"{path} has no model: none of its folders has a config.pbtxt")
+        raise ValueError(f"{path} has no model (no */config.pbtxt in it){meant_beside(path)}")
     return Repository(path, configs)
 
 

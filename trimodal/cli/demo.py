@@ -75,8 +75,6 @@ def init(
                 raise OperatorError(first[2]) from None
             # Of a file that would be copied to itself it has the letters of a sentence.
             raise OperatorError(f"{directory / 'samples'} leads to what is copied: remove the link") from None
-        except OSError as error:
-            raise OperatorError(f"{error.filename}: {(error.strerror or '').lower()}") from None
     typer.echo(f"copied to {repository}: edit its config files, then")
     where = "" if directory.resolve() == Path.cwd() else f" --model-repository {shlex.quote(str(repository))}"
     typer.echo(f"  trimodal serve{where}")

@@ -43,7 +43,7 @@ def regress(
     from trimodal.regress.compare import check, compare, refusals
     from trimodal.regress.latencies import require_scipy
     from trimodal.regress.report import print_comparison, print_findings
-    from trimodal.regress.values import check_writable, read_baseline, write_baseline
+    from trimodal.regress.values import read_baseline, write_baseline
 
     if versus is not None and (record or baseline):
         raise typer.BadParameter("--versus needs no baseline: leave out --record and --baseline")
@@ -52,7 +52,9 @@ def regress(
         cases = read_cases(golden)
         path = baseline or golden.with_name(f"{golden.stem}.baseline.json")
         if record:
-            check_writable(path, golden)
+            if path.exists() and path.samefile(golden):
+                raise typer.BadParameter(f"--baseline {path}: it is the golden set itself")
+            common.check_writable("--baseline", path)
         else:
             require_scipy()
         stored = None if record or versus else read_baseline(path)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
-from pathlib import Path
 
 from pydantic import ValidationError
 
 from trimodal.doctor.values import Check, Group
 from trimodal.errors import OperatorError
+from trimodal.files import folder_size
 from trimodal.manifest import MANIFEST, Manifest, check_files
 from trimodal.report.numbers import size
 from trimodal.repository import Model
@@ -81,7 +81,7 @@ def weights_on_gpu(models: Iterable[Model]) -> dict[str, int]:
     """Model → bytes of its built engines on the first GPU: of a shared one its part, of none 0."""
     return {
         model.name: sum(
-            _size(artefact.directory) // _sharing(artefact)
+            folder_size(artefact.directory) // _sharing(artefact)
             for artefact in artefacts_of(model)
             if artefact.directory.is_dir()
         )
@@ -111,7 +111,7 @@ def _built(artefact: Artefact, gpus: Sequence[Gpu] | None, deep: bool) -> str:
         check_files(artefact.directory, manifest)
     built = [
         f"{artefact.directory.name} of {manifest.source}",
-        size(_size(artefact.directory)),
+        size(folder_size(artefact.directory)),
         f"{manifest.runtime} {manifest.runtime_version}",
         f"built {manifest.built_at[:10]}",
     ]
@@ -128,7 +128,3 @@ def _without_engine(model: Model) -> str:
     if model.calls:
         return f"hands its work to {', '.join(model.calls)}"
     return f"engine {model.engine}, nothing built is needed"
-
-
-def _size(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())

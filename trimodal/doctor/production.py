@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from trimodal.doctor.machine import LEAST_FILES
 from trimodal.doctor.values import Check, Group
 from trimodal.errors import OperatorError
 from trimodal.gateway.keys import Key, read_keys
@@ -22,7 +23,6 @@ from trimodal.server.options import ServerOptions
 from trimodal.settings import describe
 
 PRODUCTION = Group("production")
-LEAST_FILES = 4096
 _PTRACE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _SHM = Path("/dev/shm")
 _FALSE = ("false", "f", "no", "n", "off", "0")  # as the settings of a model read it

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.client.options import generation_inputs
@@ -18,7 +18,6 @@ from trimodal.files import read_at_most
 from trimodal.paths import data_directory
 
 Kind = Literal["llm", "vision", "speech", "embedding", "assistant"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 STREAMED: tuple[Kind, ...] = ("llm", "assistant")
 QUESTION = "What is the capital of Japan?"
 MOST_AUDIO_S = 30

@@ -5,7 +5,6 @@ A stored run is a baseline: it is written in one step, and damage is told in one
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -119,42 +118,19 @@ class Finding:
     p: float | None = None
 
 
-def check_writable(path: Path, golden: Path) -> None:
-    """Checks, before minutes of requests, that a baseline can be written.
-
-    Raises:
-        OperatorError: no baseline can be written there, or what is there must not be replaced by one.
-    """
-    if path.exists() and (not path.is_file() or path.samefile(golden)):
-        what = "the golden set itself" if path.is_file() else "no file"
-        raise OperatorError(f"{path} is {what}: name another file with --baseline")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        reason = "permission denied" if path.parent.is_dir() else "no such directory"
-        raise OperatorError(f"{path} cannot be written: {reason}")
-
-
 def write_baseline(path: Path, run: RecordedRun) -> None:
-    """Replaces the file; a reader meanwhile sees the old one or the new one.
-
-    Raises:
-        OperatorError: it cannot be written.
-    """
-    try:
-        replace_file(path, run.model_dump_json(indent=1, exclude_defaults=True).encode() + b"\n")
-    except OSError as error:
-        raise OperatorError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+    """Replaces the file; a reader meanwhile sees the old one or the new one. Raises: OSError."""
+    replace_file(path, run.model_dump_json(indent=1, exclude_defaults=True).encode() + b"\n")
 
 
 def read_baseline(path: Path) -> RecordedRun:
-    """Reads a recorded run. Raises OperatorError: there is none, or it cannot be read; says what to do."""
+    """Reads a recorded run. Raises: OSError; OperatorError saying what to do."""
     try:
         return RecordedRun.model_validate_json(read_at_most(path))
     except FileNotFoundError:
         raise OperatorError(
             f"no baseline {path}: record one with --record, or name it with --baseline"
         ) from None
-    except OSError as error:
-        raise OperatorError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "JSON"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -30,7 +29,3 @@ def counted(findings: Sequence[Finding[Any]]) -> list[str]:
     """`["2 errors", "1 warning"]`, what is worst first."""
     counts = Counter(finding.severity for finding in findings)
     return [f"{counts[kind]} {kind}{'s' if counts[kind] > 1 else ''}" for kind in BAD if counts[kind]]
-
-
-def as_json(report: Mapping[str, Any]) -> str:
-    return json.dumps(report, indent=2, ensure_ascii=False)

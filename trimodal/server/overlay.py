@@ -110,9 +110,7 @@ def overlay(
     if engines is not None:
         engines = engines.expanduser().resolve()
         if not engines.is_dir():
-            raise ServerError(
-                f"engines directory {engines} does not exist: build into it first, or leave it out"
-            )
+            raise ServerError(f"--engines {engines} is no folder: build into it first, or leave it out")
     target.mkdir(parents=True)
     for name in names:
         changed = name in changes

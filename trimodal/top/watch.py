@@ -22,6 +22,8 @@ from trimodal.top.screen import Source, screen
 Fetch = Callable[[], Page]
 Ask = Callable[[], "Mapping[str, bool]"]
 MOST = 2.0  # seconds that one look may take
+# Whose page → how names of its metrics begin, and the option for the other one's.
+_PAGES = {"server": ("nv_", "--gateway"), "gateway": ("trimodal_gateway_", "--url")}
 
 
 class Target:
@@ -106,9 +108,16 @@ def metrics_url(text: str) -> str:
 
 
 def target(name: str, address: str, key: str = "", timeout: float = MOST) -> Target:
-    """A target over HTTP. Raises: ServerError (the address)."""
-    url = metrics_url(address)
-    return Target(name, urlsplit(url).netloc, lambda: fetch(url, timeout=timeout, key=key))
+    """The server's page over HTTP, or the gateway's. Raises: ServerError (the address)."""
+    url, (begins, option) = metrics_url(address), _PAGES[name]
+
+    def look() -> Page:
+        page = fetch(url, timeout=timeout, key=key)
+        if not any(metric.startswith(begins) for metric in page.samples):
+            raise ServerError(f"its page is not of a {name}: it may be one for {option}")
+        return page
+
+    return Target(name, urlsplit(url).netloc, look)
 
 
 def once(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from judge.disguise.texts import lower_first, map_unquoted, vocabulary
+from judge.disguise.words import lower_first, map_unquoted, vocabulary
 
 Change = Callable[[str, random.Random], str]
 

@@ -61,6 +61,7 @@ def test_a_warning_counts_when_it_is_told_to(repository: Path) -> None:
         (("nowhere",), "nowhere is no directory"),
         (("models/m",), "is a model: name the repository"),
         (("empty",), "has no model"),
+        (("clone",), "has no model (no */config.pbtxt in it): name clone/model_repository"),
         (("models", "--profile", "gpu"), "no model has configs/gpu.pbtxt: the profiles are default"),
         (("models", "--select", "XYZ"), "XYZ is no rule"),
         (("models", "--triton-version", "latest"), "latest is no version of Triton"),
@@ -71,6 +72,7 @@ def test_a_warning_counts_when_it_is_told_to(repository: Path) -> None:
 )
 def test_a_wrong_command_has_exit_code_2(repository: Path, arguments: tuple[str, ...], what: str) -> None:
     Path("empty").mkdir()
+    Path("clone", "model_repository").mkdir(parents=True)
     result = run(*arguments)
     assert result.exit_code == 2
     assert what in " ".join(result.output.replace("│", " ").split())

@@ -58,34 +58,24 @@ def test_one_sentence(arguments: tuple[str, ...], why: str) -> None:
 
 @pytest.mark.usefixtures("no_server")
 @pytest.mark.parametrize(
-    ("others", "named"),
+    ("arguments", "why"),
     [
-        (("speech", "--maximize", "streams", "--slo", "p95_lag_ms<=900"), "--maximize streams"),
-        (("llm", "--rate", "2"), "--rate"),
-        (("--mix", "vision@2:p99_ms<=50"), "--mix"),
+        (
+            ("speech", "--maximize", "streams", "--slo", "p95_lag_ms<=900", "--concurrency", "8"),
+            "--concurrency is of a closed loop: leave it or --maximize streams out",
+        ),
+        (("llm", "--rate", "2", "--concurrency", "8"), "a closed loop: leave it or --rate out"),
+        (("--mix", "vision@2:p99_ms<=50", "--concurrency", "8"), "a closed loop: leave it or --mix out"),
+        # Its requests were all due at once, so that no round ended.
+        (("llm", "--rate", "inf"), "Invalid value for '--rate'"),
+        # It was told after a quarter of an hour, and nothing was written.
+        (("vision", "--json", "/nowhere/figures.json"), "no file can be written there"),
     ],
 )
-def test_a_closed_loop_beside_another_load(others: tuple[str, ...], named: str) -> None:
-    code, output = invoke(*others, "--concurrency", "8")
+def test_an_option_that_cannot_be(arguments: tuple[str, ...], why: str) -> None:
+    code, output = invoke(*arguments)
     assert code == 2
-    words = " ".join(output.replace("│", " ").split())
-    assert f"--concurrency is of a closed loop: leave it or {named} out" in words
-
-
-@pytest.mark.usefixtures("no_server")
-def test_a_rate_without_end_is_refused() -> None:
-    """Its requests were all due at once, so that no round ended."""
-    code, output = invoke("llm", "--rate", "inf")
-    assert code == 2
-    assert "Invalid value for '--rate'" in output
-
-
-@pytest.mark.usefixtures("no_server")
-def test_a_file_that_cannot_be_written_is_told_before_the_search() -> None:
-    """It was told after a quarter of an hour, and nothing was written."""
-    code, output = invoke("vision", "--json", "/nowhere/figures.json")
-    assert code == 2
-    assert "no file can be written there" in " ".join(output.replace("│", " ").split())
+    assert why in " ".join(output.replace("│", " ").split())
 
 
 @pytest.mark.usefixtures("no_server")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,11 +81,7 @@ def _flow(config: Config, graph: _Graph) -> Iterator[Finding]:
             yield config.finding("TRI056", f"no step reads the input {tensor.name}", "input", index)
     steps = message.ensemble_scheduling.step
     ready = {tensor.name for tensor in message.input}
-    left = set(range(len(steps)))
-    while now := {index for index in left if set(steps[index].input_map.values()) <= ready}:
-        for index in now:
-            ready |= set(steps[index].output_map.values())
-        left -= now
+    left = set(range(len(steps))) - set(_in_order(steps, ready))
     reported: set[str] = set()
     for index in sorted(left):
         for tensor in sorted(set(steps[index].input_map.values()) - ready - reported):
@@ -102,6 +98,15 @@ def _flow(config: Config, graph: _Graph) -> Iterator[Finding]:
         if index >= 0 and tensor not in outputs and tensor not in graph.readers:
             sentence = f"step {index + 1} writes {tensor}, which no step reads and is no output"
             yield config.finding("TRI058", sentence, *_at(index, "output_map"))
+
+
+def _in_order(steps: Sequence[Any], ready: set[str]) -> Iterator[int]:
+    """Steps as their inputs get ready, adding their outputs to `ready`; the others are left out."""
+    left = list(range(len(steps)))
+    while now := [index for index in left if set(steps[index].input_map.values()) <= ready]:
+        yield from now
+        ready |= {name for index in now for name in steps[index].output_map.values()}
+        left = [index for index in left if index not in now]
 
 
 def _tensor(owner: str, message: Any, data_type: int, dims: Any) -> _Tensor:
@@ -182,27 +187,20 @@ def _decoupled(config: Config, models: Mapping[str, Config], graph: _Graph) -> I
     """Each tensor's last decoupled step; a step whose inputs have different ones cannot pair them."""
     steps = config.message.ensemble_scheduling.step
     source: dict[str, int] = {tensor.name: 0 for tensor in config.message.input}
-    left = list(range(len(steps)))
-    while now := [index for index in left if all(name in source for name in steps[index].input_map.values())]:
-        for index in now:
-            step = steps[index]
-            sources = {source[name] for name in step.input_map.values()}
-            if len(sources) > 1:
-                sentence = (
-                    f"step {index + 1}, {step.model_name}, joins responses of different decoupled models"
-                )
-                yield config.finding("TRI062", sentence, *_at(index, "input_map"))
-            model = models.get(step.model_name)
-            own = model is not None and model.message.model_transaction_policy.decoupled
-            if model is not None and not own and max(sources, default=0) > 0:
-                before = steps[max(sources) - 1].model_name
-                sentence = (
-                    f"step {index + 1}, {step.model_name}, gets each response of {before}, not the whole"
-                )
-                yield config.finding("TRI067", sentence, *_at(index, "model_name"))
-            for name in step.output_map.values():
-                source[name] = index + 1 if own else max(sources, default=0)
-        left = [index for index in left if index not in now]
+    for index in _in_order(steps, set(source)):
+        step = steps[index]
+        sources = {source[name] for name in step.input_map.values()}
+        if len(sources) > 1:
+            sentence = f"step {index + 1}, {step.model_name}, joins responses of different decoupled models"
+            yield config.finding("TRI062", sentence, *_at(index, "input_map"))
+        model = models.get(step.model_name)
+        own = model is not None and model.message.model_transaction_policy.decoupled
+        if model is not None and not own and max(sources, default=0) > 0:
+            before = steps[max(sources) - 1].model_name
+            sentence = f"step {index + 1}, {step.model_name}, gets each response of {before}, not the whole"
+            yield config.finding("TRI067", sentence, *_at(index, "model_name"))
+        for name in step.output_map.values():
+            source[name] = index + 1 if own else max(sources, default=0)
     outputs = {source[tensor.name] for tensor in config.message.output if tensor.name in source}
     if len(outputs) > 1:
         sentence = "the outputs come from different decoupled models, which answer at different times"

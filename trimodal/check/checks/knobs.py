@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from tritonclient.grpc import model_config_pb2
 
 from trimodal.check.findings import Finding, Target
 from trimodal.check.repository import Config
+from trimodal.files import folder_size
 from trimodal.repository import unfit_metric_tags
 
 _GROUP = model_config_pb2.ModelInstanceGroup
@@ -88,8 +88,4 @@ def _bytes_on_gpu(config: Config) -> int:
     count = sum(max(1, group.count) for group in groups)
     # TensorRT's backend loads a plan once a GPU; instances of the others have a copy of the weights each.
     copies = 1 if config.backend == "tensorrt" else count
-    return copies * sum(_size(folder) for folder in config.loaded.values())
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return copies * sum(folder_size(folder) for folder in config.loaded.values())

@@ -13,6 +13,7 @@ from trimodal.check.findings import Finding, Target
 from trimodal.check.repository import PLATFORMS, SOURCES, Config
 
 _GROUP = model_config_pb2.ModelInstanceGroup
+_LAST_VERSION = 2**63 - 1  # on a larger one tritonserver (2.51) aborts: "stoll"
 # They read what is missing in a tensor from the model's file.
 _COMPLETE_TENSORS = ("tensorrt", "onnxruntime", "openvino", "tensorflow")
 
@@ -61,6 +62,10 @@ def _from_agents(config: Config) -> bool:
 
 
 def _versions(config: Config) -> Iterator[Finding]:
+    for number in config.versions:
+        if number > _LAST_VERSION:
+            sentence = f"the folder {config.model}/{number} is no version: the server ends on such a number"
+            yield config.finding("TRI014", sentence, fix=f"name it by a number up to {_LAST_VERSION}")
     if not config.versions and not _from_agents(config):
         yield config.finding("TRI014", f"{config.model} has no version folder (1/, 2/, …)")
     elif config.versions and not config.loaded:

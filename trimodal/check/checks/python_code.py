@@ -108,7 +108,7 @@ class _Module:
         for function in ast.walk(model):
             if isinstance(function, ast.AsyncFunctionDef):
                 requests = _bls_requests(function, names)
-                for call in _own_calls(function):
+                for call in (one for one in _own_nodes(function) if isinstance(one, ast.Call)):
                     dotted = _dotted(call.func, names)
                     if twin := _BLOCKING.get(dotted):
                         sentence = f"{dotted} in async {function.name} blocks: {twin} does not"
@@ -251,12 +251,6 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
         if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             yield child
             yield from _own_nodes(child)
-
-
-def _own_calls(function: ast.AsyncFunctionDef) -> Iterator[ast.Call]:
-    for node in _own_nodes(function):
-        if isinstance(node, ast.Call):
-            yield node
 
 
 def _bls_requests(function: ast.AsyncFunctionDef, names: dict[str, str]) -> set[str]:

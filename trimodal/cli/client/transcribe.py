@@ -92,12 +92,8 @@ def transcribe(
                     return 130
         return code
 
-    try:
-        with common.one_sentence():
-            code = common.run(ask())
-    except OSError as error:
-        typer.echo(f"trimodal: {error.filename or 'stdout'}: {(error.strerror or '').lower()}", err=True)
-        raise typer.Exit(1) from None
+    with common.one_sentence():
+        code = common.run(ask())
     if code:
         raise typer.Exit(code)
 
