@@ -116,8 +116,7 @@ def _heard(choices: Choices) -> None:
     transcript = TurnText()
     for one in (update, read(_SPEECH)):
         transcript.add(one)
-    transcript.words(update)
-    transcript.tentative(update)
+        list(transcript.news(one, tentative=True))
 
 
 def _answer(choices: Choices) -> None:
