@@ -329,9 +329,9 @@ async def test_a_timeout_without_end(name, seconds):
 
 
 async def test_what_runs_when_the_client_is_closed_is_told_so_and_what_comes_later_is_refused():
-    async with serving() as (_, client, _):
+    async with serving() as (servicer, client, _):
         running = asyncio.create_task(client.embed(["x"], model="slow"))
-        await until(lambda: any(one.requests for one in client._transport._connections))
+        await until(lambda: servicer.requests)  # before, the model's limits are asked for
         await client.aclose()
         with pytest.raises(Cancelled, match="the client was closed"):
             await running
