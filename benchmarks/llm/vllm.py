@@ -32,7 +32,7 @@ Eager = Annotated[bool, typer.Option("--eager", help="compile nothing")]
 
 def shared(eager: bool) -> dict[str, str]:
     """Settings of both sides."""
-    return {"max_num_seqs": "16", "max_model_len": "2048", "enforce_eager": str(eager).lower()}
+    return {"max_num_seqs": "16", "max_model_len": "4096", "enforce_eager": str(eager).lower()}
 
 
 def options(python: str, checkpoint: Path, device: str, threads: int, eager: bool) -> ServerOptions:

@@ -248,6 +248,24 @@ def test_a_prefix_that_makes_the_text_doubted_is_dropped_before_anything_else_is
     assert metrics.get("trimodal_speech_fallbacks_total", {}).value == 1
 
 
+def test_a_prompt_after_which_the_text_loops_is_dropped_before_higher_temperatures(metrics):
+    """ "Bravo" alone, with 26 names as prompt, was "Bravo, Bravo, Bravo, …" at every temperature."""
+    recogniser, engine = service(metrics, {0.2: (LOOPING,), 0.3: (UNSURE,)}, temperatures="0,0.4")
+    seen, plain = [], engine.recognise
+
+    def recognise(windows, temperature=0.0):
+        seen.append(([window.prompt for window in windows], temperature))
+        heard = plain(windows, temperature)
+        return [one if window.prompt else GOOD for window, one in zip(windows, heard, strict=True)]
+
+    engine.recognise = recognise
+    prompted = [RecogniseRequest(marked(mark).windows, prompts=[b"Ada, Bravo"]) for mark in (0.2, 0.3)]
+    looped, unsure = recogniser.recognise(prompted)
+    assert (looped.rows[0].text, looped.rows[0].doubted) == (" good", "")
+    assert unsure.rows[0].doubted == "probability", "hints stay where nothing loops"
+    assert seen == [(["Ada, Bravo"] * 2, 0.0), ([""], 0.0), (["Ada, Bravo"], 0.4)]
+
+
 def test_a_window_may_choose_its_temperatures(metrics):
     recogniser, engine = service(metrics, {0.2: (UNSURE, GOOD)})
     once = RecogniseRequest(marked(0.2).windows, temperatures=[b"0"])

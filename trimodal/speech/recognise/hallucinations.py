@@ -13,7 +13,8 @@ from trimodal.speech.values import Recognition
 from trimodal.speech.whisper.tokens import UNSPACED
 
 SILENCE = "silence"  # nothing better can come of it: its words are dropped
-GUARDS = (SILENCE, "repetition", "compression", "probability")
+LOOPING = ("repetition", "compression")
+GUARDS = (SILENCE, *LOOPING, "probability")
 # Auctioneers reach 6 words a second. The window's own words count, from the first's start to the last's end.
 WORDS_PER_S = 12
 # The same words again and again: this many times in a row, for phrases of so many words.

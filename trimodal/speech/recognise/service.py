@@ -18,7 +18,7 @@ from trimodal.errors import RequestError, SettingsError, as_request_error
 from trimodal.metrics import Metrics, counters
 from trimodal.paths import artefact_directory
 from trimodal.speech.engines.protocol import SpeechEngine, open_engine
-from trimodal.speech.recognise.hallucinations import GUARDS, SILENCE, best, doubted_by
+from trimodal.speech.recognise.hallucinations import GUARDS, LOOPING, SILENCE, best, doubted_by
 from trimodal.speech.recognise.pieces import cut, joined
 from trimodal.speech.recognise.request import Recognised, RecogniseRequest
 from trimodal.speech.settings import RecogniseSettings
@@ -195,6 +195,10 @@ class RecogniseService:
         if task.window.prefix:
             # What was decided before may be wrong, and Whisper loops after words that were not said.
             task.window, task.heard = replace(task.window, prefix=""), None
+            return False
+        if task.window.prompt and guard in LOOPING:
+            # A word alone, of a list of names, is said again and again ("Bravo, Bravo, …"), however warm.
+            task.window, task.heard = replace(task.window, prompt=""), None
             return False
         task.doubted.append(replace(task.heard, doubted=guard))
         if len(task.doubted) < len(task.temperatures):
