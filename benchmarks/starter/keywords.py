@@ -38,7 +38,7 @@ LEAST, DISTRACTORS = 4, 100  # letters of a name; words that nobody says
 SPELLED = (
     "Alpha Bravo Charlie Delta Echo Foxtrot Golf Hotel India Juliet Kilo Lima Mike November Oscar Papa "
     "Quebec Romeo Sierra Tango Uniform Victor Whiskey X-ray Yankee Zulu"
-).split()
+)
 
 
 class Named(NamedTuple):
@@ -58,7 +58,7 @@ def names_of(text: str) -> tuple[str, ...]:
 
 def spelled(sounds: Path) -> Iterator[Named]:
     """The words of the spelling alphabet, one a recording."""
-    for word in SPELLED:
+    for word in SPELLED.split():
         samples = next(read_blocks(sounds / "phonetic" / f"{word[0].lower()}_p.wav", 30.0))
         yield Named(Recording(samples, word, "en"), (word,))
 
@@ -78,7 +78,7 @@ def lists(names: Sequence[str], others: Sequence[str]) -> Iterator[list[str]]:
     rest = list(others)
     while rest:
         count = len(rest)
-        while len(", ".join((*names, *rest[:count]))) > MAX_HINTS:
+        while len(", ".join((*names, *rest[:count]))) >= MAX_HINTS:  # a line's end is behind them
             count -= 1
         mixed = [*names, *rest[:count]]
         random.Random(4).shuffle(mixed)
