@@ -39,16 +39,15 @@ class Backoff:
     """No wait at first, then 1, 2, 4 … 30 s, until a start was followed by a calm minute."""
 
     def __init__(self) -> None:
-        self._starts = 0
+        self._wait = 0.0  # before the next start, seconds
         self._last = 0.0  # when the last start was, or is to be, by the monotonic clock
 
     def next(self) -> float:
         """Seconds to wait before the next start."""
         now = time.monotonic()
         if now - self._last > CALM_S:
-            self._starts = 0
-        wait = min(LONGEST_WAIT_S, 2.0 ** (self._starts - 1)) if self._starts else 0.0
-        self._starts += 1
+            self._wait = 0.0
+        wait, self._wait = self._wait, min(LONGEST_WAIT_S, max(1.0, 2 * self._wait))
         self._last = now + wait
         return wait
 
