@@ -6,15 +6,28 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
 
 from tests.doubles.waiting import wait_until
 from tests.gateway.conftest import CHAT, LIMIT_S, Serve, connect, fake_triton, held, raw_chat
+from trimodal.client.client import Client
 from trimodal.client.transports.fake import llm_outputs
 from trimodal.gateway import answering
+from trimodal.gateway.access import Caller
+from trimodal.gateway.keys import Key
+from trimodal.gateway.openai.chat import Chat, Completion
+from trimodal.gateway.openai.conversation import FindingsCache
+from trimodal.gateway.openai.responses.reply import Reply
+from trimodal.gateway.openai.responses.request import ResponseRequest
+from trimodal.gateway.openai.responses.store import ResponseStore
+from trimodal.gateway.openai.schemas import ChatRequest, CompletionRequest
+from trimodal.gateway.quota import KeyUsage
 
+CALLER = Caller(Key(name="a", hash="sha256:" + "0" * 64), "r1")
 MUCH = 10_000  # pieces of 10 kB: more than the buffers of two sockets hold
 
 
@@ -69,6 +82,27 @@ def test_a_client_that_does_not_read_holds_little_and_ends_with_its_connection(s
             time.sleep(0.5)
         assert made < MUCH, "what nobody reads is not made"
     wait_until(lambda: len(served.triton.cancelled) == 1, "the generation ends")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda client: Chat(ChatRequest(model="llm", messages=CHAT), client, CALLER, FindingsCache()),
+        lambda client: Chat(ChatRequest(model="llm", messages=CHAT, n=2), client, CALLER, FindingsCache()),
+        lambda client: Completion(CompletionRequest(model="llm", prompt="hi"), client, CALLER),
+        lambda client: Reply(
+            ResponseRequest(model="llm", input="hi"), client, CALLER, FindingsCache(), ResponseStore("memory")
+        ),
+    ],
+    ids=["chat", "two choices", "completion", "response"],
+)
+async def test_what_is_left_before_it_asks_for_more_is_charged(make: Callable[[Client], Any]) -> None:
+    """Its tokens were summed up when they had been charged: as of a reader that does not read."""
+    usage = KeyUsage({})
+    events = make(Client(transport=fake_triton())).events(usage)
+    await anext(events)
+    await events.aclose()
+    assert usage.tokens
 
 
 @pytest.mark.parametrize(

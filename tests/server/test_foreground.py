@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -16,11 +17,13 @@ import pytest
 from rich.console import Console
 
 from trimodal.server import foreground as module
-from trimodal.server.foreground import ServiceManager, show_summary
+from trimodal.server.foreground import ServiceManager, show_summary, wait_for_signal
 from trimodal.server.options import ServerOptions
+from trimodal.server.supervision import supervisor
 from trimodal.server.triton_log import LoadLog
 
 if TYPE_CHECKING:
+    from trimodal.server.foreground import Signals
     from trimodal.server.process import TritonServer
 
 # A signal that comes while Python ends, and has given its own handlers back.
@@ -135,3 +138,31 @@ def test_where_nobody_listens_nothing_happens(environment: dict[str, str]) -> No
     manager = ServiceManager(environment)
     manager.tell(READY="1")
     manager.sign_of_life(lambda: True)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("can't start new thread"), MemoryError(), OSError(28, "No space left on device")],
+    ids=["no thread", "no memory", "full disk"],
+)
+def test_a_server_is_started_again_until_it_serves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    """Where no thread could be started `serve --restart` ended with a traceback."""
+    monkeypatch.setattr(supervisor, "LONGEST_WAIT_S", 0.0)
+    failures, stop = [error, error], threading.Event()
+
+    def restart(**_: object) -> None:
+        if failures:
+            raise failures.pop()
+        stop.set()
+
+    server = SimpleNamespace(
+        wait=lambda timeout: 1, new_lines=list, restart=restart, begin_drain=lambda: None,
+        options=ServerOptions(),
+    )  # fmt: skip
+    signals = SimpleNamespace(once=stop.is_set)
+    wait_for_signal(cast("TritonServer", server), cast("Signals", signals), verbose=False, restart=True)
+    told = capsys.readouterr().err
+    assert told.count(f"{str(error) or 'MemoryError'}; starting it again.") == 2
+    assert "Ready again after" in told

@@ -2,8 +2,10 @@ import math
 import os
 import signal
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,6 +17,21 @@ from trimodal.server.process import open_log
 from trimodal.server.process_guard import HIDDEN
 
 PORTS = {"--http-port": 8000, "--grpc-port": 8001, "--metrics-port": 8002}
+
+
+@contextmanager
+def pipes_closed():
+    """Pipes that are opened in the block are closed at its end."""
+    opened, pipe = list[int](), os.pipe
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pipe", lambda: opened.extend(ends := pipe()) or ends)
+        try:
+            yield
+        finally:
+            assert opened
+            for handle in opened:
+                with pytest.raises(OSError, match="Bad file descriptor"):
+                    os.fstat(handle)
 
 
 def command(**options):
@@ -136,14 +153,22 @@ def test_a_guard_that_is_killed_before_its_first_word(tmp_path, monkeypatch):
     guard = tmp_path / "guard.py"
     guard.write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     monkeypatch.setattr("trimodal.server.launch.guard.__file__", str(guard))
-    opened, pipe = list[int](), os.pipe
-    monkeypatch.setattr(os, "pipe", lambda: opened.extend(ends := pipe()) or ends)
-    with pytest.raises(ServerError, match="tritonserver could not be started: see .*log"):
+    with pytest.raises(ServerError, match="tritonserver could not be started: see .*log"), pipes_closed():
         Child(tmp_path / "log")
-    assert opened
-    for handle in opened:
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(handle)
+
+
+@pytest.mark.parametrize("refused", ["subprocess.Popen", "os.pidfd_open", "Path.open"])
+def test_a_guard_that_cannot_be_started_leaves_nothing(tmp_path, monkeypatch, refused):
+    """Each try of `serve --restart` kept two descriptors where the system let it have no process."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    refusal = Mock(side_effect=BlockingIOError(11, "Resource temporarily unavailable"))
+    monkeypatch.setattr(f"trimodal.server.launch.{refused}", refusal)
+    with pytest.raises(BlockingIOError), pipes_closed():
+        Child(tmp_path / "log")
+    refusal.assert_called_once()
+    assert not list(temporary.iterdir())
 
 
 def test_a_guard_that_is_killed_before_the_start_leaves_no_folder(tmp_path):

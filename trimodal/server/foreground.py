@@ -20,7 +20,7 @@ from trimodal.report.console import Table, print_table
 from trimodal.server.artefacts import newer_beside
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import Interrupted, TritonServer
-from trimodal.server.supervision.supervisor import Backoff
+from trimodal.server.supervision.supervisor import STARVED, Backoff
 
 _POLL = 0.2  # seconds
 _LAST_S = 1.0  # of a drain, for the server alone, however long the gateway's took
@@ -217,7 +217,7 @@ def _start_again(
         server.restart(stop=stop, on_lines=lambda lines: _write(lines, verbose=verbose))
     except Interrupted:
         return problem
-    except (OperatorError, OSError, http.client.HTTPException, ValueError, KeyError) as error:
+    except (OperatorError, OSError, http.client.HTTPException, ValueError, KeyError, *STARVED) as error:
         return str(error) or type(error).__name__  # perhaps a full disk
     manager.tell(STATUS="")
     return ""

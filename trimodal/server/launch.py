@@ -111,28 +111,24 @@ class Child:
     The guard runs first: `run_directory` is the server's, for files that its command line names. Whatever
     happens to this process from then on, nothing of the server is left.
 
-    Raises: ServerError: the guard cannot be started; `log`, which has all output, says why.
+    Raises:
+        ServerError: the guard ends at once; `log`, which has all output, says why.
+        OSError: it cannot be started.
     """
 
     def __init__(self, log: Path) -> None:
         self._log = log
         self.pid = 0  # of tritonserver, which is also its process group; 0 before `start`
-        read, write = os.pipe()
-        with log.open("ab") as output:
-            _keep(output)
-            self.guard = subprocess.Popen(
-                # Isolated and without site-packages: it starts in a few milliseconds.
-                [sys.executable, "-I", "-S", guard.__file__, str(write), PREFIX],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                pass_fds=[write],
-                start_new_session=True,
-            )
-        os.close(write)
-        self._end = os.pidfd_open(self.guard.pid)  # tells of the guard's end; -1 once it is known
-        self._report = os.fdopen(read, encoding="utf-8")
         self.shm_prefix = ""  # until the guard has told the run directory
+        with contextlib.ExitStack() as opened:
+            read, write = os.pipe()
+            self._report = opened.enter_context(os.fdopen(read, encoding="utf-8"))
+            try:
+                self.guard = opened.enter_context(_start_guard(log, write))
+            finally:
+                os.close(write)
+            self._end = os.pidfd_open(self.guard.pid)  # tells of the guard's end; -1 once it is known
+            opened.pop_all()
         self.run_directory = Path(json.loads(self._read_report()))
         self.shm_prefix = guard.shm_prefix(self.run_directory)
 
@@ -194,6 +190,21 @@ class Child:
         if self.pid and _is_group_of(self.pid, session=self.guard.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
+
+
+def _start_guard(log: Path, report: int) -> subprocess.Popen[bytes]:
+    """Starts one that tells what it does by the descriptor `report`. Raises: OSError."""
+    with log.open("ab") as output:
+        _keep(output)
+        return subprocess.Popen(
+            # Isolated and without site-packages: it starts in a few milliseconds.
+            [sys.executable, "-I", "-S", guard.__file__, str(report), PREFIX],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            pass_fds=[report],
+            start_new_session=True,
+        )
 
 
 def _keep(log: BinaryIO) -> None:

@@ -47,12 +47,13 @@ def app_of(handler: Handler, path: str = PATH) -> web.Application:
 
 
 async def pieces(request: web.Request) -> web.StreamResponse:
-    """Four pieces of generate_stream, the first after 0.1 s."""
+    """Four pieces of generate_stream, the first after 0.1 s: thoughts, then text."""
     response = web.StreamResponse()
     await response.prepare(request)
     await asyncio.sleep(0.1)
     for number in range(4):
-        event = {"text_output": "a", "prompt_tokens": 8, "completion_tokens": number + 1}
+        said = {"text_output": "a"} if number > 1 else {"text_output": "", "reasoning": "b"}
+        event = {**said, "prompt_tokens": 8, "completion_tokens": number + 1}
         await response.write(f"data: {json.dumps(event)}\n\n".encode())
         await asyncio.sleep(0.01)
     return response

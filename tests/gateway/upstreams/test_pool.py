@@ -40,6 +40,7 @@ from trimodal.gateway.upstreams import pool
 from trimodal.gateway.upstreams.pool import Upstreams
 from trimodal.gateway.upstreams.routes import set_route
 from trimodal.gateway.upstreams.server import Upstream
+from trimodal.llm.request.outputs import Delta, columns
 
 BOUND = 20.0
 
@@ -125,6 +126,22 @@ async def test_what_is_told_and_not_asked_elsewhere(
         assert asked(two) == 0
         if isinstance(error, RequestError):
             assert servers.pool.state["llm"]
+
+
+async def test_thoughts_are_told_and_not_thought_again_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client had those of both servers, in one answer."""
+
+    async def thinks(request: Request) -> AsyncIterator[Tensors]:
+        yield columns(Delta("", "", completion_tokens=1, reasoning="Let me think. ", reasoning_tokens=1))
+        raise LOST
+
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one, two = servers.first_of("hi")
+        one.functions["llm"] = thinks
+        stream = servers.client.stream("hi")
+        with pytest.raises(ConnectionLost):
+            await stream.answer()
+        assert (stream.reasoning, asked(two)) == ("Let me think. ", 0)
 
 
 async def test_each_server_is_asked_once_and_a_refusal_says_more_than_nobody(

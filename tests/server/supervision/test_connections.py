@@ -129,6 +129,20 @@ def test_a_number_that_stands_for_another_by_now_is_left_alone(pair, monkeypatch
     assert pair.ended == [False] * 4
 
 
+def test_a_number_that_is_no_sockets_by_now_hides_no_other(pair, monkeypatch):
+    """Its copy was kept open, too."""
+    copied, close, calls, closed = connections._copied, os.close, [], []
+
+    def pipe_at_first(process: int, descriptor: int) -> socket.socket:
+        calls.append(descriptor)
+        return copied(process, 0 if len(calls) == 1 else descriptor)
+
+    monkeypatch.setattr(connections, "_copied", pipe_at_first)
+    monkeypatch.setattr(connections.os, "close", lambda handle: closed.append(handle) or close(handle))
+    assert end_silent(pair.pid, int(pair.ports[0]), 0.0) == 1
+    assert len(closed) == 2, "the copy, and the process"
+
+
 def test_sockets_of_this_process_that_close_meanwhile_are_no_error(pair, monkeypatch):
     """The gateway beside it opens and closes connections all the time."""
     readlink = os.readlink

@@ -5,8 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -136,6 +138,16 @@ def test_where_it_cannot_be(page: Page) -> None:
     for host, port in (("127.0.0.1", page.port), ("203.0.113.1", 0), ("no-such-host.invalid", 0)):
         with pytest.raises(ServerError, match=f"the health page cannot be on {host}, port {port}: "):
             HealthServer(host, port, Known(), Copy(), http_port=8000, operator_key="")  # type: ignore[arg-type]
+
+
+def test_a_page_without_a_thread_leaves_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = choose("127.0.0.1", {"--health-port": 0})["--health-port"]
+    start = Mock(side_effect=RuntimeError("can't start new thread"))
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(RuntimeError) as kept:  # with all that its traceback holds
+        HealthServer("127.0.0.1", port, Known(), Copy(), http_port=8000, operator_key="")  # type: ignore[arg-type]
+    assert kept.tb
+    socket.create_server(("127.0.0.1", port)).close()
 
 
 def test_what_fails_in_it_is_in_the_log(

@@ -45,7 +45,8 @@ class Triton:
         self.loading = threading.Event()
         self.loading.set()
         self.answers = True
-        self.broken: list[str] = []  # calls that are not answered
+        self.broken: list[str] = []  # calls that fail on their way
+        self.failure: type[Exception] = TimeoutError
 
     def start(self, model: str) -> None:
         file = self.folder / model / "1" / "model.py"
@@ -85,7 +86,7 @@ class Triton:
     def _arrives(self, call: str) -> None:
         if call in self.broken:
             self.broken.remove(call)
-            raise TimeoutError
+            raise self.failure
 
     def unload(self, model: str) -> None:
         self._arrives("unload")
@@ -311,17 +312,23 @@ def test_of_many_who_ask_at_once_one_asks_triton(
     assert [one.ready for one in told] == [True] * 20
 
 
+@pytest.mark.parametrize("failure", [TimeoutError, MemoryError])
 def test_calls_that_fail_on_their_way_are_made_again(
-    triton: Triton, watched: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    triton: Triton,
+    watched: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failure: Any,
 ) -> None:
     monkeypatch.setattr(module, "AGAIN_S", 0.01)
     monkeypatch.setattr(module, "LONGEST_WAIT_S", 0.01)
     supervisor = watched(a_model("llm"))
+    triton.failure = failure
     triton.broken = ["unload", "load", "load"]
     triton.kill("llm")
     wait_until(lambda: triton.calls == [("unload", "llm"), *[("load", "llm")] * 3], "the loads")
     wait_until(lambda: supervisor.health().ready, "the model")
-    assert "model llm cannot be loaded: TimeoutError" in caplog.text
+    assert f"model llm cannot be loaded: {failure.__name__}" in caplog.text
 
 
 def test_a_drain_ends_the_tries_to_load(
@@ -357,6 +364,20 @@ def test_where_no_thread_can_be_started_the_next_look_tries_again(
     wait_until(lambda: supervisor.health().models["llm"].lost == 1, "the loss")
     wait_until(lambda: supervisor.health().ready, "the model")
     assert not Thread.refused
+
+
+def test_a_watch_that_cannot_begin_keeps_nothing_and_can_be_closed(
+    triton: Triton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end failed: so did each further start of `serve --restart`, which ends what is there."""
+    stubs, start = Mock(), Mock(side_effect=RuntimeError("can't start new thread"))
+    monkeypatch.setattr(module, "StubWatch", lambda pid: stubs)
+    monkeypatch.setattr(module.threading.Thread, "start", start)
+    supervisor = Supervisor(triton)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        supervisor.watch(os.getpid(), {})
+    supervisor.close()
+    stubs.close.assert_called_once_with()
 
 
 def test_a_drain_is_never_ready_and_loads_nothing(triton: Triton, watched: Any) -> None:
@@ -426,10 +447,11 @@ def test_the_wait_grows_until_a_calm_minute(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     backoff = Backoff()
     waits = []
-    for _ in range(8):  # each start fails after two seconds
+    for _ in range(2000):  # each start fails after two seconds
         waits.append(backoff.next())
         now[0] += waits[-1] + 2.0
-    assert waits == [0, 1, 2, 4, 8, 16, 30, 30]
+    assert waits[:7] == [0, 1, 2, 4, 8, 16, 30]
+    assert set(waits[7:]) == {30}, "after nine hours it was an OverflowError, and nothing was started again"
     now[0] += 61.0
     assert [backoff.next(), backoff.next()] == [0, 1]
 

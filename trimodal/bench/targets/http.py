@@ -188,13 +188,13 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
 
 
 def _read_triton(event: Mapping[str, Any], record: Record) -> bool:
-    """Takes an event of generate_stream in; whether it brought text."""
+    """Takes an event of generate_stream in; whether it brought text, also of reasoning."""
     if error := event.get("error"):
         raise from_message(str(error), by_model=True)
     record.input_tokens = int(event.get("prompt_tokens", record.input_tokens))
     record.cached_tokens = int(event.get("cached_tokens", record.cached_tokens))
     record.output_tokens = int(event.get("completion_tokens", record.output_tokens))
-    return bool(event.get("text_output"))
+    return bool(event.get("text_output") or event.get("reasoning"))
 
 
 def _read_openai(event: Mapping[str, Any], record: Record) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from trimodal.client.client import Client
@@ -74,26 +75,27 @@ class Chat:
         readers = [CallReader(calling=self._request.calls_tools) for _ in streams]
         held: list[list[TokenLogprob]] = [[] for _ in streams]  # of text that a reader of calls holds back
         begun = False
-        async for index, delta in deltas(streams, usage):
-            chunks, last = b"", bool(delta.finish_reason)
-            if not begun:
-                begun = True
-                findings = findings_body(streams[index])
-                for choice in range(len(streams)):
-                    role = {"role": "assistant", "content": ""}
-                    chunks += event(_chunk(shared, choice, role, **findings))
-            reader, tokens = readers[index], held[index]
-            if delta.reasoning:
-                chunks += event(_chunk(shared, index, {"reasoning_content": delta.reasoning}))
-            tokens += delta.logprobs
-            for part in reader.read(delta.text, last=last):
-                chunks += event(_chunk(shared, index, part, tokens))
-                tokens.clear()
-            if last:
-                empty = {"delta": {}, "logprobs": chat_logprobs(tokens) if tokens else None}
-                chunks += event(_last(shared, index, empty, streams[index], called=reader.calls > 0))
-            if chunks:
-                yield chunks
+        async with aclosing(deltas(streams, usage)) as news:
+            async for index, delta in news:
+                chunks, last = b"", bool(delta.finish_reason)
+                if not begun:
+                    begun = True
+                    findings = findings_body(streams[index])
+                    for choice in range(len(streams)):
+                        role = {"role": "assistant", "content": ""}
+                        chunks += event(_chunk(shared, choice, role, **findings))
+                reader, tokens = readers[index], held[index]
+                if delta.reasoning:
+                    chunks += event(_chunk(shared, index, {"reasoning_content": delta.reasoning}))
+                tokens += delta.logprobs
+                for part in reader.read(delta.text, last=last):
+                    chunks += event(_chunk(shared, index, part, tokens))
+                    tokens.clear()
+                if last:
+                    empty = {"delta": {}, "logprobs": chat_logprobs(tokens) if tokens else None}
+                    chunks += event(_last(shared, index, empty, streams[index], called=reader.calls > 0))
+                if chunks:
+                    yield chunks
         self._talk.remember(streams[0])
         if self._request.wants_usage:
             yield event({**shared, "choices": [], "usage": _usage(self._request, streams)})
@@ -142,21 +144,22 @@ class Completion:
         """Chunks of text, the reason of the end, and the usage if it is asked for."""
         shared = envelope("cmpl", "text_completion", self._request.model)
         begun: dict[int, CompletionLogprobs] = {}
-        async for index, delta in deltas(self._streams, usage):
-            text, chunks = delta.text, b""
-            tokens = delta.logprobs
-            if index not in begun:
-                begun[index] = CompletionLogprobs(self._request.logprobs)
-                text = self._echo(index) + text
-                tokens = (*self._streams[index].prompt_logprobs, *tokens)
-            if text:
-                logprobs = begun[index].part(tokens)
-                choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
-                chunks = event({**shared, "choices": [choice]})
-            if delta.finish_reason:
-                chunks += event(_last(shared, index, {"text": "", "logprobs": None}, self._streams[index]))
-            if chunks:
-                yield chunks
+        async with aclosing(deltas(self._streams, usage)) as news:
+            async for index, delta in news:
+                stream, text, chunks = self._streams[index], delta.text, b""
+                tokens = delta.logprobs
+                if index not in begun:
+                    begun[index] = CompletionLogprobs(self._request.logprobs)
+                    text = self._echo(index) + text
+                    tokens = (*stream.prompt_logprobs, *tokens)
+                if text:
+                    logprobs = begun[index].part(tokens)
+                    choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
+                    chunks = event({**shared, "choices": [choice]})
+                if delta.finish_reason:
+                    chunks += event(_last(shared, index, {"text": "", "logprobs": None}, stream))
+                if chunks:
+                    yield chunks
         if self._request.wants_usage:
             yield event({**shared, "choices": [], "usage": _usage(self._request, self._streams)})
 

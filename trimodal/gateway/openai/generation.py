@@ -6,7 +6,7 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
@@ -129,7 +129,7 @@ async def whole(streams: Sequence[Stream], usage: KeyUsage) -> list[Answer]:
         return list(await asyncio.gather(*map(answer, streams)))
 
 
-async def deltas(streams: Sequence[Stream], usage: KeyUsage) -> AsyncIterator[tuple[int, Delta]]:
+async def deltas(streams: Sequence[Stream], usage: KeyUsage) -> AsyncGenerator[tuple[int, Delta], None]:
     """Every delta of every stream with the number of its choice, as they come; a few streams at a time."""
     async with charging(streams, usage):
         if len(streams) == 1:

@@ -20,6 +20,7 @@ from trimodal.errors import ModelNotFound, TrimodalError, Unavailable
 from trimodal.gateway.upstreams.server import Call, Upstream
 
 _DEADLINES = ("ttft_deadline_ms", "deadline_ms")
+_TELLING = ("text_output", "reasoning", "finish_reason")
 
 
 class Failover:
@@ -187,7 +188,7 @@ def _tells(outputs: Tensors) -> bool:
     """Whether a client may have been told of this; the final response, for one, is empty."""
     if "stage" in outputs:  # of the assistant: what was heard and seen is told at once
         return True
-    return any(name in outputs and bool(outputs[name][0]) for name in ("text_output", "finish_reason"))
+    return any(name in outputs and bool(outputs[name][0]) for name in _TELLING)
 
 
 async def answer_of(failover: Failover, server: Upstream) -> Tensors:

@@ -15,7 +15,8 @@ _PIDFD_GETFD = 438  # of every architecture, Linux 5.6; Python has no function f
 # struct tcp_info: milliseconds since data was last sent, and since it last came.
 _LAST = struct.Struct("=44xI4xI")
 _ESTABLISHED = "01"
-_CLOSED = (errno.ENOENT, errno.EBADF, errno.ENOTCONN)  # meanwhile, by one of its sides
+# Meanwhile, by one of its sides; perhaps its number is a file's by now.
+_CLOSED = (errno.ENOENT, errno.EBADF, errno.ENOTCONN, errno.ENOTSOCK)
 
 
 def end_silent(pid: int, port: int, seconds: float) -> int:
@@ -76,4 +77,8 @@ def _copied(process: int, descriptor: int) -> socket.socket:
     if copy < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-    return socket.socket(fileno=copy)
+    try:
+        return socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        raise

@@ -110,7 +110,11 @@ class HealthServer:
         except OSError as error:
             raise ServerError(f"the health page cannot be on {host}, port {port}: {error.strerror}") from None
         self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            self._server.server_close()
+            raise
 
     def close(self) -> None:
         """Closes the port."""

@@ -32,6 +32,8 @@ AGAIN_S = 1.0  # between two tries to unload
 SILENT_S = 0.5  # HTTP connections that say nothing for so long after a loss are ended
 KEPT_S = 0.1  # a state may be this old: many may ask
 CALM_S, LONGEST_WAIT_S = 60.0, 30.0
+# What Python raises where the system lets it start no thread, or have no memory, at the moment.
+STARVED = (RuntimeError, MemoryError)
 _NO_ENGINE = "its engine is being restarted, or was given up"
 
 
@@ -39,16 +41,15 @@ class Backoff:
     """No wait at first, then 1, 2, 4 … 30 s, until a start was followed by a calm minute."""
 
     def __init__(self) -> None:
-        self._starts = 0
+        self._wait = 0.0  # before the next start, seconds
         self._last = 0.0  # when the last start was, or is to be, by the monotonic clock
 
     def next(self) -> float:
         """Seconds to wait before the next start."""
         now = time.monotonic()
         if now - self._last > CALM_S:
-            self._starts = 0
-        wait = min(LONGEST_WAIT_S, 2.0 ** (self._starts - 1)) if self._starts else 0.0
-        self._starts += 1
+            self._wait = 0.0
+        wait, self._wait = self._wait, min(LONGEST_WAIT_S, max(1.0, 2 * self._wait))
         self._last = now + wait
         return wait
 
@@ -110,7 +111,10 @@ class Supervisor:
         self._health: tuple[float, Health] | None = None
 
     def watch(self, pid: int, models: Mapping[str, Model]) -> None:
-        """Begins when all `models` are ready; `pid` is tritonserver's. Raises: ProcessLookupError: ended."""
+        """Begins when all `models` are ready; `pid` is tritonserver's.
+
+        Raises: ProcessLookupError: it has ended; RuntimeError: no thread can be started.
+        """
         stubs = StubWatch(pid)
         stubs.refresh()
         self._expected = {name: model.instances for name, model in models.items() if model.instances}
@@ -118,8 +122,13 @@ class Supervisor:
             self._models = models
             self._losses = {name: Losses() for name in self._expected}
             self._watching = True
-        self._thread = threading.Thread(target=self._watch, args=(stubs, pid), name="supervisor", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._watch, args=(stubs, pid), name="supervisor", daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            stubs.close()
+            raise
+        self._thread = thread
         if self._hang_timeout:
             Heartbeat(self._api, self._grpc_url, pid, self._hang_timeout, self._stopping).start()
 
@@ -214,7 +223,7 @@ class Supervisor:
                     thread.daemon = True
                     try:
                         thread.start()
-                    except RuntimeError as error:  # no thread can be started now: the next look tries again
+                    except STARVED as error:  # the next look tries again
                         logger.error("model %s cannot be loaded: %s", name, error)
                         self._ends(name)
         if stubs.ended:
@@ -310,5 +319,5 @@ class Supervisor:
         """Why a call of the repository API failed; None: it did not."""
         try:
             return call() or None
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError, *STARVED) as error:
             return str(error) or type(error).__name__

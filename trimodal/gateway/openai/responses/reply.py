@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -211,15 +212,16 @@ class Reply:
 
         talk, stream = await self._begin(usage)
         try:
-            async for _, delta in deltas([stream], usage):
-                chunk = b""
-                if count < 0:  # with the first text: a refusal has a status of its own
-                    began = {"response": self._body("in_progress")}
-                    chunk = event("created", began) + event("in_progress", began)
-                for kind, fields in self._output.read(delta):
-                    chunk += event(kind, fields)
-                if chunk:
-                    yield chunk
+            async with aclosing(deltas([stream], usage)) as news:
+                async for _, delta in news:
+                    chunk = b""
+                    if count < 0:  # with the first text: a refusal has a status of its own
+                        began = {"response": self._body("in_progress")}
+                        chunk = event("created", began) + event("in_progress", began)
+                    for kind, fields in self._output.read(delta):
+                        chunk += event(kind, fields)
+                    if chunk:
+                        yield chunk
         except Exception as error:
             if count >= 0:
                 failure = as_api_error(error, self._caller.request_id, self._request.own_name)
