@@ -525,6 +525,22 @@ async def test_a_file_drains_adds_and_removes(monkeypatch: pytest.MonkeyPatch, t
         await until(lambda: servers.pool.state["llm"])
 
 
+async def test_a_look_that_fails_is_told_and_not_the_last(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No death was noticed any more, nor was the file read again."""
+    file, row = tmp_path / "upstreams.toml", '[[upstream]]\naddress = "host-0:8001"\n'
+    file.write_text(row)
+    async with Servers(monkeypatch, fake_triton(), file=file) as servers:
+        file.write_text(f'{row}[[upstream]]\naddress = "host-1:8001"\n')  # no fake: connecting to it raises
+        await until(lambda: "a look at the servers failed" in caplog.text)
+        assert "KeyError: 'host-1:8001'" in caplog.text
+        servers.fakes["host-0:8001"].reachable = False
+        await until(lambda: not servers.pool.state["llm"])
+        file.write_text(f"{row}drain = true\n")
+        await until(lambda: servers.pool.servers[0].draining)
+
+
 @pytest.mark.parametrize("call", ["stream", "infer", "max_batch_size"])
 async def test_a_server_that_has_left_is_not_asked_for_another(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: str

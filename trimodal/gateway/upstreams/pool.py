@@ -69,6 +69,7 @@ class Upstreams:
         self.routed: Counter[tuple[str, str]] = Counter()  # model and version → requests
         # Stream of speech → its server, and the model with the version that it began with.
         self._speech: dict[Any, tuple[Upstream, str]] = {}
+        self._missing: dict[str, list[str]] = {}  # versions that routes name, and no server has
         self._turn = 0
         self._looked = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -178,34 +179,40 @@ class Upstreams:
     async def _watch(self, timeouts: Timeouts) -> None:
         timeouts = replace(timeouts, total=timeouts.connect)
         looks: dict[Upstream, asyncio.Task[None]] = {}
-        unloaded: dict[str, list[str]] = {}
         try:
             while True:
-                if self._file and self._file.changed():
-                    self._set(self._file.contents)
-                if self._routes and self._routes.changed():
-                    logger.info("requests go by other routes: %s", self._routes.contents)
-                for server in self._servers.values():
-                    if server not in looks or looks[server].done():  # never two at a time
-                        looks[server] = asyncio.ensure_future(server.look(timeouts))
-                if not self._looked.is_set():
-                    await asyncio.wait(looks.values())
-                    await asyncio.gather(*(server.answered(_FIRST_S) for server in looks))
-                    self._looked.set()
-                self._leave_hanging()
-                before, unloaded = unloaded, self._unloaded()
-                if unloaded and unloaded != before:
-                    logger.warning("routes name versions that no server has loaded: %s", unloaded)
-                for server in [one for one in self._leaving.values() if not one.running]:
-                    del self._leaving[server.address]
-                    if look := looks.pop(server, None):
-                        look.cancel()
-                    await server.aclose()
+                try:
+                    await self._look(looks, timeouts)
+                except Exception:  # without the next look no death would be noticed, and no file's change
+                    logger.exception("a look at the servers failed")
                 await asyncio.sleep(LOOK_S)
         finally:
             for look in looks.values():
                 look.cancel()
             await asyncio.gather(*looks.values(), return_exceptions=True)
+
+    async def _look(self, looks: dict[Upstream, asyncio.Task[None]], timeouts: Timeouts) -> None:
+        """Reads the files, has each server looked at whose last look is over, and closes those that left."""
+        if self._file and self._file.changed():
+            self._set(self._file.contents)
+        if self._routes and self._routes.changed():
+            logger.info("requests go by other routes: %s", self._routes.contents)
+        for server in self._servers.values():
+            if server not in looks or looks[server].done():  # never two at a time
+                looks[server] = asyncio.ensure_future(server.look(timeouts))
+        if not self._looked.is_set():
+            await asyncio.wait(looks.values())
+            await asyncio.gather(*(server.answered(_FIRST_S) for server in looks))
+            self._looked.set()
+        self._leave_hanging()
+        before, self._missing = self._missing, self._unloaded()
+        if self._missing and self._missing != before:
+            logger.warning("routes name versions that no server has loaded: %s", self._missing)
+        for server in [one for one in self._leaving.values() if not one.running]:
+            del self._leaving[server.address]
+            if look := looks.pop(server, None):
+                look.cancel()
+            await server.aclose()
 
     def _leave_hanging(self) -> None:
         """Has requests without an answer sent elsewhere that servers have whose last look had none in time.
