@@ -393,6 +393,72 @@ async def test_a_model_that_only_one_server_has(monkeypatch: pytest.MonkeyPatch)
         assert [model.name for model in await servers.client.models()] == list(servers.pool.state)
 
 
+@pytest.mark.parametrize(
+    ("away", "told"),
+    [
+        ("dead", "the model's process is not healthy"),
+        ("restarting", "no model server takes requests now"),
+        ("drained", "no model server takes requests now"),
+    ],
+)
+async def test_a_model_whose_only_server_is_away_is_not_asked_of_another(
+    monkeypatch: pytest.MonkeyPatch, away: str, told: str
+) -> None:
+    """Clients were told 404, which no one tries again."""
+    other, own = FakeTransport(llm=scripted("hi")), FakeTransport(embedding=vectors)
+    async with Servers(monkeypatch, other, own) as servers:
+        if away == "dead":
+
+            def dies(request: Request) -> Tensors:
+                raise Unavailable("the model's process is not healthy: it is loaded again")
+
+            own.functions["embedding"] = dies
+        own.reachable = away != "restarting"
+        servers.pool.servers[1].draining = away == "drained"
+        for _ in range(3):  # by turns
+            with pytest.raises(Unavailable, match=told):
+                await servers.pool.infer(Request("embedding", {}), Timeouts())
+        with pytest.raises(ModelNotFound):
+            await servers.pool.infer(Request("nobody's", {}), Timeouts())
+        assert "embedding" not in {request.name for request in other.requests}
+
+
+@pytest.mark.parametrize("drained", [True, False])
+async def test_a_version_whose_only_server_is_away_is_not_asked_of_another(
+    monkeypatch: pytest.MonkeyPatch, drained: bool
+) -> None:
+    def lacks(request: Request) -> Tensors:
+        raise ModelNotFound("the server has no model 'embedding' version 2, only 1")
+
+    older = FakeTransport(embedding=lacks)
+    newer = FakeTransport(embedding=vectors, versions={"embedding": ("2",)})
+    async with Servers(monkeypatch, older, newer) as servers:
+        newer.reachable, servers.pool.servers[1].draining = drained, drained
+        await until(lambda: servers.pool.servers[1].is_reached is drained)
+        with pytest.raises(Unavailable, match="no model server takes requests now"):
+            await servers.pool.infer(Request("embedding@2", {}), Timeouts())
+
+
+async def test_a_model_that_one_server_has_loaded_since_the_last_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, two = FakeTransport(llm=scripted("hi")), FakeTransport(llm=scripted("hi"))
+    servers = Servers(monkeypatch, one, two)
+    monkeypatch.setattr(pool, "LOOK_S", BOUND)
+    async with servers:
+        two.functions["embedding"] = vectors
+        for _ in range(2):  # by turns
+            await servers.client.embed(["hi"])
+
+        def full(request: Request) -> Tensors:
+            raise Unavailable("the queue is full")
+
+        two.functions["embedding"] = full
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="the queue is full"):
+                await servers.client.embed(["hi"])
+
+
 async def test_a_server_that_comes_back_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
         one, two = servers.first_of("hi")

@@ -241,6 +241,16 @@ class Upstreams:
     def _able(self) -> list[Upstream]:
         return [server for server in self._servers.values() if not server.draining]
 
+    def _holding(self, needed: Mapping[str, str]) -> list[Upstream]:
+        """The servers that take requests, without those that lack a model or version that another one has.
+
+        Those would say NOT_FOUND while that one is drained or restarts.
+        """
+        for wanted in (needed, dict.fromkeys(needed, "")):  # a version that nobody has may be loaded just now
+            if any(server.has(wanted) for server in self._servers.values()):
+                return [server for server in self._able() if not server.versions or server.has(wanted)]
+        return self._able()
+
     def _is_ready(self, servers: Sequence[Upstream], model: str) -> bool:
         shares = self.routes.get(model, {"": 100.0})
         loaded = self._loaded(model)
@@ -265,15 +275,15 @@ class Upstreams:
             key: the request's beginning.
             asked: versions of other models that the request needs.
         """
-        able = self._able()
+        needed = dict([named(model), *(asked or {}).items()])
+        able = self._holding(needed)
         if len(able) < 2:
             return able
-        # A look may be old: where no server is known to answer, all are tried.
-        wanted = asked or {}
 
+        # A look may be old: where no server is known to answer, all are tried.
         def answers(server: Upstream) -> bool:
-            whole = server.answers(*named(model), lambda need: server.answers(need, wanted.get(need, "")))
-            return whole and all(server.answers(need, version) for need, version in wanted.items())
+            whole = server.answers(*named(model), lambda need: server.answers(need, needed.get(need, "")))
+            return whole and all(server.answers(name, version) for name, version in (asked or {}).items())
 
         able = list(filter(answers, able)) or able
         # A late one lives, perhaps: it is asked where no other answers.
