@@ -13,7 +13,8 @@ import openai
 import pytest
 
 from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, assistant, fails, fake_triton
-from trimodal.client.transports.base import Request, Tensors
+from trimodal.client.errors import Timeout
+from trimodal.client.transports.base import Request, Tensors, Timeouts
 from trimodal.client.transports.fake import FakeTransport, labelled, llm_outputs
 from trimodal.client.values import Model
 from trimodal.errors import InvalidArgument, ModelNotFound, SettingsError, Unavailable
@@ -170,6 +171,20 @@ async def test_an_operator_reaches_every_version_of_every_server(monkeypatch: py
     two.functions["llm"] = fails(Unavailable("the model 'llm' has no available versions"))
     with pytest.raises(Unavailable, match="no available versions"):
         await operate([one, two], "secret", "load_lora_adapter", lora_name="pirate")
+
+
+async def test_an_operator_waits_for_what_the_llm_does_and_for_no_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that hung was waited for as long as one that loads an adapter from a slow disk."""
+
+    async def hangs(timeouts: Timeouts) -> list[Model]:
+        raise Timeout(f"no answer within {timeouts.total} s")
+
+    triton = fake_triton(llm=loading())
+    monkeypatch.setattr(triton, "models", hangs)
+    with pytest.raises(Timeout, match=r"within 5\.0 s"):
+        await operate([triton], "secret", "load_lora_adapter", lora_name="pirate")
 
 
 async def test_an_operator_needs_no_llm_on_servers_for_other_models() -> None:

@@ -459,6 +459,34 @@ async def test_a_model_that_one_server_has_loaded_since_the_last_look(
                 await servers.client.embed(["hi"])
 
 
+async def test_a_server_that_hangs_holds_no_list_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It did for as long as a model may be silent."""
+    asked: list[tuple[int, float | None]] = []
+
+    def hangs(number: int) -> Any:
+        async def models(timeouts: Timeouts) -> list[Model]:
+            asked.append((number, timeouts.total))
+            raise Timeout("it did not finish before the deadline")
+
+        return models
+
+    servers = Servers(monkeypatch, fake_triton(), fake_triton())
+    monkeypatch.setattr(pool, "LOOK_S", BOUND)
+    async with servers:
+        one, two = servers.fakes.values()
+        monkeypatch.setattr(one, "models", hangs(1))
+        assert await servers.client.models() == await two.models(Timeouts())
+        assert asked == [(1, Timeouts.connect)]
+        servers.pool.servers[0].is_reached = False
+        assert await servers.client.models() == await two.models(Timeouts())
+        assert len(asked) == 1, "it is known to hang"
+        servers.pool.servers[1].is_reached = False
+        monkeypatch.setattr(two, "models", hangs(2))
+        with pytest.raises(Unavailable, match="no model server takes requests now"):
+            await servers.client.models()
+        assert asked[1:] == [(1, Timeouts.connect), (2, Timeouts.connect)], "a look may be old"
+
+
 async def test_a_server_that_comes_back_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
         one, two = servers.first_of("hi")

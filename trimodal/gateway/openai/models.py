@@ -110,9 +110,7 @@ async def operate(servers: Sequence[Transport], key: str, call: str, **more: Par
     if not key:
         raise ApiError(501, "the gateway has no operator's key of the servers: --operator-key-file has it")
     request = Request(LLM, {}, parameters={"operate": call, "operator_key": key, **more})
-    timeouts = Timeouts(connect=_CALL_S, silence=_CALL_S)
-    calls = [_operate(Client(transport=server, timeouts=timeouts), request) for server in servers]
-    ends = await asyncio.gather(*calls, return_exceptions=True)
+    ends = await asyncio.gather(*(_operate(server, request) for server in servers), return_exceptions=True)
     for end in ends:
         if isinstance(end, BaseException):
             raise end
@@ -120,9 +118,11 @@ async def operate(servers: Sequence[Transport], key: str, call: str, **more: Par
         raise ModelNotFound(f"the server has no model '{LLM}'")
 
 
-async def _operate(client: Client, request: Request) -> bool:
+async def _operate(server: Transport, request: Request) -> bool:
     """Returns whether the server has an llm. Raises: TrimodalError: it did not do it."""
-    if versions := [f"{LLM}@{one.version}" for one in await client.models() if one.name == LLM]:
+    client = Client(transport=server, timeouts=Timeouts(connect=_CALL_S, silence=_CALL_S))
+    listed = await server.models(Timeouts(total=Timeouts.connect))
+    if versions := [f"{LLM}@{one.version}" for one in listed if one.name == LLM]:
         for model in versions:
             await client.probe(replace(request, model=model))
         return True

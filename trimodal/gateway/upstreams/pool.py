@@ -154,7 +154,10 @@ class Upstreams:
         return state.get(model, False) if model else bool(state) and all(state.values())
 
     async def models(self, timeouts: Timeouts) -> list[Model]:
-        questions = [server.transport.models(timeouts) for server in self._able()]
+        timeouts = replace(timeouts, total=timeouts.connect)  # one that hangs holds nobody else's list
+        able = self._able()
+        asked = [server for server in able if server.is_reached is not False] or able
+        questions = [server.transport.models(timeouts) for server in asked]
         answers = await asyncio.gather(*questions, return_exceptions=True)
         lists = [one for one in answers if not isinstance(one, BaseException)]
         if not lists:
