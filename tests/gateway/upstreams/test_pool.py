@@ -241,14 +241,32 @@ async def test_what_waits_where_nothing_answers_any_more_is_asked_elsewhere(
         one, two = servers.first_of("hi")
         one.functions |= {"llm": hanging.llm, "embedding": hanging.embedding}
         two.functions["llm"] = scripted("from the other")
-        text = asyncio.ensure_future(servers.client.complete("hi"))
+        await servers.client.max_batch_size("embedding")
         embedded = [asyncio.ensure_future(servers.client.embed(["hi"])) for _ in range(2)]  # by turns
-        await until(lambda: asked(one) and any(server.movable for server in servers.pool.servers))
+        text = asyncio.ensure_future(servers.client.complete("hi"))
+        await until(lambda: len(one.requests) == 2)
         stop(one)
         assert (await text).text == "from the other"
         await asyncio.gather(*embedded)
         assert len(one.cancelled) >= 2
         assert all(not server.movable for server in servers.pool.servers)
+
+
+async def test_the_question_for_a_batch_size_is_asked_elsewhere_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Embeddings and pictures begin with it."""
+
+    async def hangs(model: str, timeouts: Timeouts) -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one = servers.fakes["host-0:8001"]
+        monkeypatch.setattr(one, "max_batch_size", hangs)
+        question = servers.pool.max_batch_size
+        asked = [asyncio.ensure_future(question("vision", Timeouts())) for _ in range(2)]  # by turns
+        await until(lambda: servers.pool.servers[0].movable)
+        stop(one)
+        assert await asyncio.gather(*asked) == [16, 16]
 
 
 class GivenUp:

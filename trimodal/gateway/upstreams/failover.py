@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from trimodal import logs
 from trimodal.client.errors import ConnectError, ConnectionLost, is_dead
-from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts
+from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
 from trimodal.errors import ModelNotFound, TrimodalError, Unavailable
 from trimodal.gateway.upstreams.server import Call, Upstream
 
+Answer = TypeVar("Answer")
 _DEADLINES = ("ttft_deadline_ms", "deadline_ms")
 
 
@@ -34,7 +36,7 @@ class Failover:
         self.asked: Upstream | None = None
 
     def next(self) -> Upstream:
-        """The next server. Raises: what the last one said, or Unavailable where none could be reached."""
+        """The next server. Raises: why it was refused so far, or Unavailable where none could be reached."""
         self._left = [server for server in self._left if not server.closed]
         if not self._left:
             raise self._refusal or no_server()
@@ -58,6 +60,32 @@ class Failover:
         # A refusal says more than an address where nobody listens, or a server that has not the model.
         if not isinstance(error, ConnectError) and not (lacks and self._refusal):
             self._refusal = error
+
+    async def ask(self, question: Callable[[Transport], Awaitable[Answer]]) -> tuple[Answer, Upstream]:
+        """The first answer that a server gives, and which one it is. Raises: as `next` and `failed`."""
+        while True:
+            server = self.next()
+            server.running += 1
+            try:
+                return await self._answer(server, question), server
+            except TrimodalError as error:
+                self.failed(server, error)
+            finally:
+                server.running -= 1
+
+    async def _answer(self, server: Upstream, question: Callable[[Transport], Awaitable[Answer]]) -> Answer:
+        """One server's answer. Raises: ConnectionLost: it is not reached any more, and another one is."""
+        call = asyncio.ensure_future(question(server.transport))
+        self.offer(server, call)
+        try:
+            (outcome,) = await asyncio.gather(call, return_exceptions=True)
+        finally:
+            server.movable.discard(call)
+        if isinstance(outcome, asyncio.CancelledError):  # the call, and not this task
+            raise hangs()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
     def offer(self, server: Upstream, call: Call) -> None:
         """Lets a server that is not reached any more end a call, where another server could have it."""
@@ -188,21 +216,6 @@ def _tells(outputs: Tensors) -> bool:
     if "stage" in outputs:  # of the assistant: what was heard and seen is told at once
         return True
     return any(name in outputs and bool(outputs[name][0]) for name in ("text_output", "finish_reason"))
-
-
-async def answer_of(failover: Failover, server: Upstream) -> Tensors:
-    """The answer of one server. Raises: ConnectionLost: it is not reached any more, and another one is."""
-    call = asyncio.ensure_future(server.transport.infer(failover.request, failover.timeouts))
-    failover.offer(server, call)
-    try:
-        (outcome,) = await asyncio.gather(call, return_exceptions=True)
-    finally:
-        server.movable.discard(call)
-    if isinstance(outcome, asyncio.CancelledError):  # the call, and not this task
-        raise hangs()
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
 
 
 def hangs() -> ConnectionLost:

@@ -10,20 +10,20 @@ import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from trimodal import logs
 from trimodal.client.errors import ConnectError, ConnectionLost, may_have_begun
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport, named
 from trimodal.client.values import Model
-from trimodal.errors import InvalidArgument, ModelNotFound, RequestError, TrimodalError, Unavailable
+from trimodal.errors import InvalidArgument, ModelNotFound, RequestError, Unavailable
 from trimodal.gateway.tables import WatchedFile
 from trimodal.gateway.upstreams.affinity import beginning, most_running, ranked
-from trimodal.gateway.upstreams.failover import Failover, FailoverResponses, answer_of, no_server
+from trimodal.gateway.upstreams.failover import Failover, FailoverResponses, no_server
 from trimodal.gateway.upstreams.file import read_upstreams
 from trimodal.gateway.upstreams.routes import (
     ASSISTANT,
@@ -36,7 +36,6 @@ from trimodal.gateway.upstreams.routes import (
 from trimodal.gateway.upstreams.server import Upstream
 
 logger = logging.getLogger(__name__)
-Answer = TypeVar("Answer")
 
 LOOK_S = 0.5  # who asks /ready is told of a death within a second
 _FIRST_S = 2.0  # for all models' first answers; one that comes later does not answer until then
@@ -129,7 +128,7 @@ class Upstreams:
             return await self._hear(request, timeouts)
         request = self._to_version(request)
         failover = Failover(self._order(request.model), request, timeouts)
-        outputs, _ = await self._ask(failover, partial(answer_of, failover))
+        outputs, _ = await failover.ask(lambda one: one.infer(failover.request, failover.timeouts))
         return outputs
 
     async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
@@ -166,9 +165,8 @@ class Upstreams:
         return [models[name] for name in sorted(models)]
 
     async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
-        request = Request(model, {})
-        failover = Failover(self._order(request.name), request, timeouts)
-        size, _ = await self._ask(failover, lambda server: server.transport.max_batch_size(model, timeouts))
+        failover = Failover(self._order(model), Request(model, {}), timeouts)
+        size, _ = await failover.ask(lambda one: one.max_batch_size(model, failover.timeouts))
         return size
 
     async def aclose(self) -> None:
@@ -349,7 +347,9 @@ class Upstreams:
             request = self._to_version(request)
             failover = Failover(self._order(request.model), request, timeouts)
             try:
-                outputs, server = await self._ask(failover, partial(answer_of, failover))
+                outputs, server = await failover.ask(
+                    lambda one: one.infer(failover.request, failover.timeouts)
+                )
             except BaseException as error:
                 # It may have begun there all the same: its END is to find it.
                 if begins and not ended and failover.asked is not None and may_have_begun(error):
@@ -378,18 +378,3 @@ class Upstreams:
     def _keep(self, stream: Any, server: Upstream, model: str) -> None:
         self._speech[stream] = server, model
         server.running += 1
-
-    @staticmethod
-    async def _ask(
-        failover: Failover, call: Callable[[Upstream], Awaitable[Answer]]
-    ) -> tuple[Answer, Upstream]:
-        """What the first server that gives an answer says, and which one it is."""
-        while True:
-            server = failover.next()
-            server.running += 1
-            try:
-                return await call(server), server
-            except TrimodalError as error:
-                failover.failed(server, error)
-            finally:
-                server.running -= 1
